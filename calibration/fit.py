@@ -1,0 +1,307 @@
+"""Fit timing models to measured times, and say how well they predict timings that they were not fitted to.
+
+Thirty percent of the rows, drawn at random from a seed, are held out and only judge the model; the
+coefficients that a profile keeps are then fitted to all rows, with the terms chosen without those held out.
+All losses are of logarithms, so that the relative error counts, and bounded, so that outliers do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import least_squares
+
+from calibration.hinges import choose_terms, domain_of, fit_terms, significant
+from calibration.regimes import fit_line, fit_regimes
+from ssdsim.errors import InputError
+from ssdsim.timing_model import (
+    Array,
+    AttentionModel,
+    CollectiveModel,
+    Correction,
+    Domain,
+    ElementwiseModel,
+    FitReport,
+    GemmModel,
+    GemmSegment,
+    LinkModel,
+    Roofline,
+)
+
+HELD_OUT = 0.3
+FEWEST_ROWS = 8
+GEMM_BLENDS = ((64.0, 96.0), (512.0, 768.0))
+"""Where the segments of GEMMs meet, in m: decoding, verification of large batches, prefill."""
+
+_SEGMENT_ROWS = 300
+_COLLECTIVE_SPLITS = 10
+_GEMM_KNOTS = {"m": 8, "n": 8, "k": 8, "nk": 8}
+_GEMM_TERMS = 56
+_ATTENTION_KNOTS = {"kv": 20, "context": 8, "batch": 8, "blocks": 8, "group": 6, "head_dim": 1}
+_ATTENTION_TERMS = 56
+_ROOFLINE_COEFFICIENTS = 4
+
+
+def hold_out(rows: int, seed: int = 0) -> NDArray[np.bool_]:
+    """True for the rows that judge, 30 % drawn at random; shape ``(rows,)``."""
+    held = np.zeros(rows, dtype=bool)
+    held[np.random.default_rng(seed).permutation(rows)[: round(HELD_OUT * rows)]] = True
+    return held
+
+
+def report(measured: Array, predicted: Array, rows_fitted: int, coefficients: int) -> FitReport:
+    """The error on held-out rows; both arrays have shape ``(rows,)``, in seconds."""
+    error = np.abs(predicted / measured - 1)
+    log_error = np.abs(np.log(measured / predicted))
+    return FitReport(
+        rows_fitted=rows_fitted,
+        rows_held_out=len(measured),
+        median_error=significant(float(np.median(error))),
+        p95_error=significant(float(np.percentile(error, 95))),
+        log_sd=significant(float(np.percentile(log_error, 95)) / 1.96),
+        coefficients=coefficients,
+    )
+
+
+def fit_roofline(moved_bytes: Array, flops: Array, seconds: Array) -> Roofline:
+    """The smooth maximum of a launch floor, streaming and arithmetic; all of shape ``(rows,)``."""
+    fastest = np.array([seconds.min(), (moved_bytes / seconds).max(), (flops / seconds).max(), 2.0])
+
+    def residuals(logs: Array) -> Array:
+        launch, bandwidth, peak, sharpness = np.exp(logs)
+        model = Roofline(launch_s=launch, bandwidth=bandwidth, peak_flops=peak, sharpness=sharpness)
+        return np.asarray(np.log(model.seconds(moved_bytes, flops) / seconds))
+
+    bounds = np.log(fastest * [0.1, 0.1, 0.1, 0.35]), np.log(fastest * [1.5, 1.3, 10, 6])
+    fitted = least_squares(residuals, np.log(fastest), loss="soft_l1", f_scale=0.05, bounds=bounds)
+    launch, bandwidth, peak, sharpness = (significant(float(value)) for value in np.exp(fitted.x))
+    return Roofline(launch_s=launch, bandwidth=bandwidth, peak_flops=peak, sharpness=sharpness)
+
+
+def fit_gemm(
+    m: ArrayLike,
+    n: ArrayLike,
+    k: ArrayLike,
+    seconds: ArrayLike,
+    element_bytes: int,
+    source: str,
+    seed: int = 0,
+) -> GemmModel:
+    """The model of timed GEMMs ``(m, k) @ (k, n)``; all arrays have shape ``(rows,)``.
+
+    Raises
+    ------
+    InputError : fewer than eight rows, sizes or times that are not positive, or a single shape.
+    """
+    rows = _checked("gemm", m=m, n=n, k=k, seconds=seconds)
+    rows["nk"] = rows["n"] * rows["k"]
+    held = hold_out(len(rows["m"]), seed)
+    blends = _blends(rows["m"])
+    fits = [_fit_segment(rows, held, *limits, element_bytes, seed) for limits in _ranges(blends)]
+    trained = GemmModel(
+        source=source,
+        element_bytes=element_bytes,
+        domain=domain_of({name: rows[name] for name in _GEMM_KNOTS}),
+        segments=tuple(fit[0] for fit in fits),
+        blends=blends,
+    )
+    judged = {name: column[held] for name, column in rows.items()}
+    predicted = trained.seconds(judged["m"], judged["n"], judged["k"])
+    serving = np.searchsorted([np.sqrt(start * end) for start, end in blends], judged["m"])
+    segments = []
+    for i, (_, final, rows_fitted) in enumerate(fits):
+        of = serving == i
+        coefficients = _ROOFLINE_COEFFICIENTS + 1 + len(final.correction.terms)
+        found = report(judged["seconds"][of], predicted[of], rows_fitted, coefficients) if of.any() else None
+        segments.append(final.model_copy(update={"report": found}))
+    coefficients = sum(_ROOFLINE_COEFFICIENTS + 1 + len(fit[1].correction.terms) for fit in fits)
+    total = report(judged["seconds"], predicted, int(np.sum(~held)), coefficients)
+    return trained.model_copy(update={"segments": tuple(segments), "report": total})
+
+
+def fit_attention(
+    batch: ArrayLike,
+    queries: ArrayLike,
+    context: ArrayLike,
+    heads: ArrayLike,
+    kv_heads: ArrayLike,
+    head_dim: ArrayLike,
+    seconds: ArrayLike,
+    element_bytes: int,
+    source: str,
+    seed: int = 0,
+) -> AttentionModel:
+    """The model of timed decode attention; all arrays have shape ``(rows,)``.
+
+    Raises
+    ------
+    InputError : fewer than eight rows, sizes or times that are not positive, or a single shape.
+    """
+    rows = _checked(
+        "attention",
+        batch=batch,
+        queries=queries,
+        context=context,
+        heads=heads,
+        kv_heads=kv_heads,
+        head_dim=head_dim,
+        seconds=seconds,
+    )
+    measured = rows.pop("seconds")
+    values = AttentionModel.variables(**rows, element_bytes=element_bytes)
+    moved_bytes, flops = AttentionModel.work(values, element_bytes)
+    held = hold_out(len(measured), seed)
+    fit = _fit_corrected(moved_bytes, flops, values, measured, held, _ATTENTION_KNOTS, _ATTENTION_TERMS, seed)
+    predicted = fit.roofline.seconds(moved_bytes, flops) * np.exp(fit.trained.log_factor(values))
+    coefficients = _ROOFLINE_COEFFICIENTS + 1 + len(fit.final.terms)
+    return AttentionModel(
+        source=source,
+        domain=domain_of(values),
+        roofline=fit.roofline,
+        correction=fit.final,
+        report=report(measured[held], predicted[held], int(np.sum(~held)), coefficients),
+    )
+
+
+def fit_collective(message_bytes: ArrayLike, seconds: ArrayLike, source: str, seed: int = 0) -> CollectiveModel:
+    """The model of one kind of collective over one number of ranks; both arrays have shape ``(rows,)``.
+
+    Tables hold some twenty sizes, so the report pools ten random splits.
+
+    Raises
+    ------
+    InputError : fewer than eight rows, sizes or times that are not positive, or a single size.
+    """
+    rows = _checked("collective", message_bytes=message_bytes, seconds=seconds)
+    sizes, measured = rows["message_bytes"], rows["seconds"]
+    regimes = fit_regimes(sizes, measured)
+    judged, predicted = [], []
+    for split in range(_COLLECTIVE_SPLITS):
+        held = hold_out(len(sizes), seed + split)
+        trained = CollectiveModel(source=source, regimes=fit_regimes(sizes[~held], measured[~held]))
+        judged.append(measured[held])
+        predicted.append(trained.seconds(sizes[held]))
+    found = report(np.concatenate(judged), np.concatenate(predicted), int(np.sum(~held)), 3 * len(regimes) - 1)
+    return CollectiveModel(source=source, domain=_up_to("message_bytes", sizes), report=found, regimes=regimes)
+
+
+def fit_link(message_bytes: ArrayLike, seconds: ArrayLike, source: str, seed: int = 0) -> LinkModel:
+    """The model of point-to-point messages; both arrays have shape ``(rows,)``.
+
+    Raises
+    ------
+    InputError : fewer than eight rows, sizes or times that are not positive, or a single size.
+    """
+    rows = _checked("link", message_bytes=message_bytes, seconds=seconds)
+    (latency, bandwidth), found = _fit_judged_line(rows["message_bytes"], rows["seconds"], seed)
+    domain = _up_to("message_bytes", rows["message_bytes"])
+    return LinkModel(source=source, domain=domain, report=found, latency_s=latency, bandwidth=bandwidth)
+
+
+def fit_elementwise(moved_bytes: ArrayLike, seconds: ArrayLike, source: str, seed: int = 0) -> ElementwiseModel:
+    """The model of memory-bound kernels; both arrays have shape ``(rows,)``.
+
+    Raises
+    ------
+    InputError : fewer than eight rows, sizes or times that are not positive, or a single size.
+    """
+    rows = _checked("elementwise", moved_bytes=moved_bytes, seconds=seconds)
+    (launch, bandwidth), found = _fit_judged_line(rows["moved_bytes"], rows["seconds"], seed)
+    domain = _up_to("moved_bytes", rows["moved_bytes"])
+    return ElementwiseModel(source=source, domain=domain, report=found, launch_s=launch, bandwidth=bandwidth)
+
+
+def _checked(what: str, **columns: ArrayLike) -> dict[str, Array]:
+    """The columns as arrays of one length, finite and positive."""
+    rows = {name: np.atleast_1d(np.asarray(column, float)) for name, column in columns.items()}
+    lengths = {name: len(column) for name, column in rows.items()}
+    if len(set(lengths.values())) > 1:
+        raise InputError(f"{what} timings: columns of different lengths ({lengths})")
+    if min(lengths.values()) < FEWEST_ROWS:
+        raise InputError(f"{what} timings: {min(lengths.values())} rows; a fit needs at least {FEWEST_ROWS}")
+    for name, column in rows.items():
+        if not np.all(np.isfinite(column) & (column > 0)):
+            raise InputError(f"{what} timings: {name} must be finite and positive in every row")
+    if all(np.ptp(column) == 0 for name, column in rows.items() if name != "seconds"):
+        raise InputError(f"{what} timings: every row has the same shape; a fit needs several")
+    return rows
+
+
+@dataclass(frozen=True)
+class _CorrectedFit:
+    """A roofline and its correction: ``trained`` without the held-out rows, ``final`` with them."""
+
+    roofline: Roofline
+    trained: Correction
+    final: Correction
+
+
+def _fit_corrected(
+    moved_bytes: Array,
+    flops: Array,
+    values: Mapping[str, Array],
+    seconds: Array,
+    held: NDArray[np.bool_],
+    knots: Mapping[str, int],
+    most_terms: int,
+    seed: int,
+) -> _CorrectedFit:
+    fitted = {name: column[~held] for name, column in values.items()}
+    roofline = fit_roofline(moved_bytes[~held], flops[~held], seconds[~held])
+    log_ratio = np.log(seconds / roofline.seconds(moved_bytes, flops))
+    terms = choose_terms(log_ratio[~held], fitted, knots, most_terms, seed)
+    return _CorrectedFit(
+        roofline,
+        trained=fit_terms(terms, log_ratio[~held], fitted),
+        final=fit_terms(terms, log_ratio, values),
+    )
+
+
+def _fit_segment(
+    rows: Mapping[str, Array],
+    held: NDArray[np.bool_],
+    smallest: float,
+    largest: float,
+    element_bytes: int,
+    seed: int,
+) -> tuple[GemmSegment, GemmSegment, int]:
+    """The segment for ``smallest <= m <= largest``: trained, final, and the number of rows trained on."""
+    inside = (rows["m"] >= smallest) & (rows["m"] <= largest)
+    m, n, k, seconds = (rows[name][inside] for name in ("m", "n", "k", "seconds"))
+    values = {name: rows[name][inside] for name in _GEMM_KNOTS}
+    moved_bytes = element_bytes * (m * k + k * n + m * n)
+    fit = _fit_corrected(moved_bytes, 2 * m * n * k, values, seconds, held[inside], _GEMM_KNOTS, _GEMM_TERMS, seed)
+    trained = GemmSegment(roofline=fit.roofline, correction=fit.trained)
+    return trained, GemmSegment(roofline=fit.roofline, correction=fit.final), int(np.sum(~held[inside]))
+
+
+def _blends(m: Array) -> tuple[tuple[float, float], ...]:
+    """The blends with enough rows on both sides for segments of their own."""
+    kept: list[tuple[float, float]] = []
+    for start, end in GEMM_BLENDS:
+        before = m < start if not kept else (m > kept[-1][1]) & (m < start)
+        if np.sum(before) >= _SEGMENT_ROWS and np.sum(m > end) >= _SEGMENT_ROWS:
+            kept.append((start, end))
+    return tuple(kept)
+
+
+def _ranges(blends: tuple[tuple[float, float], ...]) -> list[tuple[float, float]]:
+    """The range of m of each segment, the blends at its ends included."""
+    starts = [0.0, *(start for start, _ in blends)]
+    ends = [*(end for _, end in blends), np.inf]
+    return list(zip(starts, ends, strict=True))
+
+
+def _up_to(name: str, sizes: Array) -> Domain:
+    """From nothing to the largest size: what is smaller than the smallest timed takes the latency."""
+    return {name: (0.0, float(sizes.max()))}
+
+
+def _fit_judged_line(sizes: Array, seconds: Array, seed: int) -> tuple[tuple[float, float], FitReport]:
+    held = hold_out(len(sizes), seed)
+    latency, bandwidth = fit_line(sizes[~held], seconds[~held])
+    found = report(seconds[held], latency + sizes[held] / bandwidth, int(np.sum(~held)), 2)
+    return fit_line(sizes, seconds), found

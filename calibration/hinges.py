@@ -1,0 +1,113 @@
+"""Fit a correction: choose a few hinges of the logarithms of the shape that explain what a roofline misses.
+
+Multivariate adaptive regression splines (Friedman, 1991) with a forward pass only: orthogonal matching
+pursuit over all hinges at a grid of knots and all products of two hinges of different variables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import combinations, compress
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ssdsim.timing_model import Array, Correction, Domain
+
+_SELECTION_ROWS = 4000  # terms are chosen on a sample this large; coefficients are fitted to every row
+_ROWS_PER_TERM = 10
+_LARGEST_RESIDUAL = 0.5  # a wilder timing (log ratio) counts as this much when terms are chosen
+_HUBER = 0.03  # residuals (log ratio) beyond this count by their size, not by their square
+_RIDGE = 0.01  # keeps coefficients of terms that hardly vary in the rows near zero
+
+
+def significant(value: float) -> float:
+    """``value`` with six significant digits, as a profile stores it."""
+    return float(f"{value:.6g}")
+
+
+def domain_of(values: Mapping[str, Array]) -> Domain:
+    return {name: (float(column.min()), float(column.max())) for name, column in values.items()}
+
+
+def choose_terms(
+    log_ratio: Array, values: Mapping[str, Array], knots: Mapping[str, int], most: int, seed: int
+) -> list[str]:
+    """At most ``most`` terms, the most useful first (fewer when there are few rows).
+
+    ``log_ratio`` is log(measured / roofline), shape ``(rows,)``, as is each variable of ``values``; ``knots``
+    is the number of knots of each variable, evenly spaced in its logarithm.
+    """
+    rows = len(log_ratio)
+    sample = np.random.default_rng(seed).permutation(rows)[:_SELECTION_ROWS]
+    sampled = {name: column[sample] for name, column in values.items()}
+    hinges = _hinges(sampled, knots)
+    names, features = _with_products(hinges, sampled)
+    target = np.clip(log_ratio[sample], -_LARGEST_RESIDUAL, _LARGEST_RESIDUAL)
+    return [names[i] for i in _matching_pursuit(features, target, min(most, rows // _ROWS_PER_TERM))]
+
+
+def fit_terms(terms: list[str], log_ratio: Array, values: Mapping[str, Array]) -> Correction:
+    """The correction with these terms and the coefficients of least Huber loss."""
+    domain = domain_of(values)
+    shape = Correction(terms=dict.fromkeys(terms, 0.0), domain=domain)
+    columns = np.column_stack([np.ones(len(log_ratio)), *shape.features(values)])
+    weights = np.ones(len(log_ratio))
+    coefficients = np.zeros(len(terms) + 1)
+    for _ in range(8):  # iteratively reweighted least squares
+        weighted = columns * weights[:, None]
+        normal = weighted.T @ columns + _RIDGE * np.eye(len(terms) + 1)
+        coefficients = np.linalg.solve(normal, weighted.T @ log_ratio)
+        residual = np.abs(log_ratio - columns @ coefficients)
+        weights = _HUBER / np.maximum(residual, _HUBER)
+    intercept, *slopes = (significant(value) for value in coefficients)
+    return Correction(intercept=intercept, terms=dict(zip(terms, slopes, strict=True)), domain=domain)
+
+
+def _hinges(values: Mapping[str, Array], knots: Mapping[str, int]) -> list[str]:
+    """Names of all single hinges."""
+    names = []
+    for name, count in knots.items():
+        logs = np.log(values[name])
+        if np.ptp(logs) == 0:
+            continue
+        grid = np.linspace(logs.min(), logs.max(), count + 1)[:-1]
+        places = [significant(float(np.exp(at))) for at in grid]
+        names += [f"{name}>{at:g}" for at in places] + [f"{name}<{at:g}" for at in places[1:]]
+    return names
+
+
+def _with_products(hinges: list[str], values: Mapping[str, Array]) -> tuple[list[str], NDArray[np.float32]]:
+    """All terms that enough rows reach, and their features, shape ``(terms, rows)``."""
+    single = Correction(terms=dict.fromkeys(hinges, 0.0), domain=domain_of(values)).features(values)
+    variable = [hinge.replace("<", ">").split(">")[0] for hinge in hinges]
+    pairs = [(i, j) for i, j in combinations(range(len(hinges)), 2) if variable[i] != variable[j]]
+    names = hinges + [f"{hinges[i]} * {hinges[j]}" for i, j in pairs]
+    left, right = np.array(pairs, dtype=np.intp).reshape(-1, 2).T
+    single = single.astype(np.float32)  # precise enough to choose by, and twice as fast
+    features = np.concatenate([single, single[left] * single[right]])
+    supported = np.count_nonzero(features, axis=1) >= _ROWS_PER_TERM
+    return list(compress(names, supported)), features[supported]
+
+
+def _matching_pursuit(features: NDArray[np.float32], target: Array, most: int) -> list[int]:
+    """Greedy choice: each time the feature whose part orthogonal to those chosen explains the target best."""
+    centred = features - features.mean(axis=1, keepdims=True)
+    norms = np.linalg.norm(centred, axis=1)
+    directions = centred / np.maximum(norms, 1e-6)[:, None]
+    usable = norms > 1e-6
+    residual = (target - target.mean()).astype(np.float32)
+    chosen: list[int] = []
+    while len(chosen) < most:
+        lengths = np.linalg.norm(directions, axis=1)
+        usable &= lengths > 0.03  # what is left of the others is rounding
+        gain = np.where(usable, np.abs(directions @ residual) / np.maximum(lengths, 1e-9), 0.0)
+        best = int(gain.argmax())
+        if gain[best] <= 1e-5:
+            break
+        axis = directions[best] / lengths[best]
+        residual = residual - axis * (axis @ residual)
+        directions -= np.outer(directions @ axis, axis)
+        usable[best] = False
+        chosen.append(best)
+    return chosen

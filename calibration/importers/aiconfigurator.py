@@ -1,0 +1,273 @@
+"""Import a folder of aiconfigurator's silicon data (ai-dynamo/aiconfigurator) as a hardware profile.
+
+The folder holds ``gemm_perf``, ``generation_attention_perf``, ``custom_allreduce_perf`` and ``nccl_perf`` (as
+``.parquet``, or ``.txt`` or ``.csv`` with commas; latencies in ms) and ``system.yaml`` with datasheet figures.
+A missing table leaves its operations out of the profile; only the system card is needed.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from calibration.fit import FEWEST_ROWS, fit_attention, fit_collective, fit_gemm
+from calibration.importers import vidur
+from calibration.importers.messages import bytes_per_count
+from calibration.importers.system_card import SystemCard, read_system_card
+from ssdsim.errors import InputError
+from ssdsim.hardware import Device, HardwareProfile, Provenance
+from ssdsim.operations import DTYPE_BYTES, CollectiveKind
+from ssdsim.timing_model import AttentionModel, CollectiveModel, ElementwiseModel, GemmModel, LinkModel
+
+DTYPES = {
+    "bfloat16": "bfloat16",
+    "float16": "float16",
+    "half": "float16",
+    "float32": "float32",
+    "fp8": "float8",
+    "int8": "int8",
+}
+"""Their names of plain dtypes; block-scaled and weight-only formats are not imported."""
+
+COMPUTE_UNITS = {"V100": 80, "A100": 108, "H100": 132, "H200": 132, "L40S": 142, "B200": 148, "GB200": 148}
+"""Streaming multiprocessors, from NVIDIA's datasheets."""
+
+_COLUMNS = {
+    "gemm_perf": ("gemm_dtype", "m", "n", "k"),
+    "generation_attention_perf": (
+        *("attn_dtype", "kv_cache_dtype", "batch_size", "num_heads"),
+        *("num_key_value_heads", "head_dim", "isl", "step"),
+    ),
+    "custom_allreduce_perf": ("num_gpus", "message_size"),
+    "nccl_perf": ("nccl_dtype", "op_name", "num_gpus", "message_size"),
+}
+"""The tables and the columns that they need besides version, device and latency."""
+
+_GEMM_SHAPE = ["m", "n", "k"]
+_ATTENTION_SHAPE = ["batch_size", "num_heads", "num_key_value_heads", "head_dim", "context"]
+_FLOAT_BYTES = 2  # of the 16-bit floats whose messages are imported
+
+
+def import_aiconfigurator(
+    folder: str | Path,
+    name: str | None = None,
+    system: str | Path | None = None,
+    link_csv: str | Path | None = None,
+    commit: str = "",
+    link_commit: str = "",
+) -> HardwareProfile:
+    """The profile called ``name`` (the folder's name if not given).
+
+    ``system`` is the system card (``system.yaml`` in the folder if not given), ``link_csv`` Vidur's
+    ``send_recv.csv`` of the same machine (the datasheet's link if not given).
+
+    Raises
+    ------
+    InputError : no system card, no table at all, or a table without the columns needed.
+    """
+    folder = Path(folder)
+    card = read_system_card(Path(system) if system else folder / "system.yaml")
+    tables = {stem: table for stem in _COLUMNS if (table := _read_table(folder, stem)) is not None}
+    if not tables:
+        raise InputError(f"{folder}: no table of aiconfigurator there (gemm_perf.parquet and others)")
+    sources = {stem: _provenance(table, commit) for stem, table in tables.items()}
+    sources["datasheet"] = Provenance(
+        kind="datasheet",
+        source="ai-dynamo/aiconfigurator system card",
+        commit=commit,
+        licence="Apache-2.0",
+        note="elementwise at the card's fraction of memory bandwidth and constant latency",
+    )
+    link = _datasheet_link(card)
+    if link_csv:
+        sources["vidur"] = vidur.provenance(link_commit)
+        link = vidur.import_link(link_csv, card.figure("node", "intra_node_bw"))
+    return HardwareProfile(
+        schema=1,
+        name=name or folder.resolve().name.replace("_", "-"),
+        device=_device(card, tables),
+        gemm=_gemms(tables["gemm_perf"]) if "gemm_perf" in tables else {},
+        attention=_attentions(tables["generation_attention_perf"]) if "generation_attention_perf" in tables else {},
+        collectives=_collectives(tables, card),
+        link=link,
+        elementwise=_elementwise(card),
+        sources=sources,
+    )
+
+
+def _read_table(folder: Path, stem: str) -> pd.DataFrame | None:
+    """The table with columns ``seconds`` and lower-case text, without failed rows; ``None`` if there is none."""
+    for path in (folder / f"{stem}{suffix}" for suffix in (".parquet", ".csv", ".txt")):
+        if not path.exists():
+            continue
+        try:
+            table = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
+        except (OSError, ValueError) as error:
+            raise InputError(f"{path}: not a readable table ({error})") from None
+        for column in ("version", "device", "latency", *_COLUMNS[stem]):
+            if column not in table:
+                has = ", ".join(map(str, table.columns))
+                raise InputError(f"{path}: no column {column}; it has {has}")
+        table["latency"] = pd.to_numeric(table["latency"], errors="coerce")
+        valid: pd.DataFrame = table[np.isfinite(table["latency"]) & (table["latency"] > 0)]
+        return valid.assign(seconds=valid["latency"] * 1e-3, version=valid["version"].astype(str))
+    return None
+
+
+def _provenance(table: pd.DataFrame, commit: str) -> Provenance:
+    versions = ", ".join(sorted({f"{row[0]} {row[1]}" for row in _versions(table)}))
+    return Provenance(
+        kind="imported",
+        source="ai-dynamo/aiconfigurator",
+        commit=commit,
+        licence="Apache-2.0",
+        note=f"{versions} on {', '.join(sorted(table['device'].unique()))}; one operation on an idle device",
+    )
+
+
+def _versions(table: pd.DataFrame) -> list[tuple[str, str]]:
+    frameworks = table["framework"] if "framework" in table else pd.Series("", index=table.index)
+    return list(dict.fromkeys(zip(frameworks, table["version"], strict=True)))
+
+
+def _one_time_per_shape(table: pd.DataFrame, shape: list[str]) -> pd.DataFrame:
+    """One row per shape: of its newest version, the fastest kernel's median.
+
+    An engine picks the kernel for a shape, and a later version replaces an earlier one's timings.
+    """
+    age = {version: i for i, version in enumerate(sorted(table["version"].unique(), key=_natural))}
+    ages = table["version"].map(age)
+    table = table[ages == ages.groupby([table[column] for column in shape]).transform("max")]
+    kernel = ["kernel_source"] if "kernel_source" in table else []
+    medians = table.groupby(shape + kernel)["seconds"].median().reset_index()
+    return medians.groupby(shape)["seconds"].min().reset_index()
+
+
+def _natural(version: str) -> list[tuple[int, int, str]]:
+    """A key by which ``0.9.0`` sorts before ``0.19.0`` and ``1.0rc1`` before ``1.0``."""
+    parts = re.findall(r"\d+|[a-z]+", version.lower())
+    return [(1, int(part), "") if part.isdigit() else (0, 0, part) for part in parts] + [(0, 1, "")]
+
+
+def _gemms(table: pd.DataFrame) -> dict[str, GemmModel]:
+    models = {}
+    for theirs, rows in table.groupby("gemm_dtype"):
+        dtype = DTYPES.get(str(theirs))
+        rows = _one_time_per_shape(rows, _GEMM_SHAPE)
+        if dtype and len(rows) >= FEWEST_ROWS:
+            models[dtype] = fit_gemm(rows["m"], rows["n"], rows["k"], rows["seconds"], DTYPE_BYTES[dtype], "gemm_perf")
+    return models
+
+
+def _attentions(table: pd.DataFrame) -> dict[str, AttentionModel]:
+    """Full attention (no window, no beams) with keys and values of the dtype of the arithmetic."""
+    if "window_size" in table:
+        table = table[table["window_size"] <= 0]
+    if "beam_width" in table:
+        table = table[table["beam_width"] == 1]
+    table = table[table["attn_dtype"] == table["kv_cache_dtype"]]
+    kv_heads = table["num_key_value_heads"].where(table["num_key_value_heads"] > 0, table["num_heads"])
+    table = table.assign(context=table["isl"] + table["step"], num_key_value_heads=kv_heads)
+    models = {}
+    for theirs, rows in table.groupby("attn_dtype"):
+        dtype = DTYPES.get(str(theirs))
+        rows = _one_time_per_shape(rows, _ATTENTION_SHAPE)
+        if dtype and len(rows) >= FEWEST_ROWS:
+            models[dtype] = fit_attention(
+                rows["batch_size"],
+                np.ones(len(rows)),
+                rows["context"],
+                rows["num_heads"],
+                rows["num_key_value_heads"],
+                rows["head_dim"],
+                rows["seconds"],
+                DTYPE_BYTES[dtype],
+                "generation_attention_perf",
+            )
+    return models
+
+
+def _collectives(tables: dict[str, pd.DataFrame], card: SystemCard) -> dict[CollectiveKind, dict[int, CollectiveModel]]:
+    """NCCL's all-gather and all-reduce; the engine's own all-reduce where it was timed."""
+    peak = card.figure("node", "intra_node_bw")
+    found: dict[CollectiveKind, dict[int, CollectiveModel]] = {}
+    kinds: tuple[CollectiveKind, ...] = ("all_gather", "all_reduce")
+    if "nccl_perf" in tables:
+        table = tables["nccl_perf"]
+        table = table[table["nccl_dtype"].isin(["half", "float16", "bfloat16"])]
+        for kind in kinds:
+            found[kind] = _by_ranks(table[table["op_name"] == kind], kind, peak, "nccl_perf")
+    if "custom_allreduce_perf" in tables:
+        table = _captured(tables["custom_allreduce_perf"])
+        custom = _by_ranks(table, "all_reduce", peak, "custom_allreduce_perf")
+        found["all_reduce"] = found.get("all_reduce", {}) | custom
+    return {kind: dict(sorted(by_ranks.items())) for kind, by_ranks in found.items() if by_ranks}
+
+
+def _captured(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows timed in a CUDA graph where the table tells, otherwise all but the eager ones."""
+    text = table.filter(["kernel_source", "backend"]).astype(str).agg(" ".join, axis=1).str.lower()
+    graph = text.str.contains("graph")
+    return table[graph] if graph.any() else table[~text.str.contains("eager")]
+
+
+def _by_ranks(table: pd.DataFrame, kind: str, peak_bandwidth: float, source: str) -> dict[int, CollectiveModel]:
+    """A model for each number of ranks.
+
+    ``message_size`` is the full tensor in elements on the H100: a device then sends up to 468 GB/s in an
+    all-reduce over 8 GPUs (450 GB/s is NVLink's, one way, and NVLS exceeds the ring's bound a little), and rows
+    of one-byte integers take the time of half as many 16-bit floats. The all-gather reaches 258 to 336 GB/s;
+    were its size one rank's share, it would be 516 GB/s at 2 GPUs.
+    """
+    timed = {}
+    for ranks in map(int, sorted(table["num_gpus"].unique())):
+        rows = _one_time_per_shape(table[table["num_gpus"] == ranks], ["message_size"])
+        if ranks > 1 and len(rows) >= FEWEST_ROWS:
+            timed[ranks] = rows["message_size"].to_numpy(float), rows["seconds"].to_numpy(float)
+    unit = bytes_per_count(kind, timed, _FLOAT_BYTES, peak_bandwidth)
+    return {ranks: fit_collective(unit * counts, seconds, source) for ranks, (counts, seconds) in timed.items()}
+
+
+def _device(card: SystemCard, tables: dict[str, pd.DataFrame]) -> Device:
+    peaks = {
+        dtype: peak
+        for dtype, key in (
+            ("bfloat16", "bfloat16_tc_flops"),
+            ("float16", "bfloat16_tc_flops"),  # tensor cores run both 16-bit floats at one rate
+            ("float8", "fp8_tc_flops"),
+            ("int8", "int8_tc_flops"),
+        )
+        if (peak := card.figure("gpu", key, otherwise=0.0))
+    }
+    name = str(next(iter(tables.values()))["device"].iloc[0])
+    wires = card.figure("node", "intra_node_bw")
+    kind = "NVLink" if wires > card.figure("node", "pcie_bw", otherwise=0.0) else "PCIe"
+    return Device(
+        name=name,
+        kind="cuda",
+        memory_bytes=int(card.figure("gpu", "mem_capacity")),
+        memory_bandwidth=card.figure("gpu", "mem_bw"),
+        peak_flops=peaks,
+        compute_units=next((count for key, count in COMPUTE_UNITS.items() if key in name.upper()), None),
+        count=int(card.figure("node", "num_gpus_per_node")),
+        topology=f"{kind}, {wires / 1e9:g} GB/s each way per device",
+    )
+
+
+def _elementwise(card: SystemCard) -> ElementwiseModel:
+    return ElementwiseModel(
+        source="datasheet",
+        launch_s=card.figure("gpu", "mem_empirical_constant_latency"),
+        bandwidth=card.figure("gpu", "mem_bw") * card.figure("gpu", "mem_bw_empirical_scaling_factor"),
+    )
+
+
+def _datasheet_link(card: SystemCard) -> LinkModel:
+    return LinkModel(
+        source="datasheet",
+        latency_s=card.figure("node", "p2p_latency"),
+        bandwidth=card.figure("node", "intra_node_bw"),
+    )

@@ -1,0 +1,55 @@
+"""Timing models from a datasheet's figures alone, for operations that nobody timed on a device.
+
+Kernels reach some 80 % of a datasheet's bandwidth (``EFFICIENCY``); launches and steps take the times below, of
+the order that measured devices of later years show. A model from here carries no fit report.
+"""
+
+from __future__ import annotations
+
+from ssdsim.operations import CollectiveKind
+from ssdsim.timing_model import AttentionModel, CollectiveModel, ElementwiseModel, LinkModel, Regime, Roofline
+
+EFFICIENCY = 0.8
+KERNEL_LAUNCH_S = 3e-6
+ATTENTION_LAUNCH_S = 10e-6  # splitting the context over the device and joining the parts
+COLLECTIVE_LAUNCH_S = 5e-6
+COLLECTIVE_STEP_S = 1.5e-6  # one hop of a ring
+MESSAGE_LATENCY_S = 10e-6
+
+_ANY_SIZE = 1e15
+
+
+def ring(kind: CollectiveKind, ranks: int, bandwidth: float, source: str = "datasheet") -> CollectiveModel:
+    """A ring over ``ranks`` devices that each send ``bandwidth`` bytes/s to the next.
+
+    A rank sends ``(ranks - 1) / ranks`` of the message in ``ranks - 1`` steps to gather, twice that to reduce.
+    """
+    rounds = 2 if kind == "all_reduce" else 1
+    regime = Regime(
+        latency_s=COLLECTIVE_LAUNCH_S + rounds * (ranks - 1) * COLLECTIVE_STEP_S,
+        bandwidth=EFFICIENCY * bandwidth * ranks / (rounds * (ranks - 1)),
+        from_bytes=0.0,
+        to_bytes=_ANY_SIZE,
+    )
+    return CollectiveModel(source=source, regimes=(regime,))
+
+
+def attention(memory_bandwidth: float, peak_flops: float, source: str = "datasheet") -> AttentionModel:
+    """Attention that streams the cache and computes at the datasheet's rates after a launch, without overlap."""
+    roofline = Roofline(
+        launch_s=ATTENTION_LAUNCH_S,
+        bandwidth=EFFICIENCY * memory_bandwidth,
+        peak_flops=EFFICIENCY * peak_flops,
+        sharpness=1.0,
+    )
+    return AttentionModel(source=source, roofline=roofline)
+
+
+def elementwise(memory_bandwidth: float, source: str = "datasheet") -> ElementwiseModel:
+    """A kernel that reads and writes memory at the datasheet's bandwidth."""
+    return ElementwiseModel(source=source, launch_s=KERNEL_LAUNCH_S, bandwidth=EFFICIENCY * memory_bandwidth)
+
+
+def link(bandwidth: float, source: str = "datasheet") -> LinkModel:
+    """A message over a link of ``bandwidth`` bytes/s one way."""
+    return LinkModel(source=source, latency_s=MESSAGE_LATENCY_S, bandwidth=EFFICIENCY * bandwidth)

@@ -1,0 +1,137 @@
+"""Import DeepBench's V100 results (baidu-research/DeepBench): measured GEMMs, the rest from the datasheet.
+
+DeepBench is column-major, ``C (m x n) = A (m x k) B (k x n)``: ``m`` is the width of the layer's output and ``n``
+the number of tokens. In this project's row-major ``(m, k) @ (k, n)`` the two change places.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+
+from calibration.fit import fit_gemm
+from calibration.importers import datasheet
+from ssdsim.errors import InputError
+from ssdsim.hardware import Device, HardwareProfile, Provenance
+from ssdsim.operations import DTYPE_BYTES
+from ssdsim.timing_model import GemmModel
+
+_COLUMNS = ["dtype", "m", "n", "k", "a_transposed", "b_transposed", "time_us"]
+_TITLES = {
+    "M": "m",
+    "N": "n",
+    "K": "k",
+    "A Transpose": "a_transposed",
+    "B Transpose": "b_transposed",
+    "Time (msec)": "time_ms",
+}
+_MEMORY_BANDWIDTH = 900e9
+_NVLINK = 25e9  # of one link, one way; a device has six
+_RING_LINKS = {2: 2, 4: 4, 8: 6}  # links a ring can use: a doubly linked pair, a quad, the whole cube mesh
+_V100 = Device(
+    name="Tesla V100-SXM2-32GB",
+    kind="cuda",
+    memory_bytes=32 * 2**30,
+    memory_bandwidth=_MEMORY_BANDWIDTH,
+    peak_flops={"float16": 125e12, "float32": 15.7e12},
+    compute_units=80,
+    count=8,
+    topology="hybrid cube mesh, 6 NVLink x 25 GB/s each way per device; some pairs have no direct link",
+)
+
+
+def import_deepbench(
+    path: str | Path, name: str = "v100-sxm2-32gb", commit: str = "", sheet_device: Device = _V100
+) -> HardwareProfile:
+    """The V100's profile, GEMMs from DeepBench's workbook (``.xlsx``) or the CSV made from it.
+
+    Raises
+    ------
+    InputError : no such file, or no table of GEMMs in it.
+    """
+    memory, peaks = sheet_device.memory_bandwidth, sheet_device.peak_flops
+    return HardwareProfile(
+        schema=1,
+        name=name,
+        device=sheet_device,
+        gemm=_gemms(_read(Path(path))),
+        attention={dtype: datasheet.attention(memory, peak) for dtype, peak in peaks.items()},
+        collectives={
+            "all_gather": {r: datasheet.ring("all_gather", r, n * _NVLINK) for r, n in _RING_LINKS.items()},
+            "all_reduce": {r: datasheet.ring("all_reduce", r, n * _NVLINK) for r, n in _RING_LINKS.items()},
+        },
+        link=datasheet.link(_NVLINK),
+        elementwise=datasheet.elementwise(memory),
+        sources={"deepbench": _provenance(commit), "datasheet": _datasheet_provenance()},
+    )
+
+
+def _provenance(commit: str) -> Provenance:
+    return Provenance(
+        kind="imported",
+        source="baidu-research/DeepBench",
+        commit=commit,
+        licence="Apache-2.0",
+        note="V100 of a DGX-1, CUDA 10.1; forward GEMMs, of two layouts of the weights the faster",
+    )
+
+
+def _datasheet_provenance() -> Provenance:
+    return Provenance(
+        kind="datasheet",
+        source="NVIDIA Tesla V100 datasheet",
+        note="80 % of HBM2 and NVLink bandwidth, ring collectives, assumed launch and step latencies",
+    )
+
+
+def _gemms(table: pd.DataFrame) -> dict[str, GemmModel]:
+    """A model for each dtype.
+
+    Rows with ``B`` transposed are weight gradients. Weights (``A``) were timed in both layouts, up to twice apart;
+    an engine stores them in the faster one.
+    """
+    forward = table[(table["b_transposed"] == "N") & table["dtype"].isin(DTYPE_BYTES)]
+    fastest = forward.groupby(["dtype", "m", "n", "k"], as_index=False)["time_us"].min()
+    return {
+        str(dtype): fit_gemm(
+            rows["n"], rows["m"], rows["k"], rows["time_us"] * 1e-6, DTYPE_BYTES[str(dtype)], "deepbench"
+        )
+        for dtype, rows in fastest.groupby("dtype")
+    }
+
+
+def _read(path: Path) -> pd.DataFrame:
+    try:
+        table = _read_workbook(path) if path.suffix == ".xlsx" else pd.read_csv(path)
+    except (OSError, ValueError, ImportError) as error:
+        raise InputError(f"{path}: not a readable table of DeepBench's ({error})") from None
+    for column in _COLUMNS:
+        if column not in table:
+            raise InputError(f"{path}: no column {column}; DeepBench's GEMMs have {', '.join(_COLUMNS)}")
+    return table
+
+
+def _read_workbook(path: Path) -> pd.DataFrame:
+    """The sections 'Dense Matrix Multiplication' of the sheets for float32 and for float16 inputs."""
+    sections = []
+    for sheet in pd.read_excel(path, sheet_name=None, header=None).values():
+        headers = sheet.index[sheet[0] == "Dense Matrix Multiplication"]
+        if len(headers):
+            dtype = "float16" if "16 bit" in str(sheet.iloc[0, 1]) else "float32"
+            sections.append(_section(sheet, int(headers[0]), dtype))
+    if not sections:
+        raise InputError(f"{path}: no section 'Dense Matrix Multiplication' in any sheet")
+    return pd.concat(sections, ignore_index=True)
+
+
+def _section(sheet: pd.DataFrame, header: int, dtype: str) -> pd.DataFrame:
+    """The rows with a size between a header and the next section's, with the columns of the CSV."""
+    below = sheet.loc[header + 1 :]
+    below = below[below[0].notna().cumsum() == 0]
+    titles = list(sheet.loc[header])
+    rows = pd.DataFrame({name: below[titles.index(title)] for title, name in _TITLES.items()})
+    numbers = rows[["m", "n", "k", "time_ms"]].apply(pd.to_numeric, errors="coerce").dropna()
+    layouts = rows.loc[numbers.index, ["a_transposed", "b_transposed"]]
+    columns: pd.DataFrame = pd.concat([numbers, layouts], axis=1)
+    return columns.assign(dtype=dtype, time_us=1e3 * numbers["time_ms"])

@@ -1,0 +1,77 @@
+"""Import a point-to-point link from Vidur's network profiles (microsoft/vidur, ``send_recv.csv``)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+
+from calibration.fit import fit_collective, fit_link
+from calibration.importers.messages import bytes_per_count
+from ssdsim.errors import InputError
+from ssdsim.hardware import Provenance
+from ssdsim.timing_model import Array, CollectiveModel, LinkModel
+
+_ELEMENT_BYTES = 2  # Vidur times float16 tensors
+
+
+def provenance(commit: str = "") -> Provenance:
+    """How a profile says that a component is Vidur's."""
+    return Provenance(
+        kind="imported",
+        source="microsoft/vidur",
+        commit=commit,
+        licence="MIT",
+        note="torch NCCL within one node, eager, three repeats of each size",
+    )
+
+
+def import_link(path: str | Path, peak_bandwidth: float, source: str = "vidur") -> LinkModel:
+    """The link between two devices of one node; ``peak_bandwidth`` (bytes/s, one way) is the datasheet's.
+
+    Raises
+    ------
+    InputError : no such file, or not Vidur's columns.
+    """
+    sizes, seconds = _timed(Path(path), "send_recv", peak_bandwidth)[2]
+    return fit_link(sizes, seconds, source)
+
+
+def import_all_reduce(path: str | Path, peak_bandwidth: float, source: str = "vidur") -> dict[int, CollectiveModel]:
+    """All-reduces within one node by number of ranks; ``peak_bandwidth`` (bytes/s, one way) is the datasheet's.
+
+    Raises
+    ------
+    InputError : no such file, or not Vidur's columns.
+    """
+    timed = _timed(Path(path), "all_reduce", peak_bandwidth)
+    return {ranks: fit_collective(sizes, seconds, source) for ranks, (sizes, seconds) in timed.items()}
+
+
+def _table(path: Path, kind: str) -> pd.DataFrame:
+    try:
+        table = pd.read_csv(path)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: not a readable CSV of Vidur's ({error})") from None
+    needed = ["num_workers", "devices_per_node", "size", f"time_stats.{kind}.median"]
+    missing = [column for column in needed if column not in table]
+    if missing:
+        raise InputError(f"{path}: no column {missing[0]}; a table of Vidur's {kind} has {', '.join(needed)}")
+    return table.assign(seconds=table[f"time_stats.{kind}.median"] * 1e-3)
+
+
+def _timed(path: Path, kind: str, peak_bandwidth: float) -> dict[int, tuple[Array, Array]]:
+    """Message bytes and seconds within one node, by number of devices.
+
+    On the H100 tables elements would make 690 GB/s one way of a 450 GB/s link: their ``size`` is bytes.
+    """
+    table = _table(path, kind)
+    table = table[table["num_workers"] == table["devices_per_node"]]
+    timed = {}
+    for ranks in map(int, sorted(table["num_workers"].unique())):
+        rows = table[table["num_workers"] == ranks].groupby("size")["seconds"].median().reset_index()
+        timed[ranks] = rows["size"].to_numpy(float), rows["seconds"].to_numpy(float)
+    if not timed:
+        raise InputError(f"{path}: no {kind} within one node (num_workers equal to devices_per_node)")
+    unit = bytes_per_count(kind, timed, _ELEMENT_BYTES, peak_bandwidth)
+    return {ranks: (unit * sizes, seconds) for ranks, (sizes, seconds) in timed.items()}

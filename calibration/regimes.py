@@ -1,0 +1,97 @@
+"""Fit Hockney's law, ``latency + bytes / bandwidth``, whole or in the few ranges where a protocol holds."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+from scipy.optimize import least_squares, nnls
+
+from calibration.hinges import significant
+from ssdsim.timing_model import Array, Regime
+
+_MOST_REGIMES = 4
+_MOST_CUTS = 40
+_ROWS_PER_REGIME = 3
+_FREE_BANDWIDTH = 1e15  # of a range in which time does not grow
+_TIMING_NOISE = 0.01  # regimes are not split to explain less than this relative error
+_OUTLIER = 0.25
+
+
+def fit_line(sizes: Array, seconds: Array) -> tuple[float, float]:
+    """``(latency_s, bandwidth)`` of least relative error, robust to outliers; both shapes are ``(rows,)``."""
+    latency, slope = _relative_line(sizes, seconds)
+    start = np.log([max(latency, seconds.min() / 10), max(slope, 1 / _FREE_BANDWIDTH)])
+
+    def residuals(logs: Array) -> Array:
+        return np.asarray(np.log((np.exp(logs[0]) + np.exp(logs[1]) * sizes) / seconds))
+
+    fitted = np.exp(least_squares(residuals, start, loss="soft_l1", f_scale=0.05).x)
+    return significant(float(fitted[0])), significant(float(1 / fitted[1]))
+
+
+def fit_regimes(sizes: Array, seconds: Array) -> tuple[Regime, ...]:
+    """The regimes, at most four, that explain the timings best for their number (Schwarz's criterion)."""
+    order = np.argsort(sizes, kind="stable")
+    sizes, seconds = sizes[order], seconds[order]
+    cuts = _cuts(sizes)
+    best = _best_partitions(sizes, seconds, cuts)
+    rows = len(sizes)
+
+    def criterion(count: int) -> float:
+        return float(rows * np.log(best[count][0] / rows + _TIMING_NOISE**2) + 3 * count * np.log(rows))
+
+    edges = best[min(best, key=criterion)][1]
+    return tuple(_regime(sizes, seconds, a, b) for a, b in pairwise(edges))
+
+
+def _relative_line(sizes: Array, seconds: Array) -> tuple[float, float]:
+    """Latency and seconds per byte, neither negative, of least squared relative error."""
+    scale = sizes.max()
+    (latency, slope), _ = nnls(np.column_stack([1 / seconds, sizes / scale / seconds]), np.ones(len(sizes)))
+    return float(latency), float(slope / scale)
+
+
+def _cuts(sizes: Array) -> list[int]:
+    """Row numbers at which a regime may begin or end: between different sizes, about ``_MOST_CUTS``."""
+    inner = np.flatnonzero(np.diff(sizes) > 0) + 1
+    thinned = inner[np.unique(np.linspace(0, len(inner) - 1, min(len(inner), _MOST_CUTS)).astype(int))]
+    return [0, *map(int, thinned), len(sizes)]
+
+
+def _best_partitions(sizes: Array, seconds: Array, cuts: list[int]) -> dict[int, tuple[float, list[int]]]:
+    """For each number of regimes: the least loss and the edges that reach it (dynamic programming)."""
+    loss = {
+        (a, b): _loss(sizes[a:b], seconds[a:b])
+        for i, a in enumerate(cuts)
+        for b in cuts[i + 1 :]
+        if b - a >= _ROWS_PER_REGIME or (a, b) == (0, len(sizes))
+    }
+    reached = {b: (value, [0, b]) for (a, b), value in loss.items() if a == 0}
+    best = {1: reached[len(sizes)]}
+    for count in range(2, _MOST_REGIMES + 1):
+        longer: dict[int, tuple[float, list[int]]] = {}
+        for (a, b), value in loss.items():
+            if a in reached and (b not in longer or reached[a][0] + value < longer[b][0]):
+                longer[b] = (reached[a][0] + value, [*reached[a][1], b])
+        reached = longer
+        if len(sizes) not in reached:
+            break
+        best[count] = reached[len(sizes)]
+    return best
+
+
+def _loss(sizes: Array, seconds: Array) -> float:
+    latency, slope = _relative_line(sizes, seconds)
+    error = np.abs((latency + slope * sizes) / seconds - 1)
+    return float(np.sum(np.minimum(error, _OUTLIER) ** 2))
+
+
+def _regime(sizes: Array, seconds: Array, first: int, end: int) -> Regime:
+    latency, slope = _relative_line(sizes[first:end], seconds[first:end])
+    return Regime(
+        latency_s=significant(latency),
+        bandwidth=significant(1 / max(slope, 1 / _FREE_BANDWIDTH)),
+        from_bytes=float(sizes[first]),
+        to_bytes=float(sizes[end - 1]),
+    )

@@ -1,0 +1,5 @@
+"""``python -m ssdsim``."""
+
+from ssdsim.cli.main import main
+
+main()

@@ -1,0 +1,103 @@
+"""Find and load cards: transformers and hardware, by name from ``models/`` or by path."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from functools import cache
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from ssdsim.errors import InputError, nearest
+from ssdsim.hardware import HardwareProfile, load_profile
+from ssdsim.huggingface import is_config, load_config
+from ssdsim.transformer import Transformer, transformer_shaped
+
+_SHAPED = re.compile(r"transformer-shaped-(\d+)x(\d+)")
+
+
+@cache
+def models_folder() -> Path:
+    """``models/``: beside the package in a checkout, inside it in an installed wheel."""
+    inside = Path(__file__).parent / "models"
+    return inside if inside.is_dir() else Path(__file__).parents[1] / "models"
+
+
+def transformer_names() -> list[str]:
+    return sorted(path.stem for path in (models_folder() / "transformers").glob("*.toml"))
+
+
+def hardware_names() -> list[str]:
+    return sorted(path.stem for path in (models_folder() / "hardware").glob("*.json"))
+
+
+def find_transformer(name: str) -> Transformer:
+    """The card called ``name``: a bundled card, ``transformer-shaped-HxL``, a TOML file, or a Hugging Face config.
+
+    Names are matched without case; ``meta-llama/Llama-3.1-70B-Instruct`` finds ``llama-3.1-70b``.
+
+    Raises
+    ------
+    InputError : no such card, or a file that is not a valid card.
+    """
+    shaped = _SHAPED.fullmatch(name)
+    if shaped:
+        return transformer_shaped(int(shaped[1]), int(shaped[2]))
+    alias = _alias(name)
+    if alias in transformer_names():
+        return load_transformer(models_folder() / "transformers" / f"{alias}.toml")
+    path = Path(name).expanduser()
+    if path.suffix == ".toml" and path.is_file():
+        return load_transformer(path)
+    if path.exists() and is_config(path):
+        return load_config(path)
+    if path.suffix in (".toml", ".json") or path.is_dir():
+        raise InputError(f"{name}: no transformer card there (a .toml card, a config.json, or a folder with one)")
+    raise InputError(
+        f"unknown transformer '{name}'{nearest(alias, transformer_names())} "
+        f"Allowed: {', '.join(transformer_names())}, transformer-shaped-HxL, a card or a config.json"
+    )
+
+
+def _alias(name: str) -> str:
+    """``meta-llama/Meta-Llama-3.1-70B-Instruct`` -> ``llama-3.1-70b``."""
+    base = name.split("/")[-1].lower() if name.count("/") == 1 and not Path(name).exists() else name.lower()
+    return base.removeprefix("meta-").removesuffix("-instruct").removesuffix("-hf")
+
+
+def load_transformer(path: Path) -> Transformer:
+    """The transformer card in a TOML file; unknown keys are errors."""
+    try:
+        return Transformer.model_validate(tomllib.loads(path.read_text()))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InputError(f"{path}: not a readable card ({error})") from None
+    except ValidationError as error:
+        raise InputError(f"{path}: {_first_problem(error)}") from None
+
+
+def _first_problem(error: ValidationError) -> str:
+    problem = error.errors()[0]
+    key = ".".join(map(str, problem["loc"])) or "card"
+    if problem["type"] == "extra_forbidden":
+        fields = Transformer.model_fields
+        return f"unknown key '{key}'{nearest(key, fields)} Allowed: {', '.join(fields)}"
+    return f"{key}: {problem['msg'].removeprefix('Value error, ')}"
+
+
+def find_hardware(name: str) -> HardwareProfile:
+    """The hardware profile called ``name``: a bundled one or a JSON file.
+
+    Raises
+    ------
+    InputError : no such profile, or a file that is not a valid profile.
+    """
+    if name.lower() in hardware_names():
+        return load_profile(models_folder() / "hardware" / f"{name.lower()}.json")
+    path = Path(name).expanduser()
+    if path.suffix == ".json" or path.exists():
+        return load_profile(path)
+    raise InputError(
+        f"unknown hardware '{name}'{nearest(name, hardware_names())} "
+        f"Allowed: {', '.join(hardware_names())}, or the path of a profile"
+    )

@@ -1,0 +1,53 @@
+"""Checks of numbers that functions broadcast over: cheap, and one clear line when they fail."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ssdsim.errors import InputError
+
+# A float where every input is a scalar, else an array of the broadcast shape (as numpy's ufuncs).
+FloatOrArray = Any
+
+
+def plain(value: Any) -> FloatOrArray:
+    """A Python float for a scalar, the array itself otherwise."""
+    return float(value) if np.ndim(value) == 0 else value
+
+
+def within(name: str, value: ArrayLike, low: float, high: float = np.inf) -> NDArray[np.float64]:
+    """``value`` as a float array, every element of it finite and in ``[low, high]``; InputError otherwise."""
+    array = np.asarray(value, dtype=float)
+    if array.size == 0:
+        raise InputError(f"{name} is empty: at least one value is needed")
+    least, most = array.min(), array.max()
+    if not (least >= low and most <= high and most < np.inf):  # NaN fails every comparison
+        allowed = f"lie in [{low:g}, {high:g}]" if high < np.inf else f"be finite and at least {low:g}"
+        raise InputError(f"{name} must {allowed}, got {most if least >= low else least:g}")
+    return array
+
+
+def whole(name: str, value: int, low: int) -> int:
+    """``value`` as an int of at least ``low``; InputError otherwise."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise InputError(f"{name} must be a whole number, got {value!r}") from None
+    if number < low:
+        raise InputError(f"{name} must be at least {low}, got {number}")
+    return number
+
+
+def distribution(name: str, value: ArrayLike) -> NDArray[np.float64]:
+    """``value`` as probabilities along the last axis that sum to 1; InputError otherwise."""
+    array = within(name, value, 0, 1 + 1e-9)
+    if array.ndim == 0:
+        raise InputError(f"{name} must be an array of probabilities, got one number")
+    total = array.sum(axis=-1)
+    if np.max(np.abs(total - 1)) > 1e-6:
+        raise InputError(f"{name} must sum to 1, got {total.flat[np.argmax(np.abs(total - 1))]:g}")
+    return array

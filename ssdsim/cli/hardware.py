@@ -1,0 +1,92 @@
+"""``ssdsim hardware``: the hardware profiles."""
+
+from __future__ import annotations
+
+import click
+from rich.table import Table
+
+from ssdsim.catalog import find_hardware, hardware_names
+from ssdsim.cli.options import echo_json, json_option
+from ssdsim.cli.render import console
+from ssdsim.hardware import HardwareProfile
+
+
+@click.group("hardware")
+def command() -> None:
+    """List and show hardware profiles."""
+
+
+@command.command("list")
+@json_option
+def list_hardware(as_json: bool) -> None:
+    """Every bundled profile with its device and where its timings come from."""
+    profiles = [find_hardware(name) for name in hardware_names()]
+    if as_json:
+        echo_json({"schema": 1, "hardware": [_overview(profile) for profile in profiles]})
+        return
+    table = Table(box=None, header_style="dim")
+    for column in ("name", "device", "count", "memory", "bandwidth", "dtypes", "timings"):
+        table.add_column(column)
+    for profile in profiles:
+        device = profile.device
+        table.add_row(
+            profile.name,
+            device.name,
+            str(device.count),
+            f"{device.memory_bytes / 2**30:.0f} GiB",
+            f"{device.memory_bandwidth / 1e9:.0f} GB/s",
+            ", ".join(profile.gemm),
+            ", ".join(sorted({source.kind for source in profile.sources.values()})),
+        )
+    console().print(table)
+
+
+def _overview(profile: HardwareProfile) -> dict[str, object]:
+    return {
+        "name": profile.name,
+        "device": profile.device.model_dump(),
+        "sources": {name: source.model_dump() for name, source in profile.sources.items()},
+    }
+
+
+@command.command("show")
+@click.argument("name")
+@json_option
+def show_hardware(name: str, as_json: bool) -> None:
+    """One profile: its device, and each timing with its provenance, domain and held-out error."""
+    profile = find_hardware(name)
+    if as_json:
+        echo_json(profile.model_dump(by_alias=True, exclude_none=True))
+        return
+    print_profile(profile)
+
+
+def print_profile(profile: HardwareProfile) -> None:
+    """Device, timings and provenance."""
+    out = console()
+    device = profile.device
+    out.print(f"{profile.name}: {device.count} x {device.name}, {device.topology}", style="bold")
+    out.print(_timings(profile))
+    fixed = profile.fixed
+    out.print(
+        f"Fixed costs: {1e6 * fixed.per_pass_s:.1f} us a pass, {1e6 * fixed.per_layer_s:.1f} us a layer, "
+        f"{1e6 * fixed.per_round_s:.1f} us a round ({fixed.how})"
+    )
+    for key, source in profile.sources.items():
+        details = [source.source, source.commit, source.licence, source.date, source.note]
+        out.print(f"{key}: {source.kind}, {', '.join(text for text in details if text)}", style="dim")
+
+
+def _timings(profile: HardwareProfile) -> Table:
+    table = Table(box=None, header_style="dim")
+    for column in ("timing", "source", "held-out rows", "median error", "95th percentile", "coefficients", "domain"):
+        table.add_column(column)
+    for name, model in profile.models().items():
+        report = model.report
+        errors = ["-"] * 4
+        if report:
+            counts = (report.rows_held_out, report.coefficients)
+            errors = [str(counts[0]), f"{report.median_error:.1%}", f"{report.p95_error:.1%}", str(counts[1])]
+        domain = ", ".join(f"{key} {low:.3g}-{high:.3g}" for key, (low, high) in model.domain.items())
+        table.add_row(name, model.source, *errors, domain)
+    return table

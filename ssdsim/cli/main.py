@@ -1,0 +1,73 @@
+"""The ``ssdsim`` command: finds the verb's module; turns every mistake of the user into one line and exit code 2."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+import click
+
+from ssdsim import __version__
+from ssdsim.errors import InputError, nearest
+
+# verb -> (module, one-line help), so that --help imports no verb
+VERBS = {
+    "predict": ("ssdsim.cli.predict", "Predict AR, SD and SSD and say whether SSD is worth its GPU."),
+    "simulate": ("ssdsim.cli.simulate", "Replay rounds as events or by Monte Carlo: tails, timelines."),
+    "models": ("ssdsim.cli.models", "List and show transformer cards."),
+    "hardware": ("ssdsim.cli.hardware", "List and show hardware profiles."),
+    "import": ("ssdsim.cli.importing", "Fit a hardware profile to another tool's measurements."),
+    "doctor": ("ssdsim.cli.doctor", "What this machine and this installation can do."),
+}
+
+
+class VerbGroup(click.Group):
+    """A click group whose commands live in modules that are imported on demand."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        command: click.Command = import_module(VERBS[cmd_name][0]).command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in VERBS and not args[0].startswith("-"):
+            raise click.UsageError(f"unknown verb '{args[0]}'{nearest(args[0], VERBS)} Allowed: {', '.join(VERBS)}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Verbs"):
+            formatter.write_dl([(verb, about) for verb, (_, about) in VERBS.items()])
+
+
+@click.group(cls=VerbGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="ssdsim")
+def cli() -> None:
+    """Is speculative speculative decoding worth one more GPU, and with which K, fan-out and fallback?"""
+
+
+def main() -> None:
+    """Entry point. Exit codes: 0 done, 1 the answer is no, 2 bad input, 130 interrupted."""
+    try:
+        code = cli.main(standalone_mode=False)
+    except InputError as error:
+        _fail(str(error))
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.ctx.get_help() if error.ctx else "")
+        code = 2
+    except click.ClickException as error:
+        _fail(error.format_message())
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("interrupted", err=True)
+        sys.exit(130)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _fail(message: str) -> None:
+    click.echo(f"error: {' '.join(message.split())}", err=True)
+    sys.exit(2)

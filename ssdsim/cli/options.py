@@ -1,0 +1,137 @@
+"""Options that several verbs share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from ssdsim.options import CHOICES, DEFAULTS, option
+
+
+class Rates(click.ParamType[Any]):
+    """A rate, or K rates by position: ``0.8`` or ``0.9,0.85,0.8``."""
+
+    name = "rate[,rate...]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            rates = [float(part) for part in value.split(",")]
+        except ValueError:
+            self.fail(f"'{value}' is not a rate or a list of rates such as 0.9,0.85,0.8", param, ctx)
+        return rates[0] if len(rates) == 1 else rates
+
+
+class WholeNumbers(click.ParamType[Any]):
+    """Whole numbers separated by commas: ``4,3,2,1``."""
+
+    name = "n[,n...]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            return [int(part) for part in value.split(",")]
+        except ValueError:
+            self.fail(f"'{value}' is not a list of whole numbers such as 4,3,2,1", param, ctx)
+
+
+class FanOut(click.ParamType[Any]):
+    """A whole number or ``window``."""
+
+    name = "f|window"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "window" or not isinstance(value, str):
+            return value
+        try:
+            return int(value)
+        except ValueError:
+            self.fail(f"'{value}' is neither a whole number nor 'window'", param, ctx)
+
+
+class HitCurve(click.ParamType[Any]):
+    """Measured hit rates at some fan-outs: ``1:0.6,2:0.7,4:0.8``."""
+
+    name = "f:h[,f:h...]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            pairs = [part.split(":") for part in value.split(",")]
+            return [(float(fan_out), float(rate)) for fan_out, rate in pairs]
+        except ValueError:
+            self.fail(f"'{value}' is not a list of fan-outs and hit rates such as 1:0.6,2:0.7,4:0.8", param, ctx)
+
+
+# name -> (type, further spellings, help); in the order of --help
+_SCENARIO: dict[str, tuple[Any, tuple[str, ...], str]] = {
+    "b": (int, ("--batch", "--bs"), "sequences decoded together"),
+    "k": (int, ("--num-speculative-tokens",), "speculative lookahead: draft tokens verified in a round"),
+    "sd_k": (int, (), "SD's own lookahead [default: the same as --k]"),
+    "alpha": (Rates(), (), "acceptance rate, or K rates by position (0.9,0.8,...)"),
+    "alpha_concentration": (float, (), "requests differ: their rates are Beta with mean --alpha and this a + b"),
+    "acceptance": (str, (), "a card of rates (.toml), or a trace of accepted lengths (.csv, .jsonl)"),
+    "output_tokens": (int, ("--osl",), "tokens of a request, where requests differ"),
+    "alpha_backup": (float, (), "acceptance rate of the fast backup's tokens (0: random tokens)"),
+    "p_hit": (float, (), "cache hit rate after a speculation by the primary [default: from --f]"),
+    "p_hit_backup": (float, (), "cache hit rate after a speculation by the backup [default: --p-hit]"),
+    "f": (FanOut(), ("--fan-out",), "bonus-token guesses a position: F (K+1) outcomes are cached; or window"),
+    "fl": (WholeNumbers(), ("--flh",), "the K+1 fan-outs themselves (after a hit)"),
+    "flm": (WholeNumbers(), (), "the K+1 fan-outs after a miss [default: --fl]"),
+    "fan_out_policy": (str, (), "how the outcomes are spread over accepted lengths"),
+    "hit_c": (float, (), "miss rate of a single guess, c of h(F) = 1 - c F^-r"),
+    "hit_r": (float, (), "exponent of the miss rate, r of h(F) = 1 - c F^-r"),
+    "hit_c_all": (float, (), "c where all K tokens were accepted [default: --hit-c]"),
+    "hit_r_all": (float, (), "r where all K tokens were accepted [default: --hit-r]"),
+    "hit_curve": (HitCurve(), (), "measured hit rates in place of c and r"),
+    "backup": (str, (), "on a miss: draft just in time, a fast speculator, or the better of the two"),
+    "backup_ms": (float, (), "latency of the fast backup"),
+    "target": (str, ("--model",), "transformer card, config.json, or transformer-shaped-HxL"),
+    "draft": (str, (), "the draft's card"),
+    "hardware": (str, ("--system",), "hardware profile"),
+    "draft_hardware": (str, (), "profile of SSD's draft device [default: --hardware]"),
+    "tp": (int, (), "tensor-parallel degree of the target"),
+    "draft_gpus": (int, (), "draft devices of SSD, which share the branches"),
+    "sd_draft": (str, (), "SD's draft on the target's devices, or on its own as in SSD"),
+    "context": (int, (), "cached tokens of a sequence"),
+    "temperature": (float, ("--temp",), "above 0 the draft's logits travel to the target"),
+    "dtype": (str, (), "of weights and cache [default: the card's]"),
+    "budget": (int, (), "cached outcomes a sequence, in place of --f"),
+    "spread": (float, (), "relative spread of every duration (lognormal); 0: constant"),
+    "t_sd": (float, (), "unit-free mode: SD's drafting time in units of T_v; no hardware is read"),
+    "t_p": (float, (), "unit-free mode: pre-speculation time [default: --t-sd]"),
+    "t_b": (float, (), "unit-free mode: the backup's time [default: --t-sd with jit, 0 with fast]"),
+}
+
+
+def scenario_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add every scenario option; one that is not given arrives as None."""
+    for name in reversed(_SCENARIO):
+        kind, others, about = _SCENARIO[name]
+        if name in CHOICES:
+            kind = click.Choice(CHOICES[name])
+        default = DEFAULTS[name]
+        shown = f"{about} [default: {default}]" if default is not None else about
+        command = click.option(option(name), *others, name, type=kind, default=None, help=shown)(command)
+    return command
+
+
+def common_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """``--json``, ``--seed`` and ``--quiet``."""
+    command = click.option("--quiet", is_flag=True, help="no notes on stderr")(command)
+    command = click.option("--seed", type=int, default=0, show_default=True, help="of every random draw")(command)
+    return json_option(command)
+
+
+def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option("--json", "as_json", is_flag=True, help="one JSON object on stdout")(command)
+
+
+def echo_json(value: Any) -> None:
+    click.echo(json.dumps(value, indent=2, allow_nan=False))

@@ -1,0 +1,29 @@
+"""``ssdsim predict``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ssdsim.cli.options import common_options, echo_json, scenario_options
+from ssdsim.predict import PredictEngine, predict
+from ssdsim.predict import as_json as prediction_json
+
+
+@click.command("predict")
+@scenario_options
+@click.option("--engine", type=click.Choice(["auto", "closed", "mc", "des"]), default="auto", show_default=True)
+@common_options
+def command(engine: PredictEngine, as_json: bool, seed: int, quiet: bool, **options: Any) -> None:
+    """Predict AR, SD and SSD and say whether SSD is worth its GPU.
+
+    Times are priced on a hardware profile, or are unit-free with --t-sd, --t-p and --t-b.
+    """
+    prediction = predict(seed=seed, engine=engine, **options)
+    if as_json:
+        echo_json(prediction_json(prediction))
+        return
+    from ssdsim.cli.render import print_prediction
+
+    print_prediction(prediction, quiet)

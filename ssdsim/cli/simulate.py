@@ -1,0 +1,131 @@
+"""``ssdsim simulate``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.table import Table
+from rich.text import Text
+
+from ssdsim.cli.options import common_options, echo_json, scenario_options
+from ssdsim.cli.render import console, title
+from ssdsim.configuration import Configuration, configure
+from ssdsim.engine.trace import Trace
+from ssdsim.errors import InputError
+from ssdsim.estimate import PARTS
+from ssdsim.simulate import STRATEGIES, SimulatedRounds, run_as_json, simulate, simulate_requests
+
+_ROUNDS = 20_000
+_TRACED_ROUNDS = 50
+
+
+@click.command("simulate")
+@scenario_options
+@click.option(
+    "--engine", type=click.Choice(["des", "mc"]), default="des", show_default=True, help="SimPy or Monte Carlo"
+)
+@click.option("--strategy", type=click.Choice([*STRATEGIES, "all"]), default="all", show_default=True)
+@click.option("--rounds", type=click.IntRange(1), help=f"[default: {_ROUNDS}; with --trace {_TRACED_ROUNDS}]")
+@click.option("--tokens", type=click.IntRange(1), help="start together and run until every sequence has so many tokens")
+@click.option("--precision", type=click.FloatRange(0.0, 1.0, min_open=True), help="of tokens/s at 95 %, such as 0.01")
+@click.option("--trace", type=click.Path(path_type=Path, dir_okay=False), help="write a timeline that Perfetto opens")
+@common_options
+def command(
+    engine: str,
+    strategy: str,
+    rounds: int | None,
+    tokens: int | None,
+    precision: float | None,
+    trace: Path | None,
+    as_json: bool,
+    seed: int,
+    quiet: bool,
+    **options: Any,
+) -> None:
+    """Replay rounds: tails, bursts, utilisation and timelines, which closed forms do not show.
+
+    A timeline shows SSD, or the one --strategy.
+    """
+    _refuse_useless(engine, rounds, tokens, precision, trace)
+    configuration = configure(**options)
+    names = list(STRATEGIES) if strategy == "all" else [strategy]
+    timeline = None
+    if trace is not None:
+        names = ["ssd"] if strategy == "all" else names
+        timeline = Trace(f"ssdsim {names[0]}")
+        rounds = rounds or _TRACED_ROUNDS
+    limits: dict[str, Any] = {"engine": engine, "rounds": rounds or (None if precision else _ROUNDS)}
+    limits |= {"precision": precision, "trace": timeline}
+    scenario = configuration.scenario
+    runs = {
+        name: simulate_requests(scenario, name, tokens, seed=seed)
+        if tokens
+        else simulate(scenario, name, seed=seed, **limits)
+        for name in names
+    }
+    if trace is not None and timeline is not None:
+        timeline.save(trace)
+    if as_json:
+        unit = "s" if configuration.costs else "T_v"
+        strategies = {name: run_as_json(run, unit) for name, run in runs.items()}
+        echo_json({"schema": 1, "unit": unit, "engine": engine, "seed": seed, "strategies": strategies})
+        return
+    _print(configuration, runs)
+    if trace is not None and not quiet:
+        click.echo(f"timeline of {rounds} rounds written to {trace}; open it in Perfetto", err=True)
+
+
+def _refuse_useless(
+    engine: str, rounds: int | None, tokens: int | None, precision: float | None, trace: Path | None
+) -> None:
+    if tokens is not None and (rounds is not None or precision is not None or trace is not None):
+        raise InputError("--rounds, --precision and --trace have no effect with --tokens (each run ends by itself)")
+    if engine == "mc" and (trace is not None or tokens is not None):
+        raise InputError("--trace and --tokens need --engine des (Monte Carlo has no clock)")
+
+
+def _print(configuration: Configuration, runs: dict[str, SimulatedRounds]) -> None:
+    out = console()
+    out.print(title(configuration), style="bold")
+    scale, unit = (1e3, "ms") if configuration.costs else (1.0, "T_v")
+    out.print(_table(runs, scale, unit))
+    out.print()
+    for run in runs.values():
+        out.print(_parts(run, scale, unit))
+    if "ssd" in runs:
+        p_hit, clean = runs["ssd"].p_hit, runs["ssd"].p_all_hit
+        out.print(f"SSD  hit rate {p_hit.value:.4f} ({p_hit.low:.4f}-{p_hit.high:.4f}), ", end="")
+        out.print(f"clean rounds {clean.value:.2%} ({clean.low:.2%}-{clean.high:.2%})")
+    for run in runs.values():
+        busy = ", ".join(f"{role} {share:.1%}" for role, share in run.utilisation.items() if share)
+        if busy:
+            out.print(f"{run.strategy.upper():4} busy: {busy}", style="dim")
+
+
+def _table(runs: dict[str, SimulatedRounds], scale: float, unit: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("", no_wrap=True)
+    rate = "tokens/s" if unit == "ms" else f"tokens/{unit}"
+    quantiles = [f"round p{q} {unit}" for q in (50, 90, 99)]
+    for column in ("rounds", rate, "95 %", f"TPOT {unit}", *quantiles, f"gap p99 {unit}", "in bursts"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for run in runs.values():
+        rates = run.tokens_per_second
+        table.add_row(
+            run.strategy.upper(),
+            str(run.rounds),
+            f"{rates.value:.4g}",
+            f"{rates.low:.4g}-{rates.high:.4g}",
+            f"{scale * run.round_s.value / run.tokens_per_round.value:.3f}",
+            *(f"{scale * run.round_histogram.quantile(q):.3f}" for q in (0.5, 0.9, 0.99)),
+            f"{scale * run.gap_quantile_s(0.99):.3f}",
+            f"{run.burst_share:.0%}",
+        )
+    return table
+
+
+def _parts(run: SimulatedRounds, scale: float, unit: str) -> Text:
+    parts = [f"{part} {scale * run.breakdown_s[part]:.3f}" for part in PARTS if run.breakdown_s[part] > 0]
+    return Text(f"{run.strategy.upper():4} round {scale * run.round_s.value:.3f} {unit} = {' + '.join(parts)}")

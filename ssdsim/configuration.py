@@ -1,0 +1,139 @@
+"""From options to a scenario: defaults, checks, and where every effective value came from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ssdsim.costs import TimingErrors
+from ssdsim.errors import InputError
+from ssdsim.hits import speculators
+from ssdsim.options import BACKUP_QUALITY, CACHE_SHAPE, DEFAULTS, HARDWARE_ONLY, UNIT_FREE, checked
+from ssdsim.placement import Placement, RoundCosts, place, round_costs, window_budget
+from ssdsim.scenario import Gpus, RoundTimes, Scenario
+from ssdsim.speculator import Fallback
+from ssdsim.strategies import ssd
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """A scenario with its origins: every effective value, its source, the costs behind it and their warnings."""
+
+    values: Mapping[str, Any]
+    sources: Mapping[str, str]
+    scenario: Scenario
+    placement: Placement | None = None
+    costs: RoundCosts | None = None
+
+    @property
+    def warnings(self) -> list[str]:
+        return sorted(self.costs.warnings) if self.costs else []
+
+    def sampled(self, draws: int, seed: int) -> Scenario | None:
+        """The scenario with its times drawn from the profile's held-out errors; None where there is no profile."""
+        if self.costs is None:
+            return None
+        return self.scenario.with_times(self.costs.sample(TimingErrors(draws, seed)))
+
+
+def configure(**given: Any) -> Configuration:
+    """Build the scenario that ``given`` options describe; the rest are :data:`ssdsim.options.DEFAULTS`.
+
+    ``alpha`` is a rate or a list of K rates by position. With ``t_sd`` the times are unit-free (in units of T_v)
+    and no hardware is read; otherwise they are priced on a hardware profile.
+
+    Raises
+    ------
+    InputError : an unknown option, a value out of range, an option without effect in this call, or a placement that
+        does not fit.
+    """
+    values = checked({name: value for name, value in given.items() if value is not None})
+    sources = {name: "given" if given.get(name) is not None else "default" for name in DEFAULTS}
+    if values["sd_k"] is None:
+        values["sd_k"], sources["sd_k"] = values["k"], "same as k"
+    if values["backup"] != "auto":
+        return _configure(values, sources, values["backup"])
+    sources["backup"] = "auto: more tokens/s than the other"
+    jit, fast = (_configure(dict(values), dict(sources), kind) for kind in ("jit", "fast"))
+    jit_rate, fast_rate = (ssd.closed_form(c.scenario).tokens_per_second for c in (jit, fast))
+    return fast if fast_rate > jit_rate else jit
+
+
+def _configure(values: dict[str, Any], sources: dict[str, str], fallback: Fallback) -> Configuration:
+    values["backup"] = fallback
+    placement, costs = None, None
+    if values["t_sd"] is None:
+        placement = _place(values, sources)
+    elif values["f"] == "window":
+        raise InputError("--f window needs hardware: without it nothing says what a branch token costs")
+    elif values["budget"] is None:
+        values["budget"], sources["budget"] = values["f"] * (values["k"] + 1), "f (k + 1)"
+    made = speculators(values, sources, fallback)
+    if placement is None:
+        times, gpus = _unit_free_times(values, sources, fallback), Gpus()
+    else:
+        costs = round_costs(placement, fallback)
+        times, gpus = costs.times(), placement.gpus
+    scenario = Scenario(
+        batch=values["b"],
+        sd=made.sd,
+        primary=made.primary,
+        backup=made.backup,
+        fallback=fallback,
+        times=times,
+        gpus=gpus,
+        draft_devices=1 if placement is None else placement.draft_gpus,
+        spread=values["spread"],
+        requests=made.requests,
+    )
+    _drop_unused(values, sources, fallback)
+    return Configuration(values, sources, scenario, placement, costs)
+
+
+def _place(values: dict[str, Any], sources: dict[str, str]) -> Placement:
+    if values["fl"] is not None:
+        lists = [values["fl"], values["flm"] or values["fl"]]
+        values["budget"], sources["budget"] = max(map(sum, lists)), "the sum of the fan-out list"
+    elif values["f"] == "window":
+        values["budget"] = 1
+        values["budget"] = window_budget(place(values, sources))
+        sources["budget"] = "the largest that the draft finishes while the target verifies"
+    elif values["budget"] is None:
+        values["budget"], sources["budget"] = values["f"] * (values["k"] + 1), "f (k + 1)"
+    return place(values, sources)
+
+
+def _unit_free_times(values: dict[str, Any], sources: dict[str, str], fallback: Fallback) -> RoundTimes:
+    """Durations in units of T_v = T_ar = 1, as the SSD paper counts them."""
+    t_sd = values["t_sd"]
+    if values["t_p"] is None:
+        values["t_p"], sources["t_p"] = t_sd, "same as t_sd"
+    if values["t_b"] is None:
+        values["t_b"], sources["t_b"] = (t_sd, "same as t_sd") if fallback == "jit" else (0.0, "fast fallback")
+    k = values["k"]
+    return RoundTimes(
+        ar_pass_s=1.0,
+        sd_draft_s=t_sd * values["sd_k"] / k,
+        sd_verify_s=1.0,
+        verify_s=1.0,
+        glue_s=values["t_p"] / (k + 1),
+        branches_s=values["t_p"] * k / (k + 1),
+        fallback_s=values["t_b"],
+    )
+
+
+def _drop_unused(values: dict[str, Any], sources: dict[str, str], fallback: Fallback) -> None:
+    """Leave only what shaped this scenario."""
+    dropped = {name for name, value in values.items() if value is None}
+    dropped |= set(UNIT_FREE if values["t_sd"] is None else HARDWARE_ONLY)
+    dropped |= set(BACKUP_QUALITY) if fallback == "jit" else set()
+    if sources["p_hit"] in ("given", "default"):
+        dropped |= set(CACHE_SHAPE)
+    if values["acceptance"] is not None:
+        dropped |= {"alpha"}
+    if values["acceptance"] is None and values["alpha_concentration"] is None:
+        dropped |= {"output_tokens"}
+    for name in dropped:
+        values.pop(name, None)
+        sources.pop(name, None)

@@ -1,0 +1,110 @@
+"""Seconds of forward passes and messages on a hardware profile, with the timings that they rest on kept apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ssdsim.hardware import HardwareProfile
+from ssdsim.operations import Operation
+from ssdsim.transformer import ForwardPass
+
+Seconds = float | NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """A duration as a sum of terms, one for each timing that it rests on.
+
+    ``terms`` maps a timing's key to ``(seconds, log_sd)``: the same matrix in two passes has the same key, so an
+    error of its timing moves both passes together and cancels in their ratio.
+    """
+
+    terms: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    warnings: frozenset[str] = frozenset()
+
+    @property
+    def seconds(self) -> float:
+        return sum(seconds for seconds, _ in self.terms.values())
+
+    def __add__(self, other: Cost) -> Cost:
+        terms = dict(self.terms)
+        for key, (seconds, log_sd) in other.terms.items():
+            before, before_sd = terms.get(key, (0.0, log_sd))
+            terms[key] = (before + seconds, max(before_sd, log_sd))
+        return Cost(terms, self.warnings | other.warnings)
+
+    def __mul__(self, times: float) -> Cost:
+        return Cost({key: (times * s, sd) for key, (s, sd) in self.terms.items()}, self.warnings)
+
+    def by_kind(self) -> dict[str, float]:
+        """Seconds by kind of operation (a key is ``kind:shape@profile``)."""
+        kinds: dict[str, float] = {}
+        for key, (seconds, _) in self.terms.items():
+            kind = key.split("@")[0].split(":")[0]
+            kinds[kind] = kinds.get(kind, 0.0) + seconds
+        return kinds
+
+    def sample(self, errors: TimingErrors) -> NDArray[np.float64]:
+        """The duration under each draw of ``errors``, shape ``(draws,)``."""
+        total = np.zeros(errors.draws)
+        for key, (seconds, log_sd) in self.terms.items():
+            total += seconds * np.exp(log_sd * errors.standard_normal(key))
+        return total
+
+
+class TimingErrors:
+    """Draws of every timing's error, the same for the same key (standard normal, seeded by the key)."""
+
+    def __init__(self, draws: int, seed: int) -> None:
+        self.draws = draws
+        self._seed = seed
+        self._draws: dict[str, NDArray[np.float64]] = {}
+
+    def standard_normal(self, key: str) -> NDArray[np.float64]:
+        if key not in self._draws:
+            entropy = [self._seed, *key.encode()]  # by name, so that the order of asking does not matter
+            self._draws[key] = np.random.default_rng(entropy).standard_normal(self.draws)
+        return self._draws[key]
+
+
+def cost_of_operations(counted: Iterable[tuple[Operation, int]], profile: HardwareProfile) -> Cost:
+    """Each operation's time on ``profile`` times its count."""
+    terms: dict[str, tuple[float, float]] = {}
+    warnings: set[str] = set()
+    for op, count in counted:
+        timing = profile.seconds(op)
+        key = f"{timing.key}@{profile.name}"  # two devices do not share an error
+        before, before_sd = terms.get(key, (0.0, 0.0))
+        terms[key] = (before + count * timing.seconds, max(before_sd, timing.log_sd))
+        if timing.warning:
+            warnings.add(timing.warning)
+    return Cost(terms, frozenset(warnings))
+
+
+def cost_of_pass(forward: ForwardPass, profile: HardwareProfile) -> Cost:
+    """Kernels of a pass plus the profile's fixed costs per layer and per pass."""
+    return cost_of_operations(forward.counted(), profile) + _fixed(
+        profile, profile.fixed.per_pass_s + forward.layers * profile.fixed.per_layer_s
+    )
+
+
+def cost_of_message(message_bytes: int, profile: HardwareProfile) -> Cost:
+    """A point-to-point message between the target and the draft."""
+    timing = profile.message_seconds(message_bytes)
+    warnings = frozenset([timing.warning] if timing.warning else [])
+    return Cost({f"{timing.key}@{profile.name}": (timing.seconds, timing.log_sd)}, warnings)
+
+
+def cost_of_round(profile: HardwareProfile) -> Cost:
+    """Host work once a round: sampling, bookkeeping (the profile's ``per_round_s``)."""
+    return _fixed(profile, profile.fixed.per_round_s)
+
+
+def _fixed(profile: HardwareProfile, seconds: float) -> Cost:
+    if seconds == 0.0:
+        return Cost()
+    return Cost({"fixed@" + profile.name: (seconds, profile.fixed.relative_error)})

@@ -1,0 +1,1 @@
+"""The engines' parts: outcomes drawn in blocks, durations, devices, statistics, traces."""

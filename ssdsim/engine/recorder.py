@@ -1,0 +1,38 @@
+"""What a run records of its rounds, block by block: sums for the means, histograms for the quantiles."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ssdsim.engine.block import RoundBlock
+from ssdsim.engine.statistics import BatchMeans, Histogram, Measured
+from ssdsim.estimate import PARTS
+
+_COLUMNS = ("rounds", "sequence_rounds", "tokens", "seconds", "hits", "clean", *PARTS)
+
+
+class Recorder:
+    """Sums over every round of one strategy; memory does not grow with the rounds."""
+
+    def __init__(self, batch: int) -> None:
+        self.batch = batch
+        self.means = BatchMeans(*_COLUMNS)
+        self.round_s = Histogram()
+
+    def add(self, block: RoundBlock) -> None:
+        """Add a block; blocks of a run have equal lengths (a last, shorter one is not a batch of its own)."""
+        rounds = block.tokens.size
+        self.round_s.add(block.round_s)
+        misses = np.zeros(rounds, dtype=np.uint32) if block.misses is None else block.misses
+        self.means.add(
+            rounds=rounds,
+            sequence_rounds=rounds * self.batch,
+            tokens=float(block.tokens.sum(dtype=np.int64)),
+            seconds=float(block.round_s.sum()),
+            hits=float(rounds * self.batch - misses.sum(dtype=np.int64)),
+            clean=float(np.count_nonzero(misses == 0)),
+            **{part: float(np.sum(block.parts_s.get(part, 0.0))) for part in PARTS},
+        )
+
+    def tokens_per_second(self, confidence: float = 0.95) -> Measured:
+        return self.means.ratio("tokens", "seconds", confidence)

@@ -1,0 +1,247 @@
+"""Predict AR, SD and SSD from one scenario, with intervals, and say which is worth its devices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ssdsim.configuration import Configuration, configure
+from ssdsim.errors import InputError
+from ssdsim.estimate import PARTS, Estimate
+from ssdsim.provenance import summary
+from ssdsim.scenario import Scenario
+from ssdsim.simulate import Engine, simulate
+from ssdsim.strategies import autoregressive, speculative, ssd
+
+STRATEGIES = ("ar", "sd", "ssd")
+PredictEngine = Literal["auto", "closed", "mc", "des"]
+_PRECISION = {"mc": 0.001, "des": 0.005}  # of tokens/s: a second or so each
+DRAWS = 1000  # of the timings' errors; the 95 % bounds then wander by a few percent of their width
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A 95 % interval."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Is SSD worth one more device than SD? ``probability`` is that of SSD being faster, given the timings' errors."""
+
+    best: str
+    ssd_over_sd: float
+    interval: Interval | None
+    probability: float | None
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The stationary round of each strategy, with 95 % intervals of tokens/s from the profile's held-out errors."""
+
+    configuration: Configuration
+    engine: str
+    estimates: Mapping[str, Estimate]
+    intervals: Mapping[str, Interval | None]
+    verdict: Verdict
+
+    @property
+    def unit(self) -> str:
+        """``s``, or ``T_v`` where durations are unit-free."""
+        return "s" if self.configuration.costs else "T_v"
+
+
+def predict(*, seed: int = 0, engine: PredictEngine = "auto", **options: Any) -> Prediction:
+    """Predict AR, SD and SSD; ``options`` are those of :func:`ssdsim.configuration.configure`.
+
+    ``engine`` ``auto`` takes the cheapest that answers exactly: the closed form, or the Monte Carlo where durations
+    have a spread.
+
+    >>> round(predict(t_sd=0.2, alpha=0.9, k=5, p_hit=0.85).verdict.ssd_over_sd, 3)
+    1.165
+    """
+    return predict_configured(configure(**options), seed, engine)
+
+
+def predict_configured(configuration: Configuration, seed: int = 0, engine: PredictEngine = "auto") -> Prediction:
+    """Predict a configuration that is already checked.
+
+    Raises
+    ------
+    InputError : the closed form is asked for durations with a spread.
+    """
+    varies = configuration.scenario.spread > 0.0
+    if engine == "closed" and varies:
+        raise InputError("--engine closed needs constant durations (--spread 0); mc or des replay varying ones")
+    if engine == "auto":
+        engine = "mc" if varies else "closed"
+    if engine == "closed":
+        estimates, errors = estimate_all(configuration.scenario), dict.fromkeys(STRATEGIES, 0.0)
+    else:
+        estimates, errors = _simulate_all(configuration.scenario, engine, seed)
+    sampled = configuration.sampled(DRAWS, seed)
+    draws = _rate_draws(estimates, errors, sampled, seed)
+    intervals = {name: _interval(draws[name]) if draws else None for name in STRATEGIES}
+    return Prediction(configuration, engine, estimates, intervals, _verdict(estimates, draws))
+
+
+def _simulate_all(scenario: Scenario, engine: Engine, seed: int) -> tuple[dict[str, Estimate], dict[str, float]]:
+    """Estimates by simulation, and the relative standard errors of their tokens/s."""
+    estimates, errors = {}, {}
+    for name in STRATEGIES:
+        run = simulate(scenario, name, engine=engine, precision=_PRECISION[engine], seed=seed)
+        rate = run.tokens_per_second
+        errors[name] = (rate.high - rate.low) / 2.0 / 1.96 / rate.value
+        estimates[name] = Estimate(
+            strategy=name,
+            batch=run.batch,
+            gpus=run.gpus,
+            tokens_per_round=run.tokens_per_round.value,
+            breakdown_s=run.breakdown_s,
+            p_hit=run.p_hit.value if name == "ssd" else None,
+            p_all_hit=run.p_all_hit.value if name == "ssd" else None,
+        )
+    return estimates, errors
+
+
+def _rate_draws(
+    estimates: Mapping[str, Estimate], errors: Mapping[str, float], sampled: Scenario | None, seed: int
+) -> dict[str, NDArray[np.float64]] | None:
+    """Draws of tokens/s under the timings' errors and the simulation's own; None where there are neither.
+
+    The timings' errors move the closed form; a simulated mean is moved by the same factor.
+    """
+    if sampled is None and not any(errors.values()):
+        return None
+    rng = np.random.default_rng(seed)
+    draws = {}
+    for name, estimate in estimates.items():
+        factor = np.exp(errors[name] * rng.standard_normal(DRAWS))
+        if sampled is not None:
+            closed = np.asarray(estimate_all(sampled)[name].tokens_per_second) * np.ones(DRAWS)
+            factor *= closed / np.median(closed)
+        draws[name] = float(estimate.tokens_per_second) * factor
+    return draws
+
+
+def estimate_all(scenario: Scenario) -> dict[str, Estimate]:
+    """The closed forms of the three strategies."""
+    return {
+        "ar": autoregressive.closed_form(scenario),
+        "sd": speculative.closed_form(scenario),
+        "ssd": ssd.closed_form(scenario),
+    }
+
+
+def _interval(draws: NDArray[np.float64]) -> Interval:
+    low, high = np.percentile(draws, (2.5, 97.5))
+    return Interval(float(low), float(high))
+
+
+def _verdict(estimates: Mapping[str, Estimate], draws: Mapping[str, NDArray[np.float64]] | None) -> Verdict:
+    rate = {name: float(e.tokens_per_second) for name, e in estimates.items()}
+    best = max(STRATEGIES, key=lambda name: rate[name])
+    ratio = rate["ssd"] / rate["sd"]
+    ratios = draws["ssd"] / draws["sd"] if draws else None
+    interval = _interval(ratios) if ratios is not None else None
+    probability = float(np.mean(ratios > 1.0)) if ratios is not None else None
+    sentence = _sentence(best, ratio, interval, estimates["sd"].gpus, estimates["ssd"].gpus, rate)
+    return Verdict(best, ratio, interval, probability, sentence)
+
+
+def _sentence(
+    best: str, ratio: float, interval: Interval | None, sd_gpus: int, ssd_gpus: int, rate: Mapping[str, float]
+) -> str:
+    bounds = f" (95 %: {interval.low:.2f}-{interval.high:.2f})" if interval else ""
+    devices = f"{ssd_gpus} GPUs against {sd_gpus}" if ssd_gpus != sd_gpus else f"the same {sd_gpus} GPUs"
+    per_gpu = ratio * sd_gpus / ssd_gpus - 1.0
+    if best == "ar":
+        return (
+            f"No: at this batch plain autoregressive decoding is fastest, {rate['ar'] / rate['ssd']:.2f}x SSD and "
+            f"{rate['ar'] / rate['sd']:.2f}x SD."
+        )
+    if ratio <= 1.0:
+        return f"No: SSD is {ratio:.2f}x SD{bounds} on {devices}; SD is faster and needs no draft device of its own."
+    if interval and interval.low < 1.0:
+        return f"Undecided: SSD is {ratio:.2f}x SD{bounds} on {devices}; the timings' errors leave the sign open."
+    if per_gpu >= 0.0:
+        return f"Yes: SSD is {ratio:.2f}x SD{bounds} on {devices}, {per_gpu:.0%} more tokens/s per GPU."
+    return (
+        f"Yes for latency, no for cost: SSD is {ratio:.2f}x SD{bounds} on {devices}, "
+        f"so {-per_gpu:.0%} fewer tokens/s per GPU."
+    )
+
+
+def as_json(prediction: Prediction) -> dict[str, Any]:
+    """The stable JSON object of ``ssdsim predict --json`` (schema 1); durations are in ms, or in T_v unit-free."""
+    configuration = prediction.configuration
+    return {
+        "schema": 1,
+        "unit": prediction.unit,
+        "engine": prediction.engine,
+        "scenario": {
+            name: {"value": _plain(value), "source": configuration.sources.get(name, "derived")}
+            for name, value in configuration.values.items()
+        },
+        "strategies": {name: _strategy_json(prediction, name) for name in STRATEGIES},
+        "verdict": _verdict_json(prediction.verdict),
+        "provenance": provenance(configuration),
+        "warnings": list(configuration.warnings),
+    }
+
+
+def _strategy_json(prediction: Prediction, name: str) -> dict[str, Any]:
+    estimate, interval = prediction.estimates[name], prediction.intervals[name]
+    scale = 1e3 if prediction.unit == "s" else 1.0
+    rate = float(estimate.tokens_per_second)
+    round_time = scale * float(estimate.round_s)
+    paper = estimate.paper_tokens_per_second
+    return {
+        "tokens_per_second": rate,
+        "tokens_per_second_per_sequence": rate / estimate.batch,
+        "tokens_per_second_per_gpu": rate / estimate.gpus,
+        "gpus": estimate.gpus,
+        "tpot_ms": round_time / estimate.tokens_per_round,
+        "tokens_per_round": estimate.tokens_per_round,
+        "round_ms": round_time,
+        "breakdown_ms": {part: scale * float(estimate.breakdown_s[part]) for part in PARTS},
+        "speedup_over_ar": rate / float(prediction.estimates["ar"].tokens_per_second),
+        "speedup_over_sd": rate / float(prediction.estimates["sd"].tokens_per_second),
+        "p_hit": estimate.p_hit,
+        "p_all_hit": estimate.p_all_hit,
+        "paper_tokens_per_second": None if paper is None else float(paper),
+        "low": interval.low if interval else None,
+        "high": interval.high if interval else None,
+    }
+
+
+def _verdict_json(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "best": verdict.best,
+        "ssd_over_sd": verdict.ssd_over_sd,
+        "low": verdict.interval.low if verdict.interval else None,
+        "high": verdict.interval.high if verdict.interval else None,
+        "probability_ssd_beats_sd": verdict.probability,
+        "sentence": verdict.sentence,
+    }
+
+
+def provenance(configuration: Configuration) -> list[dict[str, str]]:
+    """Where the timings came from, a record a profile; empty when unit-free."""
+    placement = configuration.placement
+    if placement is None:
+        return []
+    dtypes = {placement.dtype or placement.target.dtype, placement.dtype or placement.draft.dtype}
+    profiles = {p.name: p for p in (placement.profile, placement.draft_profile)}
+    return [{"profile": name, "summary": summary(p, dtypes, placement.tp)} for name, p in profiles.items()]
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.ndarray) else value

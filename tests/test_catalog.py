@@ -1,0 +1,92 @@
+"""Finding cards: names, aliases, files and Hugging Face configs, and the one line a mistake gets."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ssdsim.catalog import find_hardware, find_transformer, models_folder
+from ssdsim.errors import InputError
+
+LLAMA_8B: dict[str, Any] = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "intermediate_size": 14336,
+    "vocab_size": 128256,
+    "max_position_embeddings": 131072,
+    "tie_word_embeddings": False,
+    "torch_dtype": "bfloat16",
+}
+
+
+def config_folder(folder: Path, **changes: Any) -> Path:
+    (folder / "config.json").write_text(json.dumps(LLAMA_8B | changes))
+    return folder
+
+
+@pytest.mark.parametrize("alias", ["llama-3.1-70b", "Llama-3.1-70B", "meta-llama/Meta-Llama-3.1-70B-Instruct"])
+def test_aliases_find_the_card(alias: str) -> None:
+    assert find_transformer(alias).name == "llama-3.1-70b"
+
+
+def test_a_hugging_face_folder_or_file_is_a_card(tmp_path: Path) -> None:
+    folder = config_folder(tmp_path)
+    card = find_transformer(str(folder))
+    assert card.parameters == find_transformer("llama-3.1-8b").parameters
+    assert find_transformer(str(folder / "config.json")) == card
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"model_type": "mixtral", "num_local_experts": 8}, "mixture of experts"),
+        ({"model_type": "deepseek_v3", "kv_lora_rank": 512}, "multi-head latent attention"),
+        ({"model_type": "mistral", "sliding_window": 4096}, "sliding window of 4096"),
+        ({"model_type": "gemma3"}, "model_type 'gemma3' is not supported"),
+        ({"quantization_config": {"bits": 4}}, "quantised"),
+        ({"torch_dtype": "float64"}, "dtype 'float64'"),
+    ],
+)
+def test_unsupported_architectures_are_refused_by_name(tmp_path: Path, changes: dict[str, Any], why: str) -> None:
+    with pytest.raises(InputError, match=why):
+        find_transformer(str(config_folder(tmp_path, **changes)))
+
+
+def test_a_config_without_a_key_names_it(tmp_path: Path) -> None:
+    config = {key: value for key, value in LLAMA_8B.items() if key != "num_hidden_layers"}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(InputError, match="num_hidden_layers"):
+        find_transformer(str(tmp_path))
+
+
+def test_an_unknown_card_suggests_the_nearest() -> None:
+    with pytest.raises(InputError, match=r"unknown transformer 'lama-3.1-70b'; did you mean 'llama-3.1-70b'\?"):
+        find_transformer("lama-3.1-70b")
+
+
+def test_a_misspelt_key_in_a_card_suggests_the_right_one(tmp_path: Path) -> None:
+    text = (models_folder() / "transformers" / "llama-3.2-1b.toml").read_text()
+    card = tmp_path / "mine.toml"
+    card.write_text(text.replace("hidden_size", "hiden_size"))
+    with pytest.raises(InputError, match=r"hiden_size.*did you mean 'hidden_size'|hidden_size"):
+        find_transformer(str(card))
+
+
+def test_a_truncated_card_is_one_line(tmp_path: Path) -> None:
+    card = tmp_path / "mine.toml"
+    card.write_text('name = "x"\nlayers = ')
+    with pytest.raises(InputError, match=r"mine.toml: not a readable card"):
+        find_transformer(str(card))
+
+
+def test_unknown_hardware_suggests_the_nearest() -> None:
+    with pytest.raises(InputError, match=r"unknown hardware 'h100-sxn'; did you mean 'h100-sxm'\?"):
+        find_hardware("h100-sxn")
+    with pytest.raises(InputError, match=r"absent.json"):
+        find_hardware("absent.json")

@@ -1,0 +1,147 @@
+"""The command line as a person or a script meets it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def run(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "ssdsim", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=env, timeout=120, check=False)
+
+
+def answer(*arguments: str) -> Any:
+    done = run(*arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(
+    "name", ["predict-unit-free", "predict-h100", "simulate-unit-free", "models-list", "help", "predict-help"]
+)
+def test_output_is_the_golden_one(name: str) -> None:
+    """Update with ``python tests/golden/update.py`` after looking at the difference."""
+    arguments, expected = (GOLDEN / f"{name}.txt").read_text().split("\n", 1)
+    done = run(*arguments.removeprefix("$ ssdsim").split())
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == expected
+
+
+def test_the_first_prediction_of_the_readme() -> None:
+    result = answer("predict", "--b", "16", "--p-hit", "0.85")
+    assert set(result["strategies"]) == {"ar", "sd", "ssd"}
+    for strategy in result["strategies"].values():
+        assert strategy["low"] < strategy["tokens_per_second"] < strategy["high"]
+    assert result["scenario"]["b"] == {"value": 16, "source": "given"}
+    assert result["scenario"]["hardware"] == {"value": "h100-sxm", "source": "default"}
+    assert result["provenance"][0]["summary"].startswith("imported from")
+    assert result["verdict"]["sentence"]
+
+
+def test_the_measured_engines_are_reproduced() -> None:
+    """The two AR speeds that the fixed costs were fitted to: 54.7 and 88.8 tokens/s (SSD paper, table B.3)."""
+    llama = answer("predict", "--b", "1", "--p-hit", "0.8", "--context", "512")
+    assert llama["strategies"]["ar"]["tokens_per_second"] == pytest.approx(54.7, rel=1e-3)
+    qwen = answer(*"predict --target qwen3-32b --draft qwen3-0.6b --b 1 --p-hit 0.8 --context 512".split())
+    assert qwen["strategies"]["ar"]["tokens_per_second"] == pytest.approx(88.8, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("predict --target lama-3.1-70b", "unknown transformer 'lama-3.1-70b'; did you mean 'llama-3.1-70b'?"),
+        ("predict --hardware h100-sxn", "unknown hardware 'h100-sxn'; did you mean 'h100-sxm'?"),
+        ("predict --hardware absent.json", "absent.json: no such hardware profile"),
+        ("predict --alpha 1.2", "--alpha must lie in [0, 1], got 1.2"),
+        ("predict --alpha 0.9,x", "is not a rate or a list of rates"),
+        ("predict --tp 3", "tp 3 does not divide llama-3.1-70b"),
+        ("predict --p-hit 0.5 --f 3", "--f has no effect with --p-hit"),
+        ("predict --t-sd 0.2 --context 10", "--context has no effect with --t-sd"),
+        ("predict --contxt 10", "No such option '--contxt'"),
+        ("predict --backup jti", "'jti' is not one of 'jit'"),
+        ("predict --dtype float16", "has no float16 gemm timings (it has bfloat16"),
+        ("predict --hardware v100-sxm2-32gb --dtype float16 --tp 8", "has 8; the nearest that fits is tp 4"),
+        ("predict --tp 1", "llama-3.1-70b at tp 1 needs"),
+        ("predict --b 4096 --context 8192", "the largest batch that fits is"),
+        ("predict --t-sd 0.2 --spread 0.1 --engine closed", "needs constant durations"),
+        ("predict --f window --t-sd 0.2", "--f window needs hardware"),
+        ("predict --fl 3,2,1", "a fan-out list needs K + 1 = 7 numbers, got 3"),
+        ("predict --hit-curve 1:0.5,2:0.4", "rates must not decrease"),
+        ("predict --acceptance absent.csv", "absent.csv: not a readable acceptance card or trace"),
+        ("predict --output-tokens 100", "--output-tokens needs --acceptance or --alpha-concentration"),
+        ("predct", "unknown verb 'predct'; did you mean 'predict'?"),
+        ("models show gpt-5", "unknown transformer 'gpt-5'"),
+        ("simulate --t-sd 0.2 --engine mc --trace t.json", "--trace and --tokens need --engine des"),
+        ("simulate --t-sd 0.2 --tokens 10 --rounds 5", "have no effect with --tokens"),
+        ("simulate --t-sd 0.2 --precision 2", "2.0 is not in the range"),
+        ("import aiconfigurator absent -o x.json", "absent"),
+        ("import aiconfigurator absent --ar llama -o x.json", "is not CARD:TP:TOKENS_PER_S"),
+    ],
+)
+def test_bad_input_is_one_clear_line_and_exit_code_2(arguments: str, message: str) -> None:
+    done = run(*arguments.split())
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
+
+
+def test_a_truncated_profile_is_one_clear_line(tmp_path: Path) -> None:
+    from ssdsim.catalog import models_folder
+
+    whole = (models_folder() / "hardware" / "h100-sxm.json").read_text()
+    cut = tmp_path / "cut.json"
+    cut.write_text(whole[: len(whole) // 2])
+    done = run("predict", "--hardware", str(cut))
+    assert done.returncode == 2
+    assert "not JSON, or cut short" in done.stderr
+
+
+def test_a_misspelt_key_in_a_profile_names_the_right_one(tmp_path: Path) -> None:
+    from ssdsim.catalog import models_folder
+
+    whole = json.loads((models_folder() / "hardware" / "h100-sxm.json").read_text())
+    whole["elementwize"] = whole.pop("elementwise")
+    wrong = tmp_path / "wrong.json"
+    wrong.write_text(json.dumps(whole))
+    done = run("predict", "--hardware", str(wrong))
+    assert done.returncode == 2
+    assert "did you mean 'elementwise'" in done.stderr
+
+
+def test_importing_ssdsim_is_light() -> None:
+    code = "import sys, ssdsim; print([m for m in ('torch', 'pandas', 'plotly', 'scipy', 'numpy') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_predict_loads_neither_torch_nor_pandas_nor_plotly_nor_scipy() -> None:
+    code = (
+        "import sys; from ssdsim.cli.main import cli; cli(['predict', '--b', '4', '--p-hit', '0.8'], "
+        "standalone_mode=False); print([m for m in ('torch', 'pandas', 'plotly', 'scipy') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip().endswith("[]")
+
+
+def test_doctor_and_lists_answer_in_json() -> None:
+    assert answer("doctor")["dependencies"]["numpy"]
+    assert len(answer("models", "list")["transformers"]) == 10
+    assert {h["name"] for h in answer("hardware", "list")["hardware"]} >= {"h100-sxm", "v100-sxm2-32gb"}
+    assert answer("hardware", "show", "h100-sxm")["schema"] == 1
+
+
+def test_simulate_writes_a_timeline(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    done = run(*"simulate --p-hit 0.7 --b 4 --rounds 50 --trace".split(), str(path))
+    assert done.returncode == 0, done.stderr
+    names = {e["args"]["name"] for e in json.loads(path.read_text())["traceEvents"] if e["name"] == "thread_name"}
+    assert {"target GPU 0", "target GPU 3", "draft GPU 0", "link"} <= names

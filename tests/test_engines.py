@@ -1,0 +1,218 @@
+"""Three ways to one answer: closed form, Monte Carlo and SimPy check each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from ssdsim.configuration import configure
+from ssdsim.engine.statistics import Measured
+from ssdsim.estimate import Estimate
+from ssdsim.predict import estimate_all
+from ssdsim.scenario import Scenario
+from ssdsim.simulate import SimulatedRounds, simulate
+
+ROUNDS = {"des": 6_400, "mc": 65_536}
+Truth = Callable[[Scenario, Estimate], dict[str, float]]
+
+
+def random_scenarios(count: int, seed: int) -> Iterator[Scenario]:
+    """Unit-free scenarios of both fallbacks, b from 1 to 64, early and late drafts."""
+    rng = np.random.default_rng(seed)
+    for i in range(count):
+        options: dict[str, Any] = {
+            "b": int(rng.choice([1, 2, 4, 8, 16, 32, 64])),
+            "k": int(rng.integers(1, 11)),
+            "alpha": float(rng.uniform(0.2, 0.98)),
+            "t_sd": float(rng.uniform(0.05, 1.0)),
+            "t_p": float(rng.uniform(0.1, 1.6)),
+            "t_b": float(rng.uniform(0.0, 1.0)),
+        }
+        if i % 4 == 3:  # hits that depend on the accepted length
+            cache = {"f": int(rng.integers(1, 9)), "hit_c": float(rng.uniform(0.1, 0.9)), "hit_r": 0.6}
+            options |= cache | {"fan_out_policy": ["uniform", "geometric", "optimal"][i % 3]}
+        else:
+            options["p_hit"] = float(rng.uniform(0.1, 0.99))
+        if i % 2:
+            options |= {"alpha_backup": float(rng.uniform(0.0, 0.9)), "backup": "fast"}
+            if "p_hit" in options:
+                options["p_hit_backup"] = float(rng.uniform(0.05, 0.99))
+        else:
+            options["backup"] = "jit"
+        yield configure(**options).scenario
+
+
+def closed_form_truth(scenario: Scenario, estimate: Estimate) -> dict[str, float]:
+    truth = {"tokens_per_second": float(estimate.tokens_per_second), "round_s": float(estimate.round_s)}
+    if estimate.p_hit is not None and estimate.p_all_hit is not None:
+        truth |= {"p_hit": estimate.p_hit, "p_all_hit": estimate.p_all_hit}
+    return truth
+
+
+def wrong_truth(scenario: Scenario, estimate: Estimate) -> dict[str, float]:
+    """The formula of b = 1 for every batch: the mistake that a batch's shared stall invites."""
+    truth = closed_form_truth(scenario, estimate)
+    if estimate.p_hit is not None:
+        miss = 1.0 - estimate.p_hit
+        round_s = float(estimate.round_s) - float(estimate.breakdown_s["fallback"])
+        truth["round_s"] = round_s + miss * float(scenario.times.fallback_s)
+        truth["tokens_per_second"] = scenario.batch * estimate.tokens_per_round / truth["round_s"]
+    return truth
+
+
+def misses(engine: Any, truth_of: Truth, count: int, seed: int) -> tuple[int, int, float]:
+    """How many of all comparisons fall outside their own 99 % interval, of how many, and the farthest in widths."""
+    outside, total, farthest = 0, 0, 0.0
+    for index, scenario in enumerate(random_scenarios(count, seed)):
+        for strategy, estimate in estimate_all(scenario).items():
+            rounds = ROUNDS[engine]
+            run = simulate(scenario, strategy, engine=engine, rounds=rounds, seed=index + rounds, confidence=0.99)
+            for name, truth in truth_of(scenario, estimate).items():
+                measured: Measured = getattr(run, name)
+                total += 1
+                outside += not measured.covers(truth)
+                half = (measured.high - measured.low) / 2 + 1e-9 * abs(truth)
+                farthest = max(farthest, abs(measured.value - truth) / half if truth else 0.0)
+    return outside, total, farthest
+
+
+@pytest.mark.parametrize("engine", ["des", "mc"])
+def test_the_engines_agree_with_the_closed_form(engine: str) -> None:
+    """200 random scenarios: misses of the 99 % intervals are as rare as they should be, and none is gross."""
+    outside, total, farthest = misses(engine, closed_form_truth, count=200, seed=1)
+    assert total == 200 * 8
+    assert outside <= binom.ppf(0.999, total, 0.01), f"{outside} of {total} outside"
+    assert farthest < 2.0
+
+
+def test_a_wrong_formula_is_caught() -> None:
+    """The negative control: the same comparison with a plausible mistake fails."""
+    outside, total, _ = misses("mc", wrong_truth, count=40, seed=1)
+    assert outside > 0.1 * total
+
+
+@pytest.mark.parametrize("backup", ["jit", "fast"])
+@pytest.mark.parametrize("engine", ["des", "mc"])
+def test_intervals_cover_the_truth_as_often_as_they_say(engine: Any, backup: str) -> None:
+    """300 seeds: a 95 % interval covers the exact value 92-98 % of the time."""
+    quality = {"alpha_backup": 0.3, "p_hit_backup": 0.5} if backup == "fast" else {}
+    scenario = configure(t_sd=0.4, t_b=0.3, k=5, b=4, p_hit=0.85, backup=backup, **quality).scenario
+    truth = closed_form_truth(scenario, estimate_all(scenario)["ssd"])
+    covered = dict.fromkeys(truth, 0)
+    for seed in range(300):
+        run = simulate(scenario, "ssd", engine=engine, rounds=3_200, seed=seed)
+        for name, value in truth.items():
+            covered[name] += getattr(run, name).covers(value)
+    for name, count in covered.items():
+        assert 0.92 <= count / 300 <= 0.98, f"{name}: {count / 300:.3f}"
+
+
+def run_of(engine: Any, rounds: int = 4_096, **options: Any) -> SimulatedRounds:
+    return simulate(configure(**options).scenario, "ssd", engine=engine, rounds=rounds)
+
+
+@pytest.mark.parametrize("engine", ["des", "mc"])
+def test_no_hits_with_jit_is_sd(engine: Any) -> None:
+    scenario = configure(t_sd=0.3, p_hit=0.0, backup="jit", b=4).scenario
+    ssd = simulate(scenario, "ssd", engine=engine, rounds=6_400, seed=3)
+    sd = simulate(scenario, "sd", engine=engine, rounds=6_400, seed=3)
+    assert ssd.round_s.value == pytest.approx(sd.round_s.value)
+    assert ssd.tokens_per_second.value == pytest.approx(sd.tokens_per_second.value, rel=0.02)
+
+
+@pytest.mark.parametrize("engine", ["des", "mc"])
+def test_only_hits_and_a_draft_in_time_hide_all_drafting(engine: Any) -> None:
+    run = run_of(engine, t_sd=0.3, t_p=0.9, p_hit=1.0, backup="jit", b=16)
+    assert run.round_s.value == pytest.approx(1.0)
+    assert run.p_all_hit.value == 1.0
+    assert run.breakdown_s["fallback"] == run.breakdown_s["draft"] == 0.0
+
+
+@pytest.mark.parametrize("engine", ["des", "mc"])
+def test_a_late_draft_shows_as_drafting(engine: Any) -> None:
+    run = run_of(engine, t_sd=0.3, t_p=1.4, t_b=0.5, p_hit=0.8, backup="jit")
+    assert run.breakdown_s["draft"] == pytest.approx(0.4)
+    assert sum(run.breakdown_s.values()) == pytest.approx(run.round_s.value)
+
+
+def test_the_proposals_batch_of_sixteen_has_seven_clean_rounds_in_a_hundred() -> None:
+    run = run_of("mc", rounds=1_000_000, t_sd=0.2, p_hit=0.85, b=16)
+    assert run.p_all_hit.covers(0.85**16)
+    assert run.p_all_hit.value == pytest.approx(0.074, abs=0.001)
+
+
+@pytest.mark.parametrize("engine", ["des", "mc"])
+def test_a_seed_reproduces_a_run_exactly_and_another_does_not(engine: Any) -> None:
+    shape: dict[str, Any] = {"t_sd": 0.3, "p_hit": 0.7, "b": 8, "spread": 0.1}
+    scenario = configure(**shape).scenario
+    first, again, other = (simulate(scenario, "ssd", engine=engine, rounds=2_000, seed=s) for s in (5, 5, 6))
+    assert first.tokens_per_second == again.tokens_per_second
+    assert first.tokens_per_second != other.tokens_per_second
+
+
+def test_des_and_monte_carlo_see_the_same_outcomes() -> None:
+    scenario = configure(t_sd=0.3, p_hit=0.7, b=8, backup="fast").scenario
+    des, mc = (simulate(scenario, "ssd", engine=engine, rounds=1_024, seed=9) for engine in ("des", "mc"))
+    assert des.tokens_per_round.value == mc.tokens_per_round.value
+    assert des.round_s.value == pytest.approx(mc.round_s.value)
+
+
+@pytest.mark.parametrize("strategy", ["ar", "sd", "ssd"])
+def test_jitter_keeps_the_engines_together(strategy: str) -> None:
+    scenario = configure(t_sd=0.3, t_p=0.95, p_hit=0.7, b=4, spread=0.2).scenario
+    des = simulate(scenario, strategy, engine="des", rounds=30_000, confidence=0.999)
+    mc = simulate(scenario, strategy, engine="mc", rounds=300_000, confidence=0.999)
+    assert des.round_s.low < mc.round_s.high
+    assert mc.round_s.low < des.round_s.high
+
+
+def test_jitter_makes_the_slower_of_two_slower_than_either() -> None:
+    run = run_of("mc", rounds=100_000, t_sd=0.3, t_p=1.0, p_hit=1.0, spread=0.2)
+    # the mean of the larger of two equal lognormals: 1 + erf(spread / 2)
+    assert run.round_s.covers(1.1125) or run.round_s.value == pytest.approx(1.1125, rel=2e-3)
+
+
+def test_precision_stops_a_run_when_it_is_reached() -> None:
+    scenario = configure(t_sd=0.3, p_hit=0.7, b=2).scenario
+    loose, tight = (simulate(scenario, "ssd", precision=p, seed=2) for p in (0.02, 0.005))
+    for run, precision in ((loose, 0.02), (tight, 0.005)):
+        rate = run.tokens_per_second
+        assert (rate.high - rate.low) / 2 <= precision * rate.value
+    assert loose.rounds < tight.rounds
+
+
+@pytest.mark.parametrize("backup", ["jit", "fast"])
+@pytest.mark.parametrize("strategy", ["sd", "ssd"])
+@pytest.mark.parametrize("engine", ["des", "mc"])
+def test_requests_that_differ_match_the_renewal_recursion(engine: Any, strategy: str, backup: str) -> None:
+    """Means over rounds lean towards slow requests; the recursion over the tokens left is exact."""
+    shape: dict[str, Any] = {"alpha": 0.7, "alpha_concentration": 3.0, "output_tokens": 60, "f": 2, "b": 4}
+    scenario = configure(**shape, t_sd=0.3, t_b=0.2, backup=backup).scenario
+    run = simulate(scenario, strategy, engine=engine, rounds=40_000, seed=4, confidence=0.999)
+    truth = closed_form_truth(scenario, estimate_all(scenario)[strategy])
+    for name, value in truth.items():
+        assert getattr(run, name).covers(value), f"{name}: {getattr(run, name)} against {value}"
+
+
+def test_requests_that_differ_yield_less_than_their_mean() -> None:
+    alike = configure(t_sd=0.3, alpha=0.7, p_hit=0.8).scenario
+    mixed = configure(t_sd=0.3, alpha=0.7, alpha_concentration=2.0, p_hit=0.8).scenario
+    assert mixed.sd_tokens_per_round < alike.sd_tokens_per_round
+
+
+def test_quantiles_of_constant_rounds_are_exact() -> None:
+    run = run_of("des", t_sd=0.25, t_p=0.5, t_b=0.25, p_hit=0.85, b=1, backup="jit", alpha=0.8, k=4)
+    assert run.round_histogram.quantile(0.5) == pytest.approx(1.0)
+    assert run.round_histogram.quantile(0.99) == pytest.approx(1.25)
+    assert run.gap_quantile_s(0.5) == 0.0
+    assert run.gap_quantile_s(0.99) == pytest.approx(1.25)
+
+
+def test_utilisation_is_what_the_round_says() -> None:
+    run = simulate(configure(t_sd=0.3, t_p=0.6, p_hit=1.0).scenario, "ssd", rounds=1_000)
+    assert run.utilisation["target"] == pytest.approx(1.0)
+    assert run.utilisation["draft"] == pytest.approx(0.6, rel=2e-3)

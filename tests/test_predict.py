@@ -1,0 +1,158 @@
+"""The closed-form answer against the laws of the SSD paper and of the proposal."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ssdsim.configuration import configure
+from ssdsim.errors import InputError
+from ssdsim.estimate import PARTS
+from ssdsim.predict import as_json, estimate_all, predict
+from ssdsim.theory import sandwich_bounds, ssd_speedup
+
+rates = st.floats(0.0, 1.0)
+ratios = st.floats(0.01, 3.0)
+lookaheads = st.integers(1, 12)
+batches = st.integers(1, 64)
+
+
+def speedups(**options: Any) -> dict[str, float]:
+    """Speed of SD and SSD over AR in the unit-free mode."""
+    estimates = estimate_all(configure(**options).scenario)
+    ar = float(estimates["ar"].tokens_per_second)
+    return {name: float(e.tokens_per_second) / ar for name, e in estimates.items()}
+
+
+@pytest.mark.parametrize(
+    ("alpha", "k", "t_sd", "expected"), [(0.9, 5, 0.1, 4.26), (0.9, 5, 0.3, 3.60), (0.7, 3, 0.2, 2.11)]
+)
+def test_the_proposals_targets_for_sd(alpha: float, k: int, t_sd: float, expected: float) -> None:
+    assert speedups(alpha=alpha, k=k, t_sd=t_sd, p_hit=0.5)["sd"] == pytest.approx(expected, abs=0.006)
+
+
+@pytest.mark.parametrize("t_sd", [0.2, 0.25, 0.3])
+def test_the_proposals_targets_for_ssd(t_sd: float) -> None:
+    """15-25 % over SD at b = 1; near zero from b = 8 to 16 with just-in-time fallback."""
+    options: dict[str, Any] = {"alpha": 0.9, "k": 5, "t_sd": t_sd, "p_hit": 0.85, "backup": "jit"}
+    one, sixteen = speedups(**options), speedups(**options, b=16)
+    assert 1.15 < one["ssd"] / one["sd"] < 1.25
+    assert 1.0 < sixteen["ssd"] / sixteen["sd"] < 1.02
+    assert configure(**options, b=16).scenario.ssd.p_hit ** 16 == pytest.approx(0.074, abs=0.0005)
+
+
+@given(alpha=rates, k=lookaheads, p_hit=rates, b=batches, t_sd=ratios, t_p=ratios, t_b=st.floats(0.0, 3.0))
+@settings(derandomize=True, deadline=None)
+def test_the_event_round_is_the_papers_formula_while_the_draft_is_in_time(
+    alpha: float, k: int, p_hit: float, b: int, t_sd: float, t_p: float, t_b: float
+) -> None:
+    scenario = configure(alpha=alpha, k=k, p_hit=p_hit, b=b, t_sd=t_sd, t_p=t_p, t_b=t_b, backup="jit").scenario
+    ssd = estimate_all(scenario)["ssd"]
+    e = scenario.primary.expected_tokens
+    assert float(ssd.paper_tokens_per_second or 0) / b == pytest.approx(ssd_speedup(p_hit, e, e, t_p, t_b, b))
+    event = float(ssd.tokens_per_second)
+    if t_p <= 1.0:
+        assert event == pytest.approx(float(ssd.paper_tokens_per_second or 0))
+    else:  # a late draft finishes before it falls back
+        assert event <= float(ssd.paper_tokens_per_second or 0) * (1 + 1e-12)
+
+
+@given(alpha=rates, k=lookaheads, p_hit=rates, b=batches, t_sd=st.floats(0.0, 1.0))
+@settings(derandomize=True, deadline=None)
+def test_ssd_never_loses_to_sd_with_the_same_speculator(
+    alpha: float, k: int, p_hit: float, b: int, t_sd: float
+) -> None:
+    """Corollary 8, whose assumption is T_p = T_b = T_SD <= 1."""
+    speed = speedups(alpha=alpha, k=k, p_hit=p_hit, b=b, t_sd=t_sd, backup="jit")
+    assert speed["ssd"] >= speed["sd"] * (1 - 1e-12)
+
+
+@given(alpha=rates, alpha_b=rates, k=lookaheads, p=rates, p_b=rates, t_sd=ratios, t_p=st.floats(0.0, 1.0))
+@settings(derandomize=True, deadline=None)
+def test_the_sandwich_of_corollary_9(
+    alpha: float, alpha_b: float, k: int, p: float, p_b: float, t_sd: float, t_p: float
+) -> None:
+    alpha_b = min(alpha, alpha_b)
+    options: dict[str, Any] = {"alpha": alpha, "alpha_backup": alpha_b, "k": k, "p_hit": p, "p_hit_backup": p_b}
+    scenario = configure(**options, t_sd=t_sd, t_p=t_p, t_b=0.0, backup="fast").scenario
+    estimates = estimate_all(scenario)
+    ratio = float(estimates["ssd"].tokens_per_second) / float(estimates["sd"].tokens_per_second)
+    low, high = sandwich_bounds(scenario.ssd.p_hit, scenario.primary.expected_tokens, scenario.sd.expected_tokens, t_sd)
+    assert low * (1 - 1e-12) <= ratio <= high * (1 + 1e-12)
+
+
+@given(alpha=rates, k=lookaheads, b=batches, t_sd=ratios, t_p=st.floats(0.0, 1.0))
+@settings(derandomize=True, deadline=None)
+def test_limits_of_the_hit_rate(alpha: float, k: int, b: int, t_sd: float, t_p: float) -> None:
+    """p_hit = 0 with jit is SD; p_hit = 1 with T_p <= T_v is 1 + T_SD times SD."""
+    shape: dict[str, Any] = {"alpha": alpha, "k": k, "b": b, "t_sd": t_sd, "t_p": t_p, "backup": "jit"}
+    never, always = speedups(**shape, p_hit=0.0), speedups(**shape, p_hit=1.0)
+    assert never["ssd"] == pytest.approx(never["sd"])
+    assert always["ssd"] == pytest.approx((1 + t_sd) * always["sd"])
+
+
+def test_a_chain_that_never_leaves_its_start_has_no_average_but_its_start() -> None:
+    assert configure(t_sd=0.2, p_hit=1.0, p_hit_backup=0.0, backup="fast").scenario.ssd.p_hit == 1.0
+
+
+@given(p_hit=st.floats(0.0, 0.99), b=st.integers(1, 63))
+@settings(derandomize=True, deadline=None)
+def test_a_larger_batch_never_helps_jit(p_hit: float, b: int) -> None:
+    shape: dict[str, Any] = {"t_sd": 0.3, "p_hit": p_hit, "backup": "jit"}
+    assert speedups(**shape, b=b + 1)["ssd"] <= speedups(**shape, b=b)["ssd"] * (1 + 1e-12)
+
+
+@given(b=batches, p_hit=rates, t_sd=ratios)
+@settings(derandomize=True, deadline=None)
+def test_auto_is_the_faster_fallback(b: int, p_hit: float, t_sd: float) -> None:
+    shape: dict[str, Any] = {"b": b, "p_hit": p_hit, "t_sd": t_sd}
+    auto, jit, fast = (speedups(**shape, backup=kind)["ssd"] for kind in ("auto", "jit", "fast"))
+    assert auto == max(jit, fast)
+
+
+def test_breakdowns_add_up_and_json_is_complete() -> None:
+    answer = as_json(predict(t_sd=0.3, t_p=1.4, p_hit=0.7, b=4))
+    json.dumps(answer, allow_nan=False)
+    assert answer["schema"] == 1
+    for name, result in answer["strategies"].items():
+        assert sum(result["breakdown_ms"].values()) == pytest.approx(result["round_ms"]), name
+        assert set(result["breakdown_ms"]) == set(PARTS)
+    assert answer["strategies"]["sd"]["speedup_over_sd"] == 1.0
+    assert answer["scenario"]["t_b"] == {"value": 0.3, "source": "same as t_sd"}
+
+
+def test_rates_by_position_replace_the_power_of_one_rate() -> None:
+    by_position = configure(t_sd=0.2, k=3, alpha=[0.9, 0.5, 0.2], p_hit=0.5).scenario
+    assert by_position.sd.expected_tokens == pytest.approx(1 + 0.9 + 0.45 + 0.09)
+    constant = configure(t_sd=0.2, k=3, alpha=[0.7] * 3, p_hit=0.5).scenario
+    assert np.allclose(
+        constant.sd.accepted_pmf, configure(t_sd=0.2, k=3, alpha=0.7, p_hit=0.5).scenario.sd.accepted_pmf
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"alpha": 1.2}, r"--alpha must lie in \[0, 1\], got 1.2"),
+        ({"alpha": [0.9, 0.8]}, "2 rates by position, but the lookahead is 6"),
+        ({"p_hit": 0.5, "f": 3}, "--f has no effect with --p-hit"),
+        ({"t_sd": 0.2, "tp": 4}, "--tp has no effect with --t-sd"),
+        ({"t_p": 0.2}, "--t-p needs --t-sd"),
+        ({"backup": "jit", "alpha_backup": 0.1}, "--alpha-backup has no effect with --backup jit"),
+        ({"budget": 8, "f": 2}, "give one"),
+        ({"p_hit_backup": 0.5}, "--p-hit-backup needs --p-hit"),
+        ({"b": 0}, "--b must be a whole number of at least 1, got 0"),
+        ({"t_sd": float("nan")}, "--t-sd must be at least 0"),
+        ({"lookahead": 3}, "unknown option 'lookahead'"),
+        ({"backup": "jti"}, "did you mean 'jit'"),
+    ],
+)
+def test_mistakes_are_one_clear_line(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        configure(**options)
+    assert "\n" not in str(caught.value)
