@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 from rich.table import Table
 
 from ssdsim.catalog import find_hardware, hardware_names
 from ssdsim.cli.options import echo_json, json_option
 from ssdsim.cli.render import console
+from ssdsim.errors import InputError
 from ssdsim.hardware import HardwareProfile
+from ssdsim.what_if import scale
 
 
 @click.group("hardware")
@@ -90,3 +94,20 @@ def _timings(profile: HardwareProfile) -> Table:
         domain = ", ".join(f"{key} {low:.3g}-{high:.3g}" for key, (low, high) in model.domain.items())
         table.add_row(name, model.source, *errors, domain)
     return table
+
+
+@command.command("scale")
+@click.argument("name")
+@click.option("--memory-bandwidth", type=float, default=1.0, show_default=True, help="factor")
+@click.option("--clock", type=float, default=1.0, show_default=True, help="factor")
+@click.option("--link", help="pcie3, pcie4, pcie5, nvlink2, nvlink3 or nvlink4 [default: as it was]")
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), required=True)
+def scale_hardware(name: str, memory_bandwidth: float, clock: float, link: str | None, output: Path) -> None:
+    """Derive a hypothetical device from a profile, for what-if questions such as a weaker draft GPU."""
+    profile = find_hardware(name)
+    if (memory_bandwidth, clock, link) == (1.0, 1.0, None):
+        raise InputError("nothing to scale: give --memory-bandwidth, --clock or --link")
+    scaled = scale(profile, output.stem, memory_bandwidth=memory_bandwidth, clock=clock, link=link)
+    scaled.save(output)
+    print_profile(scaled)
+    click.echo(f"written to {output}", err=True)

@@ -1,0 +1,69 @@
+"""Hypothetical devices: slower where they were made slower, and never mistaken for measured ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ssdsim.catalog import find_hardware
+from ssdsim.configuration import configure
+from ssdsim.errors import InputError
+from ssdsim.hardware import load_profile
+from ssdsim.operations import Collective, Gemm
+from ssdsim.predict import predict
+from ssdsim.what_if import scale
+
+STREAMED = Gemm("w", 1, 16384, 8192, "bfloat16")
+COMPUTED = Gemm("w", 8192, 16384, 8192, "bfloat16")
+
+
+def test_bandwidth_slows_what_streams_and_the_clock_what_computes() -> None:
+    whole = find_hardware("h100-sxm")
+    slow_memory, slow_clock = scale(whole, "m", memory_bandwidth=0.5), scale(whole, "c", clock=0.5)
+    assert slow_memory.seconds(STREAMED).seconds == pytest.approx(2 * whole.seconds(STREAMED).seconds, rel=0.05)
+    assert slow_clock.seconds(STREAMED).seconds == pytest.approx(whole.seconds(STREAMED).seconds, rel=0.05)
+    assert slow_clock.seconds(COMPUTED).seconds == pytest.approx(2 * whole.seconds(COMPUTED).seconds, rel=0.1)
+    assert slow_memory.seconds(COMPUTED).seconds == pytest.approx(whole.seconds(COMPUTED).seconds, rel=0.1)
+
+
+def test_a_slower_link_slows_messages_and_collectives() -> None:
+    whole = find_hardware("h100-sxm")
+    pcie = scale(whole, "p", link="pcie4")
+    assert pcie.message_seconds(1 << 26).seconds > 5 * whole.message_seconds(1 << 26).seconds
+    reduce = Collective("r", "all_reduce", 1 << 26, 4)
+    assert pcie.seconds(reduce).seconds > 5 * whole.seconds(reduce).seconds
+
+
+def test_it_is_marked_hypothetical_and_survives_a_file(tmp_path: Path) -> None:
+    weak = scale(find_hardware("h100-sxm"), "weak", memory_bandwidth=0.5, clock=0.7, link="pcie4")
+    weak.save(tmp_path / "weak.json")
+    assert load_profile(tmp_path / "weak.json") == weak
+    assert {source.kind for source in weak.sources.values()} == {"hypothetical"}
+    assert weak.seconds(STREAMED).log_sd > find_hardware("h100-sxm").seconds(STREAMED).log_sd
+
+
+def test_a_target_and_a_weaker_draft_on_two_profiles(tmp_path: Path) -> None:
+    """The proposal's heterogeneity experiment: a slower draft device finishes later and fits less fan-out."""
+    weak = scale(find_hardware("h100-sxm"), "weak", memory_bandwidth=0.25, clock=0.5, link="pcie4")
+    weak.save(tmp_path / "weak.json")
+    options: dict[str, Any] = {"draft_hardware": str(tmp_path / "weak.json"), "b": 4}
+    strong, slow = configure(b=4), configure(**options)
+    assert slow.scenario.times.prespeculate_s > strong.scenario.times.prespeculate_s
+    assert slow.scenario.times.verify_s == strong.scenario.times.verify_s
+    kinds = [record["summary"].split()[0] for record in map(dict, _provenance(options))]
+    assert "hypothetical" in kinds
+
+
+def _provenance(options: dict[str, Any]) -> list[dict[str, str]]:
+    from ssdsim.predict import as_json
+
+    records: list[dict[str, str]] = as_json(predict(**options))["provenance"]
+    return records
+
+
+@pytest.mark.parametrize("wrong", [{"clock": 0.0}, {"memory_bandwidth": -1.0}, {"link": "pci4"}])
+def test_mistakes_are_named(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=r"positive factor|did you mean 'pcie4'"):
+        scale(find_hardware("h100-sxm"), "x", **wrong)
