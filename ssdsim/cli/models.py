@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import click
-from rich.console import Console
 from rich.table import Table
 
 from ssdsim.catalog import find_transformer, transformer_names
 from ssdsim.cli.options import echo_json, json_option
+from ssdsim.cli.render import console
 
 
 @click.group("models")
@@ -39,7 +39,7 @@ def list_models(as_json: bool) -> None:
             str(card.vocab_size),
             card.dtype,
         )
-    Console().print(table)
+    console().print(table)
     click.echo("Also: transformer-shaped-HxL (the proposal's graph), a card's .toml, or a Hugging Face config.json")
 
 

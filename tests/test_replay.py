@@ -1,0 +1,45 @@
+"""Published results: few numbers fitted, the rest predicted, within the bars."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ssdsim.acceptance import expected_tokens
+from ssdsim.errors import InputError
+from ssdsim.replay import acceptance_rates, load_published, replay_family, replay_sweep
+
+PAPER = load_published("kumar2026")
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_the_ssd_rows_of_table_b3_are_within_five_percent(index: int) -> None:
+    replay = replay_family(PAPER, PAPER.families[index], "h100-sxm")
+    assert np.abs(replay.errors).max() <= 0.05
+    assert np.all((replay.alpha > 0.5) & (replay.alpha < 1.0))
+    assert 0.0 <= replay.draft_step_extra_s < 3e-3
+    assert 0.5 < replay.p_hit <= 1.0
+
+
+@pytest.mark.parametrize("index", range(4))
+def test_the_engines_sweeps_keep_their_shape_over_k(index: int) -> None:
+    replay = replay_sweep(PAPER, PAPER.sweeps[index], "h100-sxm")
+    assert np.abs(replay.errors).mean() <= 0.05
+    published, predicted = replay.best_k
+    assert abs(published - predicted) <= 2
+
+
+def test_acceptance_rates_invert_the_expected_tokens() -> None:
+    alpha = np.array([0.0, 0.3, 0.8, 0.95, 1.0])
+    assert np.allclose(acceptance_rates(expected_tokens(alpha, 6), 6), alpha, atol=1e-9)
+
+
+def test_an_unknown_paper_or_a_broken_card_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="did you mean 'kumar2026'"):
+        load_published("kumar2025")
+    card = tmp_path / "x.toml"
+    card.write_text('name = "x"\nsurprise = 1')
+    with pytest.raises(InputError, match=r"x.toml: "):
+        load_published(str(card))
