@@ -22,6 +22,7 @@ from ssdsim.timing_model import (
     ElementwiseModel,
     FixedCosts,
     GemmModel,
+    Interference,
     LinkModel,
     TimingModel,
 )
@@ -78,7 +79,8 @@ class HardwareProfile(Card):
     """Seconds of any operation on one machine.
 
     Models are by dtype (``gemm``, ``attention``, ``attention_masked``) or by kind and number of ranks
-    (``collectives``); each names its entry of ``sources``.
+    (``collectives``); each names its entry of ``sources``. ``spread`` is the relative standard deviation of a
+    timing from run to run.
     """
 
     schema_: Literal[1] = Field(alias="schema")
@@ -91,6 +93,8 @@ class HardwareProfile(Card):
     link: LinkModel | None = None
     elementwise: ElementwiseModel | None = None
     fixed: FixedCosts = FixedCosts()
+    interference: Interference = Interference()
+    spread: float = Field(default=0.0, ge=0.0)
     sources: dict[str, Provenance]
 
     @model_validator(mode="after")

@@ -382,3 +382,10 @@ class FixedCosts(Card):
     per_round_s: float = Field(default=0.0, ge=0)
     relative_error: float = Field(default=0.0, ge=0)
     how: str = "not measured: taken as zero"
+
+
+class Interference(Card):
+    """How much slower each side's passes get while the other side computes too (1: not at all)."""
+
+    target: float = Field(default=1.0, ge=0.5)
+    draft: float = Field(default=1.0, ge=0.5)

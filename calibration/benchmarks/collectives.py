@@ -1,0 +1,64 @@
+"""All-reduce and all-gather over the target's ranks, alone and while messages pass to the draft."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.distributed as dist
+
+from calibration.benchmarks.bench import Bench, Result
+
+_MESSAGE_BYTES = 1 << 20
+_RUNS = 40  # the same number on every rank: a collective that one rank skips would hang the others
+
+
+def all_reduce(bench: Bench, *, message_bytes: int, ranks: int) -> Result | None:
+    return _over_target(bench, _all_reduce(bench, message_bytes), with_messages=False)
+
+
+def all_gather(bench: Bench, *, message_bytes: int, ranks: int) -> Result | None:
+    return _over_target(bench, _all_gather(bench, message_bytes, ranks), with_messages=False)
+
+
+def all_reduce_with_messages(bench: Bench, *, message_bytes: int, ranks: int) -> Result | None:
+    return _over_target(bench, _all_reduce(bench, message_bytes), with_messages=True)
+
+
+def all_gather_with_messages(bench: Bench, *, message_bytes: int, ranks: int) -> Result | None:
+    return _over_target(bench, _all_gather(bench, message_bytes, ranks), with_messages=True)
+
+
+def _all_reduce(bench: Bench, message_bytes: int) -> Callable[[], object]:
+    tensor = torch.zeros(message_bytes // bench.dtype.itemsize, dtype=bench.dtype, device=bench.device)
+    return lambda: dist.all_reduce(tensor, group=bench.target_group)
+
+
+def _all_gather(bench: Bench, message_bytes: int, ranks: int) -> Callable[[], object]:
+    share = message_bytes // bench.dtype.itemsize // ranks
+    tensor = torch.zeros(share, dtype=bench.dtype, device=bench.device)
+    gathered = torch.zeros(share * ranks, dtype=bench.dtype, device=bench.device)
+    return lambda: dist.all_gather_into_tensor(gathered, tensor, group=bench.target_group)
+
+
+def _over_target(bench: Bench, action: Callable[[], object], with_messages: bool) -> Result | None:
+    """Time ``action`` a fixed number of times on the target's ranks; the first one's time counts.
+
+    ``with_messages`` keeps a message from the first rank to the draft in flight during each run.
+    """
+    message = torch.zeros(_MESSAGE_BYTES, dtype=torch.uint8, device=bench.device)
+    talks = with_messages and bench.draft_rank != 0 and bench.rank in (0, bench.draft_rank)
+
+    def once() -> None:
+        pending = None
+        if talks:
+            pending = dist.isend(message, bench.draft_rank) if bench.rank == 0 else dist.irecv(message, 0)
+        if bench.has_target:
+            action()
+        if pending is not None:
+            pending.wait()
+
+    if not bench.has_target and not talks:
+        return None
+    timed = bench.time(once, warm_ups=5, least_runs=_RUNS, most_runs=_RUNS)
+    return timed.to_json() if bench.rank == 0 else None

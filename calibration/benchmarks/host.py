@@ -1,0 +1,54 @@
+"""Time between operations: what a pass takes beyond its operations timed one by one, seen on a tiny model."""
+
+from __future__ import annotations
+
+from calibration.benchmarks.bench import Bench, Result
+from ssdsim.executor.graph import Graph
+from ssdsim.transformer import ForwardPass, Transformer, forward_pass
+
+_FEW, _MANY = 2, 18
+_RUNS = 40
+
+
+def measure(bench: Bench, *, role: str) -> Result | None:
+    """Gaps a layer and a pass, in seconds, of the card of ``role`` made tiny; on the first rank.
+
+    A tiny model's operations take their launch floors; the same operations timed alone take them too, so the
+    difference is the host's.
+    """
+    if bench.rank != 0:
+        return None
+    card = bench.workload.target if role == "target" else bench.workload.draft
+    few, many = (_seconds(bench, _tiny(card, layers)) for layers in (_FEW, _MANY))
+    layer_s = (many - few) / (_MANY - _FEW)
+    alone_s = _layer_alone(bench, _tiny(card, _FEW))
+    return {
+        "seconds": max(0.0, layer_s - alone_s),
+        "per_pass_s": max(0.0, few - _FEW * layer_s),
+        "runs": 2 * _RUNS,
+        "spread": 0.0,
+        "outliers": 0,
+    }
+
+
+def _tiny(card: Transformer, layers: int) -> Transformer:
+    small = {"hidden_size": 64, "heads": 2, "kv_heads": 2, "head_dim": 32, "intermediate_size": 64, "layers": layers}
+    return card.model_copy(update=small | {"vocab_size": min(card.vocab_size, 64)})
+
+
+def _graph(bench: Bench, card: Transformer) -> tuple[Graph, ForwardPass]:
+    dtype = bench.workload.dtype
+    graph = Graph(card, device=bench.device, dtype=dtype, batch=1, context=16)
+    return graph, forward_pass(card, batch=1, context=16, dtype=dtype)
+
+
+def _seconds(bench: Bench, card: Transformer) -> float:
+    graph, forward = _graph(bench, card)
+    return bench.time(graph.prepare(forward), least_runs=_RUNS, most_runs=_RUNS).seconds
+
+
+def _layer_alone(bench: Bench, card: Transformer) -> float:
+    """The sum of a layer's operations, each timed by itself as the other benchmarks time them."""
+    graph, forward = _graph(bench, card)
+    actions = graph.single_operations(forward)
+    return sum(bench.time(action, least_runs=_RUNS, most_runs=_RUNS).seconds for action in actions)

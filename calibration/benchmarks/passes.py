@@ -1,0 +1,43 @@
+"""Whole passes and single layers of the two models: never fitted, they check what the fit adds up to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from calibration.benchmarks.bench import Bench, Result
+from ssdsim.executor.graph import Graph
+from ssdsim.transformer import ForwardPass
+
+_RUNS = 15
+
+
+def measure(bench: Bench, *, role: str, name: str) -> Result | None:
+    """A named pass of :class:`calibration.points.Workload`."""
+    found = graph_and_pass(bench, role, name)
+    return None if found is None else _time(bench, *found, reports=_reports(bench, role))
+
+
+def measure_layer(bench: Bench, *, role: str, name: str) -> Result | None:
+    """One layer of that pass, run as often as the model has layers, divided by their number."""
+    found = graph_and_pass(bench, role, name)
+    if found is None:
+        return None
+    graph, forward = found
+    timed = _time(bench, graph, replace(forward, before=(), after=()), reports=_reports(bench, role))
+    return None if timed is None else timed | {"seconds": timed["seconds"] / forward.layers}
+
+
+def graph_and_pass(bench: Bench, role: str, name: str) -> tuple[Graph, ForwardPass] | None:
+    """The model of ``role`` and its pass called ``name``; None on a rank that does not hold it."""
+    if role == "target":
+        return (bench.target, dict(bench.workload.target_passes())[name]) if bench.has_target else None
+    return (bench.draft, dict(bench.workload.draft_passes())[name]) if bench.has_draft else None
+
+
+def _reports(bench: Bench, role: str) -> bool:
+    return bench.rank == (0 if role == "target" else bench.draft_rank)
+
+
+def _time(bench: Bench, graph: Graph, forward: ForwardPass, reports: bool) -> Result | None:
+    timed = bench.time(graph.prepare(forward), warm_ups=3, least_runs=_RUNS, most_runs=_RUNS)
+    return timed.to_json() if reports else None

@@ -1,0 +1,194 @@
+"""From timed points to a hardware profile, and how well it adds up to the whole passes that it never saw."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from calibration.calibrate import Log, Row, today
+from calibration.fit import FEWEST_ROWS, fit_collective, fit_elementwise, fit_link
+from calibration.points import Point, Workload
+from calibration.small_fit import fit_small_attention, fit_small_gemm
+from ssdsim.costs import cost_of_pass
+from ssdsim.errors import InputError
+from ssdsim.hardware import Device, HardwareProfile, Provenance
+from ssdsim.operations import DTYPE_BYTES
+from ssdsim.timing_model import (
+    Array,
+    AttentionModel,
+    CollectiveModel,
+    ElementwiseModel,
+    FixedCosts,
+    GemmModel,
+    Interference,
+    LinkModel,
+)
+
+_SOURCE = "calibration"
+
+
+@dataclass(frozen=True)
+class PassCheck:
+    """A whole pass as it was measured and as the profile adds it up (seconds)."""
+
+    role: str
+    name: str
+    measured_s: float
+    predicted_s: float
+
+    @property
+    def error(self) -> float:
+        return self.predicted_s / self.measured_s - 1.0
+
+
+def build_profile(
+    name: str, workload: Workload, devices: Sequence[str], points: Sequence[Point], log: Log, note: str
+) -> HardwareProfile:
+    """Fit everything that was timed; a profile from part of the plan says so in its provenance.
+
+    Raises
+    ------
+    InputError : too few GEMMs for any fit.
+    """
+    rows = log.rows(points)
+    gemm = _gemm(_of(rows, "gemm"), workload)
+    done = sum(point.key in log.timed for point in points)
+    partial = "" if done == len(points) else f"partial: {done} of {len(points)} points; "
+    spreads = [float(row.result["spread"]) for row in rows if row.result.get("spread")]
+    provenance = Provenance(
+        kind="measured",
+        source=f"{log.machine['device']}, {', '.join(devices)}",
+        date=today(),
+        note=f"{partial}{note}",
+    )
+    return HardwareProfile(
+        schema=1,
+        name=name,
+        device=_device(gemm, workload, devices, str(log.machine["device"])),
+        gemm={workload.dtype: gemm},
+        attention=_attention(rows, workload, masked=False),
+        attention_masked=_attention(rows, workload, masked=True),
+        collectives={
+            kind: {workload.tp: model}
+            for kind in ("all_reduce", "all_gather")
+            if (model := _collective(_of(rows, kind))) is not None
+        },
+        link=_link(_of(rows, "link")),
+        elementwise=_elementwise(_of(rows, "elementwise")),
+        fixed=_fixed(rows),
+        interference=_interference(rows),
+        spread=float(f"{np.median(spreads):.3g}") if spreads else 0.0,
+        sources={_SOURCE: provenance},
+    )
+
+
+def check_passes(profile: HardwareProfile, workload: Workload, points: Sequence[Point], log: Log) -> list[PassCheck]:
+    """Measured and predicted seconds of each whole pass."""
+    passes = {("target", n): f for n, f in workload.target_passes()}
+    passes |= {("draft", n): f for n, f in workload.draft_passes()}
+    found = []
+    for row in log.rows(points):
+        if row.point.benchmark == "pass":
+            parameters = dict(row.point.parameters)
+            place = (parameters["role"], parameters["name"])
+            predicted = cost_of_pass(passes[place], profile).seconds
+            found.append(PassCheck(*place, row.seconds, predicted))
+    return found
+
+
+def _of(rows: Sequence[Row], benchmark: str) -> list[Row]:
+    return [row for row in rows if row.point.benchmark == benchmark and row.point.fitted]
+
+
+def _columns(rows: Sequence[Row], names: Sequence[str]) -> dict[str, Array]:
+    columns = {name: np.array([float(dict(row.point.parameters)[name]) for row in rows]) for name in names}
+    return columns | {"seconds": np.array([row.seconds for row in rows])}
+
+
+def _sizes(rows: Sequence[Row], name: str) -> tuple[Array, Array]:
+    columns = _columns(rows, (name,))
+    return columns[name], columns["seconds"]
+
+
+def _gemm(rows: Sequence[Row], workload: Workload) -> GemmModel:
+    if len(rows) < FEWEST_ROWS:
+        raise InputError(f"only {len(rows)} GEMMs were timed; a profile needs at least {FEWEST_ROWS}: give --minutes")
+    return fit_small_gemm(_columns(rows, ("m", "n", "k")), DTYPE_BYTES[workload.dtype], _SOURCE)
+
+
+def _attention(rows: Sequence[Row], workload: Workload, *, masked: bool) -> dict[str, AttentionModel]:
+    timed = [row for row in _of(rows, "attention") if dict(row.point.parameters)["masked"] == masked]
+    if len(timed) < FEWEST_ROWS:
+        return {}
+    names = ("batch", "queries", "context", "heads", "kv_heads", "head_dim")
+    model = fit_small_attention(_columns(timed, names), DTYPE_BYTES[workload.dtype], _SOURCE)
+    return {workload.dtype: model}
+
+
+def _collective(rows: Sequence[Row]) -> CollectiveModel | None:
+    return fit_collective(*_sizes(rows, "message_bytes"), source=_SOURCE) if len(rows) >= FEWEST_ROWS else None
+
+
+def _link(rows: Sequence[Row]) -> LinkModel | None:
+    return fit_link(*_sizes(rows, "message_bytes"), source=_SOURCE) if len(rows) >= FEWEST_ROWS else None
+
+
+def _elementwise(rows: Sequence[Row]) -> ElementwiseModel | None:
+    return fit_elementwise(*_sizes(rows, "moved_bytes"), source=_SOURCE) if len(rows) >= FEWEST_ROWS else None
+
+
+def _fixed(rows: Sequence[Row]) -> FixedCosts:
+    gaps = {dict(row.point.parameters)["role"]: row.result for row in _of(rows, "host gap")}
+    if "target" not in gaps:
+        return FixedCosts()
+    return FixedCosts(
+        per_layer_s=float(f"{gaps['target']['seconds']:.3g}"),
+        per_pass_s=float(f"{gaps['target']['per_pass_s']:.3g}"),
+        relative_error=0.5,  # gaps are differences of small times
+        how="host gaps of a tiny model: a layer's time less its operations timed alone; no whole pass was fitted",
+    )
+
+
+def _interference(rows: Sequence[Row]) -> Interference:
+    factors = {dict(row.point.parameters)["role"]: float(row.result["seconds"]) for row in _of(rows, "interference")}
+    return Interference(**{role: float(f"{max(1.0, factor):.4g}") for role, factor in factors.items()})
+
+
+def _device(gemm: GemmModel, workload: Workload, devices: Sequence[str], name: str) -> Device:
+    rooflines = [segment.roofline for segment in gemm.segments]
+    kind, index = devices[0].split(":")
+    if kind == "cuda":
+        properties: Any = torch.cuda.get_device_properties(int(index))
+        memory, units = int(properties.total_memory), int(properties.multi_processor_count)
+    else:
+        memory, units = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), 1
+    return Device(
+        name=name,
+        kind="cuda" if kind == "cuda" else "cpu",
+        memory_bytes=memory,
+        memory_bandwidth=max(roofline.bandwidth for roofline in rooflines),
+        peak_flops={workload.dtype: max(roofline.peak_flops for roofline in rooflines)},
+        compute_units=units,
+        count=len(devices),
+        topology=topology(devices),
+    )
+
+
+def topology(devices: Sequence[str]) -> str:
+    """Which devices reach each other directly; on a CPU they share its memory."""
+    if not devices[0].startswith("cuda"):
+        return "cores that share memory"
+    indices = [int(device.split(":")[1]) for device in devices]
+    missing = [f"{a}-{b}" for a in indices for b in indices if a < b and not torch.cuda.can_device_access_peer(a, b)]
+    return f"no direct link between GPUs {', '.join(missing)}" if missing else "every pair has peer access"
+
+
+def summary(checks: Sequence[PassCheck], log: Log) -> Mapping[str, float]:
+    """The worst error of a pass, and how much the machine's speed wandered."""
+    worst = max((abs(check.error) for check in checks), default=float("nan"))
+    return {"worst_pass_error": worst, "instability": log.instability}

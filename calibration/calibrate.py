@@ -1,0 +1,199 @@
+"""Calibrate a machine: plan the points, time those that are not yet timed, fit a profile to what there is."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import random
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from calibration.points import Point, Workload, plan
+from ssdsim.errors import InputError
+from ssdsim.executor.ranks import Ranks
+
+ANCHOR_EVERY = 8  # points between two timings of the anchor
+_ANSWER_S = 30.0
+_HANDLER = "calibration.benchmarks:make_handler"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A timed point. ``drift`` is the anchor's time around it over the anchor's median: how slow the machine was."""
+
+    point: Point
+    result: Mapping[str, Any]
+    drift: float
+
+    @property
+    def seconds(self) -> float:
+        """Seconds, as on the machine at its median speed."""
+        return float(self.result["seconds"]) / self.drift
+
+
+@dataclass
+class Log:
+    """Measurements in a JSON-lines file, a line each, appended as they come; what a kill tore is ignored."""
+
+    path: Path
+    machine: Mapping[str, Any]
+    timed: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    anchors: list[float] = field(default_factory=list)
+
+    def open(self) -> Log:
+        """Read what an earlier run left; it must be of the same machine and workload.
+
+        Raises
+        ------
+        InputError : the file belongs to another machine or workload.
+        """
+        if not self.path.exists():
+            self._append({"machine": self.machine})
+            return self
+        lines = [_parsed(line) for line in self.path.read_text().splitlines()]
+        records = [record for record in lines if record is not None]
+        if not records or records[0].get("machine") != dict(self.machine):
+            raise InputError(f"{self.path}: measured on another machine or for another workload; remove it or use -o")
+        if None in lines:  # drop a torn line for good, so that the next append starts on a fresh one
+            self._rewrite(records)
+        for record in records[1:]:
+            if "anchor" in record:
+                self.anchors.append(record["anchor"])
+            else:
+                self.timed[record["key"]] = record
+        return self
+
+    def add(self, point: Point, result: Mapping[str, Any]) -> None:
+        record = {"key": point.key, "anchors": len(self.anchors), "result": dict(result)}
+        self._append(record)
+        self.timed[point.key] = record
+
+    def add_anchor(self, seconds: float) -> None:
+        self._append({"anchor": seconds})
+        self.anchors.append(seconds)
+
+    def _append(self, record: Mapping[str, Any]) -> None:
+        with self.path.open("a") as file:
+            file.write(json.dumps(record) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _rewrite(self, records: Iterable[Mapping[str, Any]]) -> None:
+        partial = self.path.with_suffix(".partial")
+        partial.write_text("".join(json.dumps(record) + "\n" for record in records))
+        partial.replace(self.path)
+
+    def rows(self, points: Sequence[Point]) -> list[Row]:
+        """The timed points with the drift around them."""
+        middle = sorted(self.anchors)[len(self.anchors) // 2] if self.anchors else 1.0
+        found = []
+        for point in points:
+            record = self.timed.get(point.key)
+            if record is not None:
+                around = self.anchors[max(0, record["anchors"] - 1) : record["anchors"] + 1]
+                drift = sum(around) / len(around) / middle if around else 1.0
+                found.append(Row(point, record["result"], drift))
+        return found
+
+    @property
+    def instability(self) -> float:
+        """Spread of the anchor's times: their range from the 10th to the 90th percentile over the median."""
+        if len(self.anchors) < 3:
+            return 0.0
+        ordered = sorted(self.anchors)
+        last = len(ordered) - 1
+        return (ordered[round(0.9 * last)] - ordered[round(0.1 * last)]) / ordered[last // 2]
+
+
+def _parsed(line: str) -> dict[str, Any] | None:
+    try:
+        record = json.loads(line)
+    except json.JSONDecodeError:
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def machine_of(devices: Sequence[str], workload: Workload) -> dict[str, Any]:
+    """What a measurement depends on: it marks the log, and the profile's provenance."""
+    device = devices[0]
+    name = torch.cuda.get_device_name(device) if device.startswith("cuda") else _cpu_name()
+    return {
+        "device": name,
+        "devices": list(devices),
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "system": platform.system(),
+        "workload": json.loads(json.dumps(workload_options(workload))),
+    }
+
+
+def _cpu_name() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
+
+
+def workload_options(workload: Workload) -> dict[str, Any]:
+    """The workload as plain values, for the ranks and for the log."""
+    sizes = {name: value for name, value in asdict(workload).items() if name not in ("target", "draft")}
+    return sizes | {"target": workload.target.model_dump(), "draft": workload.draft.model_dump()}
+
+
+def measure(
+    workload: Workload,
+    devices: Sequence[str],
+    log: Log,
+    *,
+    minutes: float,
+    seed: int,
+    progress: Callable[[int, int], None],
+) -> list[Point]:
+    """Time every point of the plan that the log lacks, in random order, while there is time; returns the plan.
+
+    An anchor is timed again every few points: machines drift, and a drift must not pass for a shape's cost.
+    """
+    points = plan(workload, len(devices))
+    missing = [point for point in points if point.key not in log.timed]
+    # checks first, for they are few and say most; the rest in random order, so that drift hits all shapes alike
+    checks = [point for point in missing if point.benchmark not in ("gemm", "attention", "elementwise")]
+    rest = [point for point in missing if point not in checks]
+    random.Random(seed).shuffle(rest)
+    deadline = time.monotonic() + 60.0 * minutes
+    anchor = _anchor(points)
+    with Ranks(devices, _HANDLER, workload_options(workload)) as ranks:
+        for done, point in enumerate([*checks, *rest]):
+            progress(len(points) - len(missing) + done, len(points))
+            if time.monotonic() > deadline:
+                break
+            if done % ANCHOR_EVERY == 0:
+                log.add_anchor(_first(ranks.ask(anchor.request(), _ANSWER_S))["seconds"])
+            log.add(point, _first(ranks.ask(point.request(), _ANSWER_S)))
+        progress(len(log.timed), len(points))
+    return points
+
+
+def _anchor(points: Sequence[Point]) -> Point:
+    """The middle GEMM by size: long enough to time well, short enough to repeat."""
+    gemms = sorted(
+        (point for point in points if point.benchmark == "gemm"),
+        key=lambda point: dict(point.parameters)["n"] * dict(point.parameters)["k"] * dict(point.parameters)["m"],
+    )
+    return gemms[len(gemms) // 2]
+
+
+def _first(answers: Sequence[Any]) -> dict[str, Any]:
+    return next(answer for answer in answers if answer is not None)
+
+
+def today() -> str:
+    return date.today().isoformat()

@@ -1,0 +1,104 @@
+"""Fits to the hundred or so points that a calibration times, judged by cross-validation instead of one split."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.fit import FEWEST_ROWS, fit_attention, fit_gemm, report
+from calibration.hinges import fit_terms
+from calibration.regimes import fit_line
+from ssdsim.timing_model import Array, AttentionModel, FitReport, GemmModel, GemmSegment, Roofline
+
+_FOLDS = 5
+_FEW_TOKENS = 16  # up to here libraries have kernels of their own: three tokens can take longer than four
+_ROWS_A_SEGMENT = 6
+_NEVER = 1e30  # flops/s that are no limit
+
+Rows = Mapping[str, Array]
+
+
+def fit_small_gemm(rows: Rows, element_bytes: int, source: str, seed: int = 0) -> GemmModel:
+    """GEMMs, with a segment for each of the few tokens; ``rows`` holds ``m, n, k, seconds``, shape ``(rows,)``."""
+
+    def fit(some: Rows) -> GemmModel:
+        return _fit_segments(some, element_bytes, source, seed)
+
+    def predict(model: GemmModel, some: Rows) -> Array:
+        return model.seconds(some["m"], some["n"], some["k"])
+
+    model = fit(rows)
+    found = cross_validate(rows, fit, predict, _coefficients(model), seed)
+    segments = tuple(segment.model_copy(update={"report": found}) for segment in model.segments)
+    return model.model_copy(update={"segments": segments, "report": found})
+
+
+def fit_small_attention(rows: Rows, element_bytes: int, source: str, seed: int = 0) -> AttentionModel:
+    """Decode attention; ``rows`` holds ``batch, queries, context, heads, kv_heads, head_dim, seconds``."""
+
+    def fit(some: Rows) -> AttentionModel:
+        return fit_attention(**some, element_bytes=element_bytes, source=source, seed=seed)
+
+    def predict(model: AttentionModel, some: Rows) -> Array:
+        shape = {name: column for name, column in some.items() if name != "seconds"}
+        return model.seconds(**shape, element_bytes=element_bytes)
+
+    model = fit(rows)
+    found = cross_validate(rows, fit, predict, 5 + len(model.correction.terms), seed)
+    return model.model_copy(update={"report": found})
+
+
+def cross_validate(
+    rows: Rows, fit: Callable[[Rows], Any], predict: Callable[[Any, Rows], Array], coefficients: int, seed: int
+) -> FitReport:
+    """Every row predicted by a fit that did not see it (five folds at random)."""
+    count = len(rows["seconds"])
+    fold_of = np.random.default_rng(seed).permutation(count) % _FOLDS
+    predicted = np.empty(count)
+    for fold in range(_FOLDS):
+        held = fold_of == fold
+        predicted[held] = predict(fit(_where(rows, ~held)), _where(rows, held))
+    return report(rows["seconds"], predicted, count - count // _FOLDS, coefficients)
+
+
+def _fit_segments(rows: Rows, element_bytes: int, source: str, seed: int) -> GemmModel:
+    """A segment for each of the few tokens that were timed often enough, one for all larger numbers."""
+    counts = {int(m): int(np.sum(rows["m"] == m)) for m in np.unique(rows["m"]) if m <= _FEW_TOKENS}
+    few = [m for m, count in counts.items() if count >= _ROWS_A_SEGMENT]
+    many = np.ones(len(rows["m"]), dtype=bool) if not few else rows["m"] > few[-1]
+    if np.sum(many) < FEWEST_ROWS:
+        return fit_gemm(**rows, element_bytes=element_bytes, source=source, seed=seed)
+    rest = fit_gemm(**_where(rows, many), element_bytes=element_bytes, source=source, seed=seed)
+    segments = [_fit_one(_where(rows, rows["m"] == m), element_bytes) for m in few]
+    edges = [float(m) for m in few] + [float(rows["m"][many].min())]
+    domain = dict(rest.domain) | {"m": (float(rows["m"].min()), rest.domain["m"][1])}
+    return GemmModel(
+        source=source,
+        element_bytes=element_bytes,
+        domain=domain,
+        segments=(*segments, *rest.segments),
+        blends=(*pairwise(edges), *rest.blends),
+    )
+
+
+def _fit_one(rows: Rows, element_bytes: int) -> GemmSegment:
+    """One number of tokens: a launch and a streaming time, corrected by a power of n and of k."""
+    m, n, k = rows["m"], rows["n"], rows["k"]
+    moved_bytes = element_bytes * (m * k + k * n + m * n)
+    launch_s, bandwidth = fit_line(moved_bytes, rows["seconds"])
+    roofline = Roofline(launch_s=launch_s, bandwidth=bandwidth, peak_flops=_NEVER, sharpness=1.0)
+    log_ratio = np.log(rows["seconds"] / roofline.seconds(moved_bytes, 0.0))
+    terms = [f"{name}>{sizes.min():g}" for name, sizes in (("n", n), ("k", k)) if np.ptp(sizes) > 0]
+    return GemmSegment(roofline=roofline, correction=fit_terms(terms, log_ratio, {"n": n, "k": k}))
+
+
+def _where(rows: Rows, where: NDArray[np.bool_]) -> dict[str, Array]:
+    return {name: column[where] for name, column in rows.items()}
+
+
+def _coefficients(model: GemmModel) -> int:
+    return sum(5 + len(segment.correction.terms) for segment in model.segments)

@@ -1,0 +1,165 @@
+"""``ssdsim calibrate``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from ssdsim.catalog import find_transformer
+from ssdsim.cli.hardware import print_profile
+from ssdsim.cli.options import common_options, echo_json
+from ssdsim.cli.render import console
+from ssdsim.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from calibration.build import PassCheck
+
+_PLAIN_EVERY = 20  # points between two lines of progress where there is no terminal
+
+
+@click.command("calibrate")
+@click.option("--device", default=None, help="cpu: two pinned cores with gloo [default: --gpus]")
+@click.option("--gpus", default=None, help="GPUs such as 0-4: target ranks first, the draft last")
+@click.option("--tp", type=click.IntRange(1), default=None, help="target ranks [default: all but the draft's]")
+@click.option("--draft-gpu", type=click.IntRange(0), default=None, help="the draft's GPU [default: the last]")
+@click.option("--target", default="llama-3.1-70b", show_default=True, help="transformer card")
+@click.option("--draft", default="llama-3.2-1b", show_default=True, help="the draft's card")
+@click.option("--b", "--batch", "b", type=click.IntRange(1), default=4, show_default=True)
+@click.option("--k", type=click.IntRange(1), default=5, show_default=True)
+@click.option("--budget", type=click.IntRange(1), default=None, help="branches a sequence [default: 3 (k + 1)]")
+@click.option("--context", type=click.IntRange(1), default=512, show_default=True)
+@click.option(
+    "--dtype", type=click.Choice(["float32", "bfloat16", "float16"]), default=None, help="[default: by device]"
+)
+@click.option("--minutes", type=click.FloatRange(0.0, min_open=True), default=5.0, show_default=True)
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), required=True)
+@common_options
+def command(output: Path, minutes: float, as_json: bool, seed: int, quiet: bool, **options: Any) -> None:
+    """Time this machine and fit a hardware profile to it.
+
+    Measurements are kept beside the output (.jsonl) as they come; run again to resume.
+    """
+    if find_spec("torch") is None:
+        raise InputError("calibrate needs torch: pip install 'ssdsim[torch]'")
+    from calibration.build import build_profile, check_passes, summary
+    from calibration.calibrate import Log, machine_of, measure
+    from calibration.points import plan
+    from ssdsim.executor.ranks import RankError
+
+    devices, workload = _setting(**options)
+    log = Log(output.with_suffix(".jsonl"), machine_of(devices, workload)).open()
+    interrupted = False
+    try:
+        with _progress(quiet) as progress:
+            points = measure(workload, devices, log, minutes=minutes, seed=seed, progress=progress)
+    except KeyboardInterrupt:
+        interrupted, points = True, plan(workload, len(devices))
+    except RankError as error:
+        raise InputError(f"{error}; what was timed is kept in {log.path}, run again to resume") from None
+    how = f"torch {log.machine['torch']}, weights streamed from memory, medians, normalised by an anchor"
+    profile = build_profile(output.stem, workload, devices, points, log, how)
+    profile.save(output)
+    checks = check_passes(profile, workload, points, log)
+    figures = summary(checks, log)
+    if as_json:
+        passes = [vars(check) | {"error": check.error} for check in checks]
+        echo_json({"schema": 1, "profile": str(output), "passes": passes, **figures})
+    else:
+        print_profile(profile)
+        console().print(_checks(checks))
+    if figures["instability"] > 0.1:
+        click.echo(f"warning: this machine's speed wandered by {figures['instability']:.0%} meanwhile", err=True)
+    if interrupted:
+        click.echo(f"interrupted: a partial profile is in {output}; run again to resume", err=True)
+        sys.exit(130)
+
+
+def _setting(**options: Any) -> tuple[list[str], Any]:
+    """The ranks' devices and the workload of the options."""
+    from calibration.points import Workload
+
+    target, draft = find_transformer(options["target"]), find_transformer(options["draft"])
+    devices = _devices(options["device"], options["gpus"], options["tp"], options["draft_gpu"])
+    tp = len(devices) - 1 if len(devices) > 1 else 1
+    workload = Workload(
+        target=target,
+        draft=draft,
+        batch=options["b"],
+        lookahead=options["k"],
+        branches=options["budget"] or 3 * (options["k"] + 1),
+        context=options["context"],
+        tp=tp,
+        dtype=options["dtype"] or _natural_dtype(devices[0]),
+    )
+    workload.target_passes()  # refuses a tp that does not divide the heads before anything starts
+    return devices, workload
+
+
+def _devices(device: str | None, gpus: str | None, tp: int | None, draft_gpu: int | None) -> list[str]:
+    from ssdsim.executor.devices import parse_devices
+
+    if (device is None) == (gpus is None):
+        raise InputError("give either --device cpu or --gpus 0-4")
+    if device is not None:
+        if device != "cpu":
+            raise InputError(f"--device must be cpu, got '{device}' (GPUs are given by --gpus)")
+        if draft_gpu is not None:
+            raise InputError("--draft-gpu has no effect with --device cpu")
+        return [f"cpu:{core}" for core in range((tp or 1) + 1)]
+    found = parse_devices(f"cuda:{gpus}")
+    draft = f"cuda:{draft_gpu}" if draft_gpu is not None else found[-1]
+    if draft not in found:
+        raise InputError(f"--draft-gpu {draft_gpu} is not among --gpus {gpus}")
+    targets = [name for name in found if name != draft][: tp or None]
+    if tp is not None and len(targets) < tp and len(found) > 1:
+        raise InputError(f"--tp {tp} needs {tp + 1} GPUs with the draft's, --gpus {gpus} has {len(found)}")
+    return [*targets, draft]
+
+
+def _natural_dtype(device: str) -> str:
+    """float32 on a CPU; bfloat16 on a GPU that has it, float16 before (a V100)."""
+    if device.startswith("cpu"):
+        return "float32"
+    import torch
+
+    return "bfloat16" if torch.cuda.get_device_capability(device)[0] >= 8 else "float16"
+
+
+@contextmanager
+def _progress(quiet: bool) -> Iterator[Callable[[int, int], None]]:
+    """A bar with the time left on a terminal, a line now and then elsewhere."""
+    log = console(stderr=True)
+    if quiet:
+        yield lambda done, total: None
+    elif log.is_terminal:
+        columns = (TextColumn("calibrating"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=log) as bar:
+            task = bar.add_task("calibrating")
+            yield lambda done, total: bar.update(task, completed=done, total=total)
+    else:
+
+        def line(done: int, total: int) -> None:
+            if done % _PLAIN_EVERY == 0 or done == total:
+                click.echo(f"calibrate: {done} of {total} points", err=True)
+
+        yield line
+
+
+def _checks(checks: Sequence[PassCheck]) -> Table:
+    table = Table(box=None, header_style="dim", title="Whole passes, which were never fitted", title_justify="left")
+    for column in ("model", "pass", "measured ms", "predicted ms", "error"):
+        table.add_column(column, justify="left" if column in ("model", "pass") else "right")
+    for check in checks:
+        seconds = (f"{1e3 * check.measured_s:.3f}", f"{1e3 * check.predicted_s:.3f}")
+        table.add_row(check.role, check.name, *seconds, f"{check.error:+.1%}")
+    return table

@@ -1,0 +1,1 @@
+"""Runs the operations for real: one process a rank, through torch."""

@@ -1,0 +1,77 @@
+"""Devices by name: ``cpu:0`` is a pinned core with one thread, ``cuda:0`` a GPU."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import signal
+import sys
+from collections.abc import Sequence
+
+import torch
+
+from ssdsim.errors import InputError
+
+_NAME = re.compile(r"(cpu|cuda)(?::(\d+)(?:-(\d+))?)?")
+_PR_SET_PDEATHSIG = 1
+
+
+def parse_devices(text: str) -> list[str]:
+    """``cuda:0-3`` -> four names; ``cpu`` -> the first core that this process may use.
+
+    Raises
+    ------
+    InputError : not a device, or one that this machine lacks.
+    """
+    match = _NAME.fullmatch(text)
+    if not match:
+        raise InputError(f"'{text}' is not a device; allowed: cpu, cpu:0, cuda:0, cuda:0-3")
+    kind, first, last = match[1], match[2], match[3]
+    start = int(first or 0)
+    names = [f"{kind}:{i}" for i in range(start, int(last or start) + 1)]
+    check_devices(names)
+    return names
+
+
+def check_devices(names: Sequence[str]) -> None:
+    """Raise :class:`InputError` for a GPU that is not there. More ranks than cores are allowed (they take turns)."""
+    wanted = [int(name.split(":")[1]) for name in names if name.startswith("cuda")]
+    found = torch.cuda.device_count() if wanted else 0
+    for index in wanted:
+        if index >= found:
+            have = f"torch sees {found} GPUs" if found else "torch sees no CUDA GPU"
+            raise InputError(f"cuda:{index} is not there: {have}; --device cpu calibrates pinned cores")
+
+
+def backend_of(names: Sequence[str]) -> str:
+    """Nccl where every rank has a GPU of its own, gloo otherwise.
+
+    Raises
+    ------
+    InputError : two ranks on one GPU, which NCCL refuses.
+    """
+    if not all(name.startswith("cuda") for name in names):
+        return "gloo"
+    if len(set(names)) < len(names):
+        raise InputError(f"two ranks share a GPU ({', '.join(names)}); NCCL needs one device a rank")
+    return "nccl"
+
+
+def occupy(name: str) -> torch.device:
+    """Make this process's own: pin it to the core, with one thread, or select the GPU."""
+    kind, index = name.split(":")
+    if kind == "cuda":
+        torch.cuda.set_device(int(index))
+        return torch.device(name)
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    if cores:
+        os.sched_setaffinity(0, {cores[int(index) % len(cores)]})
+    torch.set_num_threads(1)
+    return torch.device("cpu")
+
+
+def die_with_parent() -> None:
+    """Ask the kernel to kill this process when its parent dies (Linux), so that no rank is orphaned."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

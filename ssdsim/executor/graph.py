@@ -1,0 +1,171 @@
+"""A forward pass run for real: the same list of operations that the cost model prices, on one rank's device."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from functools import partial
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as functional
+
+from ssdsim.operations import DTYPE_BYTES, Attention, Collective, Elementwise, Gemm, Operation
+from ssdsim.transformer import ForwardPass, Transformer, forward_pass
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+class Graph:
+    """One rank's shard of a transformer with random weights and cache, allocated once.
+
+    Operations run in their order, each on the output of the one before; a shard's shapes are those of
+    :func:`ssdsim.transformer.forward_pass`. Weights are scaled so that activations neither vanish nor overflow.
+    """
+
+    def __init__(
+        self,
+        card: Transformer,
+        *,
+        device: torch.device,
+        dtype: str,
+        batch: int,
+        context: int,
+        tp: int = 1,
+        group: dist.ProcessGroup | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.card = card
+        self.device = device
+        self.dtype = dtype
+        self.tp = tp
+        self._group = group
+        self._random = torch.Generator(device=device).manual_seed(seed)
+        shapes = forward_pass(card, batch=1, context=context, tp=tp, dtype=dtype)
+        self._layers = [self._weights(shapes.layer) for _ in range(shapes.layers)]
+        self._outside = self._weights((*shapes.before, *shapes.after))
+        self._cache = [self._key_values(shapes.layer, batch, context) for _ in range(shapes.layers)]
+        self._buffers: dict[tuple[str, int], torch.Tensor] = {}
+
+    def run(self, forward: ForwardPass) -> torch.Tensor:
+        """Run every operation; returns the last activation (logits where there is a vocabulary)."""
+        tokens = next(op.m for op in forward.layer if isinstance(op, Gemm))
+        flow = self._buffer("input", tokens, self.card.hidden_size)
+        for op in forward.before:
+            flow = self._step(op, flow, self._outside, None)
+        for weights, cache in zip(self._layers, self._cache, strict=True):
+            for op in forward.layer:
+                flow = self._step(op, flow, weights, cache)
+        for op in forward.after:
+            flow = self._step(op, flow, self._outside, None)
+        return flow
+
+    def prepare(self, forward: ForwardPass) -> Callable[[], object]:
+        """An action that runs ``forward``: a captured CUDA graph on a GPU, the operations one by one on a CPU.
+
+        Captured after three eager runs on a side stream, as torch asks; collectives of NCCL are captured with it.
+        """
+        if self.device.type != "cuda":
+            return lambda: self.run(forward)
+        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                self.run(forward)
+        torch.cuda.current_stream().wait_stream(side)
+        captured = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(captured):
+            self.run(forward)
+        return captured.replay
+
+    def single_operations(self, forward: ForwardPass) -> list[Callable[[], object]]:
+        """An action for each operation of one layer alone, on the input that it has in the pass."""
+        tokens = next(op.m for op in forward.layer if isinstance(op, Gemm))
+        flow = self._buffer("input", tokens, self.card.hidden_size)
+        weights, cache = self._layers[0], self._cache[0]
+        actions: list[Callable[[], object]] = []
+        for op in forward.layer:
+            actions.append(partial(self._step, op, flow, weights, cache))
+            flow = self._step(op, flow, weights, cache)
+        return actions
+
+    def _step(
+        self,
+        op: Operation,
+        flow: torch.Tensor,
+        weights: dict[str, torch.Tensor],
+        cache: tuple[torch.Tensor, torch.Tensor] | None,
+    ) -> torch.Tensor:
+        match op:
+            case Gemm():
+                out = self._buffer(op.name, op.m, op.n)
+                return torch.mm(flow[:, : op.k], weights[op.name].t(), out=out)
+            case Attention():
+                assert cache is not None
+                return self._attend(op, flow, *cache)
+            case Collective():
+                return self._communicate(op, flow)
+            case Elementwise():
+                return self._stream(op, flow)
+
+    def _attend(self, op: Attention, qkv: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+        """Every query head of a group against its shared keys: (batch, kv heads, queries x group, head dim)."""
+        rows = op.queries * op.heads // op.kv_heads
+        width = op.heads * op.head_dim
+        query = qkv[:, :width].reshape(op.batch, op.kv_heads, rows, op.head_dim)
+        keys, values = (kv[: op.batch, :, : op.context] for kv in (keys, values))
+        mask = self._branch_mask(rows, op.context) if op.masked else None
+        attended = functional.scaled_dot_product_attention(query, keys, values, attn_mask=mask)
+        return attended.reshape(op.batch * op.queries, width)
+
+    def _branch_mask(self, rows: int, context: int) -> torch.Tensor:
+        """A custom mask as a branch has it: the shared trunk, and of the last ``rows`` tokens only its own."""
+        key = ("mask", rows * (1 << 32) + context)
+        if key not in self._buffers:
+            mask = torch.zeros(rows, context, dtype=DTYPES[self.dtype], device=self.device)
+            own = min(rows, context - 1)
+            if own > 0:
+                mask[:, -own:] = -math.inf
+                index = torch.arange(own, device=self.device)
+                mask[index, context - own + index] = 0.0
+            self._buffers[key] = mask
+        return self._buffers[key]
+
+    def _communicate(self, op: Collective, flow: torch.Tensor) -> torch.Tensor:
+        if op.kind == "all_reduce":
+            dist.all_reduce(flow, group=self._group)
+            return flow
+        gathered = self._buffer(op.name, flow.shape[0] * self.tp, flow.shape[1])
+        dist.all_gather_into_tensor(gathered, flow, group=self._group)
+        return gathered
+
+    def _stream(self, op: Elementwise, flow: torch.Tensor) -> torch.Tensor:
+        """Read and write ``moved_bytes`` in all, half each; the activation halves the flow's width for real."""
+        if op.name == "activation":
+            inner = flow.shape[1] // 2
+            out = self._buffer(op.name, flow.shape[0], inner)
+            return torch.mul(flow[:, :inner], flow[:, inner:], out=out)
+        values = max(1, op.moved_bytes // (2 * DTYPE_BYTES[self.dtype]))
+        source, target = (self._buffer(f"stream {i} {op.name}", 1, values) for i in range(2))
+        torch.mul(source, 1.0, out=target)
+        return flow
+
+    def _weights(self, ops: Iterable[Operation]) -> dict[str, torch.Tensor]:
+        return {op.name: self._tensor(op.n, op.k) / math.sqrt(op.k) for op in ops if isinstance(op, Gemm)}
+
+    def _key_values(self, ops: Iterable[Operation], batch: int, context: int) -> tuple[torch.Tensor, torch.Tensor]:
+        op = next(op for op in ops if isinstance(op, Attention))
+        keys, values = (self._tensor(batch * op.kv_heads * context, op.head_dim) for _ in range(2))
+        shape = (batch, op.kv_heads, context, op.head_dim)
+        return keys.reshape(shape), values.reshape(shape)
+
+    def _tensor(self, rows: int, columns: int) -> torch.Tensor:
+        made = torch.randn(rows, columns, generator=self._random, device=self.device)
+        return made.to(DTYPES[self.dtype])
+
+    def _buffer(self, name: str, rows: int, columns: int) -> torch.Tensor:
+        """An output buffer, allocated when a shape is first seen and kept."""
+        key = (f"{name} {columns}", rows)
+        if key not in self._buffers:
+            self._buffers[key] = self._tensor(rows, columns)
+        return self._buffers[key]

@@ -1,0 +1,179 @@
+"""Start one process a device, ask them all to do the same things, and end in bounded time whatever happens to one."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from importlib import import_module
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from ssdsim.errors import InputError
+from ssdsim.executor.devices import backend_of, check_devices, die_with_parent, occupy
+
+Handler = Callable[[Mapping[str, Any]], Any]
+_START_S = 60.0  # importing torch on a busy core takes its time
+_COLLECTIVE_S = 20.0  # a collective that waits longer for another rank fails by itself
+_GRACE_S = 2.0
+
+
+class RankError(RuntimeError):
+    """A rank died, hung or raised; the message names it."""
+
+
+class Ranks:
+    """Ranks 0..n-1 on ``devices``, each serving requests with the handler that ``serve`` makes.
+
+    ``serve`` is ``"module:function"``; the function is called on every rank with ``(rank, device, options)`` after the
+    process group is up, and returns the handler. Use as a context manager.
+    """
+
+    def __init__(self, devices: Sequence[str], serve: str, options: Mapping[str, Any]) -> None:
+        check_devices(devices)
+        self.devices = list(devices)
+        self.backend = backend_of(devices)
+        self._folder = tempfile.TemporaryDirectory(prefix="ssdsim-ranks-")
+        context = multiprocessing.get_context("spawn")
+        self._pipes: list[Connection] = []
+        self._processes = []
+        store = str(Path(self._folder.name) / "store")
+        for rank, _ in enumerate(devices):
+            ours, theirs = context.Pipe()
+            arguments = (rank, list(devices), self.backend, store, serve, dict(options), theirs)
+            process = context.Process(target=_rank, args=arguments, daemon=True, name=f"ssdsim rank {rank}")
+            process.start()
+            theirs.close()
+            self._pipes.append(ours)
+            self._processes.append(process)
+
+    def __enter__(self) -> Ranks:
+        try:
+            self._collect(_START_S)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def pids(self) -> list[int]:
+        return [int(process.pid or 0) for process in self._processes]
+
+    def ask(self, request: Mapping[str, Any], timeout_s: float = 30.0) -> list[Any]:
+        """Every rank's answer to ``request``, in the order of ranks.
+
+        Raises
+        ------
+        RankError : a rank died, raised, or did not answer within ``timeout_s``.
+        """
+        for rank, pipe in enumerate(self._pipes):
+            try:
+                pipe.send(dict(request))
+            except OSError:
+                raise RankError(self._obituary(rank)) from None
+        return self._collect(timeout_s)
+
+    def _collect(self, timeout_s: float) -> list[Any]:
+        answers: dict[int, Any] = {}
+        deadline = time.monotonic() + timeout_s
+        while len(answers) < len(self._pipes):
+            waiting = [rank for rank in range(len(self._pipes)) if rank not in answers]
+            ready = wait([self._pipes[rank] for rank in waiting], timeout=max(0.0, deadline - time.monotonic()))
+            if not ready:
+                names = ", ".join(f"rank {rank} ({self.devices[rank]})" for rank in waiting)
+                raise RankError(f"{names} did not answer within {timeout_s:.0f} s")
+            for rank in waiting:
+                if self._pipes[rank] in ready:
+                    answers[rank] = self._receive(rank)
+        return [answers[rank] for rank in range(len(self._pipes))]
+
+    def _receive(self, rank: int) -> Any:
+        try:
+            kind, value = self._pipes[rank].recv()
+        except (EOFError, OSError):
+            raise RankError(self._obituary(rank)) from None
+        if kind == "error":
+            raise RankError(f"rank {rank} ({self.devices[rank]}): {value}")
+        return value
+
+    def _obituary(self, rank: int) -> str:
+        process = self._processes[rank]
+        process.join(_GRACE_S)
+        code = process.exitcode
+        how = f"killed by {signal.Signals(-code).name}" if code is not None and code < 0 else f"exited with {code}"
+        return f"rank {rank} ({self.devices[rank]}) died: {how}"
+
+    def close(self) -> None:
+        """End every rank: politely, then by force."""
+        for pipe in self._pipes:
+            pipe.close()
+        for process in self._processes:
+            process.join(_GRACE_S / 4)
+        for process in self._processes:
+            if process.is_alive():
+                process.kill()
+            process.join()
+        self._folder.cleanup()
+
+
+def _rank(
+    rank: int,
+    devices: list[str],
+    backend: str,
+    store: str,
+    serve: str,
+    options: dict[str, Any],
+    pipe: Connection,
+) -> None:
+    """A rank's life: set up, then answer requests until the pipe closes."""
+    die_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    try:
+        device = occupy(devices[rank])
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # ranks share this machine
+        dist.init_process_group(
+            backend,
+            init_method=f"file://{store}",
+            rank=rank,
+            world_size=len(devices),
+            timeout=timedelta(seconds=_COLLECTIVE_S),
+        )
+        _connect_pairs(rank, len(devices), device)
+        module, function = serve.split(":")
+        handler: Handler = getattr(import_module(module), function)(rank, device, options)
+        pipe.send(("ready", None))
+        while True:
+            pipe.send(("answer", handler(pipe.recv())))
+    except (EOFError, BrokenPipeError):
+        pass  # the parent is done
+    except InputError as error:
+        pipe.send(("error", str(error)))
+    except Exception as error:  # whatever a rank raises is the parent's to report
+        pipe.send(("error", f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"))
+    os._exit(0)  # not through torch's destructors, which wait for other ranks
+
+
+def _connect_pairs(rank: int, ranks: int, device: torch.device) -> None:
+    """Send a byte both ways between every pair: NCCL connects lazily, and the first message would time that."""
+    byte = torch.zeros(1, device=device)
+    for low in range(ranks):
+        for high in range(low + 1, ranks):
+            for source, target in ((low, high), (high, low)):
+                if rank == source:
+                    dist.send(byte, target)
+                elif rank == target:
+                    dist.recv(byte, source)
