@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,7 +89,7 @@ def build_profile(
 
 
 def check_passes(profile: HardwareProfile, workload: Workload, points: Sequence[Point], log: Log) -> list[PassCheck]:
-    """Measured and predicted seconds of each whole pass."""
+    """Measured and predicted seconds of each whole pass that the profile can price (a partial one may lack some)."""
     passes = {("target", n): f for n, f in workload.target_passes()}
     passes |= {("draft", n): f for n, f in workload.draft_passes()}
     found = []
@@ -96,8 +97,8 @@ def check_passes(profile: HardwareProfile, workload: Workload, points: Sequence[
         if row.point.benchmark == "pass":
             parameters = dict(row.point.parameters)
             place = (parameters["role"], parameters["name"])
-            predicted = cost_of_pass(passes[place], profile).seconds
-            found.append(PassCheck(*place, row.seconds, predicted))
+            with suppress(InputError):
+                found.append(PassCheck(*place, row.seconds, cost_of_pass(passes[place], profile).seconds))
     return found
 
 

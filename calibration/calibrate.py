@@ -19,6 +19,7 @@ from calibration.points import Point, Workload, plan
 from ssdsim.errors import InputError
 from ssdsim.executor.ranks import Ranks
 
+FIRST_OF_EACH = 12  # points of each benchmark that come before the others
 ANCHOR_EVERY = 8  # points between two timings of the anchor
 _ANSWER_S = 30.0
 _HANDLER = "calibration.benchmarks:make_handler"
@@ -164,14 +165,10 @@ def measure(
     """
     points = plan(workload, len(devices))
     missing = [point for point in points if point.key not in log.timed]
-    # checks first, for they are few and say most; the rest in random order, so that drift hits all shapes alike
-    checks = [point for point in missing if point.benchmark not in ("gemm", "attention", "elementwise")]
-    rest = [point for point in missing if point not in checks]
-    random.Random(seed).shuffle(rest)
     deadline = time.monotonic() + 60.0 * minutes
     anchor = _anchor(points)
     with Ranks(devices, _HANDLER, workload_options(workload)) as ranks:
-        for done, point in enumerate([*checks, *rest]):
+        for done, point in enumerate(_ordered(missing, seed)):
             progress(len(points) - len(missing) + done, len(points))
             if time.monotonic() > deadline:
                 break
@@ -180,6 +177,22 @@ def measure(
             log.add(point, _first(ranks.ask(point.request(), _ANSWER_S)))
         progress(len(log.timed), len(points))
     return points
+
+
+def _ordered(points: Sequence[Point], seed: int) -> list[Point]:
+    """In random order, so that drift hits all shapes alike, but a few of every benchmark first.
+
+    A run that is cut short then still leaves a profile that can price a pass.
+    """
+    shuffled = list(points)
+    random.Random(seed).shuffle(shuffled)
+    place: dict[str, int] = {}
+    ranks = []
+    for point in shuffled:
+        kind = f"{point.benchmark} {dict(point.parameters).get('masked')}"
+        place[kind] = place.get(kind, 0) + 1
+        ranks.append(place[kind] > FIRST_OF_EACH)
+    return [point for later in (False, True) for point, late in zip(shuffled, ranks, strict=True) if late is later]
 
 
 def _anchor(points: Sequence[Point]) -> Point:

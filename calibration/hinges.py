@@ -98,7 +98,7 @@ def _matching_pursuit(features: NDArray[np.float32], target: Array, most: int) -
     usable = norms > 1e-6
     residual = (target - target.mean()).astype(np.float32)
     chosen: list[int] = []
-    while len(chosen) < most:
+    while len(chosen) < min(most, len(features)):
         lengths = np.linalg.norm(directions, axis=1)
         usable &= lengths > 0.03  # what is left of the others is rounding
         gain = np.where(usable, np.abs(directions @ residual) / np.maximum(lengths, 1e-9), 0.0)

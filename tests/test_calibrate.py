@@ -1,0 +1,243 @@
+"""Calibration for real on this machine's CPU: its accuracy, its resuming, and its behaviour when things die."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from calibration.points import Workload, plan
+from calibration.timing import summarise, time_action
+from ssdsim.catalog import find_transformer
+from ssdsim.errors import InputError
+from ssdsim.executor.devices import backend_of, parse_devices
+from ssdsim.executor.ranks import RankError, Ranks
+from ssdsim.hardware import load_profile
+
+TINY = "--target transformer-shaped-128x2 --draft transformer-shaped-64x1 --context 32 --b 2 --k 2".split()
+SMALL = "--target transformer-shaped-1536x4 --draft transformer-shaped-768x2 --context 256 --b 2 --k 3".split()
+
+
+def calibrate(output: Path, *arguments: str, **options: Any) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "ssdsim", "calibrate", "--device", "cpu", *arguments, "-o", str(output)]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, **options
+    )
+
+
+def logged_keys(log: Path) -> Counter[str]:
+    records = [json.loads(line) for line in log.read_text().splitlines()]
+    return Counter(record["key"] for record in records if "key" in record)
+
+
+def descendants(pid: int) -> list[int]:
+    """Processes of the session that ``pid`` leads, itself aside, that still run."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != pid:
+            try:
+                fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+            except OSError:
+                continue
+            if int(fields[3]) == pid and fields[0] != "Z":
+                found.append(int(entry.name))
+    return found
+
+
+def test_a_calibration_adds_up_to_passes_that_it_never_fitted(tmp_path: Path) -> None:
+    """The bars of the CPU path; the passes' bar is doubled here, because CI's cores have neighbours."""
+    process = calibrate(tmp_path / "cpu.json", *SMALL, "--json", "--quiet")
+    out, err = process.communicate(timeout=180)
+    assert process.returncode == 0, err
+    answer = json.loads(out)
+    profile = load_profile(tmp_path / "cpu.json")
+    gemm = profile.gemm["float32"].report
+    assert gemm is not None
+    assert gemm.median_error <= 0.05
+    errors = {(p["role"], p["name"]): p["error"] for p in answer["passes"]}
+    assert set(errors) >= {("target", "ar"), ("target", "verify one"), ("target", "verify")}
+    assert np.median(np.abs(list(errors.values()))) <= 0.08
+    assert max(abs(errors["target", name]) for name in ("ar", "verify one", "verify")) <= 0.16
+    (source,) = profile.sources.values()
+    assert source.kind == "measured"
+    assert "partial" not in source.note
+
+
+def test_killed_three_times_and_resumed_every_point_is_there_once(tmp_path: Path) -> None:
+    output, log = tmp_path / "cpu.json", tmp_path / "cpu.jsonl"
+    moments = random.Random(7)
+    for _ in range(3):
+        process = calibrate(output, *TINY)
+        before = len(log.read_text().splitlines()) if log.exists() else 0
+        wanted = before + moments.randint(5, 30)
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and process.poll() is None:
+            if log.exists() and len(log.read_text().splitlines()) >= wanted:
+                break
+            time.sleep(0.02)
+        os.kill(process.pid, signal.SIGKILL)
+        process.communicate()
+        gone = time.monotonic() + 5
+        while descendants(process.pid) and time.monotonic() < gone:
+            time.sleep(0.05)
+        assert descendants(process.pid) == [], "ranks outlived their parent"
+    with log.open("a") as file:
+        file.write('{"key": "torn')  # as if the kill had hit the middle of a line
+    process = calibrate(output, *TINY)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    counts = logged_keys(log)
+    assert set(counts.values()) == {1}
+    target, draft = find_transformer("transformer-shaped-128x2"), find_transformer("transformer-shaped-64x1")
+    workload = Workload(target, draft, batch=2, lookahead=2, branches=9, context=32, tp=1, dtype="float32")
+    assert set(counts) == {point.key for point in plan(workload, ranks=2)}
+
+
+def test_an_interrupted_calibration_leaves_a_partial_profile(tmp_path: Path) -> None:
+    output, log = tmp_path / "cpu.json", tmp_path / "cpu.jsonl"
+    process = calibrate(output, *TINY)
+    deadline = time.monotonic() + 90
+    while time.monotonic() < deadline and not (log.exists() and sum(logged_keys(log).values()) > 60):
+        time.sleep(0.02)
+    os.kill(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "partial" in err
+    (source,) = load_profile(output).sources.values()
+    assert source.note.startswith("partial: ")
+
+
+def test_a_log_of_another_workload_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "cpu.jsonl").write_text('{"machine": {"device": "another"}}\n')
+    process = calibrate(tmp_path / "cpu.json", *TINY)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert "another machine or for another workload" in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--gpus", "0-4"], "torch sees no CUDA GPU" if not torch.cuda.is_available() else "is not there"),
+        ([], "give either --device cpu or --gpus"),
+        (["--device", "tpu"], "--device must be cpu"),
+        (["--gpus", "x"], "'cuda:x' is not a device"),
+        (["--device", "cpu", "--tp", "3", "--target", "transformer-shaped-128x2"], "tp 3 does not divide"),
+    ],
+)
+def test_what_cannot_be_calibrated_is_one_line(tmp_path: Path, arguments: list[str], message: str) -> None:
+    command = [sys.executable, "-m", "ssdsim", "calibrate", *arguments, "-o", str(tmp_path / "x.json")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def make_echo(rank: int, device: torch.device, options: dict[str, Any]) -> Any:
+    """A handler for the tests of ranks: answers, waits, raises or reduces as it is asked."""
+
+    def handle(request: dict[str, Any]) -> Any:
+        if request.get("sleep_on") == rank:
+            time.sleep(request["seconds"])
+        if request.get("raise_on") == rank:
+            raise ValueError("no luck")
+        if request.get("reduce"):
+            total = torch.tensor([float(rank + 1)])
+            torch.distributed.all_reduce(total)
+            return float(total)
+        return rank, os.getpid(), sorted(os.sched_getaffinity(0))
+
+    return handle
+
+
+ECHO = "tests.test_calibrate:make_echo"
+
+
+def test_ranks_are_pinned_processes_that_answer_in_order() -> None:
+    with Ranks(["cpu:0", "cpu:1"], ECHO, {}) as ranks:
+        first, second = ranks.ask({})
+        assert (first[0], second[0]) == (0, 1)
+        assert first[1] != second[1]
+        assert len(first[2]) == 1
+        assert ranks.ask({"reduce": True}) == [3.0, 3.0]
+    assert all(not Path(f"/proc/{pid}").exists() for pid in (first[1], second[1]))
+
+
+def test_a_killed_rank_is_named_in_bounded_time() -> None:
+    with Ranks(["cpu:0", "cpu:1", "cpu:0"], ECHO, {}) as ranks:
+        pids = ranks.pids
+        os.kill(pids[1], signal.SIGKILL)
+        start = time.monotonic()
+        with pytest.raises(RankError, match=r"rank 1 \(cpu:1\) died: killed by SIGKILL"):
+            ranks.ask({"sleep_on": 1, "seconds": 1})
+        assert time.monotonic() - start < 30
+    assert all(not Path(f"/proc/{pid}").exists() for pid in pids)
+
+
+def test_a_hung_rank_is_named_in_bounded_time() -> None:
+    with Ranks(["cpu:0", "cpu:1"], ECHO, {}) as ranks:
+        with pytest.raises(RankError, match=r"rank 0 \(cpu:0\) did not answer within 1 s"):
+            ranks.ask({"sleep_on": 0, "seconds": 60}, timeout_s=1.0)
+        pids = ranks.pids
+    assert all(not Path(f"/proc/{pid}").exists() for pid in pids)
+
+
+def test_a_ranks_error_is_its_own() -> None:
+    with (
+        Ranks(["cpu:0", "cpu:1"], ECHO, {}) as ranks,
+        pytest.raises(RankError, match=r"rank 1 \(cpu:1\): ValueError: no luck"),
+    ):
+        ranks.ask({"raise_on": 1})
+
+
+def test_a_rank_killed_in_a_calibration_names_it_and_keeps_what_was_timed(tmp_path: Path) -> None:
+    log = tmp_path / "cpu.jsonl"
+    process = calibrate(tmp_path / "cpu.json", *TINY)
+    deadline = time.monotonic() + 90
+    while time.monotonic() < deadline and not (log.exists() and len(log.read_text().splitlines()) > 5):
+        time.sleep(0.02)
+    ranks = [pid for pid in descendants(process.pid) if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    os.kill(max(ranks), signal.SIGKILL)
+    start = time.monotonic()
+    _, err = process.communicate(timeout=60)
+    assert time.monotonic() - start < 30
+    assert process.returncode == 2
+    assert "died: killed by SIGKILL" in err
+    assert "run again to resume" in err
+    assert descendants(process.pid) == []
+    assert logged_keys(log)
+
+
+def test_devices_are_parsed_and_checked() -> None:
+    assert parse_devices("cpu:1") == ["cpu:1"]
+    assert parse_devices("cpu") == ["cpu:0"]
+    assert backend_of(["cpu:0", "cpu:1"]) == "gloo"
+    assert backend_of(["cuda:0", "cuda:1"]) == "nccl"
+    assert backend_of(["cuda:0", "cpu:0"]) == "gloo"
+    with pytest.raises(InputError, match="share a GPU"):
+        backend_of(["cuda:0", "cuda:0"])
+
+
+def test_a_median_ignores_outliers_and_reports_them() -> None:
+    timed = summarise([1.0] * 9 + [5.0, 9.0])
+    assert timed.seconds == 1.0
+    assert timed.outliers == 2
+    assert timed.runs == 11
+
+
+def test_timing_takes_as_long_as_the_action() -> None:
+    timed = time_action(lambda: time.sleep(0.004), torch.device("cpu"), at_least_s=0.03)
+    assert timed.seconds == pytest.approx(0.004, rel=0.25)
+    assert timed.runs >= 7

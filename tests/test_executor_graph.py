@@ -1,0 +1,93 @@
+"""The graph runs what it is given: every operation, at its shape, sharded so that the shards add up."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ssdsim.catalog import find_transformer
+from ssdsim.executor.graph import Graph
+from ssdsim.executor.ranks import Ranks
+from ssdsim.operations import Attention, Gemm
+from ssdsim.transformer import Transformer, forward_pass, transformer_shaped
+
+
+class Recorded(TorchDispatchMode):
+    """Counts the matrix products that torch really runs, by shape."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gemms: Counter[tuple[int, int, int]] = Counter()
+        self.attentions = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func.overloadpacket.__name__
+        if name == "mm":
+            (m, k), n = args[0].shape, args[1].shape[1]
+            self.gemms[m, n, k] += 1
+        if "scaled_dot_product" in name:
+            self.attentions += 1
+        return func(*args, **(kwargs or {}))
+
+
+def tiny_llama() -> Transformer:
+    small = {"hidden_size": 64, "layers": 3, "heads": 4, "kv_heads": 2, "head_dim": 16, "intermediate_size": 96}
+    return find_transformer("llama-3.2-1b").model_copy(update={**small, "vocab_size": 128, "dtype": "float32"})
+
+
+@pytest.mark.parametrize("card", [tiny_llama(), transformer_shaped(64, 2, "float32")], ids=["llama", "shaped"])
+@pytest.mark.parametrize("masked", [False, True])
+def test_every_operation_of_the_list_is_run_at_its_shape(card: Transformer, masked: bool) -> None:
+    graph = Graph(card, device=torch.device("cpu"), dtype="float32", batch=2, context=16)
+    forward = forward_pass(card, batch=2, queries=3, context=16, dtype="float32", masked=masked)
+    with Recorded() as seen:
+        out = graph.run(forward)
+    listed = Counter((op.m, op.n, op.k) for op in forward.operations() if isinstance(op, Gemm))
+    assert seen.gemms == listed
+    assert seen.attentions == sum(isinstance(op, Attention) for op in forward.operations())
+    assert out.shape[0] == 6
+    assert torch.isfinite(out).all()
+
+
+def test_a_branch_sees_the_trunk_and_itself_alone() -> None:
+    card = transformer_shaped(64, 1, "float32")
+    graph = Graph(card, device=torch.device("cpu"), dtype="float32", batch=1, context=10)
+    mask = graph._branch_mask(4, 10)
+    assert (mask[:, :6] == 0).all()
+    assert torch.equal(mask[:, 6:] == 0, torch.eye(4, dtype=torch.bool))
+
+
+def make_sharded_mlp(rank: int, device: torch.device, options: dict[str, Any]) -> Any:
+    """Each rank's share of an up and a down projection, all-reduced: the whole product on every rank."""
+
+    def handle(request: dict[str, Any]) -> float:
+        tp = dist.get_world_size()
+        card = transformer_shaped(256, 1, "float32")
+        graph = Graph(card, device=device, dtype="float32", batch=1, context=8, tp=tp, seed=0)
+        whole = Graph(card, device=device, dtype="float32", batch=1, context=8, tp=1, seed=0)
+        weights, shard = whole._layers[0], graph._layers[0]
+        up, down = weights["up"].chunk(tp, dim=0)[rank], weights["down"].chunk(tp, dim=1)[rank]
+        shard["up"], shard["down"] = up.contiguous(), down.contiguous()
+        flow = torch.ones(1, 256)
+        sharded_ops = {op.name: op for op in forward_pass(card, batch=1, context=8, tp=tp, dtype="float32").layer}
+        whole_ops = {op.name: op for op in forward_pass(card, batch=1, context=8, dtype="float32").layer}
+        cache = whole._cache[0]
+        expected = flow
+        for name in ("up", "down"):
+            expected = whole._step(whole_ops[name], expected, weights, cache)
+        found = flow
+        for name in ("up", "down", "mlp_all_reduce"):
+            found = graph._step(sharded_ops[name], found, shard, cache)
+        return float((found - expected).abs().max())
+
+    return handle
+
+
+def test_shards_of_a_layer_all_reduce_to_the_whole() -> None:
+    with Ranks(["cpu:0", "cpu:1"], "tests.test_executor_graph:make_sharded_mlp", {}) as ranks:
+        assert max(ranks.ask({})) < 1e-5
