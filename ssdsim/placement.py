@@ -13,6 +13,7 @@ from ssdsim.memory import check_fits, draft_demand, smallest_tp, target_demand
 from ssdsim.operations import DTYPE_BYTES
 from ssdsim.scenario import Gpus, RoundTimes
 from ssdsim.speculator import Fallback
+from ssdsim.timing_model import Interference
 from ssdsim.transformer import Transformer, forward_pass, legal_tensor_parallel
 
 # An outcome names, per sequence: id, accepted length, bonus token and length (8 bytes each), a temperature, and the
@@ -77,6 +78,11 @@ class Placement:
             masked=masked,
         )
         return cost_of_pass(forward, profile)
+
+    @property
+    def interference(self) -> Interference:
+        """How target and draft slow each other; two profiles do not know of each other and say nothing."""
+        return self.profile.interference if self.profile.name == self.draft_profile.name else Interference()
 
     @property
     def branches_per_gpu(self) -> int:
@@ -190,14 +196,15 @@ def round_costs(placement: Placement, fallback: Fallback) -> RoundCosts:
     sd_step = draft_step if p.sd_separate else p.colocated_draft_step()[0]
     send = cost_of_message(p.outcome_bytes, p.draft_profile)
     sd_message = send + cost_of_message(p.response_bytes(p.sd_lookahead), p.draft_profile)
-    glue, branches = p.prespeculation()
+    verify, (glue, branches) = p.target_pass(p.lookahead + 1), p.prespeculation()
+    slower_verify, slower_draft = contention(verify.seconds, (glue + branches).seconds, p.interference)
     return RoundCosts(
         ar_pass_s=p.target_pass(1),
         sd_draft_s=sd_step * p.sd_lookahead,
         sd_verify_s=p.target_pass(p.sd_lookahead + 1),
-        verify_s=p.target_pass(p.lookahead + 1),
-        glue_s=glue,
-        branches_s=branches,
+        verify_s=verify * slower_verify,
+        glue_s=glue * slower_draft,
+        branches_s=branches * slower_draft,
         fallback_s=draft_step * p.lookahead if fallback == "jit" else Cost({"backup": (p.backup_s, 0.0)}),
         sd_message_s=sd_message if p.sd_separate else Cost(),
         post_s=cost_of_round(p.profile),
@@ -205,6 +212,19 @@ def round_costs(placement: Placement, fallback: Fallback) -> RoundCosts:
         respond_s=cost_of_message(p.response_bytes(p.lookahead), p.draft_profile),
         lookup_s=Cost(),
     )
+
+
+def contention(verify_s: float, prespeculate_s: float, interference: Interference) -> tuple[float, float]:
+    """By what factors verification and pre-speculation are stretched when they start together.
+
+    While both run each is slower by its factor; when the shorter one is done the other goes on undisturbed.
+    """
+    target, draft = interference.target, interference.draft
+    if verify_s == 0.0 or prespeculate_s == 0.0:
+        return 1.0, 1.0
+    if prespeculate_s * draft <= verify_s * target:
+        return 1.0 + prespeculate_s * draft * (1.0 - 1.0 / target) / verify_s, draft
+    return target, 1.0 + verify_s * target * (1.0 - 1.0 / draft) / prespeculate_s
 
 
 def window_budget(placement: Placement, largest: int = 4096) -> int:

@@ -47,6 +47,10 @@ class Graph:
         self._cache = [self._key_values(shapes.layer, batch, context) for _ in range(shapes.layers)]
         self._buffers: dict[tuple[str, int], torch.Tensor] = {}
 
+    @property
+    def dtype_of_torch(self) -> torch.dtype:
+        return DTYPES[self.dtype]
+
     def run(self, forward: ForwardPass) -> torch.Tensor:
         """Run every operation; returns the last activation (logits where there is a vocabulary)."""
         tokens = next(op.m for op in forward.layer if isinstance(op, Gemm))

@@ -1,0 +1,282 @@
+"""AR, SD and SSD run for real on ranks: transformer-shaped passes, messages, and the simulator's own outcomes.
+
+Target ranks are ``0 .. tp-1``, the draft is the last rank. Which sequences accept how much, and which miss, comes from
+the seeded stream that the simulator reads, so a measured run and a simulated run have the same rounds.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from ssdsim.engine.outcomes import outcome_source, rounds_to_run_in
+from ssdsim.executor.graph import Graph
+from ssdsim.scenario import Scenario
+from ssdsim.speculator import Fallback
+from ssdsim.transformer import Transformer, forward_pass
+
+Event = tuple[str, float, float]  # what, start and end on the machine's monotonic clock
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is run: the models, the shape of a round, and the bytes of its messages."""
+
+    target: Transformer
+    draft: Transformer
+    tp: int
+    dtype: str
+    context: int
+    batch: int
+    lookahead: int
+    branches: int
+    fallback: Fallback
+    backup_s: float
+    outcome_bytes: int
+    response_bytes: int
+
+
+@dataclass
+class Timeline:
+    """What a rank did when, and when its rounds ended."""
+
+    events: list[Event] = field(default_factory=list)
+    ends_s: list[float] = field(default_factory=list)
+
+    def do(self, what: str, action: Callable[[], object]) -> None:
+        start = time.perf_counter()
+        action()
+        self.events.append((what, start, time.perf_counter()))
+
+
+class Executor:
+    """One rank's part of the loops; graphs and passes are made when a setting first needs them."""
+
+    def __init__(self, rank: int, device: torch.device, capacity: Mapping[str, Any]) -> None:
+        self.rank = rank
+        self.device = device
+        self.tp = int(capacity["tp"])
+        self.draft_rank = dist.get_world_size() - 1
+        self._capacity = capacity
+        self._group = dist.new_group(list(range(self.tp)))
+        self._passes: dict[tuple[Any, ...], Callable[[], object]] = {}
+
+    def run(self, strategy: str, setting: Setting, scenario: Scenario, seed: int, rounds: int) -> Timeline | None:
+        """Run ``rounds`` rounds of a strategy; None on a rank that takes no part in it."""
+        loop = {"ar": self._ar, "sd": self._sd, "sd colocated": self._sd_colocated, "ssd": self._ssd}[strategy]
+        misses = _misses(scenario, strategy, seed, rounds)
+        dist.barrier()
+        return loop(setting, misses)
+
+    def _ar(self, setting: Setting, misses: list[bool]) -> Timeline | None:
+        if self.rank >= self.tp:
+            return None
+        decode, timeline = self._target_pass(setting, 1), Timeline()
+        for _ in misses:
+            timeline.do("decode", decode)
+            timeline.ends_s.append(time.perf_counter())
+        return timeline
+
+    def _sd_colocated(self, setting: Setting, misses: list[bool]) -> Timeline | None:
+        """Draft and target alternate on the target's first rank (one target rank only)."""
+        if self.rank != 0:
+            return None
+        step, verify = self._draft_pass(setting, 1, False), self._target_pass(setting, setting.lookahead + 1)
+        timeline = Timeline()
+        for _ in misses:
+            for _ in range(setting.lookahead):
+                timeline.do("draft step", step)
+            timeline.do("verify", verify)
+            timeline.ends_s.append(time.perf_counter())
+        return timeline
+
+    def _sd(self, setting: Setting, misses: list[bool]) -> Timeline | None:
+        """The draft on its own device waits for the outcome, then drafts; the target waits for the speculation."""
+        timeline, messages = Timeline(), _Messages(self, setting)
+        if self.rank == self.draft_rank:
+            step = self._draft_pass(setting, 1, False)
+            for _ in misses:
+                for _ in range(setting.lookahead):
+                    timeline.do("draft step", step)
+                timeline.do("send speculation", messages.send_speculation)
+                timeline.do("wait for outcome", messages.receive_outcome)
+            return timeline
+        verify = self._target_pass(setting, setting.lookahead + 1)
+        for _ in misses:
+            timeline.do("wait for speculation", messages.receive_speculation)
+            timeline.do("verify", verify)
+            timeline.do("send outcome", messages.send_outcome)
+            timeline.ends_s.append(time.perf_counter())
+        return timeline
+
+    def _ssd(self, setting: Setting, misses: list[bool]) -> Timeline | None:
+        """Algorithm 1: the target verifies while the draft pre-speculates; a miss is drafted after the outcome."""
+        return self._ssd_draft(setting, misses) if self.rank == self.draft_rank else self._ssd_target(setting, misses)
+
+    def _ssd_target(self, setting: Setting, misses: list[bool]) -> Timeline:
+        timeline, messages = Timeline(), _Messages(self, setting)
+        verify = self._target_pass(setting, setting.lookahead + 1)
+        for _ in misses:
+            timeline.do("verify", verify)
+            timeline.do("send outcome", messages.send_outcome)
+            timeline.do("wait for speculation", messages.receive_speculation)
+            timeline.ends_s.append(time.perf_counter())
+        return timeline
+
+    def _ssd_draft(self, setting: Setting, misses: list[bool]) -> Timeline:
+        timeline, messages = Timeline(), _Messages(self, setting)
+        glue = self._draft_pass(setting, setting.lookahead + 1, False)
+        branch, step = self._draft_pass(setting, setting.branches, True), self._draft_pass(setting, 1, False)
+        for missed in misses:
+            timeline.do("glue", glue)
+            for _ in range(setting.lookahead):
+                timeline.do("branch step", branch)
+            timeline.do("wait for outcome", messages.receive_outcome)
+            if missed and setting.fallback == "fast":
+                timeline.do("fallback", lambda: _busy(setting.backup_s))
+            elif missed:
+                for _ in range(setting.lookahead):
+                    timeline.do("fallback step", step)
+            timeline.do("send speculation", messages.send_speculation)
+        return timeline
+
+    def _target_pass(self, setting: Setting, queries: int) -> Callable[[], object]:
+        return self._prepared("target", setting, queries, False)
+
+    def _draft_pass(self, setting: Setting, queries: int, masked: bool) -> Callable[[], object]:
+        return self._prepared("draft", setting, queries, masked)
+
+    def _prepared(self, role: str, setting: Setting, queries: int, masked: bool) -> Callable[[], object]:
+        key = (role, setting.batch, queries, setting.context, masked)
+        if key not in self._passes:
+            card, tp = (setting.target, setting.tp) if role == "target" else (setting.draft, 1)
+            shape: dict[str, Any] = {"batch": setting.batch, "queries": queries, "context": setting.context}
+            forward = forward_pass(card, **shape, tp=tp, dtype=setting.dtype, masked=masked)
+            graph = self.target_graph if role == "target" else self.draft_graph
+            self._passes[key] = self._synchronised(graph.prepare(forward))
+            for _ in range(3):  # buffers are allocated, kernels chosen
+                self._passes[key]()
+        return self._passes[key]
+
+    def _synchronised(self, action: Callable[[], object]) -> Callable[[], object]:
+        """On a GPU a pass ends when the device is done, not when it is launched."""
+        if self.device.type != "cuda":
+            return action
+
+        def run() -> None:
+            action()
+            torch.cuda.synchronize()
+
+        return run
+
+    @cached_property
+    def target_graph(self) -> Graph:
+        return self._graph(self._capacity["target"], self.tp, self._group)
+
+    @cached_property
+    def draft_graph(self) -> Graph:
+        return self._graph(self._capacity["draft"], 1, None)
+
+    def _graph(self, card: Transformer, tp: int, group: dist.ProcessGroup | None) -> Graph:
+        c = self._capacity
+        return Graph(
+            card,
+            device=self.device,
+            dtype=c["dtype"],
+            batch=c["batch"],
+            context=c["context"],
+            tp=tp,
+            group=group,
+            seed=self.rank,
+        )
+
+
+class _Messages:
+    """Outcome and speculation between the target's first rank and the draft; the other target ranks are told after."""
+
+    def __init__(self, executor: Executor, setting: Setting) -> None:
+        self._executor = executor
+        self._outcome, self._speculation = (
+            torch.zeros(size, dtype=torch.uint8, device=executor.device)
+            for size in (setting.outcome_bytes, setting.response_bytes)
+        )
+
+    def send_outcome(self) -> None:
+        if self._executor.rank == 0:
+            dist.send(self._outcome, self._executor.draft_rank)
+
+    def receive_outcome(self) -> None:
+        dist.recv(self._outcome, 0)
+
+    def send_speculation(self) -> None:
+        dist.send(self._speculation, 0)
+
+    def receive_speculation(self) -> None:
+        if self._executor.rank == 0:
+            dist.recv(self._speculation, self._executor.draft_rank)
+        if self._executor.tp > 1:
+            dist.broadcast(self._speculation, 0, group=self._executor._group)
+
+
+def _misses(scenario: Scenario, strategy: str, seed: int, rounds: int) -> list[bool]:
+    """Whether any sequence misses, round by round, from the simulator's stream."""
+    block = stream(scenario, strategy, seed).block(rounds)
+    return [bool(missed) for missed in block.totals()[1] > 0]
+
+
+def stream(scenario: Scenario, strategy: str, seed: int) -> Any:
+    """The outcomes that :func:`ssdsim.simulate.simulate` replays for the same seed."""
+    name = "ssd" if strategy == "ssd" else "sd"
+    outcome_seed = np.random.SeedSequence(seed).spawn(2)[0]
+    source = outcome_source(scenario, name, outcome_seed)
+    run_in = rounds_to_run_in(scenario, name)
+    if run_in:
+        source.block(run_in)
+    return source
+
+
+def _busy(seconds: float) -> None:
+    """Spend a fast backup's latency."""
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        pass
+
+
+def make_executor(rank: int, device: torch.device, options: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], Any]:
+    """A rank's handler: runs a strategy, or times anchors for the drift of the machine."""
+    executor = Executor(rank, device, options)
+
+    def handle(request: Mapping[str, Any]) -> Any:
+        if "gemms" in request:
+            return _time_gemms(executor, request["gemms"]) if rank == 0 else None
+        return executor.run(**request)
+
+    return handle
+
+
+def _time_gemms(executor: Executor, shapes: list[tuple[int, int, int]]) -> list[float]:
+    """Median seconds of GEMMs whose weights stream from a block larger than the caches."""
+    dtype = executor.target_graph.dtype_of_torch
+    pool = torch.ones(64 << 20, dtype=dtype, device=executor.device)
+    found = []
+    for m, n, k in shapes:
+        inputs, out = torch.ones(m, k, dtype=dtype, device=executor.device), torch.empty(m, n, dtype=dtype)
+        out = out.to(executor.device)
+        places = max(1, pool.numel() // (n * k))
+        runs = []
+        for i in range(15):
+            weights = pool[i % places * n * k : (i % places + 1) * n * k].view(n, k)
+            start = time.perf_counter()
+            torch.mm(inputs, weights.t(), out=out)
+            if executor.device.type == "cuda":
+                torch.cuda.synchronize()
+            runs.append(time.perf_counter() - start)
+        found.append(float(np.median(runs[3:])))
+    return found

@@ -1,0 +1,324 @@
+"""Run AR, SD and SSD for real, predict the same rounds from microbenchmarks alone, and compare."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ssdsim.configuration import Configuration, configure
+from ssdsim.engine.statistics import Measured, student_quantile
+from ssdsim.engine.trace import Trace
+from ssdsim.errors import InputError
+from ssdsim.executor.loops import Setting, Timeline
+from ssdsim.executor.ranks import Ranks
+from ssdsim.hardware import HardwareProfile
+from ssdsim.simulate import simulate
+
+STRATEGIES = ("ar", "sd", "ssd")
+_HANDLER = "ssdsim.executor.loops:make_executor"
+_ANSWER_S = 300.0
+_SPEEDUPS = (("sd", "ar"), ("ssd", "sd"))
+
+
+@dataclass(frozen=True)
+class GridPoint:
+    """One setting of the grid; ``f`` is the fan-out a position, whose branches the draft really runs."""
+
+    k: int
+    f: int
+    alpha: float
+    p_hit: float
+    b: int
+    backup: str
+
+    @property
+    def key(self) -> str:
+        return json.dumps(asdict(self), sort_keys=True)
+
+
+GRIDS: Mapping[str, tuple[GridPoint, ...]] = {
+    "short": (
+        GridPoint(3, 1, 0.8, 0.8, 1, "jit"),
+        GridPoint(3, 1, 0.8, 0.0, 2, "jit"),
+        GridPoint(2, 1, 0.8, 0.8, 2, "fast"),
+    ),
+    "full": tuple(
+        GridPoint(k, f, alpha, p_hit, b, backup)
+        for k, f, (alpha, p_hit), b, backup in itertools.product(
+            (2, 4), (1, 2), ((0.6, 0.5), (0.9, 0.85), (0.8, 1.0)), (1, 2), ("jit", "fast")
+        )
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A strategy at a grid point: mean round measured (with its interval over repeats) and predicted, in seconds.
+
+    ``parts`` holds measured and predicted means of what a round is made of; ``tokens`` is what the rounds yielded,
+    the same for both by construction of the stream.
+    """
+
+    point: GridPoint
+    strategy: str
+    measured: Measured
+    predicted_s: float
+    tokens_per_round: float
+    parts: Mapping[str, tuple[float, float]]
+    repeats_s: tuple[float, ...]
+
+    @property
+    def error(self) -> float:
+        return self.predicted_s / self.measured.value - 1.0
+
+    @property
+    def worst_part(self) -> str:
+        """The part that is off by most seconds."""
+        return max(self.parts, key=lambda name: abs(self.parts[name][1] - self.parts[name][0]), default="-")
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Where the grid is run: ranks' devices, the models, and the profile to predict with."""
+
+    devices: tuple[str, ...]
+    target: str
+    draft: str
+    hardware: str
+    context: int
+    dtype: str | None
+    rounds: int
+    repeats: int
+    seed: int
+
+    @property
+    def tp(self) -> int:
+        return len(self.devices) - 1
+
+    def configuration(self, point: GridPoint) -> Configuration:
+        """The scenario of a grid point; SD's draft sits on its own device, as SSD's does."""
+        return configure(
+            target=self.target,
+            draft=self.draft,
+            hardware=self.hardware,
+            tp=self.tp,
+            sd_draft="separate",
+            context=self.context,
+            dtype=self.dtype,
+            k=point.k,
+            alpha=point.alpha,
+            p_hit=point.p_hit,
+            budget=point.f * (point.k + 1),
+            b=point.b,
+            backup=point.backup,
+        )
+
+
+def run_grid(
+    bench: Bench, grid: Sequence[GridPoint], log: Path, progress: Callable[[int, int], None], trace: Trace | None
+) -> Iterator[list[Comparison]]:
+    """Measure and predict every grid point, a list of comparisons each; done ones are read from ``log``.
+
+    Strategies take turns within a repeat, so that a drift of the machine hits all alike; before each grid point a few
+    GEMMs are timed again and the profile is scaled by how slow the machine is now. No round enters any fit.
+    """
+    done = _done(log, bench)
+    with Ranks(bench.devices, _HANDLER, _capacity(bench, grid)) as ranks:
+        for index, point in enumerate(grid):
+            progress(index, len(grid))
+            if point.key in done:
+                yield done[point.key]
+                continue
+            found = _compare(bench, point, ranks, trace if index == 0 else None)
+            with log.open("a") as file:
+                file.write(json.dumps({"key": point.key, "comparisons": [c.to_json() for c in found]}) + "\n")
+            yield found
+        progress(len(grid), len(grid))
+
+
+def _compare(bench: Bench, point: GridPoint, ranks: Ranks, trace: Trace | None) -> list[Comparison]:
+    configuration = bench.configuration(point)
+    setting = _setting(configuration)
+    drift = _drift(configuration, ranks)
+    scenario = configuration.scenario.with_times(configuration.scenario.times.scaled(drift))
+    means: dict[str, list[float]] = {name: [] for name in STRATEGIES}
+    timelines: dict[str, list[Timeline]] = {name: [] for name in STRATEGIES}
+    for repeat in range(bench.repeats):
+        for name in STRATEGIES:
+            seed = bench.seed + repeat
+            request = {"strategy": name, "setting": setting, "scenario": scenario, "seed": seed}
+            answers = ranks.ask(request | {"rounds": bench.rounds}, _ANSWER_S)
+            means[name].append(mean_round_s(answers[0]))
+            timelines[name] = answers
+        if trace is not None and repeat == 0:
+            _draw(trace, timelines["ssd"], bench)
+    found = []
+    for name in STRATEGIES:
+        runs = [
+            simulate(scenario, name, engine="des", rounds=bench.rounds, seed=bench.seed + repeat)
+            for repeat in range(bench.repeats)
+        ]
+        predicted = float(np.mean([run.round_s.value for run in runs]))
+        tokens = float(np.mean([run.tokens_per_round.value for run in runs]))
+        parts = _parts(name, timelines[name], runs[-1].breakdown_s)
+        repeats = tuple(means[name])
+        found.append(Comparison(point, name, interval(repeats), predicted, tokens, parts, repeats))
+    return found
+
+
+def mean_round_s(timeline: Timeline) -> float:
+    """The mean round of a run: from its first event to its last round's end."""
+    return (timeline.ends_s[-1] - timeline.events[0][1]) / len(timeline.ends_s)
+
+
+def interval(repeats: Sequence[float]) -> Measured:
+    """The mean over repeats with its 95 % Student interval."""
+    mean = float(np.mean(repeats))
+    if len(repeats) < 2:
+        return Measured(mean, float("-inf"), float("inf"))
+    half = student_quantile(0.95, len(repeats) - 1) * float(np.std(repeats, ddof=1)) / len(repeats) ** 0.5
+    return Measured(mean, mean - half, mean + half)
+
+
+def _setting(configuration: Configuration) -> Setting:
+    placement, values = configuration.placement, configuration.values
+    if placement is None:
+        raise InputError("validate needs hardware: a unit-free scenario cannot be run")
+    return Setting(
+        target=placement.target,
+        draft=placement.draft,
+        tp=placement.tp,
+        dtype=values["dtype"],
+        context=placement.context,
+        batch=placement.batch,
+        lookahead=placement.lookahead,
+        branches=placement.branches,
+        fallback=configuration.scenario.fallback,
+        backup_s=placement.backup_s,
+        outcome_bytes=placement.outcome_bytes,
+        response_bytes=placement.response_bytes(placement.lookahead),
+    )
+
+
+def _capacity(bench: Bench, grid: Sequence[GridPoint]) -> dict[str, Any]:
+    """What the ranks allocate once for the whole grid."""
+    largest = max(grid, key=lambda point: point.b)
+    setting = _setting(bench.configuration(largest))
+    # a branch step attends to the verified tokens too
+    context = setting.context + max(point.k for point in grid) + 1
+    cards = {"target": setting.target, "draft": setting.draft}
+    return {"tp": setting.tp, "dtype": setting.dtype, "batch": largest.b, "context": context, **cards}
+
+
+def _drift(configuration: Configuration, ranks: Ranks) -> float:
+    """How slow the machine is now against the profile: the median ratio over the GEMMs of a verification."""
+    placement = configuration.placement
+    assert placement is not None
+    shapes = anchor_gemms(configuration)
+    measured = next(answer for answer in ranks.ask({"gemms": shapes}, _ANSWER_S) if answer is not None)
+    model = placement.profile.gemm[configuration.values["dtype"]]
+    return float(
+        np.median([seconds / float(model.seconds(*shape)) for seconds, shape in zip(measured, shapes, strict=True)])
+    )
+
+
+def anchor_gemms(configuration: Configuration) -> list[tuple[int, int, int]]:
+    """The matrices of the target at decoding and at verification: ``(m, n, k)``."""
+    from ssdsim.operations import Gemm
+    from ssdsim.transformer import forward_pass
+
+    p = configuration.placement
+    assert p is not None
+    shapes = []
+    for queries in (1, p.lookahead + 1):
+        forward = forward_pass(p.target, batch=p.batch, queries=queries, context=p.context, tp=p.tp, dtype=p.dtype)
+        shapes += [(op.m, op.n, op.k) for op in forward.layer if isinstance(op, Gemm)]
+    return list(dict.fromkeys(shapes))
+
+
+def _parts(
+    strategy: str, timelines: Sequence[Timeline | None], predicted: Mapping[str, float]
+) -> dict[str, tuple[float, float]]:
+    """Mean seconds a round of verification and of drafting, measured and predicted."""
+    target, draft = timelines[0], timelines[-1]
+    assert target is not None
+    rounds = len(target.ends_s)
+
+    def measured(timeline: Timeline | None, *names: str) -> float:
+        events = timeline.events if timeline else []
+        return sum(end - start for what, start, end in events if what in names) / rounds
+
+    parts = {"verify": (measured(target, "verify", "decode"), predicted["verify"])}
+    if strategy == "sd":
+        parts["draft"] = (measured(draft, "draft step"), predicted["draft"])
+    if strategy == "ssd":
+        parts["fallback"] = (measured(draft, "fallback", "fallback step"), predicted["fallback"])
+    return parts
+
+
+def _draw(trace: Trace, timelines: Sequence[Timeline | None], bench: Bench) -> None:
+    """The measured SSD rounds on tracks of their own, from time zero."""
+    present = [timeline for timeline in timelines if timeline is not None]
+    start = min(timeline.events[0][1] for timeline in present)
+    for rank, timeline in enumerate(timelines):
+        role = "draft" if rank == len(timelines) - 1 else f"target {rank}"
+        for what, begun, ended in timeline.events if timeline else ():
+            if not what.startswith("wait"):
+                trace.slice(f"measured {role} ({bench.devices[rank]})", what, begun - start, ended - start)
+
+
+def _done(log: Path, bench: Bench) -> dict[str, list[Comparison]]:
+    """Grid points that an earlier run left in ``log``, which must be of the same bench."""
+    header = {"bench": json.loads(json.dumps(asdict(bench)))}
+    if not log.exists():
+        log.write_text(json.dumps(header) + "\n")
+        return {}
+    records = []
+    for line in log.read_text().splitlines():
+        try:
+            records.append(json.loads(line))
+        except json.JSONDecodeError:
+            continue  # torn by a kill
+    if not records or records[0] != header:
+        raise InputError(f"{log}: measured with another setting; remove it or use another -o")
+    log.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return {record["key"]: [_comparison(c) for c in record["comparisons"]] for record in records[1:]}
+
+
+def _comparison(record: Mapping[str, Any]) -> Comparison:
+    return Comparison(
+        point=GridPoint(**record["point"]),
+        strategy=record["strategy"],
+        measured=Measured(**record["measured"]),
+        predicted_s=record["predicted_s"],
+        tokens_per_round=record["tokens_per_round"],
+        parts={name: (pair[0], pair[1]) for name, pair in record["parts"].items()},
+        repeats_s=tuple(record["repeats_s"]),
+    )
+
+
+def speedups(comparisons: Sequence[Comparison]) -> list[tuple[str, Measured, float]]:
+    """SD over AR and SSD over SD at one grid point: measured (by repeats, paired) and predicted."""
+    by_name = {c.strategy: c for c in comparisons}
+    found = []
+    for above, below in _SPEEDUPS:
+        a, b = by_name[above], by_name[below]
+        tokens = a.tokens_per_round / b.tokens_per_round
+        pairs = [tokens * slow / fast for fast, slow in zip(a.repeats_s, b.repeats_s, strict=True)]
+        found.append((f"{above}/{below}", interval(pairs), tokens * b.predicted_s / a.predicted_s))
+    return found
+
+
+def check_profile(profile: HardwareProfile) -> None:
+    """Raise :class:`InputError` unless the profile was measured, since a machine is compared with itself."""
+    if {source.kind for source in profile.sources.values()} != {"measured"}:
+        raise InputError(f"profile {profile.name} was not measured on this machine: run ssdsim calibrate first")
