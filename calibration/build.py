@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from calibration.benchmarks.interference import PASSES
 from calibration.calibrate import Log, Row, today
 from calibration.fit import FEWEST_ROWS, fit_collective, fit_elementwise, fit_link
 from calibration.points import Point, Workload
 from calibration.small_fit import fit_small_attention, fit_small_gemm
-from ssdsim.costs import cost_of_pass
+from ssdsim.costs import cost_of_pass, streaming_share
 from ssdsim.errors import InputError
 from ssdsim.hardware import Device, HardwareProfile, Provenance
 from ssdsim.operations import DTYPE_BYTES
@@ -67,7 +68,7 @@ def build_profile(
         date=today(),
         note=f"{partial}{note}",
     )
-    return HardwareProfile(
+    profile = HardwareProfile(
         schema=1,
         name=name,
         device=_device(gemm, workload, devices, str(log.machine["device"])),
@@ -82,10 +83,10 @@ def build_profile(
         link=_link(_of(rows, "link")),
         elementwise=_elementwise(_of(rows, "elementwise")),
         fixed=_fixed(rows),
-        interference=_interference(rows),
         spread=float(f"{np.median(spreads):.3g}") if spreads else 0.0,
         sources={_SOURCE: provenance},
     )
+    return profile.model_copy(update={"interference": _interference(rows, workload, profile)})
 
 
 def check_passes(profile: HardwareProfile, workload: Workload, points: Sequence[Point], log: Log) -> list[PassCheck]:
@@ -155,9 +156,18 @@ def _fixed(rows: Sequence[Row]) -> FixedCosts:
     )
 
 
-def _interference(rows: Sequence[Row]) -> Interference:
+def _interference(rows: Sequence[Row], workload: Workload, profile: HardwareProfile) -> Interference:
+    """Slow-downs at full streaming, from those of two passes that each stream for a known share of their time."""
     factors = {dict(row.point.parameters)["role"]: float(row.result["seconds"]) for row in _of(rows, "interference")}
-    return Interference(**{role: float(f"{max(1.0, factor):.4g}") for role, factor in factors.items()})
+    passes = dict(workload.target_passes())[PASSES["target"]], dict(workload.draft_passes())[PASSES["draft"]]
+    try:
+        shares = [streaming_share(forward, cost_of_pass(forward, profile).seconds, profile) for forward in passes]
+    except InputError:  # a partial profile may not price them
+        return Interference()
+    together = shares[0] * shares[1]
+    return Interference(
+        **{role: float(f"{1.0 + max(0.0, factor - 1.0) / together:.4g}") for role, factor in factors.items()}
+    )
 
 
 def _device(gemm: GemmModel, workload: Workload, devices: Sequence[str], name: str) -> Device:

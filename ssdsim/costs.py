@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.hardware import HardwareProfile
-from ssdsim.operations import Operation
+from ssdsim.operations import Collective, Operation
 from ssdsim.transformer import ForwardPass
 
 Seconds = float | NDArray[np.float64]
@@ -90,6 +90,12 @@ def cost_of_pass(forward: ForwardPass, profile: HardwareProfile) -> Cost:
     return cost_of_operations(forward.counted(), profile) + _fixed(
         profile, profile.fixed.per_pass_s + forward.layers * profile.fixed.per_layer_s
     )
+
+
+def streaming_share(forward: ForwardPass, seconds: float, profile: HardwareProfile) -> float:
+    """Share of a pass's time that its bytes alone would take at the device's memory bandwidth, at most 1."""
+    moved_bytes = sum(op.bytes * count for op, count in forward.counted() if not isinstance(op, Collective))
+    return min(1.0, moved_bytes / profile.device.memory_bandwidth / seconds)
 
 
 def cost_of_message(message_bytes: int, profile: HardwareProfile) -> Cost:

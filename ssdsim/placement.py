@@ -6,15 +6,14 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from ssdsim.catalog import find_hardware, find_transformer
-from ssdsim.costs import Cost, TimingErrors, cost_of_message, cost_of_pass, cost_of_round
+from ssdsim.costs import Cost, TimingErrors, cost_of_message, cost_of_pass, cost_of_round, streaming_share
 from ssdsim.errors import InputError
 from ssdsim.hardware import HardwareProfile
 from ssdsim.memory import check_fits, draft_demand, smallest_tp, target_demand
 from ssdsim.operations import DTYPE_BYTES
 from ssdsim.scenario import Gpus, RoundTimes
 from ssdsim.speculator import Fallback
-from ssdsim.timing_model import Interference
-from ssdsim.transformer import Transformer, forward_pass, legal_tensor_parallel
+from ssdsim.transformer import ForwardPass, Transformer, forward_pass, legal_tensor_parallel
 
 # An outcome names, per sequence: id, accepted length, bonus token and length (8 bytes each), a temperature, and the
 # draft's block table (4 bytes for each page of 16 tokens): SSD paper, appendix B.1.
@@ -52,23 +51,25 @@ class Placement:
 
     def target_pass(self, queries: int) -> Cost:
         """One target pass over ``batch * queries`` tokens."""
-        forward = forward_pass(
+        return cost_of_pass(self._target_forward(queries), self.profile)
+
+    def _target_forward(self, queries: int) -> ForwardPass:
+        return forward_pass(
             self.target, batch=self.batch, queries=queries, context=self.context, tp=self.tp, dtype=self.dtype
         )
-        return cost_of_pass(forward, self.profile)
 
-    def draft_pass(self, queries: int = 1, *, extra_context: int = 0, masked: bool = False) -> Cost:
+    def draft_pass(self, queries: int = 1) -> Cost:
         """One pass on the draft's own device."""
-        return self._draft_pass(self.draft_profile, 1, queries, extra_context, masked)
+        return cost_of_pass(self._draft_forward(1, queries, 0, False), self.draft_profile)
 
     def colocated_draft_step(self) -> tuple[Cost, int]:
         """SD's draft step on the target's devices and its tp: on one of them or on all, whichever is faster."""
         degrees = {1, self.tp} & {1, *legal_tensor_parallel(self.draft)}
-        priced = [(self._draft_pass(self.profile, tp, 1, 0, False), tp) for tp in sorted(degrees)]
+        priced = [(cost_of_pass(self._draft_forward(tp, 1, 0, False), self.profile), tp) for tp in sorted(degrees)]
         return min(priced, key=lambda option: option[0].seconds)
 
-    def _draft_pass(self, profile: HardwareProfile, tp: int, queries: int, extra_context: int, masked: bool) -> Cost:
-        forward = forward_pass(
+    def _draft_forward(self, tp: int, queries: int, extra_context: int, masked: bool) -> ForwardPass:
+        return forward_pass(
             self.draft,
             batch=self.batch,
             queries=queries,
@@ -77,12 +78,22 @@ class Placement:
             dtype=self.dtype,
             masked=masked,
         )
-        return cost_of_pass(forward, profile)
 
-    @property
-    def interference(self) -> Interference:
-        """How target and draft slow each other; two profiles do not know of each other and say nothing."""
-        return self.profile.interference if self.profile.name == self.draft_profile.name else Interference()
+    def interference(self, verify_s: float, branches_s: float) -> tuple[float, float]:
+        """Slow-downs of verification and pre-speculation while both run (the branch steps stand for the latter).
+
+        Two profiles do not know of each other: devices of different kinds share nothing.
+        """
+        if self.profile.name != self.draft_profile.name:
+            return 1.0, 1.0
+        verify, branch = self._target_forward(self.lookahead + 1), self._branch_forward()
+        return self.profile.interference.factors(
+            streaming_share(verify, verify_s, self.profile),
+            streaming_share(branch, branches_s / self.lookahead, self.draft_profile),
+        )
+
+    def _branch_forward(self) -> ForwardPass:
+        return self._draft_forward(1, self.branches_per_gpu, self.lookahead + 1, True)
 
     @property
     def branches_per_gpu(self) -> int:
@@ -90,7 +101,7 @@ class Placement:
 
     def prespeculation(self) -> tuple[Cost, Cost]:
         """The glue pass over ``b (K+1)`` tokens, and the K steps over the branch tokens of one draft device."""
-        step = self.draft_pass(self.branches_per_gpu, extra_context=self.lookahead + 1, masked=True)
+        step = cost_of_pass(self._branch_forward(), self.draft_profile)
         return self.draft_pass(self.lookahead + 1), step * self.lookahead
 
     @property
@@ -197,14 +208,15 @@ def round_costs(placement: Placement, fallback: Fallback) -> RoundCosts:
     send = cost_of_message(p.outcome_bytes, p.draft_profile)
     sd_message = send + cost_of_message(p.response_bytes(p.sd_lookahead), p.draft_profile)
     verify, (glue, branches) = p.target_pass(p.lookahead + 1), p.prespeculation()
-    slower_verify, slower_draft = contention(verify.seconds, (glue + branches).seconds, p.interference)
+    slower = p.interference(verify.seconds, branches.seconds)
+    verify_stretch, draft_stretch = contention(verify.seconds, (glue + branches).seconds, *slower)
     return RoundCosts(
         ar_pass_s=p.target_pass(1),
         sd_draft_s=sd_step * p.sd_lookahead,
         sd_verify_s=p.target_pass(p.sd_lookahead + 1),
-        verify_s=verify * slower_verify,
-        glue_s=glue * slower_draft,
-        branches_s=branches * slower_draft,
+        verify_s=verify * verify_stretch,
+        glue_s=glue * draft_stretch,
+        branches_s=branches * draft_stretch,
         fallback_s=draft_step * p.lookahead if fallback == "jit" else Cost({"backup": (p.backup_s, 0.0)}),
         sd_message_s=sd_message if p.sd_separate else Cost(),
         post_s=cost_of_round(p.profile),
@@ -214,12 +226,11 @@ def round_costs(placement: Placement, fallback: Fallback) -> RoundCosts:
     )
 
 
-def contention(verify_s: float, prespeculate_s: float, interference: Interference) -> tuple[float, float]:
+def contention(verify_s: float, prespeculate_s: float, target: float, draft: float) -> tuple[float, float]:
     """By what factors verification and pre-speculation are stretched when they start together.
 
     While both run each is slower by its factor; when the shorter one is done the other goes on undisturbed.
     """
-    target, draft = interference.target, interference.draft
     if verify_s == 0.0 or prespeculate_s == 0.0:
         return 1.0, 1.0
     if prespeculate_s * draft <= verify_s * target:

@@ -385,7 +385,16 @@ class FixedCosts(Card):
 
 
 class Interference(Card):
-    """How much slower each side's passes get while the other side computes too (1: not at all)."""
+    """How devices that share memory slow each other: the factors where both sides do nothing but stream from it.
 
-    target: float = Field(default=1.0, ge=0.5)
-    draft: float = Field(default=1.0, ge=0.5)
+    A pass that streams for a share ``u`` of its time, beside one that does so for ``v``, takes ``1 + (factor - 1) u v``
+    times as long. 1 where nothing is shared.
+    """
+
+    target: float = Field(default=1.0, ge=1.0)
+    draft: float = Field(default=1.0, ge=1.0)
+
+    def factors(self, target_streams: float, draft_streams: float) -> tuple[float, float]:
+        """Slow-downs of the target and of the draft while both run."""
+        together = target_streams * draft_streams
+        return 1.0 + (self.target - 1.0) * together, 1.0 + (self.draft - 1.0) * together

@@ -216,3 +216,17 @@ def test_utilisation_is_what_the_round_says() -> None:
     run = simulate(configure(t_sd=0.3, t_p=0.6, p_hit=1.0).scenario, "ssd", rounds=1_000)
     assert run.utilisation["target"] == pytest.approx(1.0)
     assert run.utilisation["draft"] == pytest.approx(0.6, rel=2e-3)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"p_hit": 0.7, "backup": "jit"}, {"p_hit": 0.7, "backup": "fast"}, {"p_hit": 0.7, "alpha_concentration": 3.0}],
+)
+def test_a_stream_does_not_depend_on_how_it_is_cut_into_blocks(options: dict[str, Any]) -> None:
+    from ssdsim.engine.outcomes import outcome_source
+
+    scenario = configure(t_sd=0.3, b=5, **options).scenario
+    whole = outcome_source(scenario, "ssd", np.random.SeedSequence(3)).block(20_000).draws
+    source = outcome_source(scenario, "ssd", np.random.SeedSequence(3))
+    parts = [source.block(size).draws for size in (1, 7, 992, 9_000, 10_000)]
+    assert np.array_equal(np.concatenate(parts, axis=1), whole)

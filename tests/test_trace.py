@@ -18,7 +18,7 @@ ROUNDS = 50
 CASES: dict[str, dict[str, Any]] = {
     "hits with nothing to wait for": {"t_sd": 0.3, "t_p": 0.6, "p_hit": 1.0},
     "jit misses": {"t_sd": 0.3, "t_p": 0.6, "p_hit": 0.4, "backup": "jit"},
-    "late draft": {"t_sd": 0.3, "t_p": 1.4, "p_hit": 0.5, "b": 4, "backup": "jit"},
+    "late draft": {"t_sd": 0.3, "t_p": 1.4, "p_hit": 0.5, "backup": "jit"},
     "fast misses and jitter": {"t_sd": 0.3, "t_p": 1.0, "t_b": 0.1, "p_hit": 0.4, "backup": "fast", "spread": 0.1},
 }
 

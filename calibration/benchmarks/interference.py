@@ -10,7 +10,7 @@ from calibration.benchmarks.bench import Bench, Result
 from calibration.benchmarks.passes import graph_and_pass
 from calibration.timing import summarise, time_once
 
-_PASS = {"target": "verify", "draft": "branch step"}
+PASSES = {"target": "ar", "draft": "draft step one"}  # those of one token stream their weights and compute little
 _LEAST_RUNS, _LEAST_S = 9, 0.6
 _SLOWEST = 3.0  # the other side keeps working for so many times what the runs take alone
 _HEAD_START_S = 0.02
@@ -20,7 +20,7 @@ def measure(bench: Bench, *, role: str) -> Result | None:
     """``seconds`` is the factor by which ``role``'s pass gets slower while the other side works all the time."""
     other = "draft" if role == "target" else "target"
     reporter = 0 if role == "target" else bench.draft_rank
-    mine, theirs = graph_and_pass(bench, role, _PASS[role]), graph_and_pass(bench, other, _PASS[other])
+    mine, theirs = graph_and_pass(bench, role, PASSES[role]), graph_and_pass(bench, other, PASSES[other])
     action = mine[0].prepare(mine[1]) if mine else None
     disturbance = theirs[0].prepare(theirs[1]) if theirs and not mine else None
     alone = bench.time(action, warm_ups=3, least_runs=_LEAST_RUNS, most_runs=_LEAST_RUNS) if action else None

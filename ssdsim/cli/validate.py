@@ -3,149 +3,134 @@
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
-from ssdsim.cli.options import echo_json, json_option
+from ssdsim.cli.options import common_options, echo_json
 from ssdsim.cli.render import console
-from ssdsim.replay import FamilyReplay, Published, SweepReplay, load_published, replay_family, replay_sweep
+from ssdsim.engine.trace import Trace
+from ssdsim.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ssdsim.validate import Comparison
+
+_PAPER_HARDWARE = "h100-sxm"
 
 
 @click.command("validate")
-@click.option("--paper", required=True, help="published results to replay: kumar2026, or a card's path")
-@click.option("--hardware", default="h100-sxm", show_default=True, help="hardware profile")
-@click.option("--max-error", type=click.FloatRange(0.0), default=0.05, show_default=True, help="exit 1 beyond it")
-@json_option
-def command(paper: str, hardware: str, max_error: float, as_json: bool) -> None:
-    """Compare predictions with published results: what is fitted, what is predicted, how far off."""
-    published = load_published(paper)
-    families = [replay_family(published, family, hardware) for family in published.families]
-    sweeps = [replay_sweep(published, sweep, hardware) for sweep in published.sweeps]
-    worst = max(float(np.abs(family.errors).max()) for family in families)
-    worst_sweep = max((float(np.abs(sweep.errors).mean()) for sweep in sweeps), default=0.0)
-    if as_json:
-        echo_json(_json(published, families, sweeps, worst, worst_sweep))
-    else:
-        _print(published, hardware, families, sweeps, worst, worst_sweep)
-    sys.exit(0 if max(worst, worst_sweep) <= max_error else 1)
-
-
-def _print(
-    paper: Published,
-    hardware: str,
-    families: list[FamilyReplay],
-    sweeps: list[SweepReplay],
-    worst: float,
-    worst_sweep: float,
+@click.option("--paper", help="published results to replay: kumar2026, or a card's path; runs nothing")
+@click.option("--hardware", help=f"a profile measured here by calibrate [default with --paper: {_PAPER_HARDWARE}]")
+@click.option("--max-error", type=click.FloatRange(0.0), help="exit 1 beyond it [with --paper: 0.05]")
+@click.option("--target", default="transformer-shaped-1536x4", show_default=True, help="the target's card")
+@click.option("--draft", default="transformer-shaped-768x2", show_default=True, help="the draft's card")
+@click.option("--target-device", default="cpu:0", show_default=True, help="cpu:0, cuda:0 or cuda:0-3")
+@click.option("--draft-device", default="cpu:1", show_default=True, help="the draft's own device")
+@click.option("--context", type=click.IntRange(1), default=256, show_default=True)
+@click.option("--dtype", type=click.Choice(["float32", "bfloat16", "float16"]), help="[default: the profile's]")
+@click.option("--grid", type=click.Choice(["short", "full"]), default="short", show_default=True)
+@click.option("--rounds", type=click.IntRange(1), default=12, show_default=True, help="of each strategy and repeat")
+@click.option("--repeats", type=click.IntRange(2), default=3, show_default=True)
+@click.option("--trace", type=click.Path(path_type=Path, dir_okay=False), help="the measured rounds of the first point")
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="measurements (.jsonl), resumed")
+@common_options
+def command(
+    paper: str | None,
+    hardware: str | None,
+    max_error: float | None,
+    as_json: bool,
+    seed: int,
+    quiet: bool,
+    **options: object,
 ) -> None:
-    out = console()
-    out.print(f"{paper.citation}\n{paper.setting}; kernels priced on {hardware}", style="dim")
-    for family in families:
-        _print_family(out, family, paper)
-    out.print(f"\nEngines' sweeps over K, {paper.sweeps[0].target}: fitted per row, its shape predicted", style="bold")
-    out.print(_sweep_table(sweeps))
-    out.print(f"\nSSD rows: worst error {worst:.1%}. Sweeps: worst mean error over K {worst_sweep:.1%}.")
+    """Compare predictions with measured results: a paper's, or AR, SD and SSD run here for real.
+
+    Predictions come from microbenchmarks alone; no round enters a fit.
+    """
+    if paper is not None:
+        from ssdsim.cli.validate_paper import replay_paper
+
+        within = replay_paper(paper, hardware or _PAPER_HARDWARE, 0.05 if max_error is None else max_error, as_json)
+        sys.exit(0 if within else 1)
+    if hardware is None or options["output"] is None:
+        raise InputError("give --paper kumar2026, or --hardware PROFILE (from ssdsim calibrate) and -o RESULTS.jsonl")
+    if find_spec("torch") is None:
+        raise InputError("validate needs torch: pip install 'ssdsim[torch]'")
+    compared = _run(hardware, seed, quiet, **options)
+    errors = np.abs([c.error for comparisons in compared for c in comparisons])
+    if as_json:
+        rows = [c.to_json() | {"error": c.error} for comparisons in compared for c in comparisons]
+        figures = {"median_error": float(np.median(errors)), "worst_error": float(errors.max())}
+        echo_json({"schema": 1, "comparisons": rows, **figures})
+    else:
+        console().print(_table(compared))
+        click.echo(f"median error {np.median(errors):.1%}, worst {errors.max():.1%}; {_signs(compared)}")
+    sys.exit(1 if max_error is not None and errors.max() > max_error else 0)
 
 
-def _print_family(out: Console, replay: FamilyReplay, paper: Published) -> None:
-    family = replay.family
-    out.print(f"\n{family.target} + {family.draft}", style="bold")
-    out.print(f"fitted to the SD rows (K {paper.sd_k}): an acceptance rate for each data set")
-    extra = f"{1e3 * replay.draft_step_extra_s:.2f} ms more a draft step, p_hit {replay.p_hit:.3f}"
-    out.print(f"fitted to the SSD rows (K {paper.ssd_k}): two numbers for all of them, {extra}")
-    table = Table(box=None, header_style="dim")
-    for column in ("data set", "alpha", "SD tok/s", "SSD tok/s", "predicted", "error", "SSD/SD", "predicted"):
-        table.add_column(column, justify="left" if column == "data set" else "right")
-    rows = zip(family.datasets, family.sd_tokens_per_s, family.ssd_tokens_per_s, strict=True)
-    for i, (name, sd, ssd) in enumerate(rows):
-        predicted = float(replay.ssd_tokens_per_s[i])
-        table.add_row(
-            name,
-            f"{replay.alpha[i]:.3f}",
-            f"{sd:.0f}",
-            f"{ssd:.0f}",
-            f"{predicted:.1f}",
-            f"{replay.errors[i]:+.1%}",
-            f"{ssd / sd:.2f}x",
-            f"{predicted / sd:.2f}x",
-        )
-    out.print(table)
-    error = replay.ar_tokens_per_s / family.ar_tokens_per_s - 1.0
-    out.print(
-        f"AR {family.ar_tokens_per_s} tok/s; the profile, whose fixed costs were fitted to it: {error:+.1%}",
-        style="dim",
+def _run(hardware: str, seed: int, quiet: bool, **options: object) -> list[list[Comparison]]:
+    from ssdsim.catalog import find_hardware
+    from ssdsim.executor.devices import parse_devices
+    from ssdsim.executor.ranks import RankError
+    from ssdsim.validate import GRIDS, Bench, check_profile, run_grid
+
+    profile = find_hardware(hardware)
+    check_profile(profile)
+    devices = (*parse_devices(str(options["target_device"])), *parse_devices(str(options["draft_device"])))
+    bench = Bench(
+        devices=devices,
+        target=str(options["target"]),
+        draft=str(options["draft"]),
+        hardware=hardware,
+        context=int(str(options["context"])),
+        dtype=str(options["dtype"] or next(iter(profile.gemm))),
+        rounds=int(str(options["rounds"])),
+        repeats=int(str(options["repeats"])),
+        seed=seed,
     )
+    trace = Trace("ssdsim validate") if options["trace"] else None
+
+    def progress(done: int, total: int) -> None:
+        if not quiet:
+            click.echo(f"validate: {done} of {total} grid points", err=True)
+
+    log = Path(str(options["output"]))
+    try:
+        found = list(run_grid(bench, GRIDS[str(options["grid"])], log, progress, trace))
+    except RankError as error:
+        raise InputError(f"{error}; what was measured is kept in {log}, run again to resume") from None
+    if trace is not None:
+        trace.save(Path(str(options["trace"])))
+    return found
 
 
-def _sweep_table(sweeps: list[SweepReplay]) -> Table:
+def _table(compared: Sequence[Sequence[Comparison]]) -> Table:
     table = Table(box=None, header_style="dim")
-    for column in (
-        "engine",
-        "method",
-        "alpha",
-        "ms a round",
-        "ms a step",
-        "mean error",
-        "worst",
-        "best K",
-        "predicted",
-    ):
-        table.add_column(column, justify="left" if column in ("engine", "method") else "right")
-    for replay in sweeps:
-        errors, (seen, predicted) = np.abs(replay.errors), replay.best_k
-        table.add_row(
-            replay.sweep.engine,
-            replay.sweep.method,
-            f"{replay.alpha:.3f}",
-            f"{1e3 * replay.round_extra_s:.2f}",
-            f"{1e3 * replay.draft_step_s:.2f}",
-            f"{errors.mean():.1%}",
-            f"{errors.max():.1%}",
-            str(seen),
-            str(predicted),
-        )
+    for column in ("b", "K", "F", "p_hit", "fallback", "", "measured ms", "predicted ms", "error", "most off"):
+        table.add_column(column, justify="right")
+    for comparisons in compared:
+        for c in comparisons:
+            p, half = c.point, (c.measured.high - c.measured.low) / 2.0
+            measured = f"{1e3 * c.measured.value:.2f} ± {1e3 * half:.2f}"
+            setting = (str(p.b), str(p.k), str(p.f), f"{p.p_hit:g}", p.backup, c.strategy.upper())
+            table.add_row(*setting, measured, f"{1e3 * c.predicted_s:.2f}", f"{c.error:+.1%}", c.worst_part)
     return table
 
 
-def _json(
-    paper: Published, families: list[FamilyReplay], sweeps: list[SweepReplay], worst: float, worst_sweep: float
-) -> dict[str, object]:
-    return {
-        "schema": 1,
-        "paper": paper.name,
-        "citation": paper.citation,
-        "families": [
-            {
-                "target": replay.family.target,
-                "draft": replay.family.draft,
-                "fitted": {
-                    "alpha": dict(zip(replay.family.datasets, replay.alpha.tolist(), strict=True)),
-                    "draft_step_extra_ms": 1e3 * replay.draft_step_extra_s,
-                    "p_hit": replay.p_hit,
-                },
-                "ssd_tokens_per_second": replay.ssd_tokens_per_s.tolist(),
-                "errors": replay.errors.tolist(),
-            }
-            for replay in families
-        ],
-        "sweeps": [
-            {
-                "engine": replay.sweep.engine,
-                "method": replay.sweep.method,
-                "fitted": {
-                    "alpha": replay.alpha,
-                    "round_extra_ms": 1e3 * replay.round_extra_s,
-                    "draft_step_ms": 1e3 * replay.draft_step_s,
-                },
-                "tokens_per_second": replay.tokens_per_s.tolist(),
-                "errors": replay.errors.tolist(),
-                "best_k": {"published": replay.best_k[0], "predicted": replay.best_k[1]},
-            }
-            for replay in sweeps
-        ],
-        "worst_error": worst,
-        "worst_sweep_mean_error": worst_sweep,
-    }
+def _signs(compared: Sequence[Sequence[Comparison]]) -> str:
+    """How often the prediction has the measured sign of SSD against SD, where the measurement has one."""
+    from ssdsim.validate import speedups
+
+    decided, right = 0, 0
+    for comparisons in compared:
+        _, measured, predicted = next(found for found in speedups(comparisons) if found[0] == "ssd/sd")
+        if measured.low > 1.0 or measured.high < 1.0:
+            decided += 1
+            right += (predicted > 1.0) == (measured.value > 1.0)
+    return f"the sign of SSD against SD is right at {right} of the {decided} points where it was measured"

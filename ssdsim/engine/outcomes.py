@@ -16,7 +16,6 @@ from ssdsim.scenario import Scenario
 from ssdsim.speculator import Speculator
 
 _BUCKETS = 1 << 16
-_CHUNK = 1 << 15  # draws at a time, so that a chunk's arrays stay in the cache
 _LONGEST_WARM_UP = 4096
 _REQUESTS_RUN_IN = 2
 _MISS = 1 << 16  # a draw is accepted + 1 (tokens) in the low half, and one miss in the high half
@@ -100,33 +99,54 @@ class OutcomeSampler:
         return [table.refine(table.of_bits[bits], where, uniform) for table in self._tables]
 
 
-class IndependentOutcomes:
+class _Buffered:
+    """A source that draws chunks of a fixed size, so that its stream does not depend on the blocks asked for."""
+
+    _chunk_draws = 1 << 17  # a chunk's arrays then stay in the cache
+
+    def __init__(self, batch: int) -> None:
+        self._chunk_rounds = max(64, self._chunk_draws // batch)
+        self._left = np.empty((batch, 0), dtype=np.uint32)
+
+    def block(self, rounds: int) -> OutcomeBlock:
+        parts, have = [self._left], self._left.shape[1]
+        while have < rounds:
+            parts.append(self._chunk(self._chunk_rounds))
+            have += self._chunk_rounds
+        drawn = np.concatenate(parts, axis=1) if len(parts) > 1 else self._left
+        self._left = drawn[:, rounds:]
+        return OutcomeBlock(drawn[:, :rounds])
+
+    def _chunk(self, rounds: int) -> NDArray[np.uint32]:
+        raise NotImplementedError
+
+
+class IndependentOutcomes(_Buffered):
     """Identical sequences whose speculations are always of one kind (SD, or SSD with jit): independent draws."""
 
     def __init__(self, speculator: Speculator, batch: int, seed: np.random.SeedSequence) -> None:
+        super().__init__(batch)
         self._batch = batch
         self._sampler = OutcomeSampler([OutcomeTable(speculator)], seed)
 
-    def block(self, rounds: int) -> OutcomeBlock:
-        return OutcomeBlock(self._sampler.draw(self._batch, rounds)[0])
+    def _chunk(self, rounds: int) -> NDArray[np.uint32]:
+        return self._sampler.draw(self._batch, rounds)[0]
 
 
-class ChainedOutcomes:
+class ChainedOutcomes(_Buffered):
     """Identical sequences, each a two-state chain: after a miss the speculation is the backup's (fast fallback).
 
     Each chain starts in the primary state, as a real run does.
     """
 
+    _chunk_draws = 1 << 15  # it works on more arrays at once
+
     def __init__(self, scenario: Scenario, seed: np.random.SeedSequence) -> None:
+        super().__init__(scenario.batch)
         tables = [OutcomeTable(scenario.primary), OutcomeTable(scenario.backup)]
         self._sampler = OutcomeSampler(tables, seed)
         self._negates = scenario.backup.p_hit > scenario.primary.p_hit
         self._state = np.ones(scenario.batch, dtype=np.bool_)
-
-    def block(self, rounds: int) -> OutcomeBlock:
-        step = max(1, _CHUNK // self._state.size)
-        chunks = [self._chunk(min(step, rounds - done)) for done in range(0, rounds, step)]
-        return OutcomeBlock(np.concatenate(chunks, axis=1))
 
     def _chunk(self, rounds: int) -> NDArray[np.uint32]:
         by_primary, by_backup = self._sampler.draw(self._state.size, rounds)
@@ -172,7 +192,8 @@ class MixedOutcomes:
         shape: tuple[int, int],
         seed: np.random.SeedSequence,
     ) -> None:
-        self._rng = np.random.default_rng(seed)
+        uniform, kinds = seed.spawn(2)
+        self._uniform, self._kinds = np.random.default_rng(uniform), np.random.default_rng(kinds)
         self._weights = mix.weights / mix.weights.sum()
         self._output_tokens = mix.output_tokens
         self._shape = shape  # (batch, lanes)
@@ -180,14 +201,14 @@ class MixedOutcomes:
         self._cdf = np.array([[table.cdf for table in state] for state in tables])  # (state, kind, outcome)
         self._outcomes = tables[0][0].outcomes
         slots = shape[0] * shape[1]
-        self._kind = self._rng.choice(self._weights.size, slots, p=self._weights)
+        self._kind = self._kinds.choice(self._weights.size, slots, p=self._weights)
         self._left = np.full(slots, self._output_tokens)
         self._primary = np.ones(slots, dtype=np.intp)
 
     def block(self, rounds: int) -> OutcomeBlock:
         batch, lanes = self._shape
         steps = -(-rounds // lanes)
-        uniform = self._rng.random((steps, batch * lanes))
+        uniform = self._uniform.random((steps, batch * lanes))
         draws = np.stack([self._step(row) for row in uniform], axis=1)
         return OutcomeBlock(draws.reshape(batch, lanes * steps)[:, :rounds])
 
@@ -202,7 +223,7 @@ class MixedOutcomes:
         self._primary = hit.astype(np.intp)
         self._primary[done] = 1  # a new request's first speculation is the primary's
         self._left[done] = self._output_tokens
-        self._kind[done] = self._rng.choice(self._weights.size, done.size, p=self._weights)
+        self._kind[done] = self._kinds.choice(self._weights.size, done.size, p=self._weights)
         return np.asarray(tokens + np.uint32(_MISS) * ~hit)
 
 

@@ -70,10 +70,21 @@ class Executor:
 
     def run(self, strategy: str, setting: Setting, scenario: Scenario, seed: int, rounds: int) -> Timeline | None:
         """Run ``rounds`` rounds of a strategy; None on a rank that takes no part in it."""
-        loop = {"ar": self._ar, "sd": self._sd, "sd colocated": self._sd_colocated, "ssd": self._ssd}[strategy]
+        loop = {"ar": self._ar, "sd": self._sd, "ssd": self._ssd}[strategy]
         misses = _misses(scenario, strategy, seed, rounds)
+        self._prepare(setting)
         dist.barrier()
         return loop(setting, misses)
+
+    def _prepare(self, setting: Setting) -> None:
+        """Allocate and capture before the clock runs: what one rank does late, another would wait for."""
+        if self.rank == self.draft_rank:
+            self._draft_pass(setting, 1, False)
+            self._draft_pass(setting, setting.lookahead + 1, False)
+            self._draft_pass(setting, setting.branches, True)
+        else:
+            self._target_pass(setting, 1)
+            self._target_pass(setting, setting.lookahead + 1)
 
     def _ar(self, setting: Setting, misses: list[bool]) -> Timeline | None:
         if self.rank >= self.tp:
@@ -81,19 +92,6 @@ class Executor:
         decode, timeline = self._target_pass(setting, 1), Timeline()
         for _ in misses:
             timeline.do("decode", decode)
-            timeline.ends_s.append(time.perf_counter())
-        return timeline
-
-    def _sd_colocated(self, setting: Setting, misses: list[bool]) -> Timeline | None:
-        """Draft and target alternate on the target's first rank (one target rank only)."""
-        if self.rank != 0:
-            return None
-        step, verify = self._draft_pass(setting, 1, False), self._target_pass(setting, setting.lookahead + 1)
-        timeline = Timeline()
-        for _ in misses:
-            for _ in range(setting.lookahead):
-                timeline.do("draft step", step)
-            timeline.do("verify", verify)
             timeline.ends_s.append(time.perf_counter())
         return timeline
 

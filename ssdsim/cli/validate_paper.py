@@ -1,0 +1,143 @@
+"""``ssdsim validate --paper``: the printed comparison with published results."""
+
+from __future__ import annotations
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from ssdsim.cli.options import echo_json
+from ssdsim.cli.render import console
+from ssdsim.replay import FamilyReplay, Published, SweepReplay, load_published, replay_family, replay_sweep
+
+
+def replay_paper(paper: str, hardware: str, max_error: float, as_json: bool) -> bool:
+    """Replay and print; whether every SSD row and every sweep's mean is within ``max_error``."""
+    published = load_published(paper)
+    families = [replay_family(published, family, hardware) for family in published.families]
+    sweeps = [replay_sweep(published, sweep, hardware) for sweep in published.sweeps]
+    worst = max(float(np.abs(family.errors).max()) for family in families)
+    worst_sweep = max((float(np.abs(sweep.errors).mean()) for sweep in sweeps), default=0.0)
+    if as_json:
+        echo_json(_json(published, families, sweeps, worst, worst_sweep))
+    else:
+        _print(published, hardware, families, sweeps, worst, worst_sweep)
+    return max(worst, worst_sweep) <= max_error
+
+
+def _print(
+    paper: Published,
+    hardware: str,
+    families: list[FamilyReplay],
+    sweeps: list[SweepReplay],
+    worst: float,
+    worst_sweep: float,
+) -> None:
+    out = console()
+    out.print(f"{paper.citation}\n{paper.setting}; kernels priced on {hardware}", style="dim")
+    for family in families:
+        _print_family(out, family, paper)
+    out.print(f"\nEngines' sweeps over K, {paper.sweeps[0].target}: fitted per row, its shape predicted", style="bold")
+    out.print(_sweep_table(sweeps))
+    out.print(f"\nSSD rows: worst error {worst:.1%}. Sweeps: worst mean error over K {worst_sweep:.1%}.")
+
+
+def _print_family(out: Console, replay: FamilyReplay, paper: Published) -> None:
+    family = replay.family
+    out.print(f"\n{family.target} + {family.draft}", style="bold")
+    out.print(f"fitted to the SD rows (K {paper.sd_k}): an acceptance rate for each data set")
+    extra = f"{1e3 * replay.draft_step_extra_s:.2f} ms more a draft step, p_hit {replay.p_hit:.3f}"
+    out.print(f"fitted to the SSD rows (K {paper.ssd_k}): two numbers for all of them, {extra}")
+    table = Table(box=None, header_style="dim")
+    for column in ("data set", "alpha", "SD tok/s", "SSD tok/s", "predicted", "error", "SSD/SD", "predicted"):
+        table.add_column(column, justify="left" if column == "data set" else "right")
+    rows = zip(family.datasets, family.sd_tokens_per_s, family.ssd_tokens_per_s, strict=True)
+    for i, (name, sd, ssd) in enumerate(rows):
+        predicted = float(replay.ssd_tokens_per_s[i])
+        table.add_row(
+            name,
+            f"{replay.alpha[i]:.3f}",
+            f"{sd:.0f}",
+            f"{ssd:.0f}",
+            f"{predicted:.1f}",
+            f"{replay.errors[i]:+.1%}",
+            f"{ssd / sd:.2f}x",
+            f"{predicted / sd:.2f}x",
+        )
+    out.print(table)
+    error = replay.ar_tokens_per_s / family.ar_tokens_per_s - 1.0
+    out.print(
+        f"AR {family.ar_tokens_per_s} tok/s; the profile, whose fixed costs were fitted to it: {error:+.1%}",
+        style="dim",
+    )
+
+
+def _sweep_table(sweeps: list[SweepReplay]) -> Table:
+    table = Table(box=None, header_style="dim")
+    for column in (
+        "engine",
+        "method",
+        "alpha",
+        "ms a round",
+        "ms a step",
+        "mean error",
+        "worst",
+        "best K",
+        "predicted",
+    ):
+        table.add_column(column, justify="left" if column in ("engine", "method") else "right")
+    for replay in sweeps:
+        errors, (seen, predicted) = np.abs(replay.errors), replay.best_k
+        table.add_row(
+            replay.sweep.engine,
+            replay.sweep.method,
+            f"{replay.alpha:.3f}",
+            f"{1e3 * replay.round_extra_s:.2f}",
+            f"{1e3 * replay.draft_step_s:.2f}",
+            f"{errors.mean():.1%}",
+            f"{errors.max():.1%}",
+            str(seen),
+            str(predicted),
+        )
+    return table
+
+
+def _json(
+    paper: Published, families: list[FamilyReplay], sweeps: list[SweepReplay], worst: float, worst_sweep: float
+) -> dict[str, object]:
+    return {
+        "schema": 1,
+        "paper": paper.name,
+        "citation": paper.citation,
+        "families": [
+            {
+                "target": replay.family.target,
+                "draft": replay.family.draft,
+                "fitted": {
+                    "alpha": dict(zip(replay.family.datasets, replay.alpha.tolist(), strict=True)),
+                    "draft_step_extra_ms": 1e3 * replay.draft_step_extra_s,
+                    "p_hit": replay.p_hit,
+                },
+                "ssd_tokens_per_second": replay.ssd_tokens_per_s.tolist(),
+                "errors": replay.errors.tolist(),
+            }
+            for replay in families
+        ],
+        "sweeps": [
+            {
+                "engine": replay.sweep.engine,
+                "method": replay.sweep.method,
+                "fitted": {
+                    "alpha": replay.alpha,
+                    "round_extra_ms": 1e3 * replay.round_extra_s,
+                    "draft_step_ms": 1e3 * replay.draft_step_s,
+                },
+                "tokens_per_second": replay.tokens_per_s.tolist(),
+                "errors": replay.errors.tolist(),
+                "best_k": {"published": replay.best_k[0], "predicted": replay.best_k[1]},
+            }
+            for replay in sweeps
+        ],
+        "worst_error": worst,
+        "worst_sweep_mean_error": worst_sweep,
+    }

@@ -1,0 +1,115 @@
+"""AR, SD and SSD run for real on gloo ranks: overlap, outcomes shared with the simulator, tensor parallelism."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ssdsim.configuration import configure
+from ssdsim.errors import InputError
+from ssdsim.executor.loops import Setting, Timeline, stream
+from ssdsim.executor.ranks import Ranks
+from ssdsim.scenario import Scenario
+from ssdsim.simulate import simulate
+from ssdsim.transformer import transformer_shaped
+from ssdsim.validate import check_profile, interval, mean_round_s
+
+HANDLER = "ssdsim.executor.loops:make_executor"
+TARGET, DRAFT = transformer_shaped(512, 3, "float32"), transformer_shaped(256, 1, "float32")
+SETTING = Setting(
+    target=TARGET,
+    draft=DRAFT,
+    tp=1,
+    dtype="float32",
+    context=32,
+    batch=2,
+    lookahead=3,
+    branches=4,
+    fallback="jit",
+    backup_s=0.0,
+    outcome_bytes=88,
+    response_bytes=50,
+)
+ROUNDS = 20
+
+
+def scenario(**options: Any) -> Scenario:
+    return configure(t_sd=0.3, k=3, b=2, **options).scenario
+
+
+def run(
+    strategy: str, case: Scenario, setting: Setting = SETTING, devices: tuple[str, ...] = ("cpu:0", "cpu:1")
+) -> Any:
+    capacity = {"tp": setting.tp, "target": TARGET, "draft": DRAFT, "dtype": "float32", "batch": 2, "context": 36}
+    with Ranks(devices, HANDLER, capacity) as ranks:
+        request = {"strategy": strategy, "setting": setting, "scenario": case, "seed": 3, "rounds": ROUNDS}
+        return ranks.ask(request, 60.0)
+
+
+def spans(timeline: Timeline, *names: str) -> list[tuple[float, float]]:
+    return [(start, end) for what, start, end in timeline.events if what in names]
+
+
+def overlap_s(a: list[tuple[float, float]], b: list[tuple[float, float]]) -> float:
+    return sum(max(0.0, min(e, f) - max(s, t)) for s, e in a for t, f in b)
+
+
+def test_in_ssd_the_draft_works_while_the_target_verifies_and_in_sd_it_does_not() -> None:
+    target, draft = run("ssd", scenario(p_hit=1.0, backup="jit"))
+    verifying, drafting = spans(target, "verify"), spans(draft, "glue", "branch step")
+    total = sum(end - start for start, end in drafting)
+    assert overlap_s(verifying, drafting) > 0.5 * total
+    target, draft = run("sd", scenario(p_hit=1.0, backup="jit"))
+    assert len(spans(draft, "draft step")) == 3 * ROUNDS
+    # a step may still be timed as over while its message already lets the target start
+    assert overlap_s(spans(target, "verify"), spans(draft, "draft step")) < 0.1 * total
+
+
+def test_a_measured_run_has_the_simulators_rounds() -> None:
+    """The same seed: the misses that the executor falls back on, and the tokens, are those of the event engine."""
+    case = scenario(p_hit=0.6, backup="jit")
+    simulated = simulate(case, "ssd", engine="des", rounds=ROUNDS, seed=3)
+    tokens, misses = stream(case, "ssd", 3).block(ROUNDS).totals()
+    assert simulated.tokens_per_round.value == tokens.sum() / (2 * ROUNDS)
+    _, draft = run("ssd", case)
+    missed_rounds = int(np.count_nonzero(misses))
+    assert 0 < missed_rounds < ROUNDS
+    assert len(spans(draft, "fallback step")) == 3 * missed_rounds
+
+
+def test_never_hitting_with_jit_drafts_every_round_as_sd_does() -> None:
+    _, draft = run("ssd", scenario(p_hit=0.0, backup="jit"))
+    assert len(spans(draft, "fallback step")) == 3 * ROUNDS
+
+
+def test_a_fast_fallback_takes_its_latency() -> None:
+    setting = replace(SETTING, fallback="fast", backup_s=0.005)
+    _, draft = run("ssd", scenario(p_hit=0.0, p_hit_backup=0.0, backup="fast"), setting)
+    waits = [end - start for start, end in spans(draft, "fallback")]
+    assert len(waits) == ROUNDS
+    assert min(waits) >= 0.005
+
+
+@pytest.mark.parametrize("strategy", ["ar", "sd", "ssd"])
+def test_two_target_ranks_and_a_draft_work_on_three_processes(strategy: str) -> None:
+    """Oversubscribed: three ranks on two cores; only that it works."""
+    setting = replace(SETTING, tp=2)
+    answers = run(strategy, scenario(p_hit=0.5, backup="jit"), setting, ("cpu:0", "cpu:1", "cpu:0"))
+    assert len(answers[0].ends_s) == len(answers[1].ends_s) == ROUNDS
+    assert mean_round_s(answers[0]) > 0
+
+
+def test_only_a_measured_profile_is_compared_with_this_machine() -> None:
+    from ssdsim.catalog import find_hardware
+
+    with pytest.raises(InputError, match="was not measured on this machine"):
+        check_profile(find_hardware("h100-sxm"))
+
+
+def test_the_interval_of_repeats_is_students() -> None:
+    found = interval([1.0, 2.0, 3.0])
+    assert found.value == 2.0
+    assert found.high - found.value == pytest.approx(4.303 / 3**0.5, rel=1e-3)
