@@ -16,7 +16,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ssdsim.acceptance import accepted_length_pmf
 from ssdsim.checks import within
-from ssdsim.errors import InputError
+from ssdsim.errors import InputError, nearest
+from ssdsim.folder import models_folder
 
 _BETA_KINDS = 64
 
@@ -80,6 +81,7 @@ def load_acceptance(path: Path, k: int) -> RequestKinds:
     ------
     InputError : unreadable, empty, or a trace whose lookahead was shorter than K.
     """
+    path = find_acceptance(path)
     try:
         if path.suffix == ".toml":
             return _card_kinds(path, AcceptanceCard.model_validate(tomllib.loads(path.read_text())), k)
@@ -90,6 +92,23 @@ def load_acceptance(path: Path, k: int) -> RequestKinds:
         detail = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
         raise InputError(f"{path}: not a readable acceptance card or trace ({detail})") from None
     return _trace_kinds(path, lengths, k)
+
+
+def find_acceptance(path: Path) -> Path:
+    """The file itself, or the bundled card of that name."""
+    if path.exists() or path.suffix:
+        return path
+    names = acceptance_names()
+    if path.name not in names:
+        raise InputError(
+            f"unknown acceptance '{path}'{nearest(path.name, names)} Allowed: {', '.join(names)}, or a .toml, .csv or "
+            ".jsonl file"
+        )
+    return models_folder() / "acceptance" / f"{path.name}.toml"
+
+
+def acceptance_names() -> list[str]:
+    return sorted(path.stem for path in (models_folder() / "acceptance").glob("*.toml"))
 
 
 def _card_kinds(path: Path, card: AcceptanceCard, k: int) -> RequestKinds:

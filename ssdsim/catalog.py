@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import re
 import tomllib
-from functools import cache
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from ssdsim.errors import InputError, nearest
+from ssdsim.folder import models_folder
 from ssdsim.hardware import HardwareProfile, load_profile
 from ssdsim.huggingface import is_config, load_config
 from ssdsim.transformer import Transformer, transformer_shaped
 
 _SHAPED = re.compile(r"transformer-shaped-(\d+)x(\d+)")
-
-
-@cache
-def models_folder() -> Path:
-    """``models/``: beside the package in a checkout, inside it in an installed wheel."""
-    inside = Path(__file__).parent / "models"
-    return inside if inside.is_dir() else Path(__file__).parents[1] / "models"
 
 
 def transformer_names() -> list[str]:

@@ -70,6 +70,8 @@ def _configure(values: dict[str, Any], sources: dict[str, str], fallback: Fallba
     elif values["budget"] is None:
         values["budget"], sources["budget"] = values["f"] * (values["k"] + 1), "f (k + 1)"
     made = speculators(values, sources, fallback)
+    if placement is not None and values["spread"] == "profile":
+        values["spread"], sources["spread"] = _measured_spread(placement), "measured, from the profile"
     if placement is None:
         times, gpus = _unit_free_times(values, sources, fallback), Gpus()
     else:
@@ -102,6 +104,12 @@ def _place(values: dict[str, Any], sources: dict[str, str]) -> Placement:
     elif values["budget"] is None:
         values["budget"], sources["budget"] = values["f"] * (values["k"] + 1), "f (k + 1)"
     return place(values, sources)
+
+
+def _measured_spread(placement: Placement) -> float:
+    if placement.profile.spread == 0.0:
+        raise InputError(f"profile {placement.profile.name} holds no measured spread: give --spread a number")
+    return placement.profile.spread
 
 
 def _unit_free_times(values: dict[str, Any], sources: dict[str, str], fallback: Fallback) -> RoundTimes:

@@ -87,7 +87,7 @@ _NEEDS: tuple[tuple[str, tuple[str, ...], str], ...] = (
 )
 _INTEGERS = ("b", "k", "sd_k", "tp", "draft_gpus", "context", "budget", "output_tokens")
 _SHARES = ("alpha_backup", "p_hit", "p_hit_backup", "hit_c", "hit_c_all")
-_POSITIVE = ("hit_r", "hit_r_all", "temperature", "backup_ms", "spread", *UNIT_FREE)
+_POSITIVE = ("hit_r", "hit_r_all", "temperature", "backup_ms", *UNIT_FREE)
 
 
 def option(name: str) -> str:
@@ -122,6 +122,10 @@ def checked(given: Mapping[str, Any]) -> dict[str, Any]:
         _check_range("alpha", rate, 1.0)
     for name in _SHARES:
         _check_range(name, values[name], 1.0)
+    if values["spread"] != "profile":
+        _check_range("spread", values["spread"], float("inf"))
+    elif values["t_sd"] is not None:
+        raise InputError("--spread profile needs hardware (unit-free mode reads none)")
     for name in _POSITIVE:
         _check_range(name, values[name], float("inf"))
     return values

@@ -166,9 +166,19 @@ def place(values: dict[str, Any], sources: dict[str, str]) -> Placement:
     )
     if values["dtype"] is None:
         values["dtype"], sources["dtype"] = placement.target.dtype, "the target card's"
+    _check_context(placement)
     _check_devices(placement)
     _check_memory(placement)
     return placement
+
+
+def _check_context(placement: Placement) -> None:
+    longest = placement.context + max(placement.lookahead, placement.sd_lookahead) + 1
+    for card in (placement.target, placement.draft):
+        if longest > card.max_context:
+            raise InputError(
+                f"--context {placement.context} and K + 1 tokens in flight pass the {card.max_context} of {card.name}"
+            )
 
 
 def _check_devices(placement: Placement) -> None:

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ssdsim.acceptance import expected_tokens
-from ssdsim.catalog import find_hardware, find_transformer, models_folder
+from ssdsim.catalog import find_hardware, find_transformer
 from ssdsim.configuration import configure
 from ssdsim.costs import cost_of_pass
 from ssdsim.errors import InputError, nearest
+from ssdsim.folder import models_folder
 from ssdsim.scenario import RoundTimes
 from ssdsim.transformer import forward_pass
 

@@ -40,6 +40,8 @@ class SimulatedRounds:
     round_s: Measured
     p_hit: Measured
     p_all_hit: Measured
+    clean_round_s: float
+    missed_round_s: float
     breakdown_s: Mapping[str, float]
     utilisation: Mapping[str, float]
     round_histogram: Histogram
@@ -146,10 +148,16 @@ def _summary(
         round_s=round_s,
         p_hit=means.share("hits", "sequence_rounds", confidence),
         p_all_hit=p_all_hit,
+        clean_round_s=_per(means.total("seconds") - means.total("missed_seconds"), means.total("clean")),
+        missed_round_s=_per(means.total("missed_seconds"), means.total("missed")),
         breakdown_s={part: means.total(part) / rounds for part in PARTS},
         utilisation={role: seconds / means.total("seconds") for role, seconds in busy_s.items()},
         round_histogram=recorder.round_s,
     )
+
+
+def _per(seconds: float, rounds: float) -> float:
+    return seconds / rounds if rounds else float("nan")
 
 
 def _with_rare_rounds(round_s: Measured, p_all_hit: Measured, fallback_s: float) -> Measured:
@@ -175,6 +183,8 @@ def run_as_json(run: SimulatedRounds, unit: str) -> dict[str, Any]:
         | {f"p{100 * q:.0f}": scale * histogram.quantile(q) for q in QUANTILES},
         "gap_ms": {f"p{100 * q:.0f}": scale * run.gap_quantile_s(q) for q in QUANTILES},
         "burst_share": run.burst_share,
+        "clean_round_ms": _finite(scale * run.clean_round_s),
+        "missed_round_ms": _finite(scale * run.missed_round_s),
         "p_hit": _measured_json(run.p_hit) if run.strategy == "ssd" else None,
         "p_all_hit": _measured_json(run.p_all_hit) if run.strategy == "ssd" else None,
         "breakdown_ms": {part: scale * seconds for part, seconds in run.breakdown_s.items()},
@@ -183,5 +193,9 @@ def run_as_json(run: SimulatedRounds, unit: str) -> dict[str, Any]:
 
 
 def _measured_json(measured: Measured, scale: float = 1.0) -> dict[str, float | None]:
-    low, high = (scale * x if np.isfinite(x) else None for x in (measured.low, measured.high))
+    low, high = (_finite(scale * x) for x in (measured.low, measured.high))
     return {"mean": scale * measured.value, "low": low, "high": high}
+
+
+def _finite(value: float) -> float | None:
+    return value if np.isfinite(value) else None

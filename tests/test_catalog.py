@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from ssdsim.catalog import find_hardware, find_transformer, models_folder
+from ssdsim.catalog import find_hardware, find_transformer
 from ssdsim.errors import InputError
+from ssdsim.folder import models_folder
 
 LLAMA_8B: dict[str, Any] = {
     "model_type": "llama",

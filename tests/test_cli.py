@@ -95,7 +95,7 @@ def test_bad_input_is_one_clear_line_and_exit_code_2(arguments: str, message: st
 
 
 def test_a_truncated_profile_is_one_clear_line(tmp_path: Path) -> None:
-    from ssdsim.catalog import models_folder
+    from ssdsim.folder import models_folder
 
     whole = (models_folder() / "hardware" / "h100-sxm.json").read_text()
     cut = tmp_path / "cut.json"
@@ -106,7 +106,7 @@ def test_a_truncated_profile_is_one_clear_line(tmp_path: Path) -> None:
 
 
 def test_a_misspelt_key_in_a_profile_names_the_right_one(tmp_path: Path) -> None:
-    from ssdsim.catalog import models_folder
+    from ssdsim.folder import models_folder
 
     whole = json.loads((models_folder() / "hardware" / "h100-sxm.json").read_text())
     whole["elementwize"] = whole.pop("elementwise")

@@ -11,8 +11,9 @@ from importlib.util import find_spec
 import click
 
 from ssdsim import __version__
-from ssdsim.catalog import hardware_names, models_folder, transformer_names
+from ssdsim.catalog import hardware_names, transformer_names
 from ssdsim.cli.options import echo_json, json_option
+from ssdsim.folder import models_folder
 
 _DEPENDENCIES = ("numpy", "scipy", "simpy", "pandas", "pyarrow", "plotly", "pydantic", "click", "rich")
 

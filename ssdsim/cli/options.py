@@ -54,6 +54,20 @@ class FanOut(click.ParamType[Any]):
             self.fail(f"'{value}' is neither a whole number nor 'window'", param, ctx)
 
 
+class Spread(click.ParamType[Any]):
+    """A relative spread, or ``profile``."""
+
+    name = "spread|profile"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "profile" or not isinstance(value, str):
+            return value
+        try:
+            return float(value)
+        except ValueError:
+            self.fail(f"'{value}' is neither a number nor 'profile'", param, ctx)
+
+
 class HitCurve(click.ParamType[Any]):
     """Measured hit rates at some fan-outs: ``1:0.6,2:0.7,4:0.8``."""
 
@@ -103,7 +117,7 @@ _SCENARIO: dict[str, tuple[Any, tuple[str, ...], str]] = {
     "temperature": (float, ("--temp",), "above 0 the draft's logits travel to the target"),
     "dtype": (str, (), "of weights and cache [default: the card's]"),
     "budget": (int, (), "cached outcomes a sequence, in place of --f"),
-    "spread": (float, (), "relative spread of every duration (lognormal); 0: constant"),
+    "spread": (Spread(), (), "relative spread of every duration (lognormal); or profile: as it was measured"),
     "t_sd": (float, (), "unit-free mode: SD's drafting time in units of T_v; no hardware is read"),
     "t_p": (float, (), "unit-free mode: pre-speculation time [default: --t-sd]"),
     "t_b": (float, (), "unit-free mode: the backup's time [default: --t-sd with jit, 0 with fast]"),

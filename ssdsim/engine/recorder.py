@@ -8,7 +8,7 @@ from ssdsim.engine.block import RoundBlock
 from ssdsim.engine.statistics import BatchMeans, Histogram, Measured
 from ssdsim.estimate import PARTS
 
-_COLUMNS = ("rounds", "sequence_rounds", "tokens", "seconds", "hits", "clean", *PARTS)
+_COLUMNS = ("rounds", "sequence_rounds", "tokens", "seconds", "hits", "clean", "missed", "missed_seconds", *PARTS)
 
 
 class Recorder:
@@ -31,6 +31,8 @@ class Recorder:
             seconds=float(block.round_s.sum()),
             hits=float(rounds * self.batch - misses.sum(dtype=np.int64)),
             clean=float(np.count_nonzero(misses == 0)),
+            missed=float(np.count_nonzero(misses)),
+            missed_seconds=float(block.round_s[misses > 0].sum()),
             **{part: float(np.sum(block.parts_s.get(part, 0.0))) for part in PARTS},
         )
 

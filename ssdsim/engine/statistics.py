@@ -132,7 +132,3 @@ class Histogram:
             if reached >= q * self.weight * (1.0 - 1e-12):
                 return float(total / count)
         return float("nan")
-
-    @property
-    def mean(self) -> float:
-        return float(sum(total for _, total in self._bins.values()) / self.weight) if self.weight else float("nan")

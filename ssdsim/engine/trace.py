@@ -41,10 +41,6 @@ class Trace:
                 event["dur"] = min(event["dur"], max(0.0, end - event["ts"]))
         self._events = [e for e in self._events if e["ph"] != "X" or e["dur"] > 0.0]
 
-    def counter(self, name: str, at_s: float, **values: float) -> None:
-        """The value of a counter from ``at_s`` on."""
-        self._events.append({"name": name, "ph": "C", "pid": 1, "ts": at_s * _MICROSECONDS, "args": values})
-
     def busy_s(self, track: str) -> float:
         """Seconds covered by a track's slices."""
         tid = self._tracks.get(track)
