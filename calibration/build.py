@@ -32,6 +32,7 @@ from ssdsim.timing_model import (
 )
 
 _SOURCE = "calibration"
+NO_DIRECT_LINK = "no direct link"
 
 
 @dataclass(frozen=True)
@@ -196,7 +197,7 @@ def topology(devices: Sequence[str]) -> str:
         return "cores that share memory"
     indices = [int(device.split(":")[1]) for device in devices]
     missing = [f"{a}-{b}" for a in indices for b in indices if a < b and not torch.cuda.can_device_access_peer(a, b)]
-    return f"no direct link between GPUs {', '.join(missing)}" if missing else "every pair has peer access"
+    return f"{NO_DIRECT_LINK} between GPUs {', '.join(missing)}" if missing else "every pair has peer access"
 
 
 def summary(checks: Sequence[PassCheck], log: Log) -> Mapping[str, float]:

@@ -54,7 +54,7 @@ def kinds_of_rates(rates: Iterable[float], weights: Iterable[float], k: int) -> 
 def beta_kinds(mean: float, concentration: float, k: int) -> RequestKinds:
     """Rates with a Beta distribution of the given mean and concentration ``a + b``, as 64 equally likely kinds.
 
-    Each kind's rate is the mean of its slice of the distribution, so the mean over requests is exact.
+    Each kind's rate is the mean of its slice of the distribution, so the mean over requests is kept.
     """
     from scipy.special import betainc, betaincinv  # here, because predict must start fast
 
@@ -66,7 +66,9 @@ def beta_kinds(mean: float, concentration: float, k: int) -> RequestKinds:
     a, b = mean * concentration, (1.0 - mean) * concentration
     edges = betaincinv(a, b, np.linspace(0.0, 1.0, _BETA_KINDS + 1))
     rates = mean * np.diff(betainc(a + 1.0, b, edges)) * _BETA_KINDS
-    return kinds_of_rates(np.clip(rates, 0.0, 1.0), np.ones(_BETA_KINDS), k)
+    # close to 1 a double cannot tell edges apart, and slices seem empty: they are at least as high as those below
+    rates = np.clip(np.maximum.accumulate(rates), 0.0, 1.0)
+    return kinds_of_rates(np.clip(rates * (mean / rates.mean()), 0.0, 1.0), np.ones(_BETA_KINDS), k)
 
 
 def load_acceptance(path: Path, k: int) -> RequestKinds:

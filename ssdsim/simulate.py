@@ -29,7 +29,10 @@ _MC_LANES = 32  # independent runs side by side where rounds must be drawn one a
 
 @dataclass(frozen=True)
 class SimulatedRounds:
-    """What a strategy did over its rounds; every mean has its interval (seconds; rates in tokens a second)."""
+    """What a strategy did over its rounds; every mean has its interval (seconds; rates in tokens a second).
+
+    ``clean_round_s`` and ``missed_round_s`` are means over the rounds without and with a miss (nan where none is).
+    """
 
     strategy: str
     batch: int

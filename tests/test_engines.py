@@ -230,3 +230,22 @@ def test_a_stream_does_not_depend_on_how_it_is_cut_into_blocks(options: dict[str
     source = outcome_source(scenario, "ssd", np.random.SeedSequence(3))
     parts = [source.block(size).draws for size in (1, 7, 992, 9_000, 10_000)]
     assert np.array_equal(np.concatenate(parts, axis=1), whole)
+
+
+@pytest.mark.parametrize("engine", ["des", "mc"])
+def test_a_missed_round_is_longer_by_its_fallback(engine: Any) -> None:
+    run = run_of(engine, t_sd=0.3, t_p=0.6, t_b=0.25, p_hit=0.8, backup="jit", b=2)
+    assert run.clean_round_s == pytest.approx(1.0)
+    assert run.missed_round_s == pytest.approx(1.25)
+
+
+def test_sequences_of_a_finite_run_all_get_their_tokens() -> None:
+    from ssdsim.simulate import simulate_requests
+
+    scenario = configure(t_sd=0.3, p_hit=0.8, b=3, k=4).scenario
+    ar = simulate_requests(scenario, "ar", 40, runs=5)
+    assert ar.rounds == 5 * 40
+    ssd = simulate_requests(scenario, "ssd", 40, runs=50)
+    assert ssd.tokens_per_round.value * ssd.rounds * 3 == pytest.approx(50 * 3 * 40)
+    # the last to finish rules: fewer tokens a round than in the long run
+    assert ssd.tokens_per_round.value < scenario.ssd.tokens_per_round

@@ -51,7 +51,7 @@ def command(output: Path, minutes: float, as_json: bool, seed: int, quiet: bool,
     """
     if find_spec("torch") is None:
         raise InputError("calibrate needs torch: pip install 'ssdsim[torch]'")
-    from calibration.build import build_profile, check_passes, summary
+    from calibration.build import NO_DIRECT_LINK, build_profile, check_passes, summary
     from calibration.calibrate import Log, machine_of, measure
     from calibration.points import plan
     from ssdsim.executor.ranks import RankError
@@ -79,6 +79,8 @@ def command(output: Path, minutes: float, as_json: bool, seed: int, quiet: bool,
         console().print(_checks(checks))
     if figures["instability"] > 0.1:
         click.echo(f"warning: this machine's speed wandered by {figures['instability']:.0%} meanwhile", err=True)
+    if profile.device.topology.startswith(NO_DIRECT_LINK):
+        click.echo(f"warning: {profile.device.topology}; messages to the draft may cross the host", err=True)
     if interrupted:
         click.echo(f"interrupted: a partial profile is in {output}; run again to resume", err=True)
         sys.exit(130)

@@ -111,3 +111,30 @@ def scale_hardware(name: str, memory_bandwidth: float, clock: float, link: str |
     scaled.save(output)
     print_profile(scaled)
     click.echo(f"written to {output}", err=True)
+
+
+@command.command("check")
+@click.argument("name")
+@click.option("--vidur-mlp", type=click.Path(path_type=Path), required=True, help="Vidur's mlp.csv of the same device")
+@click.option("--dtype", default="bfloat16", show_default=True, help="of the profile's GEMMs")
+@json_option
+def check_hardware(name: str, vidur_mlp: Path, dtype: str, as_json: bool) -> None:
+    """Predict another source's GEMM timings from a profile and show the bias by tokens in flight."""
+    from calibration.cross_check import cross_check
+    from calibration.importers.vidur_layers import read_gemms
+
+    profile = find_hardware(name)
+    if dtype not in profile.gemm:
+        raise InputError(f"profile {profile.name} has no {dtype} gemm timings (it has {', '.join(profile.gemm)})")
+    bands = cross_check(profile.gemm[dtype], read_gemms(vidur_mlp))
+    if as_json:
+        echo_json({"schema": 1, "bands": [vars(band) for band in bands]})
+        return
+    table = Table(box=None, header_style="dim")
+    for column in ("tokens", "GEMMs", "median bias", "median error", "measured - predicted"):
+        table.add_column(column, justify="right")
+    for band in bands:
+        tokens = f"{band.smallest}-{band.largest}"
+        extra = f"{1e6 * band.extra_s:+.1f} us"
+        table.add_row(tokens, str(band.rows), f"{band.bias:+.1%}", f"{band.error:.1%}", extra)
+    console().print(table)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ssdsim.catalog import find_hardware
 from ssdsim.errors import InputError
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from ssdsim.hardware import HardwareProfile
 
 _OUTPUT = click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), required=True)
+_OPERATIONS = ["all_reduce", "all_gather", "sendrecv"]
 _COMMIT = click.option("--commit", default="", help="of the source repository, for the provenance")
 
 
@@ -74,6 +76,69 @@ def deepbench(table: Path, name: str | None, commit: str, output: Path) -> None:
     from calibration.importers.deepbench import import_deepbench
 
     _save(import_deepbench(table, name=name or output.stem, commit=commit), output)
+
+
+_BASE = click.option("--base", default="h100-sxm", show_default=True, help="profile whose other timings are kept")
+
+
+@command.command("vidur")
+@click.option("--mlp", type=click.Path(path_type=Path), help="layer operations: GEMMs and element-wise kernels")
+@click.option("--all-reduce", type=click.Path(path_type=Path), help="all_reduce.csv")
+@click.option("--send-recv", type=click.Path(path_type=Path), help="send_recv.csv")
+@_BASE
+@_COMMIT
+@_OUTPUT
+def vidur(
+    mlp: Path | None, all_reduce: Path | None, send_recv: Path | None, base: str, commit: str, output: Path
+) -> None:
+    """Vidur's CSVs of one machine, on top of a profile of the same device."""
+    from calibration.importers.vidur import import_all_reduce, import_link, provenance
+    from calibration.importers.vidur_layers import DTYPE, import_elementwise, import_gemms
+
+    if not (mlp or all_reduce or send_recv):
+        raise InputError("nothing to import: give --mlp, --all-reduce or --send-recv")
+    profile = find_hardware(base)
+    update: dict[str, object] = {"name": output.stem, "sources": {**profile.sources, "vidur": provenance(commit)}}
+    # the fastest link that datasheets of NVLink devices name; it only settles whether sizes are bytes or elements
+    peak = 450e9
+    if mlp:
+        update["gemm"] = {**profile.gemm, DTYPE: import_gemms(mlp)}
+        update["elementwise"] = import_elementwise(mlp)
+    if all_reduce:
+        found = import_all_reduce(all_reduce, peak)
+        update["collectives"] = {**profile.collectives, "all_reduce": found}
+    if send_recv:
+        update["link"] = import_link(send_recv, peak)
+    _save(profile.model_copy(update=update), output)
+
+
+@command.command("nccl-tests")
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--operation", type=click.Choice(["all_reduce", "all_gather", "sendrecv"]), help="where a file does not say"
+)
+@click.option("--ranks", type=click.IntRange(2), help="where a file does not say")
+@_BASE
+@_OUTPUT
+def nccl_tests(files: tuple[Path, ...], operation: str | None, ranks: int | None, base: str, output: Path) -> None:
+    """Text, CSV or JSON of nccl-tests and rccl-tests, on top of a profile."""
+    from calibration.importers.nccl_tests import read_nccl_tests, with_nccl_tests
+
+    timings = [timed for file in files for timed in read_nccl_tests(file, operation, ranks)]
+    profile = with_nccl_tests(find_hardware(base), timings, "nccl-tests")
+    _save(profile.model_copy(update={"name": output.stem}), output)
+
+
+@command.command("csv")
+@click.argument("file", type=click.Path(path_type=Path))
+@_BASE
+@_OUTPUT
+def plain_csv(file: Path, base: str, output: Path) -> None:
+    """A plain CSV (op, dtype, seconds, m, n, k, ...), on top of a profile."""
+    from calibration.importers.plain_csv import with_plain_csv
+
+    profile = with_plain_csv(find_hardware(base), file, "csv")
+    _save(profile.model_copy(update={"name": output.stem}), output)
 
 
 def _save(profile: HardwareProfile, output: Path) -> None:

@@ -98,9 +98,8 @@ def _print(configuration: Configuration, runs: dict[str, SimulatedRounds]) -> No
         p_hit, clean = runs["ssd"].p_hit, runs["ssd"].p_all_hit
         out.print(f"SSD  hit rate {p_hit.value:.4f} ({p_hit.low:.4f}-{p_hit.high:.4f}), ", end="")
         out.print(f"clean rounds {clean.value:.2%} ({clean.low:.2%}-{clean.high:.2%})")
-        lengths = (
-            f"{scale * runs['ssd'].clean_round_s:.3f} {unit}, one with a miss {scale * runs['ssd'].missed_round_s:.3f}"
-        )
+        clean_s, missed_s = runs["ssd"].clean_round_s, runs["ssd"].missed_round_s
+        lengths = f"{scale * clean_s:.3f} {unit}, one with a miss {scale * missed_s:.3f}"
         out.print(f"     a clean round takes {lengths} {unit}")
     for run in runs.values():
         busy = ", ".join(f"{role} {share:.1%}" for role, share in run.utilisation.items() if share)

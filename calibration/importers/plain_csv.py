@@ -1,0 +1,105 @@
+"""Import a plain CSV of timings, for measurements that no other importer knows.
+
+A header and a row a timing, ``op,dtype,seconds`` and the columns of the operation (others may stay empty):
+
+=========== =====================================================================
+gemm        ``m, n, k``: ``(m, k) @ (k, n)``
+attention   ``batch, queries, context, heads, kv_heads, head_dim``
+all_reduce  ``message_bytes, ranks``; ``all_gather`` alike, with the gathered bytes
+link        ``message_bytes``
+elementwise ``moved_bytes``
+=========== =====================================================================
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import cast
+
+import pandas as pd
+
+from calibration.fit import FEWEST_ROWS, fit_attention, fit_collective, fit_elementwise, fit_gemm, fit_link
+from ssdsim.errors import InputError, nearest
+from ssdsim.hardware import HardwareProfile, Provenance
+from ssdsim.operations import DTYPE_BYTES, CollectiveKind
+from ssdsim.timing_model import Array, AttentionModel, GemmModel, TimingModel
+
+_COLUMNS = {
+    "gemm": ("m", "n", "k"),
+    "attention": ("batch", "queries", "context", "heads", "kv_heads", "head_dim"),
+    "all_reduce": ("message_bytes", "ranks"),
+    "all_gather": ("message_bytes", "ranks"),
+    "link": ("message_bytes",),
+    "elementwise": ("moved_bytes",),
+}
+
+
+def with_plain_csv(profile: HardwareProfile, path: Path, source: str) -> HardwareProfile:
+    """``profile`` with every model that the file has timings for replaced by a fit to them.
+
+    Raises
+    ------
+    InputError : unreadable, an unknown operation or dtype, a missing column, or too few rows for a fit.
+    """
+    table = _read(path)
+    gemm, attention = dict(profile.gemm), dict(profile.attention)
+    collectives = {kind: dict(by_ranks) for kind, by_ranks in profile.collectives.items()}
+    update: dict[str, TimingModel] = {}
+    for op, of_op in table.groupby("op"):
+        rows = of_op.dropna(subset=[*_COLUMNS[str(op)], "seconds"])
+        if len(rows) < FEWEST_ROWS:
+            raise InputError(f"{path}: {len(rows)} complete rows of {op}; a fit needs at least {FEWEST_ROWS}")
+        if op == "gemm":
+            gemm |= {str(dtype): _gemm(group, str(dtype), source) for dtype, group in rows.groupby("dtype")}
+        elif op == "attention":
+            attention |= {str(dtype): _attention(group, str(dtype), source) for dtype, group in rows.groupby("dtype")}
+        elif op == "link":
+            sizes, seconds = _arrays(rows, "message_bytes")
+            update["link"] = fit_link(sizes, seconds, source)
+        elif op == "elementwise":
+            sizes, seconds = _arrays(rows, "moved_bytes")
+            update["elementwise"] = fit_elementwise(sizes, seconds, source)
+        else:
+            of_kind = collectives.setdefault(cast(CollectiveKind, op), {})
+            for _, group in rows.groupby("ranks"):
+                sizes, seconds = _arrays(group, "message_bytes")
+                of_kind[int(group["ranks"].iloc[0])] = fit_collective(sizes, seconds, source)
+    sources = {**profile.sources, source: Provenance(kind="imported", source=source, note=f"plain CSV {path.name}")}
+    models = {"gemm": gemm, "attention": attention, "collectives": collectives, "sources": sources, **update}
+    return profile.model_copy(update=models)
+
+
+def _gemm(rows: pd.DataFrame, dtype: str, source: str) -> GemmModel:
+    m, n, k, seconds = _arrays(rows, *_COLUMNS["gemm"])
+    return fit_gemm(m, n, k, seconds, DTYPE_BYTES[dtype], source)
+
+
+def _attention(rows: pd.DataFrame, dtype: str, source: str) -> AttentionModel:
+    batch, queries, context, heads, kv_heads, head_dim, seconds = _arrays(rows, *_COLUMNS["attention"])
+    shape = (batch, queries, context, heads, kv_heads, head_dim)
+    return fit_attention(*shape, seconds, DTYPE_BYTES[dtype], source)
+
+
+def _arrays(rows: pd.DataFrame, *columns: str) -> list[Array]:
+    """The columns and the seconds."""
+    return [rows[name].to_numpy(float) for name in (*columns, "seconds")]
+
+
+def _read(path: Path) -> pd.DataFrame:
+    try:
+        table = pd.read_csv(path)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: not a readable CSV ({error})") from None
+    for name in ("op", "dtype", "seconds"):
+        if name not in table:
+            raise InputError(f"{path}: no column '{name}'{nearest(name, map(str, table.columns))}")
+    for op in table["op"].unique():
+        if op not in _COLUMNS:
+            raise InputError(f"{path}: unknown op '{op}'{nearest(str(op), _COLUMNS)} Allowed: {', '.join(_COLUMNS)}")
+        missing = [name for name in _COLUMNS[op] if name not in table]
+        if missing:
+            raise InputError(f"{path}: op '{op}' needs a column '{missing[0]}'")
+    for dtype in table.loc[table["op"].isin(["gemm", "attention"]), "dtype"].unique():
+        if dtype not in DTYPE_BYTES:
+            raise InputError(f"{path}: unknown dtype '{dtype}'{nearest(str(dtype), DTYPE_BYTES)}")
+    return table
