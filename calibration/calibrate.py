@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import random
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import date
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
@@ -20,14 +22,15 @@ from ssdsim.errors import InputError
 from ssdsim.executor.ranks import Ranks
 
 FIRST_OF_EACH = 12  # points of each benchmark that come before the others
-ANCHOR_EVERY = 8  # points between two timings of the anchor
+ANCHOR_EVERY = 8  # points between two timings of the anchors
+_AROUND = 2  # timings of an anchor on either side of a point that tell the drift around it
 _ANSWER_S = 30.0
 _HANDLER = "calibration.benchmarks:make_handler"
 
 
 @dataclass(frozen=True)
 class Row:
-    """A timed point. ``drift`` is the anchor's time around it over the anchor's median: how slow the machine was."""
+    """A timed point. ``drift`` is how slow the machine was: an anchor's time around it over that anchor's median."""
 
     point: Point
     result: Mapping[str, Any]
@@ -46,7 +49,7 @@ class Log:
     path: Path
     machine: Mapping[str, Any]
     timed: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    anchors: list[float] = field(default_factory=list)
+    anchors: list[Mapping[str, float]] = field(default_factory=list)
 
     def open(self) -> Log:
         """Read what an earlier run left; it must be of the same machine and workload.
@@ -55,7 +58,7 @@ class Log:
         ------
         InputError : the file belongs to another machine or workload.
         """
-        if not self.path.exists():
+        if not self.path.exists() or not self.path.stat().st_size:  # a kill can leave an empty one
             self._append({"machine": self.machine})
             return self
         lines = [_parsed(line) for line in self.path.read_text().splitlines()]
@@ -76,7 +79,8 @@ class Log:
         self._append(record)
         self.timed[point.key] = record
 
-    def add_anchor(self, seconds: float) -> None:
+    def add_anchors(self, seconds: Mapping[str, float]) -> None:
+        """Seconds of each anchor, by its number of tokens."""
         self._append({"anchor": seconds})
         self.anchors.append(seconds)
 
@@ -93,24 +97,35 @@ class Log:
 
     def rows(self, points: Sequence[Point]) -> list[Row]:
         """The timed points with the drift around them."""
-        middle = sorted(self.anchors)[len(self.anchors) // 2] if self.anchors else 1.0
-        found = []
-        for point in points:
-            record = self.timed.get(point.key)
-            if record is not None:
-                around = self.anchors[max(0, record["anchors"] - 1) : record["anchors"] + 1]
-                drift = sum(around) / len(around) / middle if around else 1.0
-                found.append(Row(point, record["result"], drift))
-        return found
+        return [
+            Row(point, record["result"], self._drift(point.tokens, record["anchors"]))
+            for point in points
+            if (record := self.timed.get(point.key)) is not None
+        ]
+
+    def _drift(self, tokens: int | None, place: int) -> float:
+        """How slow the machine was around anchor number ``place`` for an operation on ``tokens`` (None: not known).
+
+        What slows arithmetic need not slow streaming, so the anchor nearest in tokens counts; the median of a few
+        anchors, so that a hiccup of one is not taken for a drift.
+        """
+        if tokens is None or not self.anchors:
+            return 1.0
+        name = min(self.anchors[0], key=lambda one: abs(math.log(int(one) / tokens)))
+        times = [anchor[name] for anchor in self.anchors]
+        return median(times[max(0, place - 1 - _AROUND) : place + _AROUND]) / median(times)
 
     @property
     def instability(self) -> float:
-        """Spread of the anchor's times: their range from the 10th to the 90th percentile over the median."""
+        """Spread of the worst anchor's times: their range from the 10th to the 90th percentile over the median."""
         if len(self.anchors) < 3:
             return 0.0
-        ordered = sorted(self.anchors)
-        last = len(ordered) - 1
-        return (ordered[round(0.9 * last)] - ordered[round(0.1 * last)]) / ordered[last // 2]
+        return max(_range([anchor[name] for anchor in self.anchors]) for name in self.anchors[0])
+
+
+def _range(times: Sequence[float]) -> float:
+    ordered, last = sorted(times), len(times) - 1
+    return (ordered[round(0.9 * last)] - ordered[round(0.1 * last)]) / ordered[last // 2]
 
 
 def _parsed(line: str) -> dict[str, Any] | None:
@@ -161,19 +176,20 @@ def measure(
 ) -> list[Point]:
     """Time every point of the plan that the log lacks, in random order, while there is time; returns the plan.
 
-    An anchor is timed again every few points: machines drift, and a drift must not pass for a shape's cost.
+    Anchors are timed again every few points: machines drift, and a drift must not pass for a shape's cost.
     """
     points = plan(workload, len(devices))
     missing = [point for point in points if point.key not in log.timed]
     deadline = time.monotonic() + 60.0 * minutes
-    anchor = _anchor(points)
+    anchors = _anchors(points, workload)
     with Ranks(devices, _HANDLER, workload_options(workload)) as ranks:
         for done, point in enumerate(_ordered(missing, seed)):
             progress(len(points) - len(missing) + done, len(points))
             if time.monotonic() > deadline:
                 break
             if done % ANCHOR_EVERY == 0:
-                log.add_anchor(_first(ranks.ask(anchor.request(), _ANSWER_S))["seconds"])
+                found = {name: _first(ranks.ask(anchor.request(), _ANSWER_S)) for name, anchor in anchors.items()}
+                log.add_anchors({name: result["seconds"] for name, result in found.items()})
             log.add(point, _first(ranks.ask(point.request(), _ANSWER_S)))
         progress(len(log.timed), len(points))
     return points
@@ -195,13 +211,13 @@ def _ordered(points: Sequence[Point], seed: int) -> list[Point]:
     return [point for later in (False, True) for point, late in zip(shuffled, ranks, strict=True) if late is later]
 
 
-def _anchor(points: Sequence[Point]) -> Point:
-    """The middle GEMM by size: long enough to time well, short enough to repeat."""
-    gemms = sorted(
-        (point for point in points if point.benchmark == "gemm"),
-        key=lambda point: dict(point.parameters)["n"] * dict(point.parameters)["k"] * dict(point.parameters)["m"],
-    )
-    return gemms[len(gemms) // 2]
+def _anchors(points: Sequence[Point], workload: Workload) -> dict[str, Point]:
+    """By tokens, a GEMM of a single token, which streams its weights, and one of a verification, which computes."""
+    gemms = [dict(point.parameters) for point in points if point.benchmark == "gemm"]
+    sizes = sorted({(shape["n"] * shape["k"], shape["n"], shape["k"]) for shape in gemms})
+    _, n, k = sizes[len(sizes) // 2]
+    tokens = (1, workload.batch * (workload.lookahead + 1))
+    return {str(m): Point.of("gemm", m=m, n=n, k=k, dtype=workload.dtype) for m in tokens}
 
 
 def _first(answers: Sequence[Any]) -> dict[str, Any]:

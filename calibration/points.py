@@ -33,6 +33,12 @@ class Point:
     def key(self) -> str:
         return f"{self.benchmark} {json.dumps(dict(self.parameters), sort_keys=True)}"
 
+    @property
+    def tokens(self) -> int | None:
+        """Tokens that share what is streamed, on which depends what bounds the time; None where that is not known."""
+        given = dict(self.parameters)
+        return given.get("m") or given.get("tokens") or given.get("queries")
+
     def request(self) -> dict[str, Any]:
         return {"benchmark": self.benchmark, **dict(self.parameters)}
 
@@ -64,6 +70,12 @@ class Workload:
             ("glue", self._pass(self.draft, self.batch, self.lookahead + 1, 1, False)),
             ("branch step", self._pass(self.draft, self.batch, self.branches, 1, True)),
         ]
+
+    @property
+    def largest_matrix(self) -> tuple[int, int]:
+        """``(n, k)`` of the largest GEMM of a target's layer on one rank."""
+        layer = self.target_passes()[0][1].layer
+        return max(((op.n, op.k) for op in layer if isinstance(op, Gemm)), key=lambda matrix: matrix[0] * matrix[1])
 
     def _pass(self, card: Transformer, batch: int, queries: int, tp: int, masked: bool) -> ForwardPass:
         return forward_pass(
@@ -154,8 +166,8 @@ def _checks(workload: Workload) -> Iterator[Point]:
     for role in ("target", "draft"):
         yield Point.of("host gap", role=role)
         yield Point.of("interference", role=role)
-    for name, _ in workload.target_passes():
-        yield Point.of("pass", role="target", name=name, fitted=False)
-        yield Point.of("layer", role="target", name=name, fitted=False)
-    for name, _ in workload.draft_passes():
-        yield Point.of("pass", role="draft", name=name, fitted=False)
+    for name, forward in workload.target_passes():
+        yield Point.of("pass", role="target", name=name, tokens=forward.tokens, fitted=False)
+        yield Point.of("layer", role="target", name=name, tokens=forward.tokens, fitted=False)
+    for name, forward in workload.draft_passes():
+        yield Point.of("pass", role="draft", name=name, tokens=forward.tokens, fitted=False)

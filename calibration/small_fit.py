@@ -86,14 +86,36 @@ def _fit_segments(rows: Rows, element_bytes: int, source: str, seed: int) -> Gem
 
 
 def _fit_one(rows: Rows, element_bytes: int) -> GemmSegment:
-    """One number of tokens: a launch and a streaming time, corrected by a power of n and of k."""
+    """One number of tokens: a launch and a streaming time, corrected for n and k.
+
+    Libraries stream a matrix well or badly by its k (kernels differ from k to k), so powers of n and k compete with a
+    broken line through every k, and another one through every n; what predicts a matrix left out best is kept.
+    """
     m, n, k = rows["m"], rows["n"], rows["k"]
     moved_bytes = element_bytes * (m * k + k * n + m * n)
     launch_s, bandwidth = fit_line(moved_bytes, rows["seconds"])
     roofline = Roofline(launch_s=launch_s, bandwidth=bandwidth, peak_flops=_NEVER, sharpness=1.0)
     log_ratio = np.log(rows["seconds"] / roofline.seconds(moved_bytes, 0.0))
-    terms = [f"{name}>{sizes.min():g}" for name, sizes in (("n", n), ("k", k)) if np.ptp(sizes) > 0]
+    powers = [_hinges(name, sizes)[:1] for name, sizes in (("n", n), ("k", k))]
+    lines = [_hinges(name, sizes) for name, sizes in (("n", n), ("k", k))]
+    candidates = [[*powers[0], *powers[1]], [*powers[0], *lines[1]], [*lines[0], *lines[1]]]
+    terms = min(candidates, key=lambda some: _left_out(some, log_ratio, {"n": n, "k": k}))
     return GemmSegment(roofline=roofline, correction=fit_terms(terms, log_ratio, {"n": n, "k": k}))
+
+
+def _hinges(name: str, sizes: Array) -> list[str]:
+    """A broken line in log ``name`` with a knot at each size."""
+    return [f"{name}>{size:g}" for size in np.unique(sizes)[:-1]]
+
+
+def _left_out(terms: list[str], log_ratio: Array, values: Rows) -> float:
+    """Mean absolute error of each row's logarithm, predicted from the other rows."""
+    errors = []
+    for i in range(len(log_ratio)):
+        others = np.arange(len(log_ratio)) != i
+        fitted = fit_terms(terms, log_ratio[others], _where(values, others))
+        errors.append(abs(log_ratio[i] - float(fitted.log_factor({name: v[i] for name, v in values.items()}))))
+    return float(np.mean(errors))
 
 
 def _where(rows: Rows, where: NDArray[np.bool_]) -> dict[str, Array]:

@@ -124,6 +124,11 @@ class ForwardPass:
     def flops(self) -> float:
         return sum(op.flops * count for op, count in self.counted())
 
+    @property
+    def tokens(self) -> int:
+        """Tokens in flight."""
+        return next(op.m for op in self.layer if isinstance(op, Gemm))
+
 
 def forward_pass(
     card: Transformer,

@@ -55,13 +55,31 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
+def left_after(pid: int, seconds: float) -> list[int]:
+    """Processes of the session that still run after a while (Python's own tracker of resources goes last)."""
+    end = time.monotonic() + seconds
+    while descendants(pid) and time.monotonic() < end:
+        time.sleep(0.05)
+    return descendants(pid)
+
+
+STEADY = 0.1  # range of the anchor's times over their median, beyond which the machine was not a bench
+
+
 def test_a_calibration_adds_up_to_passes_that_it_never_fitted(tmp_path: Path) -> None:
     """The bars of the CPU path; the passes' bar is doubled here, because CI's cores have neighbours."""
-    process = calibrate(tmp_path / "cpu.json", *SMALL, "--json", "--quiet")
-    out, err = process.communicate(timeout=180)
-    assert process.returncode == 0, err
-    answer = json.loads(out)
-    profile = load_profile(tmp_path / "cpu.json")
+    for attempt in range(2):
+        output = tmp_path / f"cpu{attempt}.json"
+        process = calibrate(output, *SMALL, "--json", "--quiet")
+        out, err = process.communicate(timeout=180)
+        assert process.returncode == 0, err
+        answer = json.loads(out)
+        if answer["instability"] <= STEADY:
+            break
+        assert "wandered" in err  # an unstable machine is said to be one
+    else:
+        pytest.skip(f"this machine's speed wandered by {answer['instability']:.0%} in two calibrations")
+    profile = load_profile(output)
     gemm = profile.gemm["float32"].report
     assert gemm is not None
     assert gemm.median_error <= 0.05
@@ -88,10 +106,7 @@ def test_killed_three_times_and_resumed_every_point_is_there_once(tmp_path: Path
             time.sleep(0.02)
         os.kill(process.pid, signal.SIGKILL)
         process.communicate()
-        gone = time.monotonic() + 5
-        while descendants(process.pid) and time.monotonic() < gone:
-            time.sleep(0.05)
-        assert descendants(process.pid) == [], "ranks outlived their parent"
+        assert left_after(process.pid, seconds=10) == [], "ranks outlived their parent"
     with log.open("a") as file:
         file.write('{"key": "torn')  # as if the kill had hit the middle of a line
     process = calibrate(output, *TINY)
@@ -153,6 +168,9 @@ def make_echo(rank: int, device: torch.device, options: dict[str, Any]) -> Any:
             time.sleep(request["seconds"])
         if request.get("raise_on") == rank:
             raise ValueError("no luck")
+        if request.get("die_on") == rank:
+            time.sleep(0.2)  # the others are in the collective by then
+            os.kill(os.getpid(), signal.SIGKILL)
         if request.get("reduce"):
             total = torch.tensor([float(rank + 1)])
             torch.distributed.all_reduce(total)
@@ -194,6 +212,23 @@ def test_a_hung_rank_is_named_in_bounded_time() -> None:
     assert all(not Path(f"/proc/{pid}").exists() for pid in pids)
 
 
+def test_a_rank_that_dies_in_a_collective_is_blamed_and_not_those_that_wait(capfd: pytest.CaptureFixture[str]) -> None:
+    with (
+        Ranks(["cpu:0", "cpu:1", "cpu:0"], ECHO, {}) as ranks,
+        pytest.raises(RankError, match=r"rank 1 \(cpu:1\) died: killed by SIGKILL"),
+    ):
+        ranks.ask({"die_on": 1, "reduce": True})
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_a_rank_that_hangs_in_a_collective_is_blamed_and_not_those_that_wait() -> None:
+    with (
+        Ranks(["cpu:0", "cpu:1", "cpu:0"], ECHO, {}, collective_s=2.0) as ranks,
+        pytest.raises(RankError, match=r"^rank 1 \(cpu:1\) did not answer"),
+    ):
+        ranks.ask({"sleep_on": 1, "seconds": 60, "reduce": True})
+
+
 def test_a_ranks_error_is_its_own() -> None:
     with (
         Ranks(["cpu:0", "cpu:1"], ECHO, {}) as ranks,
@@ -216,7 +251,8 @@ def test_a_rank_killed_in_a_calibration_names_it_and_keeps_what_was_timed(tmp_pa
     assert process.returncode == 2
     assert "died: killed by SIGKILL" in err
     assert "run again to resume" in err
-    assert descendants(process.pid) == []
+    assert "Traceback" not in err
+    assert left_after(process.pid, seconds=10) == []
     assert logged_keys(log)
 
 
@@ -238,6 +274,6 @@ def test_a_median_ignores_outliers_and_reports_them() -> None:
 
 
 def test_timing_takes_as_long_as_the_action() -> None:
-    timed = time_action(lambda: time.sleep(0.004), torch.device("cpu"), at_least_s=0.03)
+    timed = time_action(lambda: time.sleep(0.004), torch.device("cpu"), at_least_s=0.03, clock="wall")
     assert timed.seconds == pytest.approx(0.004, rel=0.25)
     assert timed.runs >= 7

@@ -1,38 +1,25 @@
-"""Decode attention with several queries a sequence, with and without a branch mask."""
+"""Decode attention with several queries a sequence, with and without a branch mask, as the executor runs it."""
 
 from __future__ import annotations
 
-import math
-
 import torch
-import torch.nn.functional as functional
 
 from calibration.benchmarks.bench import Bench, Result
+from ssdsim.executor.graph import attend, branch_mask
+from ssdsim.operations import Attention
 
 
-def measure(
-    bench: Bench,
-    *,
-    batch: int,
-    queries: int,
-    context: int,
-    heads: int,
-    kv_heads: int,
-    head_dim: int,
-    dtype: str,
-    masked: bool,
-) -> Result | None:
-    """Queries of a group packed against their shared keys, whose cache streams from memory; on the first rank."""
+def measure(bench: Bench, **shape: int | str | bool) -> Result | None:
+    """``shape`` is an :class:`Attention`'s; the queries lie within a projection's output, the cache streams."""
     if bench.rank != 0:
         return None
-    rows = queries * heads // kv_heads
-    query = torch.randn(batch, kv_heads, rows, head_dim, device=bench.device).to(bench.dtype)
-    mask = None
-    if masked:
-        mask = torch.zeros(rows, context, dtype=bench.dtype, device=bench.device)
-        mask[:, -min(rows, context) :] = torch.where(torch.eye(rows, min(rows, context)) > 0, 0.0, -math.inf)
-        mask[:, 0] = 0.0  # a row that sees nothing would be not a number
-    caches = bench.views(batch, kv_heads, context, head_dim)
-    return bench.time(
-        lambda: functional.scaled_dot_product_attention(query, next(caches), next(caches), attn_mask=mask)
-    ).to_json()
+    op = Attention("attention", **shape)  # type: ignore[arg-type]
+    width = (op.heads + 2 * op.kv_heads) * op.head_dim
+    qkv = torch.randn(op.batch * op.queries, width, device=bench.device).to(bench.dtype)
+    rows = op.queries * op.heads // op.kv_heads
+    mask = branch_mask(rows, op.context, bench.dtype, bench.device) if op.masked else None
+    caches = bench.views(op.batch, op.kv_heads, op.context, op.head_dim)
+    timed = bench.time_in_pass(
+        lambda: attend(op, qkv, next(caches), next(caches), mask), tokens=len(qkv), streamed_bytes=op.bytes
+    )
+    return timed.to_json()

@@ -8,8 +8,10 @@ import torch
 import torch.distributed as dist
 
 from calibration.benchmarks.bench import Bench, Result
+from ssdsim.executor.capture import capture
 
 _MESSAGE_BYTES = 1 << 20
+_IN_GRAPH = 20
 _RUNS = 40  # the same number on every rank: a collective that one rank skips would hang the others
 
 
@@ -44,9 +46,12 @@ def _all_gather(bench: Bench, message_bytes: int, ranks: int) -> Callable[[], ob
 def _over_target(bench: Bench, action: Callable[[], object], with_messages: bool) -> Result | None:
     """Time ``action`` a fixed number of times on the target's ranks; the first one's time counts.
 
-    ``with_messages`` keeps a message from the first rank to the draft in flight during each run.
+    On GPUs it is captured, as in a pass. ``with_messages`` keeps a message from the first rank to the draft in flight
+    during each run, which is not captured.
     """
-    message = torch.zeros(_MESSAGE_BYTES, dtype=torch.uint8, device=bench.device)
+    if bench.device.type == "cuda" and not with_messages:
+        return _captured(bench, action)
+    message = torch.zeros(_MESSAGE_BYTES, dtype=torch.uint8, device=bench.message_device)
     talks = with_messages and bench.draft_rank != 0 and bench.rank in (0, bench.draft_rank)
 
     def once() -> None:
@@ -60,5 +65,12 @@ def _over_target(bench: Bench, action: Callable[[], object], with_messages: bool
 
     if not bench.has_target and not talks:
         return None
-    timed = bench.time(once, warm_ups=5, least_runs=_RUNS, most_runs=_RUNS)
+    timed = bench.time(once, warm_ups=5, least_runs=_RUNS, most_runs=_RUNS, clock="wall")
     return timed.to_json() if bench.rank == 0 else None
+
+
+def _captured(bench: Bench, action: Callable[[], object]) -> Result | None:
+    if not bench.has_target:
+        return None
+    timed = bench.time(capture(action, _IN_GRAPH), warm_ups=5, least_runs=_RUNS, most_runs=_RUNS)
+    return timed.to_json() | {"seconds": timed.seconds / _IN_GRAPH} if bench.rank == 0 else None

@@ -24,7 +24,9 @@ def round_trip(bench: Bench, *, outcome_bytes: int, response_bytes: int) -> Resu
 def _ping_pong(bench: Bench, there_bytes: int, back_bytes: int) -> Result | None:
     if bench.rank not in (0, bench.draft_rank):
         return None
-    there, back = (torch.zeros(size, dtype=torch.uint8, device=bench.device) for size in (there_bytes, back_bytes))
+    there, back = (
+        torch.zeros(size, dtype=torch.uint8, device=bench.message_device) for size in (there_bytes, back_bytes)
+    )
 
     def ping() -> None:
         dist.send(there, bench.draft_rank)
@@ -34,5 +36,5 @@ def _ping_pong(bench: Bench, there_bytes: int, back_bytes: int) -> Result | None
         dist.recv(there, 0)
         dist.send(back, 0)
 
-    timed = bench.time(ping if bench.rank == 0 else pong, warm_ups=5, least_runs=_RUNS, most_runs=_RUNS)
+    timed = bench.time(ping if bench.rank == 0 else pong, warm_ups=5, least_runs=_RUNS, most_runs=_RUNS, clock="wall")
     return timed.to_json() if bench.rank == 0 else None

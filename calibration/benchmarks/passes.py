@@ -5,19 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 from calibration.benchmarks.bench import Bench, Result
+from calibration.timing import Clock
 from ssdsim.executor.graph import Graph
+from ssdsim.operations import Collective
 from ssdsim.transformer import ForwardPass
 
 _RUNS = 15
 
 
-def measure(bench: Bench, *, role: str, name: str) -> Result | None:
-    """A named pass of :class:`calibration.points.Workload`."""
+def measure(bench: Bench, *, role: str, name: str, tokens: int) -> Result | None:
+    """A named pass of :class:`calibration.points.Workload`; ``tokens`` only tells the log what bounds it."""
     found = graph_and_pass(bench, role, name)
     return None if found is None else _time(bench, *found, reports=_reports(bench, role))
 
 
-def measure_layer(bench: Bench, *, role: str, name: str) -> Result | None:
+def measure_layer(bench: Bench, *, role: str, name: str, tokens: int) -> Result | None:
     """One layer of that pass, run as often as the model has layers, divided by their number."""
     found = graph_and_pass(bench, role, name)
     if found is None:
@@ -34,10 +36,16 @@ def graph_and_pass(bench: Bench, role: str, name: str) -> tuple[Graph, ForwardPa
     return (bench.draft, dict(bench.workload.draft_passes())[name]) if bench.has_draft else None
 
 
+def clock_of(forward: ForwardPass) -> Clock:
+    """A pass with collectives waits for the other ranks."""
+    return "wall" if any(isinstance(op, Collective) for op, _ in forward.counted()) else "core"
+
+
 def _reports(bench: Bench, role: str) -> bool:
     return bench.rank == (0 if role == "target" else bench.draft_rank)
 
 
 def _time(bench: Bench, graph: Graph, forward: ForwardPass, reports: bool) -> Result | None:
-    timed = bench.time(graph.prepare(forward), warm_ups=3, least_runs=_RUNS, most_runs=_RUNS)
+    limits = {"warm_ups": 3, "least_runs": _RUNS, "most_runs": _RUNS, "clock": clock_of(forward)}
+    timed = bench.time(graph.prepare(forward), **limits)
     return timed.to_json() if reports else None

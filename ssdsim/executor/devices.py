@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 
 import torch
+import torch.distributed as dist
 
 from ssdsim.errors import InputError
 
@@ -30,6 +31,8 @@ def parse_devices(text: str) -> list[str]:
     kind, first, last = match[1], match[2], match[3]
     start = int(first or 0)
     names = [f"{kind}:{i}" for i in range(start, int(last or start) + 1)]
+    if not names:
+        raise InputError(f"'{text}' names no device: {start} is above {last}")
     check_devices(names)
     return names
 
@@ -58,8 +61,17 @@ def backend_of(names: Sequence[str]) -> str:
     return "nccl"
 
 
+def messages_lie_on(device: torch.device) -> torch.device:
+    """Where a rank's point-to-point messages lie: in its own memory, but gloo sends none from a GPU's."""
+    return device if dist.get_backend() == "nccl" else torch.device("cpu")
+
+
 def occupy(name: str) -> torch.device:
-    """Make this process's own: pin it to the core, with one thread, or select the GPU."""
+    """Make this process's own: pin it to the core, with one thread, or select the GPU.
+
+    Call it before any tensor is made: large ones on a CPU then get huge pages. With small pages a weight streams up
+    to a tenth slower or faster by where they happen to lie, and a matrix timed alone does not tell its time in a pass.
+    """
     kind, index = name.split(":")
     if kind == "cuda":
         torch.cuda.set_device(int(index))
@@ -68,6 +80,7 @@ def occupy(name: str) -> torch.device:
     if cores:
         os.sched_setaffinity(0, {cores[int(index) % len(cores)]})
     torch.set_num_threads(1)
+    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # torch reads it at its first large allocation
     return torch.device("cpu")
 
 

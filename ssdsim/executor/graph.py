@@ -10,10 +10,36 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as functional
 
+from ssdsim.executor.capture import capture
 from ssdsim.operations import DTYPE_BYTES, Attention, Collective, Elementwise, Gemm, Operation
 from ssdsim.transformer import ForwardPass, Transformer, forward_pass
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def attend(
+    op: Attention, qkv: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor | None
+) -> torch.Tensor:
+    """Every query head of a group against its shared keys: (batch, kv heads, queries x group, head dim).
+
+    ``qkv`` is the output of the projection, shape ``(batch x queries, at least heads x head_dim)``; the calibrator
+    times this very function, so that the copies which the packing needs are in both.
+    """
+    rows, width = op.queries * op.heads // op.kv_heads, op.heads * op.head_dim
+    query = qkv[:, :width].reshape(op.batch, op.kv_heads, rows, op.head_dim)
+    attended = functional.scaled_dot_product_attention(query, keys, values, attn_mask=mask)
+    return attended.reshape(op.batch * op.queries, width)
+
+
+def branch_mask(rows: int, context: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """A custom mask as a branch has it: the shared trunk, and of the last ``rows`` tokens only its own."""
+    mask = torch.zeros(rows, context, dtype=dtype, device=device)
+    own = min(rows, context - 1)
+    if own > 0:
+        mask[:, -own:] = -math.inf
+        index = torch.arange(own, device=device)
+        mask[index, context - own + index] = 0.0
+    return mask
 
 
 class Graph:
@@ -53,8 +79,7 @@ class Graph:
 
     def run(self, forward: ForwardPass) -> torch.Tensor:
         """Run every operation; returns the last activation (logits where there is a vocabulary)."""
-        tokens = next(op.m for op in forward.layer if isinstance(op, Gemm))
-        flow = self._buffer("input", tokens, self.card.hidden_size)
+        flow = self._buffer("input", forward.tokens, self.card.hidden_size)
         for op in forward.before:
             flow = self._step(op, flow, self._outside, None)
         for weights, cache in zip(self._layers, self._cache, strict=True):
@@ -65,27 +90,14 @@ class Graph:
         return flow
 
     def prepare(self, forward: ForwardPass) -> Callable[[], object]:
-        """An action that runs ``forward``: a captured CUDA graph on a GPU, the operations one by one on a CPU.
-
-        Captured after three eager runs on a side stream, as torch asks; collectives of NCCL are captured with it.
-        """
-        if self.device.type != "cuda":
-            return lambda: self.run(forward)
-        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(3):
-                self.run(forward)
-        torch.cuda.current_stream().wait_stream(side)
-        captured = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(captured):
-            self.run(forward)
-        return captured.replay
+        """An action that runs ``forward``: a captured CUDA graph on a GPU, the operations one by one on a CPU."""
+        if self.device.type == "cuda":
+            return capture(lambda: self.run(forward))
+        return lambda: self.run(forward)
 
     def single_operations(self, forward: ForwardPass) -> list[Callable[[], object]]:
         """An action for each operation of one layer alone, on the input that it has in the pass."""
-        tokens = next(op.m for op in forward.layer if isinstance(op, Gemm))
-        flow = self._buffer("input", tokens, self.card.hidden_size)
+        flow = self._buffer("input", forward.tokens, self.card.hidden_size)
         weights, cache = self._layers[0], self._cache[0]
         actions: list[Callable[[], object]] = []
         for op in forward.layer:
@@ -113,26 +125,14 @@ class Graph:
                 return self._stream(op, flow)
 
     def _attend(self, op: Attention, qkv: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-        """Every query head of a group against its shared keys: (batch, kv heads, queries x group, head dim)."""
-        rows = op.queries * op.heads // op.kv_heads
-        width = op.heads * op.head_dim
-        query = qkv[:, :width].reshape(op.batch, op.kv_heads, rows, op.head_dim)
         keys, values = (kv[: op.batch, :, : op.context] for kv in (keys, values))
-        mask = self._branch_mask(rows, op.context) if op.masked else None
-        attended = functional.scaled_dot_product_attention(query, keys, values, attn_mask=mask)
-        return attended.reshape(op.batch * op.queries, width)
+        mask = self._branch_mask(op.queries * op.heads // op.kv_heads, op.context) if op.masked else None
+        return attend(op, qkv, keys, values, mask)
 
     def _branch_mask(self, rows: int, context: int) -> torch.Tensor:
-        """A custom mask as a branch has it: the shared trunk, and of the last ``rows`` tokens only its own."""
         key = ("mask", rows * (1 << 32) + context)
         if key not in self._buffers:
-            mask = torch.zeros(rows, context, dtype=DTYPES[self.dtype], device=self.device)
-            own = min(rows, context - 1)
-            if own > 0:
-                mask[:, -own:] = -math.inf
-                index = torch.arange(own, device=self.device)
-                mask[index, context - own + index] = 0.0
-            self._buffers[key] = mask
+            self._buffers[key] = branch_mask(rows, context, DTYPES[self.dtype], self.device)
         return self._buffers[key]
 
     def _communicate(self, op: Collective, flow: torch.Tensor) -> torch.Tensor:

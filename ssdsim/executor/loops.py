@@ -16,6 +16,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
+from calibration.benchmarks.streams import Streams
 from ssdsim.engine.outcomes import outcome_source, rounds_to_run_in
 from ssdsim.executor.graph import Graph
 from ssdsim.scenario import Scenario
@@ -260,21 +261,7 @@ def make_executor(rank: int, device: torch.device, options: Mapping[str, Any]) -
 
 
 def _time_gemms(executor: Executor, shapes: list[tuple[int, int, int]]) -> list[float]:
-    """Median seconds of GEMMs whose weights stream from a block larger than the caches."""
-    dtype = executor.target_graph.dtype_of_torch
-    pool = torch.ones(64 << 20, dtype=dtype, device=executor.device)
-    found = []
-    for m, n, k in shapes:
-        inputs, out = torch.ones(m, k, dtype=dtype, device=executor.device), torch.empty(m, n, dtype=dtype)
-        out = out.to(executor.device)
-        places = max(1, pool.numel() // (n * k))
-        runs = []
-        for i in range(15):
-            weights = pool[i % places * n * k : (i % places + 1) * n * k].view(n, k)
-            start = time.perf_counter()
-            torch.mm(inputs, weights.t(), out=out)
-            if executor.device.type == "cuda":
-                torch.cuda.synchronize()
-            runs.append(time.perf_counter() - start)
-        found.append(float(np.median(runs[3:])))
-    return found
+    """Seconds of GEMMs, timed as the calibrator times them: their ratio to a profile's is the machine's drift."""
+    largest = max(((n, k) for _, n, k in shapes), key=lambda matrix: matrix[0] * matrix[1])
+    streams = Streams(executor.device, executor.target_graph.dtype_of_torch, largest)
+    return [streams.time_gemm(m, n, k).seconds for m, n, k in shapes]

@@ -8,6 +8,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from importlib import import_module
 from multiprocessing.connection import Connection, wait
@@ -19,11 +20,11 @@ import torch
 import torch.distributed as dist
 
 from ssdsim.errors import InputError
-from ssdsim.executor.devices import backend_of, check_devices, die_with_parent, occupy
+from ssdsim.executor.devices import backend_of, check_devices, die_with_parent, messages_lie_on, occupy
 
 Handler = Callable[[Mapping[str, Any]], Any]
 _START_S = 60.0  # importing torch on a busy core takes its time
-_COLLECTIVE_S = 20.0  # a collective that waits longer for another rank fails by itself
+COLLECTIVE_S = 20.0  # a collective that waits longer for another rank fails by itself
 _GRACE_S = 2.0
 
 
@@ -38,7 +39,9 @@ class Ranks:
     process group is up, and returns the handler. Use as a context manager.
     """
 
-    def __init__(self, devices: Sequence[str], serve: str, options: Mapping[str, Any]) -> None:
+    def __init__(
+        self, devices: Sequence[str], serve: str, options: Mapping[str, Any], collective_s: float = COLLECTIVE_S
+    ) -> None:
         check_devices(devices)
         self.devices = list(devices)
         self.backend = backend_of(devices)
@@ -49,7 +52,7 @@ class Ranks:
         store = str(Path(self._folder.name) / "store")
         for rank, _ in enumerate(devices):
             ours, theirs = context.Pipe()
-            arguments = (rank, list(devices), self.backend, store, serve, dict(options), theirs)
+            arguments = (rank, list(devices), self.backend, store, serve, dict(options), collective_s, theirs)
             process = context.Process(target=_rank, args=arguments, daemon=True, name=f"ssdsim rank {rank}")
             process.start()
             theirs.close()
@@ -88,27 +91,34 @@ class Ranks:
         return self._collect(timeout_s)
 
     def _collect(self, timeout_s: float) -> list[Any]:
+        """One message of every rank. A rank that lost touch with another one gives that one a moment to be blamed."""
         answers: dict[int, Any] = {}
-        deadline = time.monotonic() + timeout_s
-        while len(answers) < len(self._pipes):
-            waiting = [rank for rank in range(len(self._pipes)) if rank not in answers]
+        lost: dict[int, str] = {}
+        start = time.monotonic()
+        deadline = start + timeout_s
+        while waiting := [rank for rank in range(len(self._pipes)) if rank not in answers and rank not in lost]:
             ready = wait([self._pipes[rank] for rank in waiting], timeout=max(0.0, deadline - time.monotonic()))
             if not ready:
                 names = ", ".join(f"rank {rank} ({self.devices[rank]})" for rank in waiting)
-                raise RankError(f"{names} did not answer within {timeout_s:.0f} s")
+                raise RankError(f"{names} did not answer within {time.monotonic() - start:.0f} s")
             for rank in waiting:
                 if self._pipes[rank] in ready:
-                    answers[rank] = self._receive(rank)
+                    kind, value = self._receive(rank)
+                    (lost if kind == "lost" else answers)[rank] = value
+            if lost:
+                deadline = min(deadline, time.monotonic() + _GRACE_S)
+        for rank, what in lost.items():
+            raise RankError(f"rank {rank} ({self.devices[rank]}): {what}")
         return [answers[rank] for rank in range(len(self._pipes))]
 
-    def _receive(self, rank: int) -> Any:
+    def _receive(self, rank: int) -> tuple[str, Any]:
         try:
             kind, value = self._pipes[rank].recv()
         except (EOFError, OSError):
             raise RankError(self._obituary(rank)) from None
         if kind == "error":
             raise RankError(f"rank {rank} ({self.devices[rank]}): {value}")
-        return value
+        return kind, value
 
     def _obituary(self, rank: int) -> str:
         process = self._processes[rank]
@@ -137,6 +147,7 @@ def _rank(
     store: str,
     serve: str,
     options: dict[str, Any],
+    collective_s: float,
     pipe: Connection,
 ) -> None:
     """A rank's life: set up, then answer requests until the pipe closes."""
@@ -150,9 +161,9 @@ def _rank(
             init_method=f"file://{store}",
             rank=rank,
             world_size=len(devices),
-            timeout=timedelta(seconds=_COLLECTIVE_S),
+            timeout=timedelta(seconds=collective_s),
         )
-        _connect_pairs(rank, len(devices), device)
+        _connect_pairs(rank, len(devices), messages_lie_on(device))
         module, function = serve.split(":")
         handler: Handler = getattr(import_module(module), function)(rank, device, options)
         pipe.send(("ready", None))
@@ -160,11 +171,19 @@ def _rank(
             pipe.send(("answer", handler(pipe.recv())))
     except (EOFError, BrokenPipeError):
         pass  # the parent is done
-    except InputError as error:
-        pipe.send(("error", str(error)))
     except Exception as error:  # whatever a rank raises is the parent's to report
-        pipe.send(("error", f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"))
+        with suppress(OSError):  # the parent may have heard of another rank's error and be gone
+            pipe.send(_told(error))
     os._exit(0)  # not through torch's destructors, which wait for other ranks
+
+
+def _told(error: Exception) -> tuple[str, str]:
+    """The kind of an error and its last line; one of communication blames no one yet: another rank may be its cause."""
+    if isinstance(error, InputError):
+        return "error", str(error)
+    text = f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
+    lost = isinstance(error, RuntimeError) and any(name in text.lower() for name in ("gloo", "nccl", "distbackend"))
+    return "lost" if lost else "error", text
 
 
 def _connect_pairs(rank: int, ranks: int, device: torch.device) -> None:
