@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -20,6 +21,7 @@ from ssdsim.transformer import ForwardPass, Transformer, forward_pass, legal_ten
 OUTCOME_BYTES = 36
 PAGE_TOKENS = 16
 TOKEN_BYTES = 8
+PASSES = ("ar", "verify", "draft step", "glue", "branch step")  # of a round
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,16 @@ class Placement:
 
     def _branch_forward(self) -> ForwardPass:
         return self._draft_forward(1, self.branches_per_gpu, self.lookahead + 1, True)
+
+    def forward_passes(self) -> dict[str, ForwardPass]:
+        """The passes of a round by name (:data:`PASSES`), the target's as one of its ranks runs them."""
+        return {
+            "ar": self._target_forward(1),
+            "verify": self._target_forward(self.lookahead + 1),
+            "draft step": self._draft_forward(1, 1, 0, False),
+            "glue": self._draft_forward(1, self.lookahead + 1, 0, False),
+            "branch step": self._branch_forward(),
+        }
 
     @property
     def branches_per_gpu(self) -> int:
@@ -210,20 +222,26 @@ def _check_memory(placement: Placement) -> None:
     check_fits(f"{p.draft.name} with {branches} cached outcomes a sequence", [draft], p.batch, p.draft_profile, "")
 
 
-def round_costs(placement: Placement, fallback: Fallback) -> RoundCosts:
-    """Every duration of a round, priced on the placement's devices."""
+def round_costs(placement: Placement, fallback: Fallback, drift: Mapping[str, float] | None = None) -> RoundCosts:
+    """Every duration of a round, priced on the placement's devices.
+
+    ``drift`` says by what factor each of :meth:`Placement.forward_passes` is slower now than in the profile.
+    """
     p = placement
-    draft_step = p.draft_pass()
+    slower_now = {name: (drift or {}).get(name, 1.0) for name in PASSES}
+    draft_step = p.draft_pass() * slower_now["draft step"]
     sd_step = draft_step if p.sd_separate else p.colocated_draft_step()[0]
     send = cost_of_message(p.outcome_bytes, p.draft_profile)
     sd_message = send + cost_of_message(p.response_bytes(p.sd_lookahead), p.draft_profile)
-    verify, (glue, branches) = p.target_pass(p.lookahead + 1), p.prespeculation()
+    verify = p.target_pass(p.lookahead + 1) * slower_now["verify"]
+    glue, branches = p.prespeculation()
+    glue, branches = glue * slower_now["glue"], branches * slower_now["branch step"]
     slower = p.interference(verify.seconds, branches.seconds)
     verify_stretch, draft_stretch = contention(verify.seconds, (glue + branches).seconds, *slower)
     return RoundCosts(
-        ar_pass_s=p.target_pass(1),
+        ar_pass_s=p.target_pass(1) * slower_now["ar"],
         sd_draft_s=sd_step * p.sd_lookahead,
-        sd_verify_s=p.target_pass(p.sd_lookahead + 1),
+        sd_verify_s=p.target_pass(p.sd_lookahead + 1) * slower_now["verify"],
         verify_s=verify * verify_stretch,
         glue_s=glue * draft_stretch,
         branches_s=branches * draft_stretch,

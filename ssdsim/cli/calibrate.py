@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from calibration.build import PassCheck
 
-_PLAIN_EVERY = 20  # points between two lines of progress where there is no terminal
+_PLAIN_EVERY = 200  # timings between two lines of progress where there is no terminal
 
 
 @click.command("calibrate")
@@ -66,7 +66,7 @@ def command(output: Path, minutes: float, as_json: bool, seed: int, quiet: bool,
         interrupted, points = True, plan(workload, len(devices))
     except RankError as error:
         raise InputError(f"{error}; what was timed is kept in {log.path}, run again to resume") from None
-    how = f"torch {log.machine['torch']}, weights streamed from memory, medians, normalised by an anchor"
+    how = f"torch {log.machine['torch']}, weights streamed from memory, visited at many times, normalised by anchors"
     profile = build_profile(output.stem, workload, devices, points, log, how)
     profile.save(output)
     checks = check_passes(profile, workload, points, log)
@@ -152,7 +152,7 @@ def _progress(quiet: bool) -> Iterator[Callable[[int, int], None]]:
 
         def line(done: int, total: int) -> None:
             if done % _PLAIN_EVERY == 0 or done == total:
-                click.echo(f"calibrate: {done} of {total} points", err=True)
+                click.echo(f"calibrate: {done} of {total} timings", err=True)
 
         yield line
 

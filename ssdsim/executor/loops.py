@@ -7,7 +7,7 @@ the seeded stream that the simulator reads, so a measured run and a simulated ru
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -18,7 +18,8 @@ import torch.distributed as dist
 
 from calibration.benchmarks.streams import Streams
 from ssdsim.engine.outcomes import outcome_source, rounds_to_run_in
-from ssdsim.executor.graph import Graph
+from ssdsim.executor.devices import messages_lie_on, synchronised
+from ssdsim.executor.graph import DTYPES, Graph
 from ssdsim.scenario import Scenario
 from ssdsim.speculator import Fallback
 from ssdsim.transformer import Transformer, forward_pass
@@ -66,7 +67,7 @@ class Executor:
         self.tp = int(capacity["tp"])
         self.draft_rank = dist.get_world_size() - 1
         self._capacity = capacity
-        self._group = dist.new_group(list(range(self.tp)))
+        self.target_group = dist.new_group(list(range(self.tp)))
         self._passes: dict[tuple[Any, ...], Callable[[], object]] = {}
 
     def run(self, strategy: str, setting: Setting, scenario: Scenario, seed: int, rounds: int) -> Timeline | None:
@@ -76,6 +77,14 @@ class Executor:
         self._prepare(setting)
         dist.barrier()
         return loop(setting, misses)
+
+    def time_gemms(self, shapes: Sequence[tuple[int, int, int]], runs: int) -> float:
+        """Mean seconds of GEMMs ``(m, n, k)`` in a row, their weights streamed as the calibrator streams them."""
+        return self._streams.time_gemms(shapes, runs)
+
+    @cached_property
+    def _streams(self) -> Streams:
+        return Streams(self.device, DTYPES[self._capacity["dtype"]])
 
     def _prepare(self, setting: Setting) -> None:
         """Allocate and capture before the clock runs: what one rank does late, another would wait for."""
@@ -159,25 +168,14 @@ class Executor:
             shape: dict[str, Any] = {"batch": setting.batch, "queries": queries, "context": setting.context}
             forward = forward_pass(card, **shape, tp=tp, dtype=setting.dtype, masked=masked)
             graph = self.target_graph if role == "target" else self.draft_graph
-            self._passes[key] = self._synchronised(graph.prepare(forward))
+            self._passes[key] = synchronised(graph.prepare(forward), self.device)
             for _ in range(3):  # buffers are allocated, kernels chosen
                 self._passes[key]()
         return self._passes[key]
 
-    def _synchronised(self, action: Callable[[], object]) -> Callable[[], object]:
-        """On a GPU a pass ends when the device is done, not when it is launched."""
-        if self.device.type != "cuda":
-            return action
-
-        def run() -> None:
-            action()
-            torch.cuda.synchronize()
-
-        return run
-
     @cached_property
     def target_graph(self) -> Graph:
-        return self._graph(self._capacity["target"], self.tp, self._group)
+        return self._graph(self._capacity["target"], self.tp, self.target_group)
 
     @cached_property
     def draft_graph(self) -> Graph:
@@ -203,25 +201,29 @@ class _Messages:
     def __init__(self, executor: Executor, setting: Setting) -> None:
         self._executor = executor
         self._outcome, self._speculation = (
-            torch.zeros(size, dtype=torch.uint8, device=executor.device)
+            torch.zeros(size, dtype=torch.uint8, device=messages_lie_on(executor.device))
             for size in (setting.outcome_bytes, setting.response_bytes)
         )
 
     def send_outcome(self) -> None:
         if self._executor.rank == 0:
-            dist.send(self._outcome, self._executor.draft_rank)
+            self._end(lambda: dist.send(self._outcome, self._executor.draft_rank))
 
     def receive_outcome(self) -> None:
-        dist.recv(self._outcome, 0)
+        self._end(lambda: dist.recv(self._outcome, 0))
 
     def send_speculation(self) -> None:
-        dist.send(self._speculation, 0)
+        self._end(lambda: dist.send(self._speculation, 0))
 
     def receive_speculation(self) -> None:
         if self._executor.rank == 0:
-            dist.recv(self._speculation, self._executor.draft_rank)
+            self._end(lambda: dist.recv(self._speculation, self._executor.draft_rank))
         if self._executor.tp > 1:
-            dist.broadcast(self._speculation, 0, group=self._executor._group)
+            self._end(lambda: dist.broadcast(self._speculation, 0, group=self._executor.target_group))
+
+    def _end(self, message: Callable[[], object]) -> None:
+        """Return when the message is through: NCCL only queues it."""
+        synchronised(message, self._outcome.device)()
 
 
 def _misses(scenario: Scenario, strategy: str, seed: int, rounds: int) -> list[bool]:
@@ -249,19 +251,12 @@ def _busy(seconds: float) -> None:
 
 
 def make_executor(rank: int, device: torch.device, options: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], Any]:
-    """A rank's handler: runs a strategy, or times anchors for the drift of the machine."""
+    """A rank's handler: runs a strategy, or times the GEMMs of a layer, which tell the drift of the machine."""
     executor = Executor(rank, device, options)
 
     def handle(request: Mapping[str, Any]) -> Any:
         if "gemms" in request:
-            return _time_gemms(executor, request["gemms"]) if rank == 0 else None
+            return executor.time_gemms(request["gemms"], request["runs"]) if rank == request["rank"] else None
         return executor.run(**request)
 
     return handle
-
-
-def _time_gemms(executor: Executor, shapes: list[tuple[int, int, int]]) -> list[float]:
-    """Seconds of GEMMs, timed as the calibrator times them: their ratio to a profile's is the machine's drift."""
-    largest = max(((n, k) for _, n, k in shapes), key=lambda matrix: matrix[0] * matrix[1])
-    streams = Streams(executor.device, executor.target_graph.dtype_of_torch, largest)
-    return [streams.time_gemm(m, n, k).seconds for m, n, k in shapes]
