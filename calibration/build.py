@@ -16,6 +16,7 @@ from calibration.calibrate import Log, Row, today
 from calibration.fit import FEWEST_ROWS, fit_collective, fit_elementwise, fit_link
 from calibration.points import Point, Workload
 from calibration.small_fit import fit_small_attention, fit_small_gemm
+from calibration.topology import topology
 from ssdsim.costs import cost_of_pass, streaming_share
 from ssdsim.errors import InputError
 from ssdsim.hardware import Device, HardwareProfile, Provenance
@@ -34,7 +35,6 @@ from ssdsim.timing_model import (
 from ssdsim.transformer import ForwardPass
 
 _SOURCE = "calibration"
-NO_DIRECT_LINK = "no direct link"
 
 
 @dataclass(frozen=True)
@@ -210,15 +210,6 @@ def _device(gemm: GemmModel, workload: Workload, devices: Sequence[str], name: s
         count=len(devices),
         topology=topology(devices),
     )
-
-
-def topology(devices: Sequence[str]) -> str:
-    """Which devices reach each other directly; on a CPU they share its memory."""
-    if not devices[0].startswith("cuda"):
-        return "cores that share memory"
-    indices = [int(device.split(":")[1]) for device in devices]
-    missing = [f"{a}-{b}" for a in indices for b in indices if a < b and not torch.cuda.can_device_access_peer(a, b)]
-    return f"{NO_DIRECT_LINK} between GPUs {', '.join(missing)}" if missing else "every pair has peer access"
 
 
 def summary(checks: Sequence[PassCheck], log: Log) -> Mapping[str, float]:

@@ -20,6 +20,7 @@ from scipy.stats import trim_mean
 
 from calibration.points import Point, Workload, plan
 from calibration.timing import summarise
+from calibration.topology import driver_version
 from ssdsim.errors import InputError
 from ssdsim.executor.ranks import Ranks
 
@@ -175,6 +176,7 @@ def machine_of(devices: Sequence[str], workload: Workload) -> dict[str, Any]:
         "devices": list(devices),
         "torch": torch.__version__,
         "cuda": torch.version.cuda,
+        "driver": driver_version() if device.startswith("cuda") else None,
         "system": platform.system(),
         "workload": json.loads(json.dumps(workload_options(workload))),
     }

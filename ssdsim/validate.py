@@ -19,6 +19,7 @@ from ssdsim.errors import InputError
 from ssdsim.estimate import PARTS
 from ssdsim.executor.loops import Setting, Timeline
 from ssdsim.executor.ranks import Ranks
+from ssdsim.executor.speculation import uniform_fan_out
 from ssdsim.hardware import HardwareProfile
 from ssdsim.placement import Placement, round_costs
 from ssdsim.scenario import Scenario
@@ -98,6 +99,7 @@ class Bench:
     target: str
     draft: str
     hardware: str
+    draft_hardware: str | None
     context: int
     dtype: str | None
     rounds: int
@@ -108,12 +110,18 @@ class Bench:
     def tp(self) -> int:
         return len(self.devices) - 1
 
+    @property
+    def shared(self) -> bool:
+        """Whether ranks take turns on a device: a prediction, for which each has its own, does not hold then."""
+        return len(set(self.devices)) < len(self.devices)
+
     def configuration(self, point: GridPoint) -> Configuration:
         """The scenario of a grid point; SD's draft sits on its own device, as SSD's does."""
         return configure(
             target=self.target,
             draft=self.draft,
             hardware=self.hardware,
+            draft_hardware=self.draft_hardware,
             tp=self.tp,
             sd_draft="separate",
             context=self.context,
@@ -163,6 +171,8 @@ def _compare(bench: Bench, point: GridPoint, ranks: Ranks, trace: Trace | None) 
     runs = _run(bench, configuration, ranks)
     if trace is not None:
         _draw(trace, runs["ssd"].timelines[0], bench)
+        scenario = _scenario_now(configuration, mean_drift(runs["ssd"].drifts))
+        simulate(scenario, "ssd", engine="des", rounds=bench.rounds, seed=bench.seed, trace=trace)
     found = []
     for name, of_strategy in runs.items():
         scenario = _scenario_now(configuration, mean_drift(of_strategy.drifts))
@@ -235,6 +245,7 @@ def _setting(configuration: Configuration) -> Setting:
         backup_s=placement.backup_s,
         outcome_bytes=placement.outcome_bytes,
         response_bytes=placement.response_bytes(placement.lookahead),
+        fan_out=uniform_fan_out(placement.branches, placement.lookahead),
     )
 
 

@@ -167,6 +167,7 @@ def test_a_log_of_another_workload_is_refused(tmp_path: Path) -> None:
         (["--gpus", "0-4"], "torch sees no CUDA GPU" if not torch.cuda.is_available() else "is not there"),
         ([], "give either --device cpu or --gpus"),
         (["--device", "tpu"], "--device must be cpu"),
+        (["--device", "cpu", "--target", "llama-2-70b"], "GiB on cpu"),
         (["--gpus", "x"], "'cuda:x' is not a device"),
         (["--device", "cpu", "--tp", "3", "--target", "transformer-shaped-128x2"], "tp 3 does not divide"),
     ],
@@ -177,6 +178,17 @@ def test_what_cannot_be_calibrated_is_one_line(tmp_path: Path, arguments: list[s
     assert done.returncode == 2
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_under_torchrun_the_first_process_works_and_the_others_end(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "ssdsim", "calibrate", "--device", "cpu", *TINY, "-o", str(tmp_path / "x.json")]
+    options: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 60, "check": False}
+    idle = subprocess.run(command, env=os.environ | {"LOCAL_RANK": "1", "WORLD_SIZE": "2"}, **options)
+    assert (idle.returncode, idle.stdout, idle.stderr) == (0, "", "")
+    assert not list(tmp_path.iterdir())
+    many = subprocess.run(command, env=os.environ | {"GROUP_WORLD_SIZE": "2"}, **options)
+    assert many.returncode == 2
+    assert "torchrun spans several machines" in many.stderr
 
 
 def make_echo(rank: int, device: torch.device, options: dict[str, Any]) -> Any:

@@ -12,7 +12,7 @@ import torch
 from calibration.timing import Action, Timed, time_action, time_once
 from ssdsim.executor.capture import capture
 
-_POOL_BYTES = {"cpu": 256 << 20, "cuda": 1 << 30}  # beyond an L3 of a CPU, and many times the L2 of a GPU
+POOL_BYTES = {"cpu": 256 << 20, "cuda": 1 << 30}  # beyond an L3 of a CPU, and many times the L2 of a GPU
 _GRAPH_BYTES = 512 << 20  # streamed by the runs of one CUDA graph
 _FEWEST_IN_GRAPH, _MOST_IN_GRAPH = 8, 256
 _RUNS = 2  # of each visit
@@ -30,7 +30,7 @@ class Streams:
     @cached_property
     def pool(self) -> torch.Tensor:
         """Random values that views of any shape are cut from; walking through it streams from memory."""
-        values = _POOL_BYTES[self.device.type] // self.dtype.itemsize
+        values = POOL_BYTES[self.device.type] // self.dtype.itemsize
         block = torch.randn(1 << 20, device=self.device).to(self.dtype)  # random numbers are slow to make
         return block.repeat(values // block.numel())
 
