@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from operator import itemgetter
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -78,22 +79,22 @@ class _Step(Generic[T]):
 
     def number(self, values: dict[str, Any], *arguments: Any) -> int:
         """Where in ``made`` the result for ``values`` is; writes into ``values`` what the step derives."""
-        read = {name: values[name] for name in self.reads}
-        key = (*read.values(), *arguments)
+        key = (itemgetter(*self.reads)(values), *arguments)
         try:
             found = self._known.get(key)
         except TypeError:  # lists are not hashable
             key = _frozen(key)
             found = self._known.get(key)
         if found is None:
-            found = self._known[key] = self._new(read, arguments)
+            found = self._known[key] = self._new(values, arguments)
         if isinstance(found, str):
             raise InputError(found)
         values.update(found[1])
         return found[0]
 
-    def _new(self, read: dict[str, Any], arguments: tuple[Any, ...]) -> tuple[int, dict[str, Any]] | str:
-        before = dict(read)
+    def _new(self, values: dict[str, Any], arguments: tuple[Any, ...]) -> tuple[int, dict[str, Any]] | str:
+        before = {name: values[name] for name in self.reads}
+        read = dict(before)
         try:
             self.made.append(self.run(read, {}, *arguments))
         except InputError as error:
@@ -172,7 +173,9 @@ class _Table:
     def _case(self, values: dict[str, Any], fallback: Fallback) -> _Case:
         """The steps of :func:`ssdsim.configure`, in its order."""
         values["placed"] = self._placed.number(values)
-        rounds = self._rounds.number(values, fallback)
+        # where hit rates are given no fan-outs follow from the budget
+        hits = values if values["p_hit"] is None else {**values, "budget": None}
+        rounds = self._rounds.number(hits, fallback)
         settle_spread(values, {}, self._placed.made[values["placed"]])
         priced = self._priced.number(values, fallback)
         check_constant(values["spread"])
