@@ -19,6 +19,7 @@ _HOME = {
     "find_transformer": "ssdsim.catalog",
     "forward_pass": "ssdsim.transformer",
     "predict": "ssdsim.predict",
+    "roofline": "ssdsim.roofline",
     "window": "ssdsim.window",
 }
 __all__ = ["__version__", *_HOME]
