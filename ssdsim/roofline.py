@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from ssdsim.configuration import configure
+from ssdsim.configuration import effective, locate
 from ssdsim.costs import cost_of_pass
 from ssdsim.errors import InputError, nearest
 from ssdsim.hardware import HardwareProfile
@@ -26,6 +26,8 @@ COLUMNS = (
     "pass", "device", "operation", "kind", "shape", "count", "flops", "bytes", "intensity", "seconds", "roof_s",
     "memory_s", "flops_per_second", "bytes_per_second", "share_of_roof", "above_roof", "bound", "share_of_pass",
 )  # fmt: skip
+PASSES = ("ar", "verify", "draft_step", "glue", "branch_step")
+BOUNDS = ("memory", "compute", "latency", "communication", "fixed")
 LATENCY_SHARE = 0.5  # of a roof: below it, and with a launch floor above the roof's time, an operation waits, not works
 
 
@@ -39,7 +41,8 @@ def roofline(**options: Any) -> pd.DataFrame:
     Returns
     -------
     DataFrame with a row an operation of each pass: ``ar`` (the target over b tokens), ``verify`` (over b (K+1)),
-    ``draft_step``, and pre-speculation's ``glue`` and ``branch_step``, of which a round has K. ``flops``, ``bytes``
+    ``draft_step``, and pre-speculation's ``glue`` and ``branch_step``, of which a round has K. ``shape`` is m x n x k
+    of a GEMM, sequences x queries over the context of attention, else the bytes. ``flops``, ``bytes``
     and ``seconds`` are of one run on one device, ``count`` its runs in the pass; ``intensity`` is flops a byte;
     ``roof_s`` what the device's roofs allow at best, ``memory_s`` what its memory alone does; ``share_of_roof`` is
     ``roof_s / seconds``; ``share_of_pass`` is ``count * seconds`` over the pass's cost. The row ``fixed`` is the
@@ -50,7 +53,8 @@ def roofline(**options: Any) -> pd.DataFrame:
     * ``memory``, ``compute``: the roof that takes longer;
     * ``latency``: the roof explains less than half of the time, and the launch floor is longer than the roof's time;
     * ``communication``: a collective, whose roof is a ring over the profile's link (``2 (n-1) / n`` of the message
-      for an all-reduce, ``(n-1) / n`` for an all-gather): small messages stay far below it, by their latency;
+      for an all-reduce, ``(n-1) / n`` for an all-gather): small messages stay far below it, by their latency, and
+      where a device has several links (a V100 of a cube mesh has six) large ones beat the one of a pair;
     * ``fixed``: no operation at all.
 
     ``above_roof`` marks timings that beat the datasheet: operands that a benchmark left in the cache (an H100's L2
@@ -63,17 +67,14 @@ def roofline(**options: Any) -> pd.DataFrame:
 
     >>> from ssdsim import roofline
     >>> frame = roofline(b=1)
-    >>> frame[frame["pass"] == "verify"].set_index("operation").bound[["gate_up", "mlp_all_reduce", "input_norm"]]
-    operation
-    gate_up                  memory
-    mlp_all_reduce    communication
-    input_norm              latency
-    Name: bound, dtype: object
+    >>> frame[frame["pass"] == "verify"].set_index("operation").bound["gate_up"]
+    'memory'
     """
     for name in options:
         if name not in OPTIONS:
             raise InputError(f"roofline has no option '{name}'{nearest(name, OPTIONS)} Allowed: {', '.join(OPTIONS)}")
-    placement = configure(**options, backup="jit", sd_draft="separate").placement
+    # SD's draft, which may sit beside the target, plays no part here and asks nothing of the memory
+    placement = locate(effective({**options, "sd_draft": "separate"}), {})
     assert placement is not None  # only --t-sd reads no hardware
     return of_placement(placement)
 
@@ -156,7 +157,7 @@ def _shape(op: Operation) -> str:
             return f"{op.m}x{op.n}x{op.k}"
         case Attention():
             mask = " masked" if op.masked else ""
-            return f"{op.batch}x{op.queries}q {op.context} {op.heads}/{op.kv_heads}x{op.head_dim}{mask}"
+            return f"{op.batch}x{op.queries} over {op.context}{mask}"
         case Collective():
             return f"{op.message_bytes / 1024:.0f} KiB x{op.ranks}"
         case Elementwise():
@@ -182,14 +183,12 @@ def summarise(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-BOUNDS = ("memory", "compute", "latency", "communication", "fixed")
-
-
 def as_json(frame: pd.DataFrame) -> dict[str, Any]:
     """The stable JSON object of ``ssdsim roofline --json`` (schema 1); what does not apply is null."""
 
     def records(table: pd.DataFrame) -> list[dict[str, Any]]:
-        return [dict(row) for row in table.astype(object).where(table.notna(), None).to_dict("records")]
+        rows = table.astype(object).where(table.notna(), None).to_dict("records")
+        return [{str(name): value for name, value in row.items()} for row in rows]
 
     return {
         "schema": 1,

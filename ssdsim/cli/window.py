@@ -2,35 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 from rich.table import Table
 
-from ssdsim.cli.options import common_options, echo_json
+from ssdsim.cli.options import chosen_options, common_options, echo_json
 from ssdsim.cli.render import console
-from ssdsim.cli.values import Values
-from ssdsim.options import CHOICES, DEFAULTS, option
-from ssdsim.window import AXES, sentence, window
+from ssdsim.window import AXES, SINGLE, sentence, window
 from ssdsim.window import as_json as window_json
 
 if TYPE_CHECKING:
     import pandas as pd
-
-_HELP = {
-    "target": (Values(str), "transformer cards"),
-    "draft": (Values(str), "the drafts' cards"),
-    "hardware": (Values(str), "hardware profiles"),
-    "draft_hardware": (Values(str), "profiles of the draft device [default: --hardware]"),
-    "tp": (Values(int), "tensor-parallel degrees of the target"),
-    "b": (Values(int), "sequences decoded together"),
-    "context": (Values(int), "cached tokens of a sequence"),
-    "k": (Values(int), "draft tokens verified in a round"),
-    "draft_gpus": (int, "draft devices, which share the branches"),
-    "dtype": (click.Choice(CHOICES["dtype"]), "of weights and cache [default: the card's]"),
-    "temperature": (float, "above 0 the draft keeps the logits of every cached outcome"),
-}
 
 _LEGEND = (
     "window: verification, host work and the outcome's message, until the draft must answer. T_p: glue pass and K "
@@ -38,17 +22,9 @@ _LEGEND = (
 )
 
 
-def _options(command: Callable[..., Any]) -> Callable[..., Any]:
-    for name in reversed(_HELP):
-        kind, about = _HELP[name]
-        default = DEFAULTS[name]
-        shown = f"{about} [default: {default}]" if default is not None else about
-        command = click.option(option(name), name, type=kind, default=None, help=shown)(command)
-    return command
-
-
 @click.command("window")
-@_options
+@chosen_options(*AXES, several=True)
+@chosen_options(*SINGLE)
 @common_options
 def command(as_json: bool, seed: int, quiet: bool, **options: Any) -> int:
     """Show how much drafting fits into one verification, and so how many outcomes can be cached.
