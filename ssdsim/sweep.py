@@ -99,5 +99,8 @@ def _checked(table: pa.Table) -> pd.DataFrame:
     frame: pd.DataFrame = table.to_pandas()
     frame.attrs["warnings"] = warnings_of(table)
     if frame["error"].notna().all():
-        raise InputError(f"none of the {len(frame)} points is possible; the first: {frame['error'].iloc[0]}")
+        first = frame["error"].iloc[0]
+        raise InputError(
+            first if len(frame) == 1 else f"none of the {len(frame)} points is possible; the first: {first}"
+        )
     return frame
