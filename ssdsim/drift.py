@@ -5,16 +5,14 @@ Shared machines drift by tens of percent within minutes. What is timed are micro
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import fields
 
 import numpy as np
 
 from ssdsim.executor.ranks import Ranks
 from ssdsim.operations import Gemm
-from ssdsim.placement import PASSES, Placement
-from ssdsim.transformer import ForwardPass
-
-Drift = Mapping[str, float]  # by pass, how many times slower than the profile says
+from ssdsim.placement import Drift, Placement
 
 TARGET_PASSES = ("ar", "verify")
 _RUNS = 3
@@ -23,22 +21,16 @@ _ANSWER_S = 60.0
 
 def time_drift(placement: Placement, ranks: Ranks) -> Drift:
     """Measured over predicted seconds of the GEMMs of each pass, on the first target rank and on the draft's."""
-    passes = placement.forward_passes()
     found = {}
-    for name in PASSES:
-        rank, profile = (0, placement.profile) if name in TARGET_PASSES else (-1, placement.draft_profile)
-        shapes = layer_gemms(passes[name])
-        request = {"gemms": shapes, "runs": _RUNS, "rank": rank % len(ranks.devices)}
+    for name, (forward, profile) in placement.forward_passes().items():
+        gemms = [op for op in forward.layer if isinstance(op, Gemm)]
+        rank = 0 if name in TARGET_PASSES else len(ranks.devices) - 1
+        request = {"gemms": [(op.m, op.n, op.k) for op in gemms], "runs": _RUNS, "rank": rank}
         seconds = next(answer for answer in ranks.ask(request, _ANSWER_S) if answer is not None)
-        gemms = [op for op in passes[name].layer if isinstance(op, Gemm)]
         found[name] = float(seconds / sum(profile.seconds(op).seconds for op in gemms))
-    return found
-
-
-def layer_gemms(forward: ForwardPass) -> list[tuple[int, int, int]]:
-    """``(m, n, k)`` of a layer's GEMMs, in order."""
-    return [(op.m, op.n, op.k) for op in forward.layer if isinstance(op, Gemm)]
+    return Drift(**found)
 
 
 def mean_drift(timed: Sequence[Drift]) -> Drift:
-    return {name: float(np.mean([drift[name] for drift in timed])) for name in PASSES}
+    """The mean for each pass."""
+    return Drift(**{f.name: float(np.mean([getattr(drift, f.name) for drift in timed])) for f in fields(Drift)})

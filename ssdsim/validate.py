@@ -5,14 +5,14 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ssdsim.configuration import Configuration, configure
-from ssdsim.drift import Drift, mean_drift, time_drift
+from ssdsim.drift import mean_drift, time_drift
 from ssdsim.engine.statistics import Measured, student_quantile
 from ssdsim.engine.trace import Trace
 from ssdsim.errors import InputError
@@ -21,7 +21,7 @@ from ssdsim.executor.loops import Setting, Timeline
 from ssdsim.executor.ranks import Ranks
 from ssdsim.executor.speculation import uniform_fan_out
 from ssdsim.hardware import HardwareProfile
-from ssdsim.placement import Placement, round_costs
+from ssdsim.placement import Drift, Placement, round_costs
 from ssdsim.scenario import Scenario
 from ssdsim.simulate import SimulatedRounds, simulate
 
@@ -206,7 +206,7 @@ def _run(bench: Bench, configuration: Configuration, ranks: Ranks) -> dict[str, 
 
 def _scenario_now(configuration: Configuration, drift: Drift) -> Scenario:
     """The scenario with its passes as slow as the machine was meanwhile."""
-    costs = round_costs(_placement(configuration), configuration.scenario.fallback, drift)
+    costs = round_costs(replace(_placement(configuration), drift=drift), configuration.scenario.fallback)
     return configuration.scenario.with_times(costs.times())
 
 
