@@ -20,6 +20,8 @@ _HOME = {
     "forward_pass": "ssdsim.transformer",
     "predict": "ssdsim.predict",
     "roofline": "ssdsim.roofline",
+    "schedule": "ssdsim.schedule",
+    "export": "ssdsim.export",
     "window": "ssdsim.window",
 }
 __all__ = ["__version__", *_HOME]

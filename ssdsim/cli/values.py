@@ -10,10 +10,14 @@ MOST_VALUES = 10_000  # of a range: more is a slip of the step
 
 
 class Values(click.ParamType[Any]):
-    """``1,2,4``, ``1:8``, ``0.5:1:0.1`` (both ends included), ``1,2,4:16:4``; names only as a list."""
+    """``1,2,4``, ``1:8``, ``0.5:1:0.1`` (both ends included), ``1,2,4:16:4``; names only as a list.
 
-    def __init__(self, kind: type[int] | type[float] | type[str]) -> None:
+    ``words`` may stand among numbers.
+    """
+
+    def __init__(self, kind: type[int] | type[float] | type[str], words: tuple[str, ...] = ()) -> None:
         self.kind: Any = kind
+        self.words = words
         self.name = "name[,name...]" if kind is str else "n[,n...]|first:last[:step]"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -29,6 +33,8 @@ class Values(click.ParamType[Any]):
         if self.kind is str:
             if not part:
                 raise ValueError("an empty name")
+            return [part]
+        if part in self.words:
             return [part]
         if ":" not in part:
             return [self.kind(part)]
