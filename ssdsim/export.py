@@ -55,7 +55,9 @@ def export(format: str, *, seed: int = 0, **options: Any) -> Exported:
     InputError : an unknown format; models that the SSD engine does not have; what the candidates raise.
 
     >>> from ssdsim import export
-    >>> print(export("sglang", b=[1, 4], k=[2, 4, 6], f=3).text[66:156])
+    >>> import json
+    >>> json.loads(export("vllm", b=[1, 64], k=[2, 4, 8], f=3).text)["num_speculative_tokens_per_batch_size"]
+    [[1, 7, 8], [8, 64, 4]]
     """
     if format not in FORMATS:
         raise InputError(f"unknown format '{format}'{nearest(format, FORMATS)} Allowed: {', '.join(FORMATS)}")
@@ -66,6 +68,8 @@ def export(format: str, *, seed: int = 0, **options: Any) -> Exported:
                 options[name] = value
                 notes.append(note)
     found = candidates(**options)
+    if options.get("alpha") is None and options.get("acceptance") is None:
+        notes.append(f"the acceptance rate {DEFAULTS['alpha']} is a placeholder, not a measurement: give --alpha")
     for (b, context), reason in found.impossible.items():
         notes.append(f"nothing for batch {b}, context {context}: {reason}")
     if format in ("json", "csv"):

@@ -16,8 +16,8 @@ from pydantic import Field, ValidationError
 
 from ssdsim.catalog import find_hardware, find_transformer
 from ssdsim.configuration import configure, effective
-from ssdsim.errors import InputError, nearest
-from ssdsim.options import DEFAULTS
+from ssdsim.errors import InputError
+from ssdsim.options import DEFAULTS, listed, refuse_others
 from ssdsim.predict import provenance
 from ssdsim.timing_model import Card
 
@@ -32,6 +32,7 @@ FAN_OUTS = (1, 2, 3, 5, 8, 13, 21, "window")
 
 NOT_HERE = ("sd_k", "fl", "flm", "budget", "backup", "t_sd", "t_p", "t_b", "spread")
 OPTIONS = tuple(name for name in DEFAULTS if name not in (*NOT_HERE, "b", "context", "k", "f"))
+COLUMNS = ("b", "context", "strategy", "k", "f", "fallback", "budget", "gpus", "tokens_per_second", "point", "choice")
 DRAWS = 1000
 
 Strategy = Literal["ar", "sd", "ssd"]
@@ -211,9 +212,6 @@ def candidates(**options: Any) -> Candidates:
     return Candidates(fixed, table, points, impossible, frame.attrs["warnings"])
 
 
-COLUMNS = ("b", "context", "strategy", "k", "f", "fallback", "budget", "gpus", "tokens_per_second", "point", "choice")
-
-
 def _rows(number: int, point: Mapping[str, Any], found: Mapping[Any, Any]) -> Iterator[dict[str, Any]]:
     """AR, and SD or SSD, of an evaluated point."""
     speculative = "sd" if "budget" in point else "ssd"
@@ -231,27 +229,18 @@ def _axes_and_fixed(options: Mapping[str, Any]) -> tuple[dict[str, list[Any]], d
     """What varies, each as a list (``f`` as options), and what does not; mistakes in either are errors."""
     given = {name: value for name, value in options.items() if value is not None}
     defaults: dict[str, Sequence[Any]] = {"b": BATCHES, "context": CONTEXTS, "k": LOOKAHEADS, "f": FAN_OUTS}
-    for name in given:
-        allowed = (*defaults, *OPTIONS)
-        if name not in allowed:
-            hint = nearest(name, allowed)
-            raise InputError(f"a schedule has no option '{name}'{hint} Allowed: {', '.join(allowed)}")
+    refuse_others("a schedule", given, (*defaults, *OPTIONS))
     fixed = {name: value for name, value in given.items() if name in OPTIONS}
-    axes = {name: _listed(name, given.get(name, default)) for name, default in defaults.items()}
+    axes = {name: listed(name, given.get(name, default)) for name, default in defaults.items()}
     guesses: list[dict[str, Any]] = [{"f": f} for f in axes["f"]] if "p_hit" not in fixed or "f" in given else [{}]
     # a name or a value that is wrong is wrong in every cell: not something that does not fit
-    for name, find in (("target", find_transformer), ("draft", find_transformer), ("hardware", find_hardware)):
-        find(fixed.get(name, DEFAULTS[name]))
+    for role in ("target", "draft"):
+        find_transformer(fixed.get(role, DEFAULTS[role]))
+    for role in ("hardware", "draft_hardware"):
+        find_hardware(fixed.get(role, DEFAULTS["hardware"]))
     for b, context, k, f in product(axes["b"], axes["context"], axes["k"], guesses):
         effective({**fixed, **f, "b": b, "context": context, "k": k})
     return {**axes, "f": guesses}, fixed
-
-
-def _listed(name: str, value: Any) -> list[Any]:
-    values = list(dict.fromkeys(value)) if isinstance(value, list | tuple | range) else [value]
-    if not values:
-        raise InputError(f"--{name} is an empty list: at least one value is needed")
-    return values
 
 
 def schedule(*, seed: int = 0, **options: Any) -> Schedule:
@@ -261,7 +250,7 @@ def schedule(*, seed: int = 0, **options: Any) -> Schedule:
 
     >>> from ssdsim import schedule
     >>> [(c.b, c.strategy, c.k, c.fallback) for c in schedule(b=[1, 64], k=[2, 6], f=3).cells]
-    [(1, 'ssd', 6, 'jit'), (64, 'sd', 2, None)]
+    [(1, 'ssd', 6, 'jit'), (64, 'sd', 6, None)]
     """
     return of_candidates(candidates(**options), seed)
 

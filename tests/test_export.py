@@ -100,7 +100,7 @@ def test_vllm_turns_speculation_off_where_ar_is_best() -> None:
 
 
 def test_vllm_has_one_table_for_all_contexts_and_the_note_says_what_it_costs() -> None:
-    options = {**SMALL, "b": [16, 32], "k": list(range(1, 11)), "context": [128, 16384]}
+    options = {**SMALL, "b": [16, 60], "f": 1, "context": [64, 8192]}
     config, notes = json.loads(export("vllm", **options).text), export("vllm", **options).notes
     check_vllm(config, tp=4)
     shared = candidates(**options).best(("ar", "sd"), by=("b",))
@@ -163,10 +163,10 @@ def test_the_bench_takes_every_command_of_the_ssd_engine() -> None:
 
 
 def test_the_bench_does_sd_and_ar_too() -> None:
-    options = {"k": [1, 4], "f": 1, "target": "llama-3.1-8b", "draft": "llama-3.2-1b", "tp": 1}
-    (sd,) = bench_commands(export("ssd", **options, b=64, alpha=0.7, p_hit=0.1).text)
-    assert sd.spec
-    (ar,) = bench_commands(export("ssd", **options, b=256, alpha=0.01).text)
+    options = {"k": [1, 4], "target": "llama-3.1-8b", "draft": "llama-3.2-1b", "tp": 1}
+    (sd,) = bench_commands(export("ssd", **options, b=16, alpha=0.7, p_hit=0.1).text)
+    assert (sd.spec, getattr(sd, "async"), sd.draft, sd.gpus) == (True, False, "1", 1)
+    (ar,) = bench_commands(export("ssd", **options, b=256, alpha=0.01, f=1).text)
     assert (ar.spec, ar.k, ar.draft, ar.gpus) == (False, None, None, 1)
 
 
@@ -176,6 +176,12 @@ def test_the_bench_takes_a_common_fan_out_as_one_number() -> None:
     assert (command.qwen, command.size, command.draft, command.f, command.flh) == (True, "32", "0.6", 2, None)
     (given_hits,) = bench_commands(export("ssd", b=1, k=4, p_hit=0.9).text)
     assert (given_hits.f, given_hits.flh) == (3, None)
+
+
+def test_a_placeholder_is_called_one() -> None:
+    placeholder = "the acceptance rate 0.8 is a placeholder, not a measurement: give --alpha"
+    assert placeholder in export("csv", b=1, k=2, f=2).notes
+    assert placeholder not in export("csv", b=1, k=2, f=2, alpha=0.8).notes
 
 
 def test_what_an_engine_fixes_is_noted() -> None:
@@ -197,6 +203,7 @@ def test_what_an_engine_fixes_is_noted() -> None:
         ("json", {"alpha": 2.0}, r"--alpha must lie in \[0, 1\]"),
         ("json", {"p_hit": 0.8, "f": 3}, "--f has no effect with --p-hit"),
         ("json", {"target": "lama"}, "unknown transformer 'lama'"),
+        ("json", {"draft_hardware": "h100"}, "unknown hardware 'h100'"),
         ("ssd", {"target": "llama-2-70b", "dtype": "bfloat16"}, "the SSD engine does not know llama-2-70b"),
         ("ssd", {"draft": "qwen3-0.6b"}, "the SSD engine pairs models of one family, not llama with a qwen draft"),
         ("vllm", {"tp": 1}, "nothing to export: llama-3.1-70b at tp 1 needs"),

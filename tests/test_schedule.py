@@ -74,7 +74,7 @@ def test_a_real_schedule_survives_its_files(tmp_path: Path) -> None:
         ('{"schema": 1', "not a schedule, or cut short"),
         ('{"schema": 2, "assumptions": {}, "provenance": [], "cells": []}', "schema: Input should be 1"),
         ('{"schema": 1, "assumptions": {}, "provenance": [], "cels": []}', "did you mean 'cells'"),
-        ("# {}\nb,context\n1,2\n", "cells.0.strategy: Field required"),
+        ('# {"schema": 1, "assumptions": {}, "provenance": []}\nb,context\n1,2\n', "cells.0.strategy: Field required"),
     ],
 )
 def test_what_is_no_schedule_is_refused(text: str, message: str) -> None:
@@ -85,9 +85,9 @@ def test_what_is_no_schedule_is_refused(text: str, message: str) -> None:
 
 
 def test_each_cell_is_within_1_percent_of_an_exhaustive_search() -> None:
-    """Every K, every budget up to 80 outcomes (and doublings beyond), both fallbacks."""
-    budgets = [*range(1, 81), *(80 * 2**i for i in range(1, 6))]
-    for b in (1, 8, 64):
+    """Every K, every second budget up to 40 outcomes and doublings beyond, both fallbacks."""
+    budgets = [*range(1, 41, 2), *(40 * 2**i for i in range(1, 6))]
+    for b in (1, 64):
         options: dict[str, Any] = {"b": b, "alpha": 0.75, "hit_c": 0.5}
         (cell,) = schedule(**options).cells
         points = [{**options, "k": k, "budget": budget} for k in range(1, 13) for budget in budgets]
