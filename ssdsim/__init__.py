@@ -15,6 +15,7 @@ __version__ = "0.1.0"
 _HOME = {
     "InputError": "ssdsim.errors",
     "configure": "ssdsim.configuration",
+    "evaluate": "ssdsim.grid",
     "find_hardware": "ssdsim.catalog",
     "find_transformer": "ssdsim.catalog",
     "forward_pass": "ssdsim.transformer",
@@ -22,6 +23,7 @@ _HOME = {
     "roofline": "ssdsim.roofline",
     "schedule": "ssdsim.schedule",
     "export": "ssdsim.export",
+    "sweep": "ssdsim.sweep",
     "window": "ssdsim.window",
 }
 __all__ = ["__version__", *_HOME]
