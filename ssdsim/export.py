@@ -15,6 +15,7 @@ from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any
 
 from ssdsim.catalog import find_transformer
+from ssdsim.configuration import configure
 from ssdsim.errors import InputError, nearest
 from ssdsim.options import DEFAULTS
 from ssdsim.schedule import Candidates, Cell, candidates, of_candidates
@@ -115,6 +116,9 @@ def vllm_config(found: Candidates, notes: list[str]) -> str:
         "num_speculative_tokens": max(lookaheads.values()),
         "draft_tensor_parallel_size": found.options.get("tp", DEFAULTS["tp"]),  # vLLM refuses any other
     }
+    placement = configure(**found.points[best.loc[best["strategy"] == "sd", "point"].iloc[0]]).placement
+    if placement is not None and placement.colocated_draft_step()[1] != placement.tp:
+        notes.append(f"vLLM runs the draft on all {placement.tp} devices; SD is priced with it on one, which is faster")
     if found.options.get("temperature", 0.0) > 0.0:
         config["draft_sample_method"] = "probabilistic"
     if len(set(lookaheads.values())) > 1:

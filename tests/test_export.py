@@ -178,6 +178,15 @@ def test_the_bench_takes_a_common_fan_out_as_one_number() -> None:
     assert (given_hits.f, given_hits.flh) == (3, None)
 
 
+def test_a_draft_that_is_faster_on_one_device_is_noted_for_vllm() -> None:
+    """It shards the draft as it does the target; a tiny one then waits for all-reduces more than it computes."""
+    shaped = {"target": "transformer-shaped-8192x40", "hardware": "v100-sxm2-32gb", "b": 1, "k": 4, "f": 1}
+    tiny = export("vllm", **shaped, draft="transformer-shaped-256x2")
+    assert any("vLLM runs the draft on all 4 devices" in note for note in tiny.notes)
+    assert any("transformer-shaped-256x2 is not a Hugging Face name" in note for note in tiny.notes)
+    assert not any("vLLM runs the draft on all" in note for note in export("vllm", b=1, k=4, f=1).notes)
+
+
 def test_a_placeholder_is_called_one() -> None:
     placeholder = "the acceptance rate 0.8 is a placeholder, not a measurement: give --alpha"
     assert placeholder in export("csv", b=1, k=2, f=2).notes
