@@ -16,11 +16,13 @@ _HOME = {
     "InputError": "ssdsim.errors",
     "configure": "ssdsim.configuration",
     "evaluate": "ssdsim.grid",
+    "export": "ssdsim.export",
     "find_hardware": "ssdsim.catalog",
     "find_transformer": "ssdsim.catalog",
     "forward_pass": "ssdsim.transformer",
     "predict": "ssdsim.predict",
     "roofline": "ssdsim.roofline",
+    "schedule": "ssdsim.schedule",
     "sweep": "ssdsim.sweep",
     "window": "ssdsim.window",
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from ssdsim.errors import InputError, nearest
@@ -93,6 +93,26 @@ _POSITIVE = ("hit_r", "hit_r_all", "temperature", "backup_ms", *UNIT_FREE)
 def option(name: str) -> str:
     """The command-line spelling of an option's name."""
     return "--" + name.replace("_", "-")
+
+
+def refuse_others(verb: str, given: Iterable[str], allowed: Collection[str]) -> None:
+    """Raise :class:`InputError` for a name that ``verb`` does not take."""
+    for name in given:
+        if name not in allowed:
+            raise InputError(f"{verb} has no option '{name}'{nearest(name, allowed)} Allowed: {', '.join(allowed)}")
+
+
+def listed(name: str, value: Any) -> list[Any]:
+    """The distinct values of an option that may be one value or several, in their order.
+
+    Raises
+    ------
+    InputError : an empty list.
+    """
+    values = list(dict.fromkeys(value)) if isinstance(value, list | tuple | range) else [value]
+    if not values:
+        raise InputError(f"{option(name)} is an empty list: at least one value is needed")
+    return values
 
 
 def checked(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from ssdsim.configuration import effective, locate
 from ssdsim.costs import cost_of_pass
-from ssdsim.errors import InputError, nearest
 from ssdsim.hardware import HardwareProfile
 from ssdsim.operations import Attention, Collective, Elementwise, Gemm, Operation
+from ssdsim.options import refuse_others
 from ssdsim.placement import Placement
 from ssdsim.transformer import ForwardPass
 
@@ -70,9 +70,7 @@ def roofline(**options: Any) -> pd.DataFrame:
     >>> frame[frame["pass"] == "verify"].set_index("operation").bound["gate_up"]
     'memory'
     """
-    for name in options:
-        if name not in OPTIONS:
-            raise InputError(f"roofline has no option '{name}'{nearest(name, OPTIONS)} Allowed: {', '.join(OPTIONS)}")
+    refuse_others("roofline", options, OPTIONS)
     # SD's draft, which may sit beside the target, plays no part here and asks nothing of the memory
     placement = locate(effective({**options, "sd_draft": "separate"}), {})
     assert placement is not None  # only --t-sd reads no hardware

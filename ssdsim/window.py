@@ -17,9 +17,9 @@ import numpy as np
 
 from ssdsim.catalog import find_hardware, find_transformer
 from ssdsim.costs import Cost, TimingErrors, cost_of_message, cost_of_round
-from ssdsim.errors import InputError, nearest
+from ssdsim.errors import InputError
 from ssdsim.memory import largest_budget
-from ssdsim.options import checked
+from ssdsim.options import checked, listed, refuse_others
 from ssdsim.placement import Placement, place, window_budget
 
 if TYPE_CHECKING:
@@ -162,12 +162,9 @@ def _bounds(verify: Cost, draft: Cost, seed: int) -> tuple[int, int]:
 
 def _combinations(options: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
     """The options of each combination, complete, as :func:`ssdsim.placement.place` takes them."""
-    for name in options:
-        if name not in (*AXES, *SINGLE):
-            allowed = (*AXES, *SINGLE)
-            raise InputError(f"window has no option '{name}'{nearest(name, allowed)} Allowed: {', '.join(allowed)}")
+    refuse_others("window", options, (*AXES, *SINGLE))
     given = {name: value for name, value in options.items() if value is not None}
-    axes = {name: _listed(name, given[name]) for name in AXES if name in given}
+    axes = {name: listed(name, given[name]) for name in AXES if name in given}
     single = {name: given[name] for name in SINGLE if name in given}
     for name, find in (("target", find_transformer), ("draft", find_transformer), ("hardware", find_hardware)):
         for card in (*axes.get(name, ()), *axes.get(f"draft_{name}", ())):
@@ -176,13 +173,6 @@ def _combinations(options: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
         values = checked({**single, **dict(zip(axes, combination, strict=True))})
         # SD plays no part here: its draft on a device of its own asks nothing of the target's memory
         yield values | {"sd_k": values["k"], "sd_draft": "separate", "budget": values["k"] + 1}
-
-
-def _listed(name: str, value: Any) -> list[Any]:
-    values = list(value) if isinstance(value, list | tuple | range) else [value]
-    if not values:
-        raise InputError(f"--{name.replace('_', '-')} is an empty list: at least one value is needed")
-    return values
 
 
 def sentence(row: Mapping[Any, Any]) -> str:

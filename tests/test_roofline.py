@@ -17,7 +17,7 @@ from ssdsim.operations import Gemm
 from ssdsim.placement import Placement
 from ssdsim.roofline import BOUNDS, COLUMNS, PASSES, of_placement, roofline, summarise
 
-CELLS = {"b": st.integers(1, 64), "k": st.integers(1, 10), "context": st.integers(64, 8192)}
+CELLS = {"b": st.integers(1, 48), "k": st.integers(1, 10), "context": st.integers(64, 4096)}  # all of these fit
 
 
 def placed(**options: object) -> Placement:

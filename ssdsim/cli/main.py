@@ -17,6 +17,7 @@ VERBS = {
     "sweep": ("ssdsim.cli.sweep", "Predict a whole grid: any option takes a list or a range."),
     "window": ("ssdsim.cli.window", "How much drafting fits into one verification."),
     "roofline": ("ssdsim.cli.roofline", "What binds each operation: memory, compute, latency, communication."),
+    "export": ("ssdsim.cli.export", "The best strategy over batch and context, for vLLM, SGLang, the SSD engine."),
     "calibrate": ("ssdsim.cli.calibrate", "Time this machine and fit a hardware profile to it."),
     "validate": ("ssdsim.cli.validate", "Compare predictions with measured results."),
     "models": ("ssdsim.cli.models", "List and show transformer cards."),

@@ -125,8 +125,13 @@ _SCENARIO: dict[str, tuple[Any, tuple[str, ...], str]] = {
 }
 
 
-def chosen_options(*names: str, several: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add these scenario options, with ``several`` as lists or ranges; one that is not given arrives as None."""
+def chosen_options(
+    *names: str, several: bool = False, defaults: bool = True
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add these scenario options, with ``several`` as lists or ranges; one that is not given arrives as None.
+
+    ``defaults`` shows the scenario's in --help: not for a verb that has its own.
+    """
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
         for name in reversed(names):
@@ -134,7 +139,7 @@ def chosen_options(*names: str, several: bool = False) -> Callable[[Callable[...
             if name in CHOICES:
                 kind = click.Choice(CHOICES[name])
             default = DEFAULTS[name]
-            shown = f"{about} [default: {default}]" if default is not None else about
+            shown = f"{about} [default: {default}]" if defaults and default is not None else about
             kind = _several(kind) if several else kind
             command = click.option(option(name), *others, name, type=kind, default=None, help=shown)(command)
         return command

@@ -1,0 +1,239 @@
+"""Exports use the engines' documented keys only (engine_keys.toml) and say what the schedule says."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import tomllib
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ssdsim import InputError, export
+from ssdsim.cli.main import cli
+from ssdsim.export import _ranges
+from ssdsim.schedule import Schedule, candidates
+
+KEYS = tomllib.loads((Path(__file__).parent / "engine_keys.toml").read_text())
+SMALL: dict[str, Any] = {"b": [1, 8, 64], "k": [2, 4, 6], "f": [3, 8]}
+
+
+def lookahead(ranges: list[list[int]], batch: int) -> int:
+    """As vLLM reads its table: inclusive ranges, later batch sizes inherit the last K."""
+    return next((k for first, last, k in ranges if first <= batch <= last), ranges[-1][2])
+
+
+def check_ranges(ranges: list[list[int]]) -> None:
+    """``validate_and_normalize_dynamic_sd_schedule``, in its words."""
+    assert ranges[0][0] == 1
+    end = 0
+    for first, last, k in ranges:
+        assert first > end, "non-overlapping and sorted"
+        assert first <= last
+        assert k >= 0
+        end = last
+
+
+def check_vllm(config: dict[str, Any], tp: int) -> None:
+    documented, values = KEYS["vllm"]["keys"], KEYS["vllm"]["values"]
+    kinds = {"string": str, "integer": int, "ranges": list}
+    for key, value in config.items():
+        assert key in documented
+        assert isinstance(value, kinds[documented[key]])
+        assert key not in values or value in values[key]
+    assert config["num_speculative_tokens"] > 0
+    assert config["draft_tensor_parallel_size"] == tp
+    ranges = config.get("num_speculative_tokens_per_batch_size")
+    if ranges is not None:
+        check_ranges(ranges)
+        assert max(k for _, _, k in ranges) == config["num_speculative_tokens"]
+
+
+def bench_parser() -> argparse.ArgumentParser:
+    """An argument parser with the documented flags of bench.py and no others; abbreviations are errors."""
+    parser = argparse.ArgumentParser(allow_abbrev=False, exit_on_error=False)
+    for flag in KEYS["ssd"]["switches"]:
+        parser.add_argument(flag, action="store_true")
+    for flag in KEYS["ssd"]["lists"]:
+        parser.add_argument(flag, type=int, nargs="+")
+    for flag, allowed in KEYS["ssd"]["values"].items():
+        kind = {"integer": int, "number": float}.get(allowed if isinstance(allowed, str) else "", str)
+        parser.add_argument(flag, type=kind, choices=allowed if isinstance(allowed, list) else None)
+    return parser
+
+
+def bench_commands(text: str) -> list[argparse.Namespace]:
+    found = []
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            words = shlex.split(line)
+            assert words[:3] == ["python", "-O", "bench/bench.py"]
+            found.append(bench_parser().parse_args(words[3:]))
+    return found
+
+
+def test_vllm_config_is_what_it_documents() -> None:
+    exported = export("vllm", **SMALL, tp=2)
+    config = json.loads(exported.text)
+    check_vllm(config, tp=2)
+    assert (config["method"], config["model"]) == ("draft_model", "meta-llama/Llama-3.2-1B")
+    best = candidates(**SMALL, tp=2).best(("ar", "sd"))
+    ranges = config.get("num_speculative_tokens_per_batch_size", [[1, 64, config["num_speculative_tokens"]]])
+    assert [lookahead(ranges, b) for b in best["b"]] == best["k"].to_list()
+    assert any("vLLM has no SSD" in note for note in exported.notes)
+
+
+def test_vllm_turns_speculation_off_where_ar_is_best() -> None:
+    options = {"b": [1, 256], "k": [1, 4], "f": 1, "alpha": 0.4, "target": "llama-3.1-8b", "tp": 1}
+    config = json.loads(export("vllm", **options).text)
+    check_vllm(config, tp=1)
+    assert config["num_speculative_tokens_per_batch_size"][-1] == [16, 256, 0]
+    hopeless = export("vllm", **{**options, "alpha": 0.01})
+    assert json.loads(hopeless.text) is None
+    assert any("start vLLM without --speculative-config" in note for note in hopeless.notes)
+
+
+def test_vllm_has_one_table_for_all_contexts_and_the_note_says_what_it_costs() -> None:
+    options = {**SMALL, "b": [16, 60], "f": 1, "context": [64, 8192]}
+    config, notes = json.loads(export("vllm", **options).text), export("vllm", **options).notes
+    check_vllm(config, tp=4)
+    shared = candidates(**options).best(("ar", "sd"), by=("b",))
+    assert shared.groupby("b")["k"].nunique().max() == 1
+    assert shared["loss"].max() > 0
+    assert any(f"at most {shared['loss'].max():.1%} of tokens/s lost" in note for note in notes)
+
+
+def test_sampling_says_so_to_vllm_and_the_bench() -> None:
+    options = {"b": 1, "k": 4, "f": 2, "temperature": 0.7}
+    config = json.loads(export("vllm", **options).text)
+    check_vllm(config, tp=4)
+    assert config["draft_sample_method"] == "probabilistic"
+    assert bench_commands(export("ssd", **options).text)[0].temp == 0.7
+
+
+@given(st.dictionaries(st.integers(1, 512), st.integers(0, 12), min_size=1, max_size=9))
+def test_ranges_are_valid_and_keep_every_batch_size(lookaheads: dict[int, int]) -> None:
+    ranges = _ranges(lookaheads)
+    check_ranges(ranges)
+    assert {batch: lookahead(ranges, batch) for batch in lookaheads} == lookaheads
+    assert ranges[-1][1] == max(lookaheads)
+    assert all(left[2] != right[2] for left, right in pairwise(ranges))
+    assert all(left[1] + 1 == right[0] for left, right in pairwise(ranges))
+
+
+def test_sglang_command_is_what_it_documents() -> None:
+    exported = export("sglang", **SMALL)
+    words = shlex.split(exported.text)
+    assert words[:3] == ["python", "-m", "sglang.launch_server"]
+    flags = dict(zip(words[3::2], words[4::2], strict=True))
+    assert set(flags) <= {*KEYS["sglang"]["speculative_flags"], *KEYS["sglang"]["server_flags"]}
+    assert flags["--speculative-algorithm"] in KEYS["sglang"]["algorithms"]
+    assert flags["--speculative-eagle-topk"] == "1"
+    k = int(flags["--speculative-num-steps"])
+    assert int(flags["--speculative-num-draft-tokens"]) == k + 1  # the documentation: with topk 1, num_steps + 1
+    assert set(candidates(**SMALL).best(("ar", "sd"), by=())["k"]) == {k}
+    assert any("SGLang takes one K over batch sizes and contexts" in note for note in exported.notes)
+
+
+def test_sglang_without_speculation_where_ar_is_best() -> None:
+    exported = export("sglang", b=[256], k=[1, 4], f=1, alpha=0.01, target="llama-3.1-8b", tp=1)
+    assert "--speculative" not in exported.text
+    assert any("AR is best on the whole" in note for note in exported.notes)
+
+
+def test_the_bench_takes_every_command_of_the_ssd_engine() -> None:
+    cells = Schedule.parse(export("json", **SMALL).text).cells
+    commands = bench_commands(export("ssd", **SMALL).text)
+    assert [(c.b, c.k, c.gpus) for c in commands] == [(cell.b, cell.k, cell.gpus) for cell in cells]
+    for command, cell in zip(commands, cells, strict=True):
+        assert (command.llama, command.size, command.draft) == (True, "70", "1")
+        assert command.spec
+        assert getattr(command, "async")
+        assert command.backup == cell.fallback
+        assert command.flh == list(cell.fan_outs or ())
+        assert len(command.flh) == command.k + 1
+        if command.flm is not None:  # ssd/config.py asserts it
+            assert sum(command.flm) == sum(command.flh)
+
+
+def test_the_bench_does_sd_and_ar_too() -> None:
+    options = {"k": [1, 4], "target": "llama-3.1-8b", "draft": "llama-3.2-1b", "tp": 1}
+    (sd,) = bench_commands(export("ssd", **options, b=16, alpha=0.7, p_hit=0.1).text)
+    assert (sd.spec, getattr(sd, "async"), sd.draft, sd.gpus) == (True, False, "1", 1)
+    (ar,) = bench_commands(export("ssd", **options, b=256, alpha=0.01, f=1).text)
+    assert (ar.spec, ar.k, ar.draft, ar.gpus) == (False, None, None, 1)
+
+
+def test_the_bench_takes_a_common_fan_out_as_one_number() -> None:
+    options = {"b": 1, "k": 4, "f": 2, "target": "qwen3-32b", "draft": "qwen3-0.6b"}
+    (command,) = bench_commands(export("ssd", **options, fan_out_policy="uniform").text)
+    assert (command.qwen, command.size, command.draft, command.f, command.flh) == (True, "32", "0.6", 2, None)
+    (given_hits,) = bench_commands(export("ssd", b=1, k=4, p_hit=0.9).text)
+    assert (given_hits.f, given_hits.flh) == (3, None)
+
+
+def test_a_draft_that_is_faster_on_one_device_is_noted_for_vllm() -> None:
+    """It shards the draft as it does the target; a tiny one then waits for all-reduces more than it computes."""
+    shaped = {"target": "transformer-shaped-8192x40", "hardware": "v100-sxm2-32gb", "b": 1, "k": 4, "f": 1}
+    tiny = export("vllm", **shaped, draft="transformer-shaped-256x2")
+    assert any("vLLM runs the draft on all 4 devices" in note for note in tiny.notes)
+    assert any("transformer-shaped-256x2 is not a Hugging Face name" in note for note in tiny.notes)
+    assert not any("vLLM runs the draft on all" in note for note in export("vllm", b=1, k=4, f=1).notes)
+
+
+def test_a_placeholder_is_called_one() -> None:
+    placeholder = "the acceptance rate 0.8 is a placeholder, not a measurement: give --alpha"
+    assert placeholder in export("csv", b=1, k=2, f=2).notes
+    assert placeholder not in export("csv", b=1, k=2, f=2, alpha=0.8).notes
+
+
+def test_what_an_engine_fixes_is_noted() -> None:
+    one = export("ssd", b=4, k=4, f=3)
+    two = export("ssd", b=4, k=4, f=3, draft_gpus=2)
+    assert two.text == one.text
+    assert "the SSD engine has one draft GPU: SSD is priced with one" in two.notes
+    beside = export("vllm", b=4, k=4, f=3, sd_draft="separate")
+    assert any("vLLM drafts on the target's devices" in note for note in beside.notes)
+
+
+@pytest.mark.parametrize(
+    ("format_", "options", "message"),
+    [
+        ("vlm", {}, "unknown format 'vlm'; did you mean 'vllm'?"),
+        ("json", {"backup": "jit"}, "a schedule has no option 'backup'"),
+        ("json", {"b": []}, "--b is an empty list"),
+        ("json", {"b": 0}, "--b must be a whole number of at least 1"),
+        ("json", {"alpha": 2.0}, r"--alpha must lie in \[0, 1\]"),
+        ("json", {"p_hit": 0.8, "f": 3}, "--f has no effect with --p-hit"),
+        ("json", {"target": "lama"}, "unknown transformer 'lama'"),
+        ("json", {"draft_hardware": "h100"}, "unknown hardware 'h100'"),
+        ("ssd", {"target": "llama-2-70b", "dtype": "bfloat16"}, "the SSD engine does not know llama-2-70b"),
+        ("ssd", {"draft": "qwen3-0.6b"}, "the SSD engine pairs models of one family, not llama with a qwen draft"),
+        ("vllm", {"tp": 1}, "nothing to export: llama-3.1-70b at tp 1 needs"),
+    ],
+)
+def test_mistakes_are_errors(format_: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        export(format_, **{"b": 1, "k": 2, "f": 2, **options} if "p_hit" not in options else options)
+
+
+def test_the_command_writes_a_file_and_speaks_on_stderr(tmp_path: Path) -> None:
+    path = tmp_path / "speculative.json"
+    arguments = ["export", "--format", "vllm", "--b", "1,64", "--k", "2,6", "--f", "3", "-o", str(path)]
+    done = CliRunner().invoke(cli, arguments)
+    assert done.exit_code == 0
+    check_vllm(json.loads(path.read_text()), tp=4)
+    assert done.stdout == ""
+    assert "note: vLLM has no SSD" in done.stderr
+    assert list(tmp_path.iterdir()) == [path]
+    quiet = CliRunner().invoke(cli, [*arguments, "--quiet", "--json"])
+    answer = json.loads(quiet.stdout)
+    assert (answer["schema"], answer["format"]) == (1, "vllm")
+    assert answer["text"] == path.read_text()
+    assert quiet.stderr == ""

@@ -1,0 +1,162 @@
+"""A schedule names the best choice of each cell and survives being written down."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ssdsim import InputError, configure, predict, schedule
+from ssdsim.grid import evaluate
+from ssdsim.schedule import Cell, Schedule, candidates
+
+positive = st.integers(1, 10_000)
+rates = st.floats(0.001, 1e9)
+texts = st.text(st.characters(codec="utf-8", exclude_characters="\r"), min_size=1, max_size=30).filter(str.strip)
+
+
+@st.composite
+def cells(draw: st.DrawFn) -> Cell:
+    b, context = draw(positive), draw(positive)
+    strategy = draw(st.sampled_from(["ar", "sd", "ssd", None]))
+    if strategy is None:
+        return Cell(b=b, context=context, strategy=None, reason=draw(texts))
+    known = {"gpus": draw(positive), "tokens_per_second": draw(rates), "low": draw(rates), "high": draw(rates)}
+    if strategy == "ar":
+        return Cell(b=b, context=context, strategy="ar", **known)
+    k = draw(st.integers(1, 12))
+    if strategy == "sd":
+        return Cell(b=b, context=context, strategy="sd", k=k, **known)
+    fan_outs = st.lists(st.integers(0, 999), min_size=k + 1, max_size=k + 1).map(tuple)
+    fallback = draw(st.sampled_from(["jit", "fast"]))
+    return Cell(
+        b=b,
+        context=context,
+        strategy="ssd",
+        k=k,
+        budget=draw(positive),
+        fan_outs=draw(st.none() | fan_outs),
+        fan_outs_after_miss=draw(fan_outs) if fallback == "fast" else None,
+        fallback=fallback,
+        **known,
+    )
+
+
+schedules = st.builds(
+    Schedule,
+    schema=st.just(1),
+    assumptions=st.dictionaries(texts, texts | rates | st.integers() | st.lists(rates, max_size=3), max_size=4),
+    provenance=st.lists(st.dictionaries(texts, texts, max_size=2), max_size=2).map(tuple),
+    cells=st.lists(cells(), max_size=5).map(tuple),
+)
+
+
+@given(schedules)
+def test_what_is_written_is_what_is_read(made: Schedule) -> None:
+    assert Schedule.parse(made.to_json()) == made
+    assert Schedule.parse(made.to_csv()) == made
+
+
+def test_a_real_schedule_survives_its_files(tmp_path: Path) -> None:
+    made = schedule(b=[1, 64], k=[2, 4], f=[2, "window"], context=[128, 8192])
+    for name, text in (("s.json", made.to_json()), ("s.csv", made.to_csv())):
+        (tmp_path / name).write_text(text)
+        assert Schedule.load(tmp_path / name) == made
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "not a schedule, or cut short"),
+        ('{"schema": 1', "not a schedule, or cut short"),
+        ('{"schema": 2, "assumptions": {}, "provenance": [], "cells": []}', "schema: Input should be 1"),
+        ('{"schema": 1, "assumptions": {}, "provenance": [], "cels": []}', "did you mean 'cells'"),
+        ('# {"schema": 1, "assumptions": {}, "provenance": []}\nb,context\n1,2\n', "cells.0.strategy: Field required"),
+    ],
+)
+def test_what_is_no_schedule_is_refused(text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Schedule.parse(text)
+    with pytest.raises(InputError, match=r"absent\.json: not a readable schedule"):
+        Schedule.load("absent.json")
+
+
+def test_each_cell_is_within_1_percent_of_an_exhaustive_search() -> None:
+    """Every K, every second budget up to 40 outcomes and doublings beyond, both fallbacks."""
+    budgets = [*range(1, 41, 2), *(40 * 2**i for i in range(1, 6))]
+    for b in (1, 64):
+        options: dict[str, Any] = {"b": b, "alpha": 0.75, "hit_c": 0.5}
+        (cell,) = schedule(**options).cells
+        points = [{**options, "k": k, "budget": budget} for k in range(1, 13) for budget in budgets]
+        frame = evaluate(points)
+        best = frame[["ar_tokens_per_second", "sd_tokens_per_second", "ssd_tokens_per_second"]].max().max()
+        assert cell.tokens_per_second is not None
+        assert cell.tokens_per_second >= 0.99 * best
+
+
+def test_a_cells_numbers_are_predicts() -> None:
+    for cell in schedule(b=[1, 32], k=[3, 6], f=[2, 8]).cells:
+        options: dict[str, Any] = {"b": cell.b, "context": cell.context, "k": cell.k, "backup": cell.fallback}
+        prediction = predict(**options, budget=cell.budget, sd_draft="separate")
+        estimate = prediction.estimates[cell.strategy or ""]
+        assert cell.tokens_per_second == pytest.approx(float(estimate.tokens_per_second))
+        assert cell.gpus == estimate.gpus
+        assert cell.low is not None
+        assert cell.high is not None
+        assert cell.low < cell.tokens_per_second < cell.high
+        values = configure(**options, budget=cell.budget).values
+        assert cell.fan_outs == tuple(values["fan_outs"])
+        assert sum(cell.fan_outs) == cell.budget
+
+
+def test_the_strategy_moves_from_ssd_to_sd_or_ar_with_the_batch() -> None:
+    strategies = [cell.strategy for cell in schedule(b=[1, 8, 64, 256], alpha=0.5, k=range(1, 7), f=[1, 3]).cells]
+    order = {"ssd": 0, "sd": 1, "ar": 2}
+    assert strategies[0] == "ssd"
+    assert strategies[-1] in ("sd", "ar")
+    ranks = [order[name or ""] for name in strategies]
+    assert ranks == sorted(ranks)
+
+
+def test_ar_stays_where_the_draft_beside_the_target_does_not_fit() -> None:
+    """Each strategy is held against its own memory: SD's draft beside the target, SSD's on its own device."""
+    found = candidates(
+        target="llama-3.1-8b", draft="llama-2-7b", tp=1, context=4000, b=[4, 75], k=2, f=1, dtype="bfloat16"
+    )
+    possible = found.table.groupby("b")["strategy"].agg(set).to_dict()
+    assert possible[4] == {"ar", "sd", "ssd"}
+    assert found.impossible.keys() == {(75, 4000)} or "sd" not in possible[75]
+
+
+def test_what_fits_nowhere_keeps_its_reason() -> None:
+    made = schedule(b=[1, 512], context=8192, k=2, f=1)
+    assert [cell.strategy is None for cell in made.cells] == [False, True]
+    assert "the largest batch that fits is 62" in (made.cells[1].reason or "")
+
+
+def test_one_choice_for_several_cells_is_the_best_on_geometric_average() -> None:
+    found = candidates(b=[1, 8, 64], k=[1, 3, 6], f=3)
+    shared = found.best(("sd",), by=())
+    assert shared["k"].nunique() == 1
+    table = found.table[found.table["strategy"] == "sd"]
+    products = table.groupby("k")["tokens_per_second"].prod()
+    assert shared["k"].iloc[0] == products.idxmax()
+    own = found.best(("sd",))
+    losses = 1 - shared["tokens_per_second"] / own["tokens_per_second"]
+    assert shared["loss"].to_list() == pytest.approx(losses.to_list())
+    assert own["loss"].to_list() == [0.0] * 3
+
+
+def test_assumptions_are_the_options_that_mattered() -> None:
+    given_hits = schedule(b=1, k=2, p_hit=0.8, temperature=0.5).assumptions
+    assert given_hits["p_hit"] == 0.8
+    assert given_hits["temperature"] == 0.5
+    assert "hit_c" not in given_hits
+    assert "output_tokens" not in given_hits
+    derived = schedule(b=1, k=2, f=2, sd_draft="separate").assumptions
+    assert derived["sd_draft"] == "separate"
+    assert derived["hit_c"] == 0.4
+    assert "p_hit" not in derived
