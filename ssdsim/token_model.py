@@ -3,12 +3,17 @@
 In a context the target's logits are independent exponentials of mean ``spread``, so that the token of rank ``i``
 has a logit near ``spread (ln V - ln i)``: Zipf's law with that exponent at temperature 1, with the accidents of
 real contexts (now one token stands out, now several are level). The draft's logits are the target's plus normal
-noise of standard deviation ``sigma``. Acceptance, the residual and the hit rates of a cache follow by sums over
-the vocabulary (:mod:`ssdsim.sampling` holds the distributions); contexts are sampled.
+noise; its standard deviation is ``sigma`` on average and exponentially distributed over contexts, since some are
+easy for a draft and some are hard. Acceptance, the residual and the hit rates of a cache follow by sums over the
+vocabulary (:mod:`ssdsim.sampling` holds the distributions); contexts are sampled.
 
 For ``spread > tau`` the target's probabilities tend, as the vocabulary grows, to the Poisson-Dirichlet law with
-parameter ``tau / spread`` (Pitman and Yor 1997), so rates depend little on ``V``; its tail beyond ``F`` tokens is
-a power of ``F``, which is where the power law of the SSD paper's figure 3 comes from.
+parameter ``tau / spread`` (Pitman and Yor 1997), so rates depend little on ``V``, and the mass beyond ``F`` tokens
+is near a power of ``F``, as the misses are in the SSD paper's figure 3. At low temperatures it is the contexts'
+difference in noise that keeps the power law: under one noise for all, greedy misses fall faster than any power.
+
+The model is not a language model. Its acceptance rate hardly depends on the temperature, or rises with it, since
+a temperature divides the noise too; measured pairs often lose acceptance as it rises.
 """
 
 from __future__ import annotations
@@ -34,7 +39,8 @@ Floats = NDArray[np.float64]
 _CONFIDENCE = 0.95
 _FEW = 50  # below so many, a count is not yet normal
 _ROUNDING = 1e-12  # a rejection rate below this is rounding of two equal distributions
-FIT_FAN_OUTS = tuple(range(1, 65))
+_STEP = 0.02  # of the logarithms of spread and sigma
+FIT_FAN_OUTS = (1, 2, 4, 8, 16, 32, 64)  # an equal weight for every octave
 
 
 @dataclass(frozen=True)
@@ -87,12 +93,12 @@ class TokenRounds:
 
 @dataclass(frozen=True, kw_only=True)
 class TokenModel:
-    """Target logits ``spread x Exp(1)`` a token, draft logits = target's + ``sigma x N(0, 1)``.
+    """Target logits ``spread x Exp(1)`` a token; draft logits add ``sigma x Exp(1)`` a context ``x N(0, 1)`` a token.
 
     ``contexts`` are drawn with ``seed``; models that differ in ``spread`` or ``sigma`` only share their random
     numbers, so their differences are sharper than their intervals.
 
-    >>> model = TokenModel(spread=2.0, sigma=1.0, vocabulary=1000, contexts=100)
+    >>> model = TokenModel(spread=2.0, sigma=1.0, vocabulary=1000)
     >>> rates = model.rates([1, 4, 16], taus=[0.5, 1.0])
     >>> rates.alpha.value[:, 0, 0].round(2)
     array([0.75, 0.68])
@@ -106,8 +112,8 @@ class TokenModel:
 
     spread: float
     sigma: float
-    vocabulary: int = 8192
-    contexts: int = 256
+    vocabulary: int = 4096
+    contexts: int = 1000
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -205,13 +211,14 @@ class TokenModel:
         return h, h_all
 
     def _draws(self) -> Iterator[tuple[Floats, Floats]]:
-        """Exponentials and ascending normals of each context, which do not depend on spread and sigma.
+        """Each context's target logits and ascending noise, both ``(vocabulary,)``, for spread = sigma = 1.
 
         Pairing exponentials with sorted normals only numbers the tokens.
         """
         rng = np.random.default_rng(self.seed)
         for _ in range(self.contexts):
-            yield rng.standard_exponential(self.vocabulary), np.sort(rng.standard_normal(self.vocabulary))
+            difficulty, logits = rng.standard_exponential(), rng.standard_exponential(self.vocabulary)
+            yield logits, difficulty * np.sort(rng.standard_normal(self.vocabulary))
 
 
 @dataclass(frozen=True)
@@ -225,29 +232,36 @@ class PowerLawFit:
 def fit_power_law(fan_outs: ArrayLike, rates: ArrayLike) -> PowerLawFit:
     """Fit ``h(F) = 1 - c F^-r`` with ``c <= 1`` to hit rates, both ``(F,)``.
 
-    >>> fit_power_law([1, 2, 4], [0.6, 0.8, 0.9])
-    PowerLawFit(hits=PowerLawHits(r=1.0, c=0.4), r_squared=1.0)
+    >>> law = fit_power_law([1, 2, 4], [0.6, 0.8, 0.9])
+    >>> round(law.hits.c, 6), round(law.hits.r, 6), round(law.r_squared, 6)
+    (0.4, 1.0, 1.0)
 
     Raises
     ------
     InputError : fewer than two fan-outs, one below 1, a rate of 1 (no misses have no logarithm), or rates that fall.
     """
+    x, y = _log_misses(fan_outs, rates)
+    slope, intercept = np.polyfit(x, y, 1)
+    if intercept > 0:  # c may not exceed 1: the best line through c = 1
+        slope, intercept = float(x @ y / (x @ x)), 0.0
+    if slope > _ROUNDING:
+        raise InputError("these hit rates fall as the fan-out grows: no power law of misses fits them")
+    error, variance = y - intercept - slope * x, y - y.mean()
+    explained = 1 - float(error @ error) / float(variance @ variance) if variance.any() else 1.0
+    law = PowerLawHits(r=max(-float(slope), 0.0), c=min(float(np.exp(intercept)), 1.0))
+    return PowerLawFit(law, explained)
+
+
+def _log_misses(fan_outs: ArrayLike, rates: ArrayLike) -> tuple[Floats, Floats]:
+    """``ln F`` and ``ln(1 - h(F))``, both ``(F,)``."""
     x = np.log(within("fan_outs", fan_outs, 1))
     miss = 1 - within("rates", rates, 0, 1)
     if x.ndim != 1 or x.shape != miss.shape or np.ptp(x) == 0:
         raise InputError("a power law needs hit rates at two fan-outs or more, one rate a fan-out")
     if miss.min() <= _ROUNDING:
-        raise InputError(f"no misses at fan-out {np.exp(x[miss.argmin()]):.0f}: fit a power law to smaller fan-outs")
-    y = np.log(miss)
-    slope, intercept = np.polyfit(x, y, 1)
-    if intercept > 0:  # c may not exceed 1: the best line through c = 1
-        slope, intercept = float(x @ y / (x @ x)), 0.0
-    if slope > 0:
-        raise InputError("these hit rates fall as the fan-out grows: no power law of misses fits them")
-    error, variance = y - intercept - slope * x, y - y.mean()
-    explained = 1 - float(error @ error) / float(variance @ variance) if variance.any() else 1.0
-    law = PowerLawHits(r=round(-float(slope), 12) + 0.0, c=round(float(np.exp(intercept)), 12))
-    return PowerLawFit(law, round(explained, 12))
+        at = np.exp(x[miss <= _ROUNDING].min())
+        raise InputError(f"no misses at fan-out {at:.0f}: take more contexts, or fit smaller fan-outs")
+    return x, np.log(miss)
 
 
 @dataclass(frozen=True)
@@ -288,19 +302,27 @@ def fit(
     start = TokenModel(spread=1.5 * tau, sigma=tau, **model)
     draws = list(start._draws())
 
-    def rates_of(parameters: Floats) -> tuple[float, PowerLawFit]:
-        trial = replace(start, spread=float(np.exp(parameters[0])), sigma=float(np.exp(parameters[1])))
-        rates = _rates(draws, trial, fan_outs, tau, 1.0)
-        return float(rates.alpha.value[0, 0, 0]), fit_power_law(fan_outs, rates.hit.value[0, 0])
+    def trial(parameters: Floats) -> tuple[TokenModel, TokenRates]:
+        spread, sigma = np.exp(parameters).tolist()
+        model = replace(start, spread=spread, sigma=sigma)
+        return model, _rates(draws, model, fan_outs, tau, 1.0)
 
     def errors(parameters: Floats) -> Floats:
-        accepted, law = rates_of(parameters)
-        return np.log([1 - accepted, law.hits.c, law.hits.r]) - measured
+        _, rates = trial(parameters)
+        # the line before c is held to at most 1, where its gradient would vanish
+        slope, intercept = np.polyfit(*_log_misses(fan_outs, rates.hit.value[0, 0]), 1)
+        rejected = 1 - float(rates.alpha.value[0, 0, 0])
+        return np.log([rejected, np.exp(intercept), max(-slope, _ROUNDING)]) - measured
 
-    found = least_squares(errors, np.log([start.spread, start.sigma]), diff_step=1e-4, xtol=1e-6)
-    accepted, law = rates_of(found.x)
-    best = replace(start, spread=float(np.exp(found.x[0])), sigma=float(np.exp(found.x[1])))
-    return TokenModelFit(best, accepted, law.hits.c, law.hits.r, law.r_squared)
+    def slopes(parameters: Floats) -> Floats:
+        # a step wide enough to smooth over tokens that change places in the cache
+        here = errors(parameters)
+        return np.transpose([(errors(parameters + step) - here) / _STEP for step in _STEP * np.eye(2)])
+
+    found = least_squares(errors, np.log([start.spread, start.sigma]), jac=slopes, xtol=1e-3, ftol=1e-4)
+    best, rates = trial(found.x)
+    law = fit_power_law(fan_outs, rates.hit.value[0, 0])
+    return TokenModelFit(best, float(rates.alpha.value[0, 0, 0]), law.hits.c, law.hits.r, law.r_squared)
 
 
 def _checked(taus: ArrayLike, cs: ArrayLike, fan_outs: ArrayLike) -> tuple[Floats, Floats, NDArray[np.int64]]:
@@ -322,8 +344,8 @@ def _rates(
     tau, c, guesses = _checked(taus, cs, fan_outs)
     rejected = np.empty((model.contexts, tau.size, c.size, guesses.size))
     rejected_hit, hit_all = np.empty_like(rejected), np.empty((model.contexts, tau.size, guesses.size))
-    for i, (exponentials, normals) in enumerate(draws):
-        context = _Context.of(model.spread * exponentials, model.sigma * normals, int(guesses.max()))
+    for i, (target, noise) in enumerate(draws):
+        context = _Context.of(model.spread * target, model.sigma * noise, int(guesses.max()))
         for t in range(tau.size):
             sums = context.greedy(c, guesses) if tau[t] == 0 else context.sums(float(tau[t]), c, guesses)
             rejected[i, t], rejected_hit[i, t], hit_all[i, t] = sums
