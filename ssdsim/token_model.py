@@ -275,7 +275,7 @@ class TokenModelFit:
     r_squared: float
 
 
-def fit(
+def fit_token_model(
     alpha: float,
     c: float,
     r: float,
@@ -362,7 +362,7 @@ def _rates(
 
 @dataclass(frozen=True)
 class _Context:
-    """One context's target logits and noise, tokens numbered by ascending noise, and the draft's top tokens in order."""
+    """Target logits and ascending noise of one context, and the draft's top tokens in order."""
 
     target: Floats
     noise: Floats
@@ -410,7 +410,7 @@ class _Context:
         best = self.target.argmax()
         rank = int(np.count_nonzero(self.draft > self.draft[best]))
         shape = (cs.size, fan_outs.size)
-        hit = (1 <= rank) & (rank <= fan_outs)
+        hit = (rank >= 1) & (rank <= fan_outs)
         return np.full(shape, rank >= 1), np.broadcast_to(hit, shape), (rank < fan_outs).astype(float)
 
 
