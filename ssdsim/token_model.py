@@ -40,6 +40,7 @@ _CONFIDENCE = 0.95
 _FEW = 50  # below so many, a count is not yet normal
 _ROUNDING = 1e-12  # a rejection rate below this is rounding of two equal distributions
 _STEP = 0.02  # of the logarithms of spread and sigma
+_START_CONTEXTS = 300  # to choose where the fit starts
 FIT_FAN_OUTS = (1, 2, 4, 8, 16, 32, 64)  # an equal weight for every octave
 
 
@@ -299,19 +300,19 @@ def fit_token_model(
     within("alpha", alpha, _ROUNDING, 1 - _ROUNDING)
     measured = np.log([1 - alpha, float(within("c", c, _ROUNDING, 1)), float(within("r", r, _ROUNDING))])
     within("tau", tau, np.finfo(float).tiny)
-    start = TokenModel(spread=1.5 * tau, sigma=tau, **model)
-    draws = list(start._draws())
+    base = TokenModel(spread=1.0, sigma=1.0, **model)  # at temperature 1: only ratios to the temperature matter
+    draws = list(base._draws())
 
-    def trial(parameters: Floats) -> tuple[TokenModel, TokenRates]:
+    def rates(parameters: Floats, contexts: int = base.contexts) -> TokenRates:
         spread, sigma = np.exp(parameters).tolist()
-        model = replace(start, spread=spread, sigma=sigma)
-        return model, _rates(draws, model, fan_outs, tau, 1.0)
+        trial = replace(base, spread=spread, sigma=sigma, contexts=contexts)
+        return _rates(draws[:contexts], trial, fan_outs, 1.0, 1.0)
 
-    def errors(parameters: Floats) -> Floats:
-        _, rates = trial(parameters)
+    def errors(parameters: Floats, contexts: int = base.contexts) -> Floats:
+        found = rates(parameters, contexts)
         # the line before c is held to at most 1, where its gradient would vanish
-        slope, intercept = np.polyfit(*_log_misses(fan_outs, rates.hit.value[0, 0]), 1)
-        rejected = 1 - float(rates.alpha.value[0, 0, 0])
+        slope, intercept = np.polyfit(*_log_misses(fan_outs, found.hit.value[0, 0]), 1)
+        rejected = 1 - float(found.alpha.value[0, 0, 0])
         return np.log([rejected, np.exp(intercept), max(-slope, _ROUNDING)]) - measured
 
     def slopes(parameters: Floats) -> Floats:
@@ -319,10 +320,15 @@ def fit_token_model(
         here = errors(parameters)
         return np.transpose([(errors(parameters + step) - here) / _STEP for step in _STEP * np.eye(2)])
 
-    found = least_squares(errors, np.log([start.spread, start.sigma]), jac=slopes, xtol=1e-3, ftol=1e-4)
-    best, rates = trial(found.x)
-    law = fit_power_law(fan_outs, rates.hit.value[0, 0])
-    return TokenModelFit(best, float(rates.alpha.value[0, 0, 0]), law.hits.c, law.hits.r, law.r_squared)
+    few = min(base.contexts, _START_CONTEXTS)
+    starts = [np.log([spread, ratio * spread]) for spread in (1.2, 2, 4, 8) for ratio in (0.2, 0.4, 0.8)]
+    start = min(starts, key=lambda parameters: float(np.square(errors(parameters, few)).sum()))
+    best = least_squares(errors, start, jac=slopes, xtol=1e-3, ftol=1e-4).x
+    met = rates(best)
+    law = fit_power_law(fan_outs, met.hit.value[0, 0])
+    spread, sigma = (tau * np.exp(best)).tolist()
+    found = replace(base, spread=spread, sigma=sigma)
+    return TokenModelFit(found, float(met.alpha.value[0, 0, 0]), law.hits.c, law.hits.r, law.r_squared)
 
 
 def _checked(taus: ArrayLike, cs: ArrayLike, fan_outs: ArrayLike) -> tuple[Floats, Floats, NDArray[np.int64]]:

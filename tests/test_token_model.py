@@ -84,15 +84,15 @@ def test_hit_rate_of_a_cache_from_tokens() -> None:
 
 
 def test_contexts_are_sampled_honestly() -> None:
-    """Intervals of 100 small samples of contexts cover the rates of a large one about as often as they say."""
-    truth = TokenModel(spread=2.0, sigma=1.0, vocabulary=300, contexts=20_000, seed=99).rates(3)
+    """Intervals of 60 small samples of contexts cover the rates of a large one about as often as they say."""
+    truth = TokenModel(spread=2.0, sigma=1.0, vocabulary=300, contexts=8_000, seed=99).rates(3)
     covered = {"alpha": 0, "hit": 0, "hit_all": 0}
-    for seed in range(100):
-        rates = TokenModel(spread=2.0, sigma=1.0, vocabulary=300, contexts=200, seed=seed).rates(3)
+    for seed in range(60):
+        rates = TokenModel(spread=2.0, sigma=1.0, vocabulary=300, contexts=100, seed=seed).rates(3)
         for name in covered:
             mean = getattr(rates, name)
             covered[name] += int((mean.low <= getattr(truth, name).value <= mean.high).item())
-    assert min(covered.values()) >= 88, covered  # 95 expected; P(fewer than 88) < 0.2 %
+    assert min(covered.values()) >= 51, covered  # 57 expected; P(fewer than 51) < 1 %, and the seeds are fixed
 
 
 def test_target_is_poisson_dirichlet() -> None:
