@@ -14,11 +14,14 @@ __version__ = "0.1.0"
 
 _HOME = {
     "InputError": "ssdsim.errors",
+    "TokenModel": "ssdsim.token_model",
     "configure": "ssdsim.configuration",
     "evaluate": "ssdsim.grid",
     "export": "ssdsim.export",
     "find_hardware": "ssdsim.catalog",
     "find_transformer": "ssdsim.catalog",
+    "fit_power_law": "ssdsim.token_model",
+    "fit_token_model": "ssdsim.token_model",
     "forward_pass": "ssdsim.transformer",
     "predict": "ssdsim.predict",
     "roofline": "ssdsim.roofline",
