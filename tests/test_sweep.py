@@ -258,6 +258,7 @@ def test_lists_and_ranges_of_the_command_line() -> None:
         ("--t-sd 0.2 --precision 0.1", "--precision has no effect with --engine closed"),
         ("--t-sd 0.2 --engine mc --draws 9", "--draws has no effect with --engine mc"),
         ("--t-sd 0.2 --jobs 2 --cluster tcp://a:1", "--jobs has no effect with --cluster"),
+        ("--t-sd 0.2 --cluster nonsense", "--cluster must be an address such as tcp://host:8786, got 'nonsense'"),
         ("--t-sd 0.2 --jobs 0", "--jobs must be at least 1, or -1"),
         ("--t-sd 0.2 --b 1,2 --sort ssd_over_ds --quiet", "did you mean 'ssd_over_sd'?"),
         ("--tp 3,5 --quiet", "none of the 2 points is possible"),
