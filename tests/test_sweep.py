@@ -125,6 +125,20 @@ def test_processes_of_this_machine_give_the_same(undisturbed: pd.DataFrame, tmp_
     assert_frame_equal(sweep(**SIMULATED, jobs=2, folder=tmp_path / "run"), undisturbed)
 
 
+def test_a_process_that_dies_is_one_line_and_the_rest_is_kept(tmp_path: Path, undisturbed: pd.DataFrame) -> None:
+    import psutil
+
+    def kill_one(done: int, size: int) -> None:
+        if done == 4:
+            workers = [child for child in psutil.Process().children() if "popen_loky" in " ".join(child.cmdline())]
+            workers[0].kill()
+
+    with pytest.raises(InputError, match="one of the processes died"):
+        sweep(**SIMULATED, jobs=2, folder=tmp_path, progress=kill_one)
+    assert parts_in(tmp_path) >= 1
+    assert_frame_equal(sweep(**SIMULATED, folder=tmp_path), undisturbed)
+
+
 def test_a_run_folder_holds_options_grid_and_results(tmp_path: Path) -> None:
     table = sweep(t_sd=0.2, b=4, alpha=[0.5, 0.7], folder=tmp_path)
     config = tomllib.loads((tmp_path / "config.toml").read_text())

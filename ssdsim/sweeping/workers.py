@@ -39,7 +39,7 @@ def work_here(plan: Plan, parts: Sequence[Part], jobs: int) -> Done:
     try:
         yield from Parallel(n_jobs=jobs, return_as="generator_unordered")(delayed(work)(plan, part) for part in parts)
     except BrokenProcessPool:
-        raise InputError(f"one of the {jobs} processes died (out of memory?); try fewer --jobs") from None
+        raise InputError("one of the processes died (out of memory?); try fewer --jobs") from None
 
 
 def work_on_cluster(plan: Plan, parts: Sequence[Part], address: str) -> Done:
