@@ -26,11 +26,11 @@ from ssdsim.predict import predict
 from ssdsim.sweep import sweep
 from ssdsim.sweeping.plan import PRESETS, Plan, as_configured, plan_of
 
-# 90 points of Monte Carlo, some milliseconds each: 23 parts
+# 40 points of Monte Carlo, a tenth of a second each: 10 parts
 SIMULATED: dict[str, Any] = {
     "t_sd": 0.2,
-    "alpha": [0.6, 0.7, 0.8],
-    "k": [3, 4, 5],
+    "alpha": [0.6, 0.8],
+    "k": [3, 5],
     "p_hit": [0.5, 0.6, 0.7, 0.8, 0.9],
     "b": [1, 4],
     "engine": "mc",
@@ -74,7 +74,7 @@ def test_a_fan_out_beside_a_hit_rate_is_the_drafts_work() -> None:
 
 def test_a_result_with_the_name_of_an_axis_gets_another() -> None:
     """A stationary hit rate differs from the given one, and so may the fallback."""
-    table = sweep(t_sd=0.3, p_hit=[0.8], p_hit_backup=0.4, backup=["fast", "jit", "auto"], b=32)
+    table = sweep(t_sd=0.9, p_hit=[0.8], p_hit_backup=0.4, backup=["fast", "jit", "auto"], b=32)
     fast, jit, auto = (row for _, row in table.iterrows())
     assert fast["p_hit"] == 0.8
     assert fast["effective_p_hit"] == pytest.approx(0.4 / (1 + 0.4 - 0.8))
@@ -110,20 +110,19 @@ def test_draws_give_intervals() -> None:
 
 
 def test_simulated_points_agree_with_the_closed_form(undisturbed: pd.DataFrame) -> None:
-    """95 % intervals: of 180, at most 20 may miss (P < 1 %)."""
+    """Of 80 intervals at 95 %, 4 miss on average; neighbours have one seed, so they miss together."""
     closed = sweep(**{name: value for name, value in SIMULATED.items() if name not in ("engine", "precision")})
-    assert len(undisturbed) == len(closed) == 90
+    assert len(undisturbed) == len(closed) == 40
     for name in ("sd", "ssd"):
         rate = closed[f"{name}_tokens_per_second"]
         half = (undisturbed[f"{name}_high"] - undisturbed[f"{name}_low"]) / 2
         assert (half / rate).max() < 0.03
         missed = (rate < undisturbed[f"{name}_low"]) | (rate > undisturbed[f"{name}_high"])
-        assert missed.sum() <= 11
+        assert missed.sum() <= 8
 
 
-@pytest.mark.parametrize("jobs", [2, -1])
-def test_processes_of_this_machine_give_the_same(jobs: int, undisturbed: pd.DataFrame, tmp_path: Path) -> None:
-    assert_frame_equal(sweep(**SIMULATED, jobs=jobs, folder=tmp_path / "run"), undisturbed)
+def test_processes_of_this_machine_give_the_same(undisturbed: pd.DataFrame, tmp_path: Path) -> None:
+    assert_frame_equal(sweep(**SIMULATED, jobs=2, folder=tmp_path / "run"), undisturbed)
 
 
 def test_a_run_folder_holds_options_grid_and_results(tmp_path: Path) -> None:
@@ -149,7 +148,7 @@ def test_another_sweep_does_not_go_into_the_same_folder(tmp_path: Path) -> None:
 
 def test_what_was_done_before_an_interruption_is_not_done_again(tmp_path: Path, undisturbed: pd.DataFrame) -> None:
     def interrupt(done: int, size: int) -> None:
-        if done >= 40:
+        if done >= 24:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -159,19 +158,19 @@ def test_what_was_done_before_an_interruption_is_not_done_again(tmp_path: Path, 
     seen: list[int] = []
     resumed = sweep(**SIMULATED, folder=tmp_path, progress=lambda done, size: seen.append(done))
     assert seen[0] == 4 * (len(parts) - 1)
-    assert seen[-1] == 90
+    assert seen[-1] == 40
     assert_frame_equal(resumed, undisturbed)
 
 
 def test_kill_9_at_random_moments_loses_and_doubles_nothing(tmp_path: Path, undisturbed: pd.DataFrame) -> None:
     folder = tmp_path / "run"
-    options = "--t-sd 0.2 --alpha 0.6,0.7,0.8 --k 3:5 --p-hit 0.5:0.9:0.1 --b 1,4 --engine mc --precision 0.02".split()
+    options = "--t-sd 0.2 --alpha 0.6,0.8 --k 3,5 --p-hit 0.5:0.9:0.1 --b 1,4 --engine mc --precision 0.02".split()
     command = [sys.executable, "-m", "ssdsim", "sweep", *options, "-o", str(folder), "--quiet"]
     chance = random.Random(1)
     there: list[int] = []
     for _ in range(3):
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        wanted = (there[-1] if there else 0) + chance.randint(1, 4)
+        wanted = (there[-1] if there else 0) + chance.randint(1, 2)
         deadline = time.monotonic() + 60.0
         while parts_in(folder) < wanted and time.monotonic() < deadline:
             time.sleep(0.001)
@@ -179,7 +178,7 @@ def test_kill_9_at_random_moments_loses_and_doubles_nothing(tmp_path: Path, undi
         process.kill()
         process.wait()
         there.append(parts_in(folder))
-    assert 0 < there[0] < there[1] < there[2] < 23
+    assert 0 < there[0] < there[1] < there[2] < 10
     done = run(*options, "-o", str(folder))
     assert done.returncode == 0, done.stderr
     assert_frame_equal(pd.read_parquet(folder / "results.parquet"), undisturbed)
@@ -194,7 +193,7 @@ def cluster() -> Iterator[Any]:
     from distributed import LocalCluster
 
     with LocalCluster(  # several processes, as on several machines
-        n_workers=3, threads_per_worker=1, processes=True, dashboard_address=None
+        n_workers=3, threads_per_worker=1, processes=True, dashboard_address=":0"
     ) as started:
         yield started
 
@@ -213,15 +212,15 @@ def test_a_killed_worker_of_a_cluster_loses_and_doubles_nothing(
 
     def kill_one(done: int, size: int) -> None:
         seen.append(done)
-        if done >= 12 and not killed:
+        if done >= 8 and not killed:
             os.kill(pids[0], signal.SIGKILL)
             killed.append(done)
 
     table = sweep(**SIMULATED, folder=tmp_path, cluster=cluster.scheduler_address, progress=kill_one)
     assert killed
-    assert killed[0] < 90
+    assert killed[0] < 40
     assert seen == sorted(set(seen)), "a part came twice"
-    assert seen[-1] == 90
+    assert seen[-1] == 40
     assert_frame_equal(table, undisturbed)
 
 
