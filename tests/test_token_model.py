@@ -127,7 +127,7 @@ def test_saguaro_trades_acceptance_for_hits(model: TokenModel) -> None:
     assert np.all(np.diff(rates.hit.value, axis=1) > 0)
     # where the draft overrates its favourites a little less of them may even be accepted more often
     assert np.all(np.diff(rates.alpha.value, axis=1) < 2e-3)
-    assert np.all(rates.alpha.value[:, -1] < rates.alpha.value[:, 0] - 0.005)
+    assert np.all(rates.alpha.value[:, -1] < rates.alpha.value[:, 0])
 
 
 @pytest.mark.parametrize(("spread", "sigma"), [(2.0, 1.0), (1.5, 0.7), (3.0, 1.5)])
@@ -224,19 +224,28 @@ def test_power_law_is_recovered() -> None:
     assert fit_power_law(f, 1 - 0.99 * f ** -(0.5 + 0.2 * np.log(f))).hits.c == 1.0  # never above 1
 
 
+def test_fit_finds_the_model_that_was_measured() -> None:
+    """On its own contexts, and at another temperature than 1."""
+    truth = TokenModel(spread=1.3, sigma=0.6, vocabulary=300, contexts=500)
+    seen = truth.rates(FIT_FAN_OUTS, 0.7)
+    law = fit_power_law(FIT_FAN_OUTS, seen.hit.value[0, 0]).hits
+    found = fit_token_model(float(seen.alpha.value[0, 0, 0]), law.c, law.r, tau=0.7, vocabulary=300, contexts=500)
+    assert found.model.spread == pytest.approx(1.3, rel=0.02)
+    assert found.model.sigma == pytest.approx(0.6, rel=0.02)
+
+
 def test_fit_predicts_what_it_has_not_seen() -> None:
-    """Fitted to alpha, c and r of another draw of contexts at tau = 1, C = 1, it predicts other tau and C."""
+    """From alpha, c and r of other contexts at tau = 1, C = 1 to other tau and C, within both models' intervals."""
     truth = TokenModel(spread=1.9, sigma=0.8, vocabulary=300, contexts=2000, seed=7)
     seen = truth.rates(FIT_FAN_OUTS)
-    law = fit_power_law(FIT_FAN_OUTS, seen.hit.value[0, 0])
-    found = fit_token_model(float(seen.alpha.value[0, 0, 0]), law.hits.c, law.hits.r, vocabulary=300, contexts=800)
-    assert found.model.spread == pytest.approx(1.9, rel=0.1)
-    assert found.model.sigma == pytest.approx(0.8, rel=0.1)
+    law = fit_power_law(FIT_FAN_OUTS, seen.hit.value[0, 0]).hits
+    found = fit_token_model(float(seen.alpha.value[0, 0, 0]), law.c, law.r, vocabulary=300, contexts=600)
     assert found.alpha == pytest.approx(float(seen.alpha.value[0, 0, 0]), abs=0.01)
     unseen = ([2, 8], [0.4, 0.7, 1.2], [0.6, 0.2])
     for name in ("alpha", "hit", "hit_all"):
-        predicted, real = (getattr(m.rates(*unseen), name).value for m in (found.model, truth))
-        np.testing.assert_allclose(predicted, real, atol=0.04)
+        predicted, real = (getattr(m.rates(*unseen), name) for m in (found.model, truth))
+        error = np.abs(predicted.value - real.value)
+        assert np.all(error < (predicted.high - predicted.low + real.high - real.low) / 2), (name, error)
 
 
 def test_table_of_rates() -> None:
