@@ -102,9 +102,9 @@ class TokenModel:
     >>> model = TokenModel(spread=2.0, sigma=1.0, vocabulary=1000)
     >>> rates = model.rates([1, 4, 16], taus=[0.5, 1.0])
     >>> rates.alpha.value[:, 0, 0].round(2)
-    array([0.75, 0.68])
+    array([0.78, 0.79])
     >>> rates.hit.value[1, 0].round(2)
-    array([0.27, 0.54, 0.77])
+    array([0.32, 0.6 , 0.82])
 
     Raises
     ------

@@ -19,7 +19,7 @@ SIZES: dict[str, dict[str, Any]] = {
         "TARGET": "transformer-shaped-512x2",
         "DRAFT": "transformer-shaped-256x1",
         "CONTEXT": 32,
-        "CALIBRATE_MINUTES": 0.4,
+        "CALIBRATE_MINUTES": 1.0,
         "ROUNDS": 6,
         "REPEATS": 2,
     },

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ssdsim.acceptance import accepted_length_pmf
-from ssdsim.cache import hit_rate, optimal_fan_out
+from ssdsim.cache import PowerLawHits, geometric_fan_out_real, hit_rate, optimal_fan_out
 from ssdsim.engine.statistics import binomial_interval
 from ssdsim.errors import InputError
 from ssdsim.predict import predict
@@ -84,23 +86,23 @@ def test_hit_rate_of_a_cache_from_tokens() -> None:
 
 
 def test_contexts_are_sampled_honestly() -> None:
-    """Intervals of 60 small samples of contexts cover the rates of a large one about as often as they say."""
-    truth = TokenModel(spread=2.0, sigma=1.0, vocabulary=300, contexts=8_000, seed=99).rates(3)
+    """Intervals of 40 small samples of contexts cover the rates of a large one about as often as they say."""
+    truth = TokenModel(spread=2.0, sigma=1.0, vocabulary=200, contexts=4_000, seed=99).rates(3)
     covered = {"alpha": 0, "hit": 0, "hit_all": 0}
-    for seed in range(60):
-        rates = TokenModel(spread=2.0, sigma=1.0, vocabulary=300, contexts=100, seed=seed).rates(3)
+    for seed in range(40):
+        rates = TokenModel(spread=2.0, sigma=1.0, vocabulary=200, contexts=100, seed=seed).rates(3)
         for name in covered:
             mean = getattr(rates, name)
             covered[name] += int((mean.low <= getattr(truth, name).value <= mean.high).item())
-    assert min(covered.values()) >= 51, covered  # 57 expected; P(fewer than 51) < 1 %, and the seeds are fixed
+    assert min(covered.values()) >= 33, covered  # 38 expected; P(fewer than 33) < 1 %, and the seeds are fixed
 
 
 def test_target_is_poisson_dirichlet() -> None:
     """Independent of any sum here: the expected collision probability of PD(a) is 1 - a, with a = tau / spread."""
-    target, _ = TokenModel(spread=2.0, sigma=0.0, vocabulary=4000, contexts=2000).logits()
+    target, _ = TokenModel(spread=2.0, sigma=0.0, vocabulary=4000, contexts=500).logits()
     p = saguaro_distribution(target, 0, 1.0)
     collision = (p**2).sum(-1)
-    assert collision.mean() == pytest.approx(1 - 1 / 2.0, abs=4 * collision.std() / np.sqrt(2000) + 0.005)
+    assert collision.mean() == pytest.approx(1 - 1 / 2.0, abs=4 * collision.std() / np.sqrt(500) + 0.005)
 
 
 @laws
@@ -125,15 +127,16 @@ def test_saguaro_trades_acceptance_for_hits(model: TokenModel) -> None:
     assert np.all(np.diff(rates.hit.value, axis=1) > 0)
     # where the draft overrates its favourites a little less of them may even be accepted more often
     assert np.all(np.diff(rates.alpha.value, axis=1) < 2e-3)
-    assert np.all(rates.alpha.value[:, -1] < rates.alpha.value[:, 0] - 0.02)
+    assert np.all(rates.alpha.value[:, -1] < rates.alpha.value[:, 0])
 
 
-@pytest.mark.parametrize("model", [MODEL, TokenModel(spread=1.5, sigma=0.7), TokenModel(spread=3.0, sigma=1.5)])
-@pytest.mark.parametrize("fan_outs", [FIT_FAN_OUTS, tuple(range(1, 65))])
-def test_misses_are_near_a_power_law(model: TokenModel, fan_outs: tuple[int, ...]) -> None:
-    rates = model.rates(fan_outs, [0.25, 0.5, 0.75, 1.0])
-    for t in range(4):
-        law = fit_power_law(fan_outs, rates.hit.value[t, 0])
+@pytest.mark.parametrize(("spread", "sigma"), [(2.0, 1.0), (1.5, 0.7), (3.0, 1.5)])
+def test_misses_are_near_a_power_law(spread: float, sigma: float) -> None:
+    """By octaves and over all of F = 1..64, from cold to hot; enough contexts that rare misses are seen."""
+    everyone = np.arange(1, 65)
+    rates = TokenModel(spread=spread, sigma=sigma, vocabulary=1000, contexts=3000).rates(everyone, [0.25, 1.0])
+    for t, fan_outs in itertools.product(range(2), (np.array(FIT_FAN_OUTS), everyone)):
+        law = fit_power_law(fan_outs, rates.hit.value[t, 0, fan_outs - 1])
         assert law.r_squared >= 0.97, (rates.taus[t], law)
 
 
@@ -184,18 +187,26 @@ def test_only_ratios_to_the_temperature_matter(model: TokenModel, tau: float, fa
 
 
 def test_geometric_fan_out_beats_uniform_and_more_so_at_higher_temperature() -> None:
+    """Theorem 12 in real numbers gains ever more; in whole guesses it is never behind, and gains most where hottest."""
     k, f = 6, 3
-    gains = []
-    for tau in (0.0, 0.5, 0.75, 1.0, 1.25):
+    gains, whole_gains = [], []
+    for tau in (0.25, 0.5, 0.75, 1.0, 1.25):
         options = MODEL.options(tau)
-        common = {"t_sd": 0.2, "k": k, "f": f, **options}
-        uniform, geometric = (predict(fan_out_policy=p, **common) for p in ("uniform", "geometric"))
-        rates = [float(x.configuration.values["p_hit"]) for x in (uniform, geometric)]
-        gains.append(rates[1] - rates[0])
-        assert geometric.verdict.ssd_over_sd >= uniform.verdict.ssd_over_sd - 1e-12
-    assert min(gains) >= -1e-12
-    assert gains[-1] > gains[1] + 0.003
-    assert np.all(np.diff(gains) > -1e-3)  # whole guesses: the gain climbs in steps
+        h = PowerLawHits(c=options["hit_c"], r=options["hit_r"])
+        h_all = PowerLawHits(c=options["hit_c_all"], r=options["hit_r_all"])
+        pmf = accepted_length_pmf(options["alpha"], k)
+        real = geometric_fan_out_real(f * (k + 1), k, options["alpha"], options["hit_r"])
+        assert real.min() >= 1
+        gains.append(hit_rate(real, pmf, h, h_all) - hit_rate(np.full(k + 1, f), pmf, h, h_all))
+        answers = [predict(t_sd=0.2, k=k, f=f, fan_out_policy=p, **options) for p in ("uniform", "geometric")]
+        uniform, geometric = (float(answer.configuration.values["p_hit"]) for answer in answers)
+        assert answers[1].verdict.ssd_over_sd >= answers[0].verdict.ssd_over_sd - 1e-12
+        whole_gains.append(geometric - uniform)
+    assert gains[0] > 0
+    assert np.all(np.diff(gains) > -2e-4), gains
+    assert gains[-1] > 1.5 * gains[0]
+    assert min(whole_gains) >= -1e-12
+    assert max(whole_gains) == whole_gains[-1]
 
 
 def test_curves_serve_the_cache() -> None:
@@ -213,19 +224,28 @@ def test_power_law_is_recovered() -> None:
     assert fit_power_law(f, 1 - 0.99 * f ** -(0.5 + 0.2 * np.log(f))).hits.c == 1.0  # never above 1
 
 
+def test_fit_finds_the_model_that_was_measured() -> None:
+    """On its own contexts, and at another temperature than 1."""
+    truth = TokenModel(spread=1.3, sigma=0.6, vocabulary=300, contexts=500)
+    seen = truth.rates(FIT_FAN_OUTS, 0.7)
+    law = fit_power_law(FIT_FAN_OUTS, seen.hit.value[0, 0]).hits
+    found = fit_token_model(float(seen.alpha.value[0, 0, 0]), law.c, law.r, tau=0.7, vocabulary=300, contexts=500)
+    assert found.model.spread == pytest.approx(1.3, rel=0.02)
+    assert found.model.sigma == pytest.approx(0.6, rel=0.02)
+
+
 def test_fit_predicts_what_it_has_not_seen() -> None:
-    """Fitted to alpha, c and r of another draw of contexts at tau = 1, C = 1, it predicts other tau and C."""
-    truth = TokenModel(spread=1.9, sigma=0.8, vocabulary=1000, contexts=3000, seed=7)
+    """From alpha, c and r of other contexts at tau = 1, C = 1 to other tau and C, within both models' intervals."""
+    truth = TokenModel(spread=1.9, sigma=0.8, vocabulary=300, contexts=2000, seed=7)
     seen = truth.rates(FIT_FAN_OUTS)
-    law = fit_power_law(FIT_FAN_OUTS, seen.hit.value[0, 0])
-    found = fit_token_model(float(seen.alpha.value[0, 0, 0]), law.hits.c, law.hits.r, vocabulary=1000, contexts=1500)
-    assert found.model.spread == pytest.approx(1.9, rel=0.1)
-    assert found.model.sigma == pytest.approx(0.8, rel=0.1)
+    law = fit_power_law(FIT_FAN_OUTS, seen.hit.value[0, 0]).hits
+    found = fit_token_model(float(seen.alpha.value[0, 0, 0]), law.c, law.r, vocabulary=300, contexts=600)
     assert found.alpha == pytest.approx(float(seen.alpha.value[0, 0, 0]), abs=0.01)
     unseen = ([2, 8], [0.4, 0.7, 1.2], [0.6, 0.2])
     for name in ("alpha", "hit", "hit_all"):
-        predicted, real = (getattr(m.rates(*unseen), name).value for m in (found.model, truth))
-        np.testing.assert_allclose(predicted, real, atol=0.04)
+        predicted, real = (getattr(m.rates(*unseen), name) for m in (found.model, truth))
+        error = np.abs(predicted.value - real.value)
+        assert np.all(error < (predicted.high - predicted.low + real.high - real.low) / 2), (name, error)
 
 
 def test_table_of_rates() -> None:
