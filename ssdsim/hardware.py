@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -121,6 +121,18 @@ class HardwareProfile(Card):
     def timings(self) -> dict[Operation, Timing]:
         """Operations priced so far (a pass repeats its operations, a decode loop its passes)."""
         return {}
+
+    @cached_property
+    def pass_seconds(self) -> dict[Any, Any]:
+        """Costs of whole passes so far, by pass (kept here by :func:`ssdsim.costs.cost_of_pass`)."""
+        return {}
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> HardwareProfile:
+        """A changed copy, which remembers nothing of what the original priced."""
+        copy = super().model_copy(update=update, deep=deep)
+        for remembered in ("timings", "pass_seconds"):
+            copy.__dict__.pop(remembered, None)
+        return copy
 
     def seconds(self, op: Operation) -> Timing:
         """Time of ``op``.
