@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from operator import itemgetter
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -78,22 +79,22 @@ class _Step(Generic[T]):
 
     def number(self, values: dict[str, Any], *arguments: Any) -> int:
         """Where in ``made`` the result for ``values`` is; writes into ``values`` what the step derives."""
-        read = {name: values[name] for name in self.reads}
-        key = (*read.values(), *arguments)
+        key = (itemgetter(*self.reads)(values), *arguments)
         try:
             found = self._known.get(key)
         except TypeError:  # lists are not hashable
             key = _frozen(key)
             found = self._known.get(key)
         if found is None:
-            found = self._known[key] = self._new(read, arguments)
+            found = self._known[key] = self._new(values, arguments)
         if isinstance(found, str):
             raise InputError(found)
         values.update(found[1])
         return found[0]
 
-    def _new(self, read: dict[str, Any], arguments: tuple[Any, ...]) -> tuple[int, dict[str, Any]] | str:
-        before = dict(read)
+    def _new(self, values: dict[str, Any], arguments: tuple[Any, ...]) -> tuple[int, dict[str, Any]] | str:
+        before = {name: values[name] for name in self.reads}
+        read = dict(before)
         try:
             self.made.append(self.run(read, {}, *arguments))
         except InputError as error:
@@ -124,14 +125,18 @@ class _Columns:
     ssd: RoundAverages
     sd_tokens_per_round: NDArray[np.float64]
 
-    def against(self, drawn: RoundTimes) -> _Columns:
-        """Every scenario (down) with every draw of its times (across)."""
+    def against(self, drawn: RoundTimes, numbers: list[int]) -> _Columns:
+        """The scenarios of these numbers (down) with every draw of their times (across)."""
+
+        def down(column: NDArray[np.float64]) -> NDArray[np.float64]:
+            return column[numbers, None]
+
         return _Columns(
-            batch=self.batch[:, None],
-            gpus=Gpus(*(getattr(self.gpus, f.name)[:, None] for f in fields(Gpus))),
+            batch=down(self.batch),
+            gpus=Gpus(*(down(getattr(self.gpus, f.name)) for f in fields(Gpus))),
             times=drawn,
-            ssd=RoundAverages(self.ssd.tokens_per_round[:, None], self.ssd.p_hit[:, None]),
-            sd_tokens_per_round=self.sd_tokens_per_round[:, None],
+            ssd=RoundAverages(down(self.ssd.tokens_per_round), down(self.ssd.p_hit)),
+            sd_tokens_per_round=down(self.sd_tokens_per_round),
         )
 
 
@@ -172,7 +177,9 @@ class _Table:
     def _case(self, values: dict[str, Any], fallback: Fallback) -> _Case:
         """The steps of :func:`ssdsim.configure`, in its order."""
         values["placed"] = self._placed.number(values)
-        rounds = self._rounds.number(values, fallback)
+        # where hit rates are given no fan-outs follow from the budget
+        hits = values if values["p_hit"] is None else {**values, "budget": None}
+        rounds = self._rounds.number(hits, fallback)
         settle_spread(values, {}, self._placed.made[values["placed"]])
         priced = self._priced.number(values, fallback)
         check_constant(values["spread"])
@@ -183,11 +190,12 @@ class _Table:
 
     def frame(self, draws: int, seed: int) -> pd.DataFrame:
         best = self._better_fallbacks(self._cases)
-        columns = _results(estimate_all(self._columns(best)))
+        scenarios = self._columns(best)
+        columns = _results(estimate_all(scenarios))
         columns["backup"] = np.array([case.fallback for case in best], dtype=object)
         columns["budget"] = np.array([case.budget for case in best], dtype=float)
         if draws:
-            columns |= self._intervals(best, columns, TimingErrors(draws, seed))
+            columns |= self._intervals(best, scenarios, columns, TimingErrors(draws, seed))
         rows = np.array([case.point for case in best], dtype=int)
         frame = pd.DataFrame(columns, index=rows).reindex(range(len(self._errors)))
         frame["error"] = pd.Series(self._errors, dtype=object)
@@ -219,15 +227,18 @@ class _Table:
         return [case for _, case in best.values()]
 
     def _intervals(
-        self, cases: Sequence[_Case], columns: Mapping[str, NDArray[Any]], errors: TimingErrors
+        self,
+        cases: Sequence[_Case],
+        scenarios: _Columns,
+        columns: Mapping[str, NDArray[Any]],
+        errors: TimingErrors,
     ) -> dict[str, NDArray[np.float64]]:
         """95 % intervals of tokens/s; NaN where times are unit-free, since those have no errors."""
         names = [f"{name}_{end}" for name in STRATEGIES for end in ("low", "high")]
         found = {name: np.full(len(cases), np.nan) for name in (*names, "probability_ssd_beats_sd")}
         for costs, numbers in self._of_one_price(cases):
-            side_by_side = self._columns([cases[number] for number in numbers]).against(costs.sample(errors))
             draws: dict[str, Draws] = {}
-            for name, estimate in estimate_all(side_by_side).items():
+            for name, estimate in estimate_all(scenarios.against(costs.sample(errors), numbers)).items():
                 rates = columns[f"{name}_tokens_per_second"][numbers, None]
                 draws[name] = centred_on(rates, np.asarray(estimate.tokens_per_second))
                 found[f"{name}_low"][numbers], found[f"{name}_high"][numbers] = bounds_95(draws[name])

@@ -127,12 +127,12 @@ class HardwareProfile(Card):
         """Costs of whole passes so far, by pass (kept here by :func:`ssdsim.costs.cost_of_pass`)."""
         return {}
 
-    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> HardwareProfile:
-        """A changed copy, which remembers nothing of what the original priced."""
-        copy = super().model_copy(update=update, deep=deep)
+    def __copy__(self) -> HardwareProfile:
+        """A copy prices by itself: it is mostly made to change some timings."""
+        copied = super().__copy__()
         for remembered in ("timings", "pass_seconds"):
-            copy.__dict__.pop(remembered, None)
-        return copy
+            copied.__dict__.pop(remembered, None)
+        return copied
 
     def seconds(self, op: Operation) -> Timing:
         """Time of ``op``.
