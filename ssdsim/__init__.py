@@ -17,6 +17,7 @@ _HOME = {
     "find_transformer": "ssdsim.catalog",
     "forward_pass": "ssdsim.transformer",
     "predict": "ssdsim.predict",
+    "recommend": "ssdsim.recommendation.answer",
 }
 __all__ = ["__version__", *_HOME]
 

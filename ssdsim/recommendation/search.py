@@ -13,10 +13,10 @@ from ssdsim.recommendation.request import Request
 Case = tuple[Shape, int]  # a shape and the sequences of one copy
 
 # Cached outcomes for each of the K + 1 accepted lengths, in the coarse grid
-_COARSE_FAN_OUTS = (1, 2, 4, 8, 16, 32)
+_COARSE_FAN_OUTS = (1, 3, 9, 27)
 # Tokens/s is smooth in K, and in the logarithm of the budget, up to the kink where the draft becomes late: steps that
 # shrink around the best find its top, which an exhaustive finer grid confirms to 1 % (tests/test_recommend.py).
-_BUDGET_STEPS = (1.5, 1.2, 1.08, 1.03)
+_BUDGET_STEPS = (1.7, 1.3, 1.12, 1.04)
 _WORTH_REFINING = 0.95  # of the best SSD shape that needs no more devices
 INDIFFERENT = 1e-3  # relative tokens/s for which nobody spends a device or a cached outcome
 
@@ -56,14 +56,19 @@ class Search:
 
     def run(self) -> None:
         """Price the coarse grid at every batch, then refine what may be chosen."""
-        request = self.request
-        self.price(
-            (shape, copy_batch)
-            for shape in coarse_shapes(request)
-            for copy_batch in {batch for b in request.batches for _, batch in splits(request, shape, b)}
-        )
+        self.price(self._cases(_ar_shapes(self.request)))
+        # where the target has no room for plain decoding it has none for speculating
+        roomy = {(shape.tp, batch) for shape, batch in self.rates}
+        speculating = [*_sd_shapes(self.request), *_ssd_shapes(self.request)]
+        self.price(case for case in self._cases(speculating) if (case[0].tp, case[1]) in roomy)
         for step in _BUDGET_STEPS if self._climbs else ():
-            self.price((shape, batch) for top, batch in self._tops() for shape in neighbours(request, top, step))
+            self.price((shape, batch) for top, batch in self._tops() for shape in neighbours(self.request, top, step))
+
+    def _cases(self, shapes: Iterable[Shape]) -> Iterator[Case]:
+        """Each shape at every batch that one of its copies may have."""
+        for shape in shapes:
+            for size in sorted({size for b in self.request.batches for _, size in splits(self.request, shape, b)}):
+                yield shape, size
 
     @property
     def _climbs(self) -> bool:
@@ -116,11 +121,6 @@ def splits(request: Request, shape: Shape, batch: int) -> Iterator[tuple[int, in
             yield copies, size
 
 
-def coarse_shapes(request: Request) -> list[Shape]:
-    """Every AR and SD shape, and SSD's in coarse steps of the budget, K and the number of draft devices."""
-    return [*_ar_shapes(request), *_sd_shapes(request), *_ssd_shapes(request)]
-
-
 def _ar_shapes(request: Request) -> Iterator[Shape]:
     for tp in request.degrees:
         yield Shape("ar", tp)
@@ -135,6 +135,7 @@ def _sd_shapes(request: Request) -> Iterator[Shape]:
 
 
 def _ssd_shapes(request: Request) -> Iterator[Shape]:
+    """In coarse steps of the budget, K and the number of draft devices."""
     backup = request.backups[0] if len(request.backups) == 1 else "auto"
     for tp in request.degrees:
         for draft_gpus in _powers_of_two(request.draft_gpus):
@@ -152,8 +153,8 @@ def _powers_of_two(numbers: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _coarse_lookaheads(lookaheads: tuple[int, ...]) -> tuple[int, ...]:
-    """Every second one after the first four (their neighbours are tried where it matters)."""
-    return lookaheads[:4] + lookaheads[5::2]
+    """The first two, then every third (their neighbours are tried where it matters)."""
+    return lookaheads[:2] + lookaheads[3::3]
 
 
 def _coarse_budgets(request: Request, k: int) -> tuple[int | None, ...]:
@@ -178,4 +179,6 @@ def _near_budgets(request: Request, shape: Shape, k: int, step: float) -> set[in
     if not request.searches_budgets or shape.budget is None:
         return set(_coarse_budgets(request, k))
     same = shape.budget * (k + 1) / (shape.k + 1)
-    return {max(1, around(same * factor)) for factor, around in ((1 / step, math.floor), (1.0, round), (step, math.ceil))}
+    return {
+        max(1, around(same * factor)) for factor, around in ((1 / step, math.floor), (1.0, round), (step, math.ceil))
+    }
