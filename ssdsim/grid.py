@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ssdsim.configuration import Priced, effective, locate, price, settle_spread
+from ssdsim.configuration import Priced, configure, effective, locate, price, settle_spread
 from ssdsim.costs import TimingErrors
 from ssdsim.errors import InputError
 from ssdsim.estimate import Estimate
@@ -19,9 +19,10 @@ from ssdsim.hits import speculators
 from ssdsim.intervals import Draws, bounds_95, centred_on
 from ssdsim.options import CACHE_SHAPE, HARDWARE_ONLY, UNIT_FREE
 from ssdsim.placement import Placement, RoundCosts
-from ssdsim.predict import STRATEGIES, check_constant, estimate_all
+from ssdsim.predict import STRATEGIES, Prediction, check_constant, estimate_all, predict_configured
 from ssdsim.requests import RoundAverages, mean_sd_tokens, ssd_averages
 from ssdsim.scenario import Count, Gpus, RoundTimes
+from ssdsim.simulate import Engine
 from ssdsim.speculator import Fallback
 
 T = TypeVar("T")
@@ -32,6 +33,16 @@ _PLACED_BY = (*HARDWARE_ONLY, *_SIZES, "t_sd")
 _ACCEPTED_BY = ("alpha", "alpha_concentration", "acceptance", "output_tokens", "alpha_backup")
 _MADE_BY = (*_ACCEPTED_BY, "p_hit", "p_hit_backup", *CACHE_SHAPE, "k", "sd_k", "budget")
 _PRICED_BY = (*UNIT_FREE, "k", "sd_k", "placed")
+
+RESULTS = (
+    *(f"{name}_tokens_per_second" for name in STRATEGIES),
+    *("ssd_over_sd", "ssd_over_ar", "sd_over_ar"),
+    *(f"{name}_gpus" for name in STRATEGIES),
+    *("tokens_per_round_sd", "tokens_per_round_ssd"),
+    *(f"{name}_round_s" for name in STRATEGIES),
+    *("p_hit", "p_all_hit", "backup", "budget"),
+)
+INTERVALS = (*(f"{name}_{end}" for name in STRATEGIES for end in ("low", "high")), "probability_ssd_beats_sd")
 
 _CASES_AT_ONCE = 512  # of drawn columns: 4 MB a column at 1000 draws
 
@@ -66,6 +77,40 @@ def evaluate(points: Iterable[Mapping[str, Any]], draws: int = 0, seed: int = 0)
     for point in points:
         table.add(point)
     return table.frame(draws, seed)
+
+
+def simulate_each(
+    points: Iterable[Mapping[str, Any]], engine: Engine, precision: float | None = None, seed: int = 0
+) -> pd.DataFrame:
+    """Simulate every point by itself; the columns of :func:`evaluate` with intervals.
+
+    ``precision`` is the half width of the 95 % interval of tokens/s at which a run ends, relative; by default that of
+    :func:`ssdsim.predict`. Intervals hold the simulation's error and, on hardware, the timings'. Every point has the
+    same seed, so neighbours differ by less than their intervals say.
+    """
+    rows: list[dict[str, Any]] = []
+    warnings: set[str] = set()
+    for point in points:
+        try:
+            prediction = predict_configured(configure(**point), seed, engine, precision)
+        except InputError as error:
+            rows.append({"error": str(error)})
+            continue
+        rows.append(_simulated(prediction))
+        warnings |= set(prediction.configuration.warnings)
+    frame = pd.DataFrame(rows, columns=[*RESULTS, *INTERVALS, "error"])
+    frame["error"] = pd.Series([row.get("error") for row in rows], dtype=object)
+    frame.attrs["warnings"] = sorted(warnings)
+    return frame
+
+
+def _simulated(prediction: Prediction) -> dict[str, Any]:
+    configuration = prediction.configuration
+    row: dict[str, Any] = dict(_results(prediction.estimates))
+    row |= {"backup": configuration.scenario.fallback, "budget": configuration.values["budget"]}
+    for name, interval in prediction.intervals.items():
+        row |= {f"{name}_low": interval.low, f"{name}_high": interval.high} if interval else {}
+    return row | {"probability_ssd_beats_sd": prediction.verdict.probability}
 
 
 @dataclass
@@ -197,7 +242,8 @@ class _Table:
         if draws:
             columns |= self._intervals(best, scenarios, columns, TimingErrors(draws, seed))
         rows = np.array([case.point for case in best], dtype=int)
-        frame = pd.DataFrame(columns, index=rows).reindex(range(len(self._errors)))
+        named = [*RESULTS, *(INTERVALS if draws else ())]
+        frame = pd.DataFrame(columns, index=rows, columns=named).reindex(range(len(self._errors)))
         frame["error"] = pd.Series(self._errors, dtype=object)
         frame.attrs["warnings"] = self._warnings(best)
         return frame
@@ -234,8 +280,7 @@ class _Table:
         errors: TimingErrors,
     ) -> dict[str, NDArray[np.float64]]:
         """95 % intervals of tokens/s; NaN where times are unit-free, since those have no errors."""
-        names = [f"{name}_{end}" for name in STRATEGIES for end in ("low", "high")]
-        found = {name: np.full(len(cases), np.nan) for name in (*names, "probability_ssd_beats_sd")}
+        found = {name: np.full(len(cases), np.nan) for name in INTERVALS}
         for costs, numbers in self._of_one_price(cases):
             draws: dict[str, Draws] = {}
             for name, estimate in estimate_all(scenarios.against(costs.sample(errors), numbers)).items():

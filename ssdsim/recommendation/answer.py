@@ -111,7 +111,7 @@ def recommend(
         focus=focus,
         equal_counts=tuple(count for count in counts if count is not None and count.ssd.gpus == count.gpus),
         break_evens=tuple(break_evens(search, focus)) if focus is not None else (),
-        elasticities=tuple(elasticities(about.best, request.options)) if about and about.best else (),
+        elasticities=tuple(elasticities(about.best, request)) if about and about.best else (),
         provenance=_provenance(request),
         warnings=tuple(sorted(search.warnings)),
         evaluated=len({case for case in search.rates if case[0].backup != "auto"}) + len(search.errors),
