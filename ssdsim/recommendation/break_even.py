@@ -65,7 +65,7 @@ class _Contest:
         rates = np.nan_to_num(own.reshape(len(changes), len(cases)) / sizes)
         ssd = rates[:, strategies == "ssd"].max(axis=1, initial=0.0)
         rival = rates[:, strategies != "ssd"].max(axis=1, initial=0.0)
-        return np.divide(ssd, rival, out=np.where(ssd > 0, np.inf, 0.0), where=rival > 0)
+        return np.asarray(np.divide(ssd, rival, out=np.where(ssd > 0, np.inf, 0.0), where=rival > 0))
 
     @staticmethod
     def _point(shape: Shape, size: int, options: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def _contest(search: Search, batch: int, deployments: Sequence[Deployment], ssd:
         bar = _NEAR_BEST * max((d.per_user for d in rivals), default=0.0)
         for tp, draft_gpus, copies in {(d.shape.tp, d.shape.draft_gpus, d.copies) for d in rivals if d.per_user >= bar}:
             for k in request.lookaheads if strategy == "sd" else (0,):
-                cases[Shape(strategy, tp, draft_gpus, k), copies] = None  # type: ignore[arg-type]
+                cases[Shape(strategy, tp, draft_gpus, k), copies] = None
     return _Contest(search, batch, tuple(cases))
 
 

@@ -16,7 +16,7 @@ class Shape:
     """One copy: a strategy, its devices, and what it speculates.
 
     ``draft_gpus`` are devices that only the draft has: SSD's, and SD's 1 or (draft beside the target) 0. ``k`` is 0
-    for AR; ``budget`` (None: as the options have it) and ``backup`` are SSD's alone (``auto`` is the faster of the two).
+    for AR; ``budget`` (None: as the options have it) and ``backup`` (``auto``: the faster of the two) are SSD's alone.
     """
 
     strategy: Strategy
