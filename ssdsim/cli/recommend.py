@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import click
@@ -39,9 +40,9 @@ def _following(begun: list[int]) -> Any:
     if len(begun) < 2 or begun[-1] <= begun[-2]:
         return None
     difference, factor = begun[-1] - begun[-2], begun[-1] // begun[-2]
-    if all(b - a == difference for a, b in zip(begun, begun[1:], strict=False)):
+    if all(b - a == difference for a, b in pairwise(begun)):
         return lambda number: number + difference
-    if all(b == a * factor for a, b in zip(begun, begun[1:], strict=False)):
+    if all(b == a * factor for a, b in pairwise(begun)):
         return lambda number: number * factor
     return None
 
@@ -56,7 +57,7 @@ def _following(begun: list[int]) -> Any:
     type=Batches(),
     default="1",
     show_default=True,
-    help="sequences in flight, all copies",
+    help="sequences in flight",
 )
 @click.option("--rank", type=click.Choice(RANKS), default="user", show_default=True, help="what counts")
 @click.option("--gpu-hour", type=float, help="price of a GPU for an hour")

@@ -53,10 +53,8 @@ def _question(request: Request) -> str:
     hits = f"hit rate {v['p_hit']}" if v["p_hit"] is not None else f"h(F) = 1 - {v['hit_c']:g} F^-{v['hit_r']:g}"
     hits = "measured hit curve" if v["hit_curve"] is not None else hits
     floor = f", at least {request.at_least:g} tokens/s a user" if request.at_least else ""
-    return (
-        f"         {v['target']} + {v['draft']} on up to {request.gpus} {hardware}, context {v['context']}, {accepted}, "
-        f"{hits}, temperature {v['temperature']:g}{floor}"
-    )
+    models = f"{v['target']} + {v['draft']} on up to {request.gpus} {hardware}"
+    return f"         {models}, context {v['context']}, {accepted}, {hits}, temperature {v['temperature']:g}{floor}"
 
 
 def _table(*columns: str) -> Table:
@@ -78,7 +76,7 @@ def _print_answers(found: Recommendation, out: Console) -> None:
         if best is None:
             table.add_row(str(answer.batch), "-")
             continue
-        other = [second.name, f"{second.per_user:.1f}", f"{second.per_gpu:.1f}"] if second else ["-", "", ""]
+        rival = [second.name, f"{second.per_user:.1f}", f"{second.per_gpu:.1f}"] if second else ["-", "", ""]
         table.add_row(
             str(answer.batch),
             best.name,
@@ -87,7 +85,7 @@ def _print_answers(found: Recommendation, out: Console) -> None:
             f"{best.per_gpu:.1f}",
             *([f"{best.cost_per_million(price):.2f}"] if price is not None else []),
             str(found.request.gpus - best.gpus),
-            *other,
+            *rival,
             f"{answer.margin:+.1%}" if answer.margin is not None else "",
             f"{answer.probability:.2f}" if answer.probability is not None and second else "",
         )

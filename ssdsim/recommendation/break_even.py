@@ -17,9 +17,9 @@ from ssdsim.grid import evaluate
 from ssdsim.options import CACHE_SHAPE, DEFAULTS
 from ssdsim.recommendation.choice import best
 from ssdsim.recommendation.deployment import Deployment, Shape
-from ssdsim.recommendation.search import Search
+from ssdsim.recommendation.search import Search, coarse_lookaheads
 
-_SECTIONS = 16  # of the range, and then of the section that holds the crossing
+_SECTIONS = 10  # of the range, and then of the section that holds the crossing
 _ROUNDS = 3
 _LARGEST_BATCH = 4096
 _NEAR_BEST = 0.8  # rivals' placements worth another look
@@ -95,21 +95,22 @@ def break_evens(search: Search, batch: int) -> list[BreakEven]:
 
 
 def _contest(search: Search, batch: int, deployments: Sequence[Deployment], ssd: Deployment) -> _Contest:
-    """SSD where it is best, at every lookahead with as many outcomes an accepted length; good rivals likewise."""
+    """SSD where it is best, at many lookaheads with as many outcomes an accepted length; good rivals likewise."""
     request = search.request
-    cases: dict[tuple[Shape, int], None] = {}
     backup: Any = "auto" if len(request.backups) > 1 else request.backups[0]
-    for k in request.lookaheads:
+    tops = [ssd, best((d for d in deployments if d.shape.strategy == "sd"), "user")]
+    near = {top.shape.k + step for top in tops if top is not None for step in (-1, 0, 1)}
+    lookaheads = sorted({*coarse_lookaheads(request.lookaheads), *near} & set(request.lookaheads))
+    cases: dict[tuple[Shape, int], None] = {}
+    for k in lookaheads:
         budget = ssd.shape.budget
-        fan_outs = (0.5, 1.0) if request.searches_budgets and budget is not None else (1.0,)
-        for fan_out in fan_outs:
-            same = None if budget is None else max(1, round(fan_out * budget * (k + 1) / (ssd.shape.k + 1)))
-            cases[Shape("ssd", ssd.shape.tp, ssd.shape.draft_gpus, k, same, backup), ssd.copies] = None
+        same = None if budget is None else max(1, round(budget * (k + 1) / (ssd.shape.k + 1)))
+        cases[Shape("ssd", ssd.shape.tp, ssd.shape.draft_gpus, k, same, backup), ssd.copies] = None
     for strategy in ("sd", "ar"):
         rivals = [d for d in deployments if d.shape.strategy == strategy]
         bar = _NEAR_BEST * max((d.per_user for d in rivals), default=0.0)
         for tp, draft_gpus, copies in {(d.shape.tp, d.shape.draft_gpus, d.copies) for d in rivals if d.per_user >= bar}:
-            for k in request.lookaheads if strategy == "sd" else (0,):
+            for k in lookaheads if strategy == "sd" else (0,):
                 cases[Shape(strategy, tp, draft_gpus, k), copies] = None
     return _Contest(search, batch, tuple(cases))
 

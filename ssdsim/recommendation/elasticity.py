@@ -142,8 +142,6 @@ def _shapes(shape: Shape, request: Request) -> list[Shape]:
     """``shape`` and its neighbours on the same devices."""
     if shape.strategy == "ar":
         return [shape]
-    if shape.strategy == "sd":
-        return [replace(shape, k=k) for k in request.lookaheads if abs(k - shape.k) <= 1]
     near = {shape, *(other for step in _NEARBY for other in neighbours(request, shape, step))}
     return sorted(other for other in near if other.draft_gpus == shape.draft_gpus)
 

@@ -17,7 +17,7 @@ _COARSE_FAN_OUTS = (1, 3, 9, 27)
 # Tokens/s is smooth in K, and in the logarithm of the budget, up to the kink where the draft becomes late: steps that
 # shrink around the best find its top, which an exhaustive finer grid confirms to 1 % (tests/test_recommend.py).
 _BUDGET_STEPS = (1.7, 1.3, 1.12, 1.04)
-_WORTH_REFINING = 0.95  # of the best SSD shape that needs no more devices
+_WORTH_REFINING = 0.95  # of the same strategy's best that needs no more devices
 INDIFFERENT = 1e-3  # relative tokens/s for which nobody spends a device or a cached outcome
 
 
@@ -75,18 +75,19 @@ class Search:
         return len(self.request.lookaheads) > 1 or self.request.searches_budgets
 
     def _tops(self) -> Iterator[Case]:
-        """The best SSD shape of each placement and batch, where it may matter."""
-        best: dict[tuple[int, int, int], Case] = {}
+        """The best SD and SSD shape of each placement and batch, where it may matter."""
+        best: dict[tuple[str, int, int, int], Case] = {}
         for (shape, batch), rate in self.rates.items():
-            if shape.strategy == "ssd":
-                key = (batch, shape.tp, shape.draft_gpus)
+            if shape.strategy != "ar" and shape.backup != "auto":
+                key = (shape.strategy, batch, shape.tp, shape.draft_gpus)
                 if key not in best or rate.tokens_per_second > self.rates[best[key]].tokens_per_second:
                     best[key] = shape, batch
-        for shape, batch in best.values():
-            rivals = [self.rates[top] for top in best.values() if top[1] == batch and top[0].gpus <= shape.gpus]
-            bar = _WORTH_REFINING * max(rate.tokens_per_second for rate in rivals)
-            if self.rates[shape, batch].tokens_per_second >= bar:
-                yield shape, batch
+        for (strategy, batch, *_), top in best.items():
+            rivals = [other for key, other in best.items() if key[:2] == (strategy, batch)]
+            no_wider = [self.rates[other] for other in rivals if other[0].gpus <= top[0].gpus]
+            bar = _WORTH_REFINING * max(rate.tokens_per_second for rate in no_wider)
+            if self.rates[top].tokens_per_second >= bar:
+                yield top
 
     def deployments(self, batch: int) -> list[Deployment]:
         """Everything priced that serves ``batch`` sequences."""
@@ -131,7 +132,7 @@ def _sd_shapes(request: Request) -> Iterator[Shape]:
     for tp in request.degrees:
         for draft_gpus in (0, 1):
             if tp + draft_gpus <= request.gpus:
-                yield from (Shape("sd", tp, draft_gpus, k) for k in request.lookaheads)
+                yield from (Shape("sd", tp, draft_gpus, k) for k in coarse_lookaheads(request.lookaheads))
 
 
 def _ssd_shapes(request: Request) -> Iterator[Shape]:
@@ -141,7 +142,7 @@ def _ssd_shapes(request: Request) -> Iterator[Shape]:
         for draft_gpus in _powers_of_two(request.draft_gpus):
             if tp + draft_gpus > request.gpus:
                 continue
-            for k in _coarse_lookaheads(request.lookaheads):
+            for k in coarse_lookaheads(request.lookaheads):
                 for budget in _coarse_budgets(request, k):
                     yield Shape("ssd", tp, draft_gpus, k, budget, backup)  # type: ignore[arg-type]  # checked
 
@@ -152,7 +153,7 @@ def _powers_of_two(numbers: tuple[int, ...]) -> tuple[int, ...]:
     return coarse if numbers == tuple(range(1, len(numbers) + 1)) else numbers
 
 
-def _coarse_lookaheads(lookaheads: tuple[int, ...]) -> tuple[int, ...]:
+def coarse_lookaheads(lookaheads: tuple[int, ...]) -> tuple[int, ...]:
     """The first two, then every third (their neighbours are tried where it matters)."""
     return lookaheads[:2] + lookaheads[3::3]
 
@@ -166,7 +167,10 @@ def _coarse_budgets(request: Request, k: int) -> tuple[int | None, ...]:
 def neighbours(request: Request, shape: Shape, step: float) -> list[Shape]:
     """Shapes around ``shape``: K and draft devices one up and down, the budget by a factor of ``step``."""
     found = []
-    for k in {shape.k - 1, shape.k, shape.k + 1} & set(request.lookaheads):
+    lookaheads = sorted({shape.k - 1, shape.k, shape.k + 1} & set(request.lookaheads))
+    if shape.strategy == "sd":
+        return [replace(shape, k=k) for k in lookaheads]
+    for k in lookaheads:
         for budget in _near_budgets(request, shape, k, step):
             found.append(replace(shape, k=k, budget=budget))
     for draft_gpus in {shape.draft_gpus - 1, shape.draft_gpus + 1} & set(request.draft_gpus):
