@@ -90,7 +90,12 @@ def check_tensor_parallel(card: Transformer, tp: int) -> None:
 
 def legal_tensor_parallel(card: Transformer) -> list[int]:
     """The tensor-parallel degrees up to 32 that share ``card`` evenly."""
-    return [tp for tp in range(1, 33) if _divides(card, tp)]
+    return list(_legal_tensor_parallel(card))
+
+
+@lru_cache(maxsize=256)
+def _legal_tensor_parallel(card: Transformer) -> tuple[int, ...]:
+    return tuple(tp for tp in range(1, 33) if _divides(card, tp))
 
 
 def _divides(card: Transformer, tp: int) -> bool:

@@ -9,6 +9,7 @@ import click
 
 from ssdsim.cli.options import chosen_options, common_options, echo_json
 from ssdsim.cli.values import Values
+from ssdsim.options import CHOICES
 from ssdsim.recommendation.answer import recommend
 from ssdsim.recommendation.as_json import as_json as recommendation_json
 from ssdsim.recommendation.request import RANKS, WORKLOAD
@@ -67,13 +68,18 @@ def _following(begun: list[int]) -> Any:
 @click.option("--draft-gpus", type=Values(int), help="draft devices of SSD that may be chosen [default: all]")
 @click.option("--budget", type=Values(int), help="cached outcomes a sequence that may be chosen [default: searched]")
 @click.option("--backup", type=click.Choice(["jit", "fast", "auto"]), help="on a miss [default: auto, the faster]")
-@chosen_options(*WORKLOAD)
+@click.option(
+    "--fan-out-policy",
+    type=click.Choice(CHOICES["fan_out_policy"]),
+    help="how the outcomes are spread over accepted lengths [default: optimal]",
+)
+@chosen_options(*(name for name in WORKLOAD if name != "fan_out_policy"))
 @common_options
 def command(as_json: bool, seed: int, quiet: bool, **options: Any) -> int:
     """Say how to decode on a number of GPUs: AR, SD or SSD, on which of them, and with which settings.
 
     --k, --tp, --draft-gpus, --budget and --backup narrow what is searched. A token is counted to the GPUs in use; idle
-    ones cost nothing. --fan-out-policy is optimal by default, which no other policy beats.
+    ones cost nothing. Exits with 1 where nothing fits.
     """
     found = recommend(seed=seed, **options)
     if as_json:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
+from ssdsim.acceptance_models import load_acceptance
 from ssdsim.catalog import find_transformer
 from ssdsim.errors import InputError, nearest
-from ssdsim.options import CHOICES, DEFAULTS, HARDWARE_ONLY, UNIT_FREE, option
+from ssdsim.options import DEFAULTS, UNIT_FREE, checked, option
 from ssdsim.transformer import legal_tensor_parallel
 
 Rank = Literal["user", "gpu", "cost"]
@@ -73,13 +75,11 @@ def make_request(
     for name, number in (("--gpu-hour", gpu_hour), ("--at-least", at_least)):
         if number is not None and not 0.0 < number < float("inf"):
             raise InputError(f"{name} must be above 0 and finite, got {number:g}")
-    if backup not in (None, *CHOICES["backup"]):
-        raise InputError(f"--backup must be one of {', '.join(CHOICES['backup'])}, got '{backup}'")
-    options.setdefault("fan_out_policy", "optimal")  # of the highest hit rate for a budget, and so never behind
-    if "p_hit" in options:
-        del options["fan_out_policy"]
-        if "fan_out_policy" in given and given["fan_out_policy"] is not None:
-            raise InputError("--fan-out-policy has no effect with --p-hit (the hit rate is given)")
+    checked({**options, "backup": "auto" if backup is None else backup})
+    if "acceptance" in options:
+        load_acceptance(Path(options["acceptance"]), 1)
+    if "p_hit" not in options:
+        options.setdefault("fan_out_policy", "optimal")  # of the highest hit rate for a budget, and so never behind
     total = whole_numbers("gpus", gpus)[0]
     target = find_transformer(options.get("target", DEFAULTS["target"]))
     return Request(
@@ -122,6 +122,3 @@ def _within(gpus: int, name: str, given: int | Sequence[int] | None, legal: Sequ
     if given is not None and not fitting:
         raise InputError(f"{option(name)} {min(numbers)} is more than --gpus {gpus}")
     return fitting
-
-
-assert set(HARDWARE_ONLY) <= {*WORKLOAD, *_SEARCHED}  # every option is either of the workload or searched
