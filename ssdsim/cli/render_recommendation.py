@@ -24,11 +24,14 @@ def print_recommendation(found: Recommendation, quiet: bool) -> None:
     """The verdict, the answer by batch, and what it rests on at one batch."""
     out = console()
     out.print(Text("Verdict  ", "bold"), Text(found.sentence, "green"), sep="")
-    out.print(_question(found.request), style="dim")
-    out.print()
-    _print_answers(found, out)
     about = next((answer for answer in found.answers if answer.batch == found.focus), None)
+    for sentence in _at_equal_count(found, about):
+        out.print(f"         {sentence}")
+    out.print(_question(found.request), style="dim")
+    _heading(out, "Tokens/s per user and per GPU by batch; P that no other strategy is better")
+    _print_answers(found, out)
     if about is not None:
+        _print_best(about, out)
         _print_equal(found, about, out)
         _print_pareto(found, about, out)
         _print_break_even(found, out)
@@ -43,6 +46,15 @@ def print_recommendation(found: Recommendation, quiet: bool) -> None:
         log = console(stderr=True)
         for warning in found.warnings:
             log.print(f"warning: {warning}", style="yellow")
+
+
+def _at_equal_count(found: Recommendation, about: Answer | None) -> Iterator[str]:
+    """At the focus: the widest target with one draft GPU, and all GPUs."""
+    if about is None or about.equal is None:
+        return
+    plus_one = [count for count in found.equal_counts if count.ssd.shape.draft_gpus == 1 and count.ssd.copies == 1]
+    for count in dict.fromkeys([*plus_one[-1:], about.equal]):
+        yield f"Batch {about.batch}: {count.sentence}"
 
 
 def _question(request: Request) -> str:
@@ -106,6 +118,22 @@ def _impossible(answer: Answer) -> Iterator[str]:
 def _heading(out: Console, text: str) -> None:
     out.print()
     out.print(text, style="bold")
+
+
+def _print_best(about: Answer, out: Console) -> None:
+    """What the round of the best deployment looks like."""
+    best = about.best
+    if best is None or about.interval is None:
+        return
+    low, high = about.interval
+    rate = best.rate
+    hits = f", hit rate {rate.p_hit:.3f}, all hit in {rate.p_all_hit:.0%} of rounds" if rate.p_hit is not None else ""
+    each = f" in each of {best.copies} copies" if best.copies > 1 else ""
+    out.print(
+        f"batch {about.batch}, {best.name}: {best.per_user:.1f} tokens/s per user (95 %: {low:.1f}-{high:.1f}), "
+        f"{rate.tokens_per_round:.2f} tokens a round of {1e3 * rate.round_s:.1f} ms{each}{hits}",
+        style="dim",
+    )
 
 
 def _print_equal(found: Recommendation, about: Answer, out: Console) -> None:

@@ -23,12 +23,14 @@ from ssdsim.recommendation.verdict import DECIDED, EqualCount, Errors, equal_cou
 class Answer:
     """At one batch: the best deployment, the best of another strategy, and P(no other strategy is faster).
 
-    ``error`` says why there is no best. ``margin`` is the best's score over the runner-up's, less 1; ``by_strategy``
-    has the best of each strategy that fits, ``impossible`` the reason of each that does not.
+    ``error`` says why there is no best. ``interval`` bounds its tokens/s per user at 95 %; ``margin`` is its score over
+    the runner-up's, less 1. ``by_strategy`` has the best of each strategy that fits, ``impossible`` the reason of each
+    that does not.
     """
 
     batch: int
     best: Deployment | None
+    interval: tuple[float, float] | None
     runner_up: Deployment | None
     margin: float | None
     probability: float | None
@@ -124,7 +126,7 @@ def _answer(search: Search, errors: Errors, batch: int) -> Answer:
     impossible = search.why_not(batch)
     if not deployments:
         reason = impossible["ar"]
-        return Answer(batch, None, None, None, None, {}, impossible, (), None, reason)
+        return Answer(batch, None, None, None, None, None, {}, impossible, (), None, reason)
     by_strategy = {}
     for strategy in ("ar", "sd", "ssd"):
         found = best((d for d in deployments if d.shape.strategy == strategy), request.rank, request.at_least)
@@ -136,12 +138,13 @@ def _answer(search: Search, errors: Errors, batch: int) -> Answer:
     if top is None:
         fastest = max(d.per_user for d in deployments)
         error = f"nothing gives a user {request.at_least:g} tokens/s; the fastest gives {fastest:.1f}"
-        return Answer(batch, None, None, None, None, {}, impossible, frontier, equal, error)
+        return Answer(batch, None, None, None, None, None, {}, impossible, frontier, equal, error)
     others = [d for d in by_strategy.values() if d is not top]
     runner_up = best(others, request.rank)
     return Answer(
         batch=batch,
         best=top,
+        interval=errors.interval(top),
         runner_up=runner_up,
         margin=score(top, request.rank) / score(runner_up, request.rank) - 1.0 if runner_up else None,
         probability=errors.probability(top, others, request.rank),

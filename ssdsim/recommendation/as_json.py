@@ -48,6 +48,8 @@ def _answer(answer: Answer, price: float | None) -> dict[str, Any]:
         "b": answer.batch,
         "error": answer.error,
         "best": _deployment(answer.best, price),
+        "low": answer.interval[0] if answer.interval else None,
+        "high": answer.interval[1] if answer.interval else None,
         "runner_up": _deployment(answer.runner_up, price),
         "margin": answer.margin,
         "probability": answer.probability,

@@ -61,6 +61,11 @@ class Errors:
             self._drawn[shape, batch] = centred_on(deployment.per_user, np.asarray(rates) * np.ones(DRAWS))
         return self._drawn[shape, batch]
 
+    def interval(self, deployment: Deployment) -> tuple[float, float]:
+        """95 % bounds of tokens/s per user."""
+        low, high = bounds_95(self.per_user(deployment))
+        return float(low), float(high)
+
     def versus(self, what: str, first: Deployment, other: Deployment) -> Versus:
         ratios = self.per_user(first) / self.per_user(other)
         low, high = bounds_95(ratios)
