@@ -62,8 +62,8 @@ def sweep(
         b  alpha  ssd_over_sd  p_all_hit
     0   1    0.7        1.165      0.850
     1   1    0.9        1.165      0.850
-    2  16    0.7        1.032      0.074
-    3  16    0.9        1.014      0.074
+    2  16    0.7        1.081      0.074
+    3  16    0.9        1.058      0.074
     """
     how: dict[str, Any] = {"engine": engine, "precision": precision, "draws": draws, "seed": seed}
     plan = plan_of(preset, options, **how)
@@ -99,5 +99,8 @@ def _checked(table: pa.Table) -> pd.DataFrame:
     frame: pd.DataFrame = table.to_pandas()
     frame.attrs["warnings"] = warnings_of(table)
     if frame["error"].notna().all():
-        raise InputError(f"none of the {len(frame)} points is possible; the first: {frame['error'].iloc[0]}")
+        first = frame["error"].iloc[0]
+        raise InputError(
+            first if len(frame) == 1 else f"none of the {len(frame)} points is possible; the first: {first}"
+        )
     return frame

@@ -69,7 +69,8 @@ def _results_of(client: Any, plan: Plan, parts: Sequence[Part], address: str) ->
         waiting = set(client.map(work, [plan] * len(parts), parts, pure=False))
         while waiting:
             try:
-                done, waiting = wait(waiting, timeout=_LOOK_S, return_when="FIRST_COMPLETED")
+                with client.as_current():
+                    done, waiting = wait(waiting, timeout=_LOOK_S, return_when="FIRST_COMPLETED")
             except TimeoutError:
                 if not client.scheduler_info()["workers"]:
                     raise InputError(f"--cluster {address}: all its workers are gone") from None
