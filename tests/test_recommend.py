@@ -211,6 +211,7 @@ def test_only_the_best_of_a_finite_search_is_named_once() -> None:
     search = Search(a_request(gpus=5, b=4, k=[4, 6], tp=4))
     search.run()
     assert all(d.shape.backup != "auto" for d in search.deployments(4))
+    assert {d.shape.k for d in search.deployments(4) if d.shape.strategy == "ssd"} == {4, 6}
     assert len({(d.shape, d.copies) for d in search.deployments(4)}) == len(search.deployments(4))
 
 

@@ -93,9 +93,9 @@ def recommend(
     ------
     InputError : an unknown option or value, or one without effect here.
 
-    >>> found = recommend(gpus=5, b=[1, 64], k=[4, 6], budget=21)
+    >>> found = recommend(gpus=8, b=[1, 64], k=[4, 8], draft_gpus=[1, 4], tp=[4, 8])
     >>> [answer.best.name for answer in found.answers]
-    ['SSD TP 4 + 1', '2 x SD TP 2']
+    ['SSD TP 4 + 4', 'SD TP 8']
     """
     request = make_request(gpus, b, rank, gpu_hour, at_least, seed, k, tp, draft_gpus, budget, backup, options)
     search = Search(request)

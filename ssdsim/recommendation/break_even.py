@@ -99,8 +99,9 @@ def _contest(search: Search, batch: int, deployments: Sequence[Deployment], ssd:
     request = search.request
     backup: Any = "auto" if len(request.backups) > 1 else request.backups[0]
     tops = [ssd, best((d for d in deployments if d.shape.strategy == "sd"), "user")]
-    near = {top.shape.k + step for top in tops if top is not None for step in (-1, 0, 1)}
-    lookaheads = sorted({*coarse_lookaheads(request.lookaheads), *near} & set(request.lookaheads))
+    at = [request.lookaheads.index(top.shape.k) for top in tops if top is not None]
+    near = {k for i in at for k in request.lookaheads[max(0, i - 1) : i + 2]}
+    lookaheads = sorted({*coarse_lookaheads(request.lookaheads), *near})
     cases: dict[tuple[Shape, int], None] = {}
     for k in lookaheads:
         budget = ssd.shape.budget

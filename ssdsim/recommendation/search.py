@@ -16,7 +16,8 @@ Case = tuple[Shape, int]  # a shape and the sequences of one copy
 _COARSE_FAN_OUTS = (1, 3, 9, 27)
 # Tokens/s is smooth in K, and in the logarithm of the budget, up to the kink where the draft becomes late: steps that
 # shrink around the best find its top, which an exhaustive finer grid confirms to 1 % (tests/test_recommend.py).
-_BUDGET_STEPS = (1.7, 1.3, 1.12, 1.04)
+_BUDGET_STEPS = (1.7, 1.3, 1.1)
+_FEW = 4  # lookaheads that are all tried
 _WORTH_REFINING = 0.95  # of the same strategy's best that needs no more devices
 INDIFFERENT = 1e-3  # relative tokens/s for which nobody spends a device or a cached outcome
 
@@ -154,8 +155,10 @@ def _powers_of_two(numbers: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def coarse_lookaheads(lookaheads: tuple[int, ...]) -> tuple[int, ...]:
-    """The first two, then every third (their neighbours are tried where it matters)."""
-    return lookaheads[:2] + lookaheads[3::3]
+    """Ever further apart where there are many (the neighbours of good ones are tried); all of a few."""
+    if len(lookaheads) <= _FEW:
+        return lookaheads
+    return tuple(lookaheads[n * (n + 3) // 2] for n in range(len(lookaheads)) if n * (n + 3) // 2 < len(lookaheads))
 
 
 def _coarse_budgets(request: Request, k: int) -> tuple[int | None, ...]:
@@ -167,7 +170,8 @@ def _coarse_budgets(request: Request, k: int) -> tuple[int | None, ...]:
 def neighbours(request: Request, shape: Shape, step: float) -> list[Shape]:
     """Shapes around ``shape``: K and draft devices one up and down, the budget by a factor of ``step``."""
     found = []
-    lookaheads = sorted({shape.k - 1, shape.k, shape.k + 1} & set(request.lookaheads))
+    at = request.lookaheads.index(shape.k)
+    lookaheads = request.lookaheads[max(0, at - 1) : at + 2]
     if shape.strategy == "sd":
         return [replace(shape, k=k) for k in lookaheads]
     for k in lookaheads:
