@@ -72,6 +72,9 @@ def test_the_answer_goes_from_ssd_to_sd_as_the_batch_grows(eight: Recommendation
     (bound,) = (b for b in eight.break_evens if b.what == "batch")
     assert bound.bound == "at most"
     assert 16 <= (bound.value or 0) < 64
+    for bound in eight.break_evens[:2]:  # SSD leads at the focus, so what it has is at least what it needs
+        assert bound.bound == "at least"
+        assert (bound.value or 0) < (bound.present or 0)
 
 
 def test_a_chosen_rate_is_that_of_its_configuration(eight: Recommendation) -> None:

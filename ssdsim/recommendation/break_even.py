@@ -84,10 +84,9 @@ def break_evens(search: Search, batch: int) -> list[BreakEven]:
         return []
     contest = _contest(search, batch, deployments, ssd)
     point = ssd.shape.point(search.request.options, ssd.copy_batch)
-    p_hit = float(configure(**point).values["p_hit"])
     with TemporaryDirectory() as folder:
         return [
-            _least("hit rate p_hit", "", contest, lambda x: {"p_hit": x}, 0.0, 1.0, p_hit),
+            _hits(contest, point),
             _alpha(contest, point),
             _link(contest, point, Path(folder)),
             _largest_batch(contest),
@@ -141,6 +140,19 @@ def _least(
         at = int(rises[np.abs(values[rises] - present).argmin()])
         low, high = float(values[at]), float(values[at + 1])
     return BreakEven(what, unit, "at least", high, present)
+
+
+def _hits(contest: _Contest, point: Mapping[str, Any]) -> BreakEven:
+    """Of the hit rate after a speculation by the primary; misses after one by the backup change in proportion."""
+    values = configure(**point).values
+    present = float(values["p_hit"])
+    after_backup = values.get("p_hit_backup", present)
+    share = (1.0 - after_backup) / (1.0 - present) if present < 1.0 else 1.0
+
+    def change(p_hit: float) -> Mapping[str, Any]:
+        return {"p_hit": p_hit, "p_hit_backup": min(1.0, max(0.0, 1.0 - share * (1.0 - p_hit)))}
+
+    return _least("hit rate p_hit", "", contest, change, 0.0, 1.0, present)
 
 
 def _alpha(contest: _Contest, point: Mapping[str, Any]) -> BreakEven:

@@ -21,7 +21,7 @@ from ssdsim.what_if import scale
 
 _STEP = 0.01
 _BETTER = 0.1
-_NEARBY = (1.1, 1.3)  # factors on the budget that may follow a change
+_NEARBY = 1.15  # the factor on the budget that may follow a change
 
 _TIMES: Mapping[str, tuple[str, ...]] = {
     "target pass time T_v": ("ar_pass_s", "sd_verify_s", "verify_s"),
@@ -142,7 +142,7 @@ def _shapes(shape: Shape, request: Request) -> list[Shape]:
     """``shape`` and its neighbours on the same devices."""
     if shape.strategy == "ar":
         return [shape]
-    near = {shape, *(other for step in _NEARBY for other in neighbours(request, shape, step))}
+    near = {shape, *neighbours(request, shape, _NEARBY)}
     return sorted(other for other in near if other.draft_gpus == shape.draft_gpus)
 
 
