@@ -107,19 +107,22 @@ def test_errors_of_timings_that_both_sides_share_cancel(eight: Recommendation) -
 
 
 def test_break_evens_hold_when_searched_again() -> None:
-    workload = {"gpus": 5, "b": 8, "temperature": 1.0, **FEW}
-    found = {bound.what: bound for bound in recommend(**workload).break_evens}
-    for what, name in (("hit rate p_hit", "p_hit"), ("acceptance rate alpha", "alpha")):
-        bound = found[what]
-        assert bound.bound == "at least"
-        winners = []
-        for value in ((bound.value or 0) - 0.02, (bound.value or 0) + 0.02):
-            search = Search(a_request(**workload, **{name: value}))
+    workload: dict[str, Any] = {"gpus": 5, "b": 8, "temperature": 1.0, **FEW}
+    found = recommend(**workload)
+    chosen = found.answers[0].by_strategy["ssd"].shape
+    values = configure(**chosen.point(found.request.options, 8)).values
+    share = (1 - values["p_hit_backup"]) / (1 - values["p_hit"])  # misses after a miss, to those after a hit
+    hits, alpha, *_ = found.break_evens
+    assert (hits.bound, alpha.bound) == ("at least", "at least")
+    for aside, wins in ((-0.02, False), (0.02, True)):
+        p_hit = (hits.value or 0.0) + aside
+        given_hits = {"p_hit": p_hit, "p_hit_backup": max(0.0, 1 - share * (1 - p_hit)), "budget": chosen.budget}
+        for changed in (given_hits, {"alpha": (alpha.value or 0.0) + aside}):
+            search = Search(a_request(**workload, **changed))
             search.run()
             winner = best(search.deployments(8), "user")
-            winners.append(winner.shape.strategy if winner else None)
-        assert winners[0] != "ssd"
-        assert winners[1] == "ssd"
+            assert winner is not None
+            assert (winner.shape.strategy == "ssd") == wins
 
 
 def test_twice_the_speed_of_everything_is_twice_the_tokens() -> None:
@@ -167,15 +170,16 @@ def test_copies_share_the_batch_and_none_is_empty(batch: int, tp: int, gpus: int
 
 
 def test_ranking_by_gpu_and_by_cost_choose_alike_and_a_floor_is_kept() -> None:
-    by_gpu = recommend(gpus=8, b=8, rank="gpu", **FEW).answers[0]
-    by_cost = recommend(gpus=8, b=8, rank="cost", gpu_hour=2.0, **FEW).answers[0]
+    few: dict[str, Any] = {"gpus": 8, "b": 8, "k": [4, 6], "draft_gpus": 1}
+    by_gpu = recommend(**few, rank="gpu").answers[0]
+    by_cost = recommend(**few, rank="cost", gpu_hour=2.0).answers[0]
     assert by_gpu.best == by_cost.best
     assert by_gpu.best is not None
     assert by_gpu.best.cost_per_million(2.0) == pytest.approx(2.0 / 3600 / by_gpu.best.per_gpu * 1e6)
-    faster = recommend(gpus=8, b=8, rank="gpu", at_least=by_gpu.best.per_user + 1.0, **FEW).answers[0]
+    faster = recommend(**few, rank="gpu", at_least=by_gpu.best.per_user + 1.0).answers[0]
     assert faster.best is not None
     assert by_gpu.best.per_user + 1.0 <= faster.best.per_user
-    none = recommend(gpus=8, b=8, at_least=1e4, **FEW).answers[0]
+    none = recommend(**few, at_least=1e4).answers[0]
     assert none.best is None
     assert "the fastest gives" in str(none.error)
 
