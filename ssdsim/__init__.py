@@ -24,6 +24,7 @@ _HOME = {
     "fit_token_model": "ssdsim.token_model",
     "forward_pass": "ssdsim.transformer",
     "predict": "ssdsim.predict",
+    "recommend": "ssdsim.recommendation.answer",
     "roofline": "ssdsim.roofline",
     "schedule": "ssdsim.schedule",
     "sweep": "ssdsim.sweep",

@@ -39,8 +39,9 @@ def find_transformer(name: str) -> Transformer:
     if shaped:
         return transformer_shaped(int(shaped[1]), int(shaped[2]))
     alias = _alias(name)
-    if alias in transformer_names():
-        return _unchanged_transformer(*_state(models_folder() / "transformers" / f"{alias}.toml"))
+    bundled = _bundled("transformers", alias, ".toml")
+    if bundled is not None:
+        return _unchanged_transformer(*_state(bundled))
     path = Path(name).expanduser()
     if path.suffix == ".toml" and path.is_file():
         return _unchanged_transformer(*_state(path))
@@ -86,8 +87,9 @@ def find_hardware(name: str) -> HardwareProfile:
     ------
     InputError : no such profile, or a file that is not a valid profile.
     """
-    if name.lower() in hardware_names():
-        return _unchanged_profile(*_state(models_folder() / "hardware" / f"{name.lower()}.json"))
+    bundled = _bundled("hardware", name.lower(), ".json")
+    if bundled is not None:
+        return _unchanged_profile(*_state(bundled))
     path = Path(name).expanduser()
     if path.is_file():
         return _unchanged_profile(*_state(path))
@@ -97,6 +99,13 @@ def find_hardware(name: str) -> HardwareProfile:
         f"unknown hardware '{name}'{nearest(name, hardware_names())} "
         f"Allowed: {', '.join(hardware_names())}, or the path of a profile"
     )
+
+
+@lru_cache(maxsize=1024)  # looked up thousands of times in a sweep; bundled cards do not come and go
+def _bundled(folder: str, name: str, suffix: str) -> Path | None:
+    """The card of that name among those that come with ssdsim."""
+    path = models_folder() / folder / f"{name}{suffix}"
+    return path if Path(name).name == name and path.is_file() else None
 
 
 # A file is read and checked again only when it has changed: a sweep asks for the same cards thousands of times, and

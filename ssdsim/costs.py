@@ -9,10 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.hardware import HardwareProfile
-from ssdsim.operations import Collective, Operation
+from ssdsim.operations import Operation
 from ssdsim.transformer import ForwardPass
 
 Seconds = float | NDArray[np.float64]
+
+_REMEMBERED_PASSES = 65536
 
 
 @dataclass(frozen=True)
@@ -87,15 +89,19 @@ def cost_of_operations(counted: Iterable[tuple[Operation, int]], profile: Hardwa
 
 def cost_of_pass(forward: ForwardPass, profile: HardwareProfile) -> Cost:
     """Kernels of a pass plus the profile's fixed costs per layer and per pass."""
-    return cost_of_operations(forward.counted(), profile) + _fixed(
-        profile, profile.fixed.per_pass_s + forward.layers * profile.fixed.per_layer_s
-    )
+    known: dict[ForwardPass, Cost] = profile.pass_seconds
+    cost = known.get(forward)
+    if cost is None:
+        if len(known) >= _REMEMBERED_PASSES:
+            known.clear()
+        fixed = _fixed(profile, profile.fixed.per_pass_s + forward.layers * profile.fixed.per_layer_s)
+        cost = known[forward] = cost_of_operations(forward.counted(), profile) + fixed
+    return cost
 
 
 def streaming_share(forward: ForwardPass, seconds: float, profile: HardwareProfile) -> float:
     """Share of a pass's time that its bytes alone would take at the device's memory bandwidth, at most 1."""
-    moved_bytes = sum(op.bytes * count for op, count in forward.counted() if not isinstance(op, Collective))
-    return min(1.0, moved_bytes / profile.device.memory_bandwidth / seconds)
+    return min(1.0, forward.moved_bytes / profile.device.memory_bandwidth / seconds)
 
 
 def cost_of_message(message_bytes: int, profile: HardwareProfile) -> Cost:

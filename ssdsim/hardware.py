@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -122,10 +122,16 @@ class HardwareProfile(Card):
         """Operations priced so far (a pass repeats its operations, a decode loop its passes)."""
         return {}
 
+    @cached_property
+    def pass_seconds(self) -> dict[Any, Any]:
+        """Costs of whole passes so far, by pass (kept here by :func:`ssdsim.costs.cost_of_pass`)."""
+        return {}
+
     def __copy__(self) -> HardwareProfile:
         """A copy prices by itself: it is mostly made to change some timings."""
         copied = super().__copy__()
-        copied.__dict__.pop("timings", None)
+        for remembered in ("timings", "pass_seconds"):
+            copied.__dict__.pop(remembered, None)
         return copied
 
     def seconds(self, op: Operation) -> Timing:

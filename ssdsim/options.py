@@ -8,6 +8,7 @@ from typing import Any
 from ssdsim.errors import InputError, nearest
 
 DEFAULTS: dict[str, Any] = {
+    "strategy": None,  # all three must fit, or only the one that is named
     "b": 1,
     "k": 6,
     "sd_k": None,  # the same as k
@@ -46,6 +47,7 @@ DEFAULTS: dict[str, Any] = {
     "t_b": None,  # t_sd with jit, 0 with fast
 }
 CHOICES = {
+    "strategy": ("ar", "sd", "ssd"),
     "backup": ("jit", "fast", "auto"),
     "fan_out_policy": ("uniform", "geometric", "optimal"),
     "sd_draft": ("colocated", "separate"),
@@ -53,6 +55,7 @@ CHOICES = {
 }
 UNIT_FREE = ("t_sd", "t_p", "t_b")
 HARDWARE_ONLY = (
+    "strategy",
     "target",
     "draft",
     "hardware",

@@ -222,14 +222,16 @@ def place(values: dict[str, Any], sources: dict[str, str]) -> Placement:
     )
     if values["dtype"] is None:
         values["dtype"], sources["dtype"] = placement.target.dtype, "the target card's"
-    _check_context(placement)
-    _check_devices(placement)
-    _check_memory(placement)
+    only = values["strategy"]
+    _check_context(placement, only)
+    _check_devices(placement, only)
+    _check_memory(placement, only)
     return placement
 
 
-def _check_context(placement: Placement) -> None:
-    longest = placement.context + max(placement.lookahead, placement.sd_lookahead) + 1
+def _check_context(placement: Placement, only: str | None) -> None:
+    tokens = {"ar": 0, "sd": placement.sd_lookahead, "ssd": placement.lookahead}
+    longest = placement.context + (max(tokens.values()) if only is None else tokens[only]) + 1
     for card in (placement.target, placement.draft):
         if longest > card.max_context:
             raise InputError(
@@ -237,33 +239,40 @@ def _check_context(placement: Placement) -> None:
             )
 
 
-def _check_devices(placement: Placement) -> None:
+def _check_devices(placement: Placement, only: str | None) -> None:
     """Target and draft of one profile must find their devices in one node."""
-    p = placement
-    have, need = p.profile.device.count, p.tp + p.draft_gpus
+    p, strategy = placement, only or "ssd"
+    have, need = p.profile.device.count, getattr(p.gpus, strategy)
     if p.profile.name != p.draft_profile.name or need <= have:
         return
-    fitting = [tp for tp in legal_tensor_parallel(p.target) if tp + p.draft_gpus <= have]
+    draft = need - p.tp
+    fitting = [tp for tp in legal_tensor_parallel(p.target) if tp + draft <= have]
     nearest_fit = f"; the nearest that fits is tp {max(fitting)}" if fitting else ""
     raise InputError(
-        f"SSD needs {p.tp} target and {p.draft_gpus} draft devices, {p.profile.name} has {have}{nearest_fit}"
+        f"{strategy.upper()} needs {p.tp} target and {draft} draft devices, {p.profile.name} has {have}{nearest_fit}"
     )
 
 
-def _check_memory(placement: Placement) -> None:
+def _check_memory(placement: Placement, only: str | None) -> None:
+    """Every device must hold its models, caches and cached outcomes: of all strategies, or of ``only`` one."""
     p = placement
     dtype, draft_dtype = p.dtype or p.target.dtype, p.dtype or p.draft.dtype
-    target = target_demand(p.target, p.tp, p.context, max(p.lookahead, p.sd_lookahead), dtype)
-    enough = smallest_tp(p.target, p.profile, p.context, p.lookahead, dtype)
+    lookahead = {"ar": 0, "sd": p.sd_lookahead, "ssd": p.lookahead, None: max(p.lookahead, p.sd_lookahead)}[only]
+    target = target_demand(p.target, p.tp, p.context, lookahead, dtype)
+    enough = smallest_tp(p.target, p.profile, p.context, lookahead, dtype)
     advice = f"; the smallest tp that fits one sequence is {enough}" if enough and enough > p.tp else ""
     check_fits(f"{p.target.name} at tp {p.tp}", [target], p.batch, p.profile, advice)
-    if not p.sd_separate:
-        colocated = draft_demand(p.draft, 1, p.context, p.sd_lookahead, 0, draft_dtype, False)
-        what = f"{p.target.name} at tp {p.tp} with {p.draft.name} beside it (SD)"
-        check_fits(what, [target, colocated], p.batch, p.profile, "; --sd-draft separate needs less")
-    branches = p.branches_per_gpu
-    draft = draft_demand(p.draft, 1, p.context, p.lookahead, branches, draft_dtype, p.sampling)
-    check_fits(f"{p.draft.name} with {branches} cached outcomes a sequence", [draft], p.batch, p.draft_profile, "")
+    if only in (None, "sd"):
+        sd_draft = draft_demand(p.draft, 1, p.context, p.sd_lookahead, 0, draft_dtype, False)
+        if p.sd_separate:
+            check_fits(f"{p.draft.name} on a device of its own (SD)", [sd_draft], p.batch, p.draft_profile, "")
+        else:
+            what = f"{p.target.name} at tp {p.tp} with {p.draft.name} beside it (SD)"
+            check_fits(what, [target, sd_draft], p.batch, p.profile, "; --sd-draft separate needs less")
+    if only in (None, "ssd"):
+        branches = p.branches_per_gpu
+        draft = draft_demand(p.draft, 1, p.context, p.lookahead, branches, draft_dtype, p.sampling)
+        check_fits(f"{p.draft.name} with {branches} cached outcomes a sequence", [draft], p.batch, p.draft_profile, "")
 
 
 def round_costs(placement: Placement, fallback: Fallback) -> RoundCosts:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -89,7 +90,12 @@ def check_tensor_parallel(card: Transformer, tp: int) -> None:
 
 def legal_tensor_parallel(card: Transformer) -> list[int]:
     """The tensor-parallel degrees up to 32 that share ``card`` evenly."""
-    return [tp for tp in range(1, 33) if _divides(card, tp)]
+    return list(_legal_tensor_parallel(card))
+
+
+@lru_cache(maxsize=256)
+def _legal_tensor_parallel(card: Transformer) -> tuple[int, ...]:
+    return tuple(tp for tp in range(1, 33) if _divides(card, tp))
 
 
 def _divides(card: Transformer, tp: int) -> bool:
@@ -98,9 +104,12 @@ def _divides(card: Transformer, tp: int) -> bool:
     return card.heads % tp == 0 and card.intermediate_size % tp == 0 and kv_even
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ForwardPass:
-    """One forward pass on one of ``tp`` devices, in order: ``before``, ``layers`` times ``layer``, ``after``."""
+    """One forward pass on one of ``tp`` devices, in order: ``before``, ``layers`` times ``layer``, ``after``.
+
+    A pass equals itself alone; :func:`forward_pass` returns the same one for the same arguments.
+    """
 
     before: tuple[Operation, ...]
     layer: tuple[Operation, ...]
@@ -123,6 +132,11 @@ class ForwardPass:
     @property
     def flops(self) -> float:
         return sum(op.flops * count for op, count in self.counted())
+
+    @cached_property
+    def moved_bytes(self) -> float:
+        """Bytes to and from the device's own memory."""
+        return sum(op.bytes * count for op, count in self.counted() if not isinstance(op, Collective))
 
     @property
     def tokens(self) -> int:
@@ -162,8 +176,12 @@ def forward_pass(
         if value < 1:
             raise InputError(f"{what} must be at least 1, got {value}")
     check_tensor_parallel(card, tp)
-    shard = _Shard(card, batch, queries, context, tp, dtype or card.dtype, masked)
-    return ForwardPass(shard.embedding(), shard.layer(), card.layers, shard.head())
+    return _forward_pass(_Shard(card, batch, queries, context, tp, dtype or card.dtype, masked))
+
+
+@lru_cache(maxsize=65536)
+def _forward_pass(shard: _Shard) -> ForwardPass:
+    return ForwardPass(shard.embedding(), shard.layer(), shard.card.layers, shard.head())
 
 
 @dataclass(frozen=True)

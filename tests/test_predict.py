@@ -156,3 +156,23 @@ def test_mistakes_are_one_clear_line(options: dict[str, Any], message: str) -> N
     with pytest.raises(InputError, match=message) as caught:
         configure(**options)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("strategy", ["ar", "sd"])
+def test_a_strategy_by_itself_may_use_every_device(strategy: str) -> None:
+    """The verdict at equal GPU count needs SD at TP 8 on 8 devices, where SSD finds no room for its draft."""
+    with pytest.raises(InputError, match="SSD needs 8 target and 1 draft devices"):
+        configure(tp=8)
+    assert configure(tp=8, strategy=strategy).scenario.gpus.sd == 8
+    with pytest.raises(InputError, match="SD needs 8 target and 1 draft devices"):
+        configure(tp=8, strategy="sd", sd_draft="separate")
+
+
+def test_memory_is_asked_of_the_named_strategy_only() -> None:
+    """400 cached outcomes of 10 tokens with their logits, times 64 sequences, are more than a draft device holds."""
+    shape = {"tp": 4, "b": 64, "k": 10, "budget": 400, "temperature": 1.0, "p_hit": 0.8}
+    for strategy in (None, "ssd"):
+        with pytest.raises(InputError, match="400 cached outcomes a sequence needs"):
+            configure(**shape, strategy=strategy)
+    for strategy in ("ar", "sd"):
+        configure(**shape, strategy=strategy)

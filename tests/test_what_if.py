@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
-from ssdsim.catalog import find_hardware
+from ssdsim.catalog import find_hardware, find_transformer
 from ssdsim.configuration import configure
+from ssdsim.costs import cost_of_pass
 from ssdsim.errors import InputError
-from ssdsim.hardware import load_profile
+from ssdsim.hardware import FixedCosts, load_profile
 from ssdsim.operations import Collective, Gemm
 from ssdsim.predict import predict
+from ssdsim.transformer import forward_pass
 from ssdsim.what_if import scale
 
 STREAMED = Gemm("w", 1, 16384, 8192, "bfloat16")
@@ -67,3 +69,11 @@ def _provenance(options: dict[str, Any]) -> list[dict[str, str]]:
 def test_mistakes_are_named(wrong: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=r"positive factor|did you mean 'pcie4'"):
         scale(find_hardware("h100-sxm"), "x", **wrong)
+
+
+def test_a_copy_of_a_profile_that_has_priced_prices_anew() -> None:
+    forward = forward_pass(find_transformer("llama-3.1-70b"), batch=1, context=512, tp=4)
+    profile = find_hardware("h100-sxm")
+    before = cost_of_pass(forward, profile).seconds
+    assert cost_of_pass(forward, scale(profile, "slow", memory_bandwidth=0.5)).seconds > 1.5 * before
+    assert cost_of_pass(forward, profile.with_fixed(FixedCosts())).seconds < before

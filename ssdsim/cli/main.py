@@ -13,6 +13,7 @@ from ssdsim.errors import InputError, nearest
 # verb -> (module, one-line help), so that --help imports no verb
 VERBS = {
     "predict": ("ssdsim.cli.predict", "Predict AR, SD and SSD and say whether SSD is worth its GPU."),
+    "recommend": ("ssdsim.cli.recommend", "Say which strategy, placement and settings to use on your GPUs."),
     "simulate": ("ssdsim.cli.simulate", "Replay rounds as events or by Monte Carlo: tails, timelines."),
     "sweep": ("ssdsim.cli.sweep", "Predict a whole grid: any option takes a list or a range."),
     "window": ("ssdsim.cli.window", "How much drafting fits into one verification."),

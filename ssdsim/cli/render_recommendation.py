@@ -1,0 +1,214 @@
+"""A recommendation as a person reads it in a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ssdsim.cli.render import console
+from ssdsim.options import DEFAULTS
+from ssdsim.recommendation.answer import Answer, Recommendation
+from ssdsim.recommendation.break_even import BreakEven
+from ssdsim.recommendation.deployment import Deployment
+from ssdsim.recommendation.request import Request
+from ssdsim.recommendation.verdict import EqualCount
+
+_SHOWN_GAINS = 6
+_NO_GAIN = 5e-4
+
+
+def print_recommendation(found: Recommendation, quiet: bool) -> None:
+    """The verdict, the answer by batch, and what it rests on at one batch."""
+    out = console()
+    out.print(Text("Verdict  ", "bold"), Text(found.sentence, "green"), sep="")
+    about = next((answer for answer in found.answers if answer.batch == found.focus), None)
+    for sentence in _at_equal_count(found, about):
+        out.print(f"         {sentence}")
+    out.print(_question(found.request), style="dim")
+    _heading(out, "Tokens/s per user and per GPU by batch; P that no other strategy is better")
+    _print_answers(found, out)
+    if about is not None:
+        _print_best(about, out)
+        _print_equal(found, about, out)
+        _print_pareto(found, about, out)
+        _print_break_even(found, out)
+        _print_gains(found, about, out)
+    out.print()
+    out.print(
+        f"Searched {found.evaluated} settings in closed form; P and 95 % from the timings' held-out errors", style="dim"
+    )
+    for profile, text in found.provenance:
+        out.print(f"Timings  {profile}: {text}", style="dim")
+    if not quiet:
+        log = console(stderr=True)
+        for warning in found.warnings:
+            log.print(f"warning: {warning}", style="yellow")
+
+
+def _at_equal_count(found: Recommendation, about: Answer | None) -> Iterator[str]:
+    """At the focus: the widest target with one draft GPU, and all GPUs."""
+    if about is None or about.equal is None:
+        return
+    plus_one = [count for count in found.equal_counts if count.ssd.shape.draft_gpus == 1 and count.ssd.copies == 1]
+    for count in dict.fromkeys([*plus_one[-1:], about.equal]):
+        yield f"Batch {about.batch}: {count.sentence}"
+
+
+def _question(request: Request) -> str:
+    v = {**DEFAULTS, **request.options}
+    draft_hardware = v["draft_hardware"] or v["hardware"]
+    hardware = v["hardware"] if draft_hardware == v["hardware"] else f"{v['hardware']} + {draft_hardware}"
+    accepted = f"alpha {v['alpha']}" if v["acceptance"] is None else f"acceptance {v['acceptance']}"
+    hits = f"hit rate {v['p_hit']}" if v["p_hit"] is not None else f"h(F) = 1 - {v['hit_c']:g} F^-{v['hit_r']:g}"
+    hits = "measured hit curve" if v["hit_curve"] is not None else hits
+    floor = f", at least {request.at_least:g} tokens/s a user" if request.at_least else ""
+    models = f"{v['target']} + {v['draft']} on up to {request.gpus} {hardware}"
+    return f"         {models}, context {v['context']}, {accepted}, {hits}, temperature {v['temperature']:g}{floor}"
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    words = ("best", "runner-up", "SSD", "best rival", "settings", "deployment", "what", "change")
+    for column in columns:
+        table.add_column(column, justify="left" if column in words else "right", no_wrap=True)
+    return table
+
+
+def _print_answers(found: Recommendation, out: Console) -> None:
+    price = found.request.gpu_hour
+    costs = ["$/Mtoken"] if price is not None else []
+    table = _table(
+        "batch", "best", "settings", "/user", "/GPU", *costs, "idle", "runner-up", "/user", "/GPU", "margin", "P"
+    )
+    for answer in found.answers:
+        best, second = answer.best, answer.runner_up
+        if best is None:
+            table.add_row(str(answer.batch), "-")
+            continue
+        rival = [second.name, f"{second.per_user:.1f}", f"{second.per_gpu:.1f}"] if second else ["-", "", ""]
+        table.add_row(
+            str(answer.batch),
+            best.name,
+            best.settings,
+            f"{best.per_user:.1f}",
+            f"{best.per_gpu:.1f}",
+            *([f"{best.cost_per_million(price):.2f}"] if price is not None else []),
+            str(found.request.gpus - best.gpus),
+            *rival,
+            f"{answer.margin:+.1%}" if answer.margin is not None else "",
+            f"{answer.probability:.2f}" if answer.probability is not None and second else "",
+        )
+    out.print(table)
+    for answer in found.answers:
+        for line in _impossible(answer):
+            out.print(line, style="yellow")
+
+
+def _impossible(answer: Answer) -> Iterator[str]:
+    if answer.error is not None:
+        yield f"batch {answer.batch}: {answer.error}"
+        return
+    for strategy, reason in answer.impossible.items():
+        yield f"batch {answer.batch}: no {strategy.upper()}: {reason}"
+
+
+def _heading(out: Console, text: str) -> None:
+    out.print()
+    out.print(text, style="bold")
+
+
+def _print_best(about: Answer, out: Console) -> None:
+    """What the round of the best deployment looks like."""
+    best = about.best
+    if best is None or about.interval is None:
+        return
+    low, high = about.interval
+    rate = best.rate
+    hits = f", hit rate {rate.p_hit:.3f}, all hit in {rate.p_all_hit:.0%} of rounds" if rate.p_hit is not None else ""
+    each = f" in each of {best.copies} copies" if best.copies > 1 else ""
+    out.print(
+        f"batch {about.batch}, {best.name}: {best.per_user:.1f} tokens/s per user (95 %: {low:.1f}-{high:.1f}), "
+        f"{rate.tokens_per_round:.2f} tokens a round of {1e3 * rate.round_s:.1f} ms{each}{hits}",
+        style="dim",
+    )
+
+
+def _print_equal(found: Recommendation, about: Answer, out: Console) -> None:
+    if not found.equal_counts:
+        return
+    _heading(out, f"At equal GPU count, batch {about.batch}: SSD against all else that as many GPUs can do")
+    table = _table("GPUs", "SSD", "settings", "/user", "best rival", "/user", "SSD is", "95 %", "P(SSD faster)")
+    for count in found.equal_counts:
+        closest = min(count.rivals, key=lambda versus: versus.ratio)
+        table.add_row(
+            str(count.gpus),
+            count.ssd.name,
+            count.ssd.settings,
+            f"{count.ssd.per_user:.1f}",
+            closest.other.name,
+            f"{closest.other.per_user:.1f}",
+            f"{closest.ratio:.2f}x",
+            f"{closest.low:.2f}-{closest.high:.2f}",
+            f"{closest.probability:.2f}",
+        )
+    out.print(table)
+    last = found.equal_counts[-1] if about.equal is None else about.equal
+    out.print(_all_rivals(last), style="dim")
+
+
+def _all_rivals(count: EqualCount) -> str:
+    each = (f"{v.what}: {v.ratio:.2f}x ({v.other.name})" for v in count.rivals)
+    return f"{count.ssd.name} over each rival on {count.gpus}: {'; '.join(each)}"
+
+
+def _print_pareto(found: Recommendation, about: Answer, out: Console) -> None:
+    _heading(out, f"Pareto frontier, batch {about.batch}: tokens/s per user against tokens/s per GPU")
+    price = found.request.gpu_hour
+    table = _table("deployment", "settings", "GPUs", "/user", "/GPU", *(["$/Mtoken"] if price is not None else []))
+    for d in about.pareto:
+        table.add_row(
+            d.name,
+            d.settings,
+            str(d.gpus),
+            f"{d.per_user:.1f}",
+            f"{d.per_gpu:.1f}",
+            *([f"{d.cost_per_million(price):.2f}"] if price is not None else []),
+        )
+    out.print(table)
+
+
+def _print_break_even(found: Recommendation, out: Console) -> None:
+    if not found.break_evens:
+        return
+    _heading(out, f"Break-even, batch {found.focus}: SSD is the fastest on up to {found.request.gpus} GPUs")
+    for bound in found.break_evens:
+        out.print(f"  {_bound(bound)}")
+
+
+def _bound(bound: BreakEven) -> str:
+    unit = f" {bound.unit}" if bound.unit else ""
+    now = f" (here {bound.present:.4g}{unit})" if bound.present is not None else ""
+    note = f", {bound.note}" if bound.note else ""
+    if bound.value is None:
+        said = {"always": "at any", "never": "at no", "unknown": "not known for"}[bound.bound]
+        return f"{said} {bound.what}{now}{note}"
+    value = f"{bound.value:.0f}" if bound.what == "batch" else f"{bound.value:.3f}"
+    return f"{bound.bound} {bound.what} {value}{unit}{now}{note}"
+
+
+def _print_gains(found: Recommendation, about: Answer, out: Console) -> None:
+    best: Deployment | None = about.best
+    if best is None:
+        return
+    _heading(out, f"What to improve first, batch {about.batch}, {best.name}: its placement held, settings follow")
+    table = _table("what", "change", "tokens/s", "elasticity")
+    shown = [e for e in found.elasticities if e.gain >= _NO_GAIN][:_SHOWN_GAINS]
+    for e in shown:
+        table.add_row(e.what, e.better, f"{e.gain:+.1%}", f"{e.elasticity:+.2f}")
+    out.print(table)
+    idle = [e.what for e in found.elasticities if e.gain < _NO_GAIN]
+    if idle:
+        out.print(f"no gain from: {', '.join(idle)}", style="dim")

@@ -1,0 +1,261 @@
+"""The recommendation: nothing better is left out, and what it says of it holds when evaluated again."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ssdsim import recommend
+from ssdsim.configuration import configure
+from ssdsim.errors import InputError
+from ssdsim.grid import evaluate
+from ssdsim.predict import estimate_all
+from ssdsim.recommendation.answer import Recommendation
+from ssdsim.recommendation.as_json import as_json
+from ssdsim.recommendation.choice import best, pareto
+from ssdsim.recommendation.deployment import Deployment, Rate, Shape
+from ssdsim.recommendation.request import make_request
+from ssdsim.recommendation.search import Search, splits
+from ssdsim.recommendation.verdict import Errors
+from tests.test_cli import answer, run
+
+FEW: dict[str, Any] = {"k": [4, 6, 8], "draft_gpus": 1, "tp": 4}
+
+
+@pytest.fixture(scope="module")
+def eight() -> Recommendation:
+    return recommend(gpus=8, b=[1, 16, 64])
+
+
+def a_request(**given: Any) -> Any:
+    names = ("gpus", "b", "rank", "gpu_hour", "at_least", "seed", "k", "tp", "draft_gpus", "budget", "backup")
+    defaults = {"gpus": 8, "b": 1, "rank": "user", "seed": 0}
+    of_request = {name: given.pop(name, defaults.get(name)) for name in names}
+    return make_request(**of_request, given=given)
+
+
+def per_user(shape: Shape, batch: int) -> np.ndarray[Any, Any]:
+    frame = evaluate([shape.point({"fan_out_policy": "optimal"}, batch)])
+    return np.asarray(frame[f"{shape.strategy}_tokens_per_second"] / batch)
+
+
+@pytest.mark.parametrize("batch", [1, 16, 64])
+def test_the_choice_is_within_one_percent_of_an_exhaustive_grid(eight: Recommendation, batch: int) -> None:
+    """Every K to 16, every number of draft devices, budgets in steps of 15 % and every one near the choice."""
+    found = next(a for a in eight.answers if a.batch == batch)
+    chosen = found.by_strategy["ssd"].shape
+    shapes = [
+        Shape("ssd", tp, draft_gpus, k, round(1.15**step * (k + 1)), "auto")
+        for tp, most in ((4, 4), (2, 6))
+        for draft_gpus in range(1 if tp == 4 else most, most + 1)
+        for k in range(1, 17)
+        for step in range(0, 27, 1 if batch == 16 else 2)
+    ]
+    near = range(int(0.85 * (chosen.budget or 0)), int(1.15 * (chosen.budget or 0)))
+    shapes += [Shape("ssd", chosen.tp, chosen.draft_gpus, chosen.k, budget, "auto") for budget in near]
+    points = [shape.point({"fan_out_policy": "optimal"}, batch) for shape in shapes]
+    exhaustive = np.nanmax(evaluate(points)["ssd_tokens_per_second"]) / batch
+    assert found.by_strategy["ssd"].per_user > 0.99 * exhaustive
+    sd = [Shape("sd", tp, gpus, k) for tp in (2, 4, 8) for gpus in (0, 1) for k in range(1, 17) if tp + gpus <= 8]
+    points = [shape.point({}, size) for shape in sd for _, size in splits(eight.request, shape, batch)]
+    sizes = np.array([size for shape in sd for _, size in splits(eight.request, shape, batch)])
+    assert found.by_strategy["sd"].per_user > 0.99 * np.nanmax(evaluate(points)["sd_tokens_per_second"] / sizes)
+
+
+def test_the_answer_goes_from_ssd_to_sd_as_the_batch_grows(eight: Recommendation) -> None:
+    assert [a.best.shape.strategy for a in eight.answers if a.best] == ["ssd", "ssd", "sd"]
+    (bound,) = (b for b in eight.break_evens if b.what == "batch")
+    assert bound.bound == "at most"
+    assert 16 <= (bound.value or 0) < 64
+    for bound in eight.break_evens[:2]:  # SSD leads at the focus, so what it has is at least what it needs
+        assert bound.bound == "at least"
+        assert (bound.value or 0) < (bound.present or 0)
+
+
+def test_a_chosen_rate_is_that_of_its_configuration(eight: Recommendation) -> None:
+    for given_answer in eight.answers:
+        for strategy, found in given_answer.by_strategy.items():
+            scenario = configure(**found.shape.point(eight.request.options, found.copy_batch)).scenario
+            estimate = estimate_all(scenario)[strategy]
+            assert found.rate.tokens_per_second == pytest.approx(float(estimate.tokens_per_second))
+            assert found.gpus <= 8
+
+
+def test_rivals_are_given_as_many_gpus_and_not_more(eight: Recommendation) -> None:
+    for count in eight.equal_counts:
+        assert count.ssd.gpus == count.gpus
+        assert all(versus.other.gpus <= count.gpus for versus in count.rivals)
+    names = {versus.what: versus.other.name for count in eight.equal_counts for versus in count.rivals}
+    assert names["SD, larger TP"] == "SD TP 8"
+    assert names["SD, copies"].startswith("2 x SD")
+
+
+def test_errors_of_timings_that_both_sides_share_cancel(eight: Recommendation) -> None:
+    """The interval of a ratio is narrower than if SSD and SD on the same target were wrong independently."""
+    errors = Errors(eight.request)
+    count = next(c for c in eight.equal_counts if c.gpus == 5)
+    same = next(v for v in count.rivals if v.what == "SD, TP 4 as SSD")
+    independent = errors.per_user(count.ssd) / errors.per_user(same.other)[::-1]
+    low, high = np.percentile(independent, (2.5, 97.5))
+    assert same.low < same.ratio < same.high
+    assert same.high - same.low < 0.8 * (high - low)
+
+
+def test_break_evens_hold_when_searched_again() -> None:
+    workload: dict[str, Any] = {"gpus": 5, "b": 8, "temperature": 1.0, **FEW}
+    found = recommend(**workload)
+    chosen = found.answers[0].by_strategy["ssd"].shape
+    values = configure(**chosen.point(found.request.options, 8)).values
+    share = (1 - values["p_hit_backup"]) / (1 - values["p_hit"])  # misses after a miss, to those after a hit
+    hits, alpha, *_ = found.break_evens
+    assert (hits.bound, alpha.bound) == ("at least", "at least")
+    for aside, wins in ((-0.02, False), (0.02, True)):
+        p_hit = (hits.value or 0.0) + aside
+        given_hits = {"p_hit": p_hit, "p_hit_backup": max(0.0, 1 - share * (1 - p_hit)), "budget": chosen.budget}
+        for changed in (given_hits, {"alpha": (alpha.value or 0.0) + aside}):
+            search = Search(a_request(**workload, **changed))
+            search.run()
+            winner = best(search.deployments(8), "user")
+            assert winner is not None
+            assert (winner.shape.strategy == "ssd") == wins
+
+
+def test_twice_the_speed_of_everything_is_twice_the_tokens() -> None:
+    """Tokens/s are homogeneous of degree -1 in all durations, so the elasticities of the times sum to -1 (Euler)."""
+    found = recommend(gpus=5, b=4, **FEW)
+    times = [e.elasticity for e in found.elasticities if "time" in e.what]
+    assert len(times) == 4
+    assert sum(times) == pytest.approx(-1.0, abs=0.05)
+    assert all(e.gain >= 0.0 for e in found.elasticities)
+
+
+rates = st.floats(1.0, 1000.0)
+shapes = st.builds(Shape, st.sampled_from(["ar", "sd", "ssd"]), st.integers(1, 8), st.integers(0, 4))
+deployments = st.lists(
+    st.builds(Deployment, shapes, st.integers(1, 4), st.just(16), st.builds(Rate, rates, rates, rates)), max_size=30
+)
+
+
+@given(deployments)
+def test_nothing_beats_the_frontier(found: list[Deployment]) -> None:
+    frontier = pareto(found)
+    for d in found:
+        assert any(f.per_user >= d.per_user and 1.001 * f.per_gpu >= d.per_gpu * (1 - 1e-12) for f in frontier)
+    for one in frontier:
+        assert not any(f.per_user > one.per_user and f.per_gpu > one.per_gpu for f in found)
+
+
+@given(deployments, st.sampled_from(["user", "gpu"]))
+def test_the_best_is_best_to_a_thousandth_and_no_dearer_than_need_be(found: list[Deployment], rank: Any) -> None:
+    chosen = best(found, rank)
+    if chosen is None:
+        assert not found
+        return
+    scores = [d.per_user if rank == "user" else d.per_gpu for d in found]
+    own = chosen.per_user if rank == "user" else chosen.per_gpu
+    assert own >= 0.999 * max(scores)
+    assert all(d.gpus >= chosen.gpus for d, s in zip(found, scores, strict=True) if s == max(scores))
+
+
+@given(st.integers(1, 64), st.integers(1, 8), st.integers(1, 16))
+def test_copies_share_the_batch_and_none_is_empty(batch: int, tp: int, gpus: int) -> None:
+    for copies, size in splits(a_request(gpus=gpus), Shape("ar", tp), batch):
+        assert copies * tp <= gpus
+        assert (copies - 1) * size < batch <= copies * size
+
+
+def test_ranking_by_gpu_and_by_cost_choose_alike_and_a_floor_is_kept() -> None:
+    few: dict[str, Any] = {"gpus": 8, "b": 8, "k": [4, 6], "draft_gpus": 1}
+    by_gpu = recommend(**few, rank="gpu").answers[0]
+    by_cost = recommend(**few, rank="cost", gpu_hour=2.0).answers[0]
+    assert by_gpu.best == by_cost.best
+    assert by_gpu.best is not None
+    assert by_gpu.best.cost_per_million(2.0) == pytest.approx(2.0 / 3600 / by_gpu.best.per_gpu * 1e6)
+    faster = recommend(**few, rank="gpu", at_least=by_gpu.best.per_user + 1.0).answers[0]
+    assert faster.best is not None
+    assert by_gpu.best.per_user + 1.0 <= faster.best.per_user
+    none = recommend(**few, at_least=1e4).answers[0]
+    assert none.best is None
+    assert "the fastest gives" in str(none.error)
+
+
+def test_what_fits_no_memory_is_reported_and_the_rest_answered() -> None:
+    found = recommend(gpus=3, b=[1, 512], k=4, context=8192)
+    fits, does_not = found.answers
+    assert fits.best is not None
+    assert does_not.best is None
+    assert "the largest batch that fits is" in str(does_not.error)
+    assert found.sentence.endswith("nothing fits at batch 512.")
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        {"p_hit": 0.9},
+        {"hit_curve": [(1, 0.6), (4, 0.8)]},
+        {"alpha": [0.9, 0.8, 0.7, 0.6, 0.5, 0.4]},
+        {"alpha_backup": 0.3, "backup_ms": 0.5},
+        {
+            "draft_hardware": "v100-sxm2-32gb",
+            "dtype": "float16",
+            "hardware": "v100-sxm2-32gb",
+            "target": "llama-3.1-8b",
+        },
+    ],
+)
+def test_every_kind_of_workload_is_answered(workload: dict[str, Any]) -> None:
+    found = recommend(gpus=4, b=2, k=[2, 5], draft_gpus=1, **{"tp": 2, **workload})
+    assert {"ar", "sd", "ssd"} == set(found.answers[0].by_strategy)
+    assert json.dumps(as_json(found), allow_nan=False)
+
+
+def test_only_the_best_of_a_finite_search_is_named_once() -> None:
+    search = Search(a_request(gpus=5, b=4, k=[4, 6], tp=4))
+    search.run()
+    assert all(d.shape.backup != "auto" for d in search.deployments(4))
+    assert {d.shape.k for d in search.deployments(4) if d.shape.strategy == "ssd"} == {4, 6}
+    assert len({(d.shape, d.copies) for d in search.deployments(4)}) == len(search.deployments(4))
+
+
+@pytest.mark.parametrize(
+    ("given_options", "message"),
+    [
+        ({"rank": "speed"}, "--rank must be one of user, gpu, cost"),
+        ({"rank": "cost"}, "--rank cost needs --gpu-hour"),
+        ({"gpu_hour": -1.0}, "--gpu-hour must be above 0"),
+        ({"tp": 16}, "--tp 16 is more than --gpus 8"),
+        ({"k": []}, "--k is empty"),
+        ({"b": 0}, "--b must be whole numbers of at least 1"),
+        ({"f": 3}, "--f is searched"),
+        ({"contxt": 3}, "did you mean 'context'"),
+        ({"p_hit": 0.8, "fan_out_policy": "uniform"}, "--fan-out-policy has no effect with --p-hit"),
+        ({"backup": "jit", "alpha_backup": 0.5}, "--alpha-backup has no effect with --backup jit"),
+        ({"alpha": 1.5}, "--alpha must lie in"),
+        ({"acceptance": "absent.csv"}, "absent.csv: not a readable"),
+        ({"target": "lama-3.1-70b"}, "did you mean 'llama-3.1-70b'"),
+    ],
+)
+def test_bad_questions_are_refused_in_one_line(given_options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        recommend(**{"gpus": 8, **given_options})
+
+
+def test_the_command_line_answers_in_json() -> None:
+    found = answer(*"recommend --gpus 5 --b 1,2,4 --k 4,6 --budget 21 --tp 4".split())
+    assert found["schema"] == 1
+    assert [entry["b"] for entry in found["answers"]] == [1, 2, 4]
+    assert found["answers"][0]["best"]["tokens_per_second_per_user"] > 0
+    assert {bound["what"] for bound in found["break_even"]} >= {"batch", "link bandwidth"}
+
+
+def test_a_list_of_batches_goes_on_as_it_began() -> None:
+    done = run(*"recommend --gpus 4 --tp 4 --k 4 --b 1,2,4,...,16 --json".split())
+    assert json.loads(done.stdout)["request"]["b"] == [1, 2, 4, 8, 16]
+    done = run(*"recommend --gpus 4 --b 1,2,3,5,...,16".split())
+    assert done.returncode == 2
+    assert "does not rise by equal steps or factors" in done.stderr
