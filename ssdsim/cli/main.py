@@ -16,6 +16,7 @@ VERBS = {
     "simulate": ("ssdsim.cli.simulate", "Replay rounds as events or by Monte Carlo: tails, timelines."),
     "calibrate": ("ssdsim.cli.calibrate", "Time this machine and fit a hardware profile to it."),
     "validate": ("ssdsim.cli.validate", "Compare predictions with measured results."),
+    "report": ("ssdsim.cli.report", "Show a run folder as one interactive HTML page."),
     "models": ("ssdsim.cli.models", "List and show transformer cards."),
     "hardware": ("ssdsim.cli.hardware", "List and show hardware profiles."),
     "import": ("ssdsim.cli.importing", "Fit a hardware profile to another tool's measurements."),
