@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 __version__ = "0.1.0"
@@ -17,6 +19,8 @@ _HOME = {
     "find_transformer": "ssdsim.catalog",
     "forward_pass": "ssdsim.transformer",
     "predict": "ssdsim.predict",
+    "roofline": "ssdsim.roofline",
+    "window": "ssdsim.window",
 }
 __all__ = ["__version__", *_HOME]
 
@@ -29,3 +33,14 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+class _Package(ModuleType):
+    """Importing ``ssdsim.predict`` would put the module where the function of that name belongs: it may not."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _HOME and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from functools import lru_cache
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -39,10 +40,10 @@ def find_transformer(name: str) -> Transformer:
         return transformer_shaped(int(shaped[1]), int(shaped[2]))
     alias = _alias(name)
     if alias in transformer_names():
-        return load_transformer(models_folder() / "transformers" / f"{alias}.toml")
+        return _unchanged_transformer(*_state(models_folder() / "transformers" / f"{alias}.toml"))
     path = Path(name).expanduser()
     if path.suffix == ".toml" and path.is_file():
-        return load_transformer(path)
+        return _unchanged_transformer(*_state(path))
     if path.exists() and is_config(path):
         return load_config(path)
     if path.suffix in (".toml", ".json") or path.is_dir():
@@ -86,11 +87,33 @@ def find_hardware(name: str) -> HardwareProfile:
     InputError : no such profile, or a file that is not a valid profile.
     """
     if name.lower() in hardware_names():
-        return load_profile(models_folder() / "hardware" / f"{name.lower()}.json")
+        return _unchanged_profile(*_state(models_folder() / "hardware" / f"{name.lower()}.json"))
     path = Path(name).expanduser()
+    if path.is_file():
+        return _unchanged_profile(*_state(path))
     if path.suffix == ".json" or path.exists():
         return load_profile(path)
     raise InputError(
         f"unknown hardware '{name}'{nearest(name, hardware_names())} "
         f"Allowed: {', '.join(hardware_names())}, or the path of a profile"
     )
+
+
+# A file is read and checked again only when it has changed: a sweep asks for the same cards thousands of times, and
+# a profile remembers the operations that it has priced.
+
+
+def _state(path: Path) -> tuple[Path, int, int, int]:
+    """What tells a changed file from an unchanged one."""
+    status = path.stat()
+    return path, status.st_mtime_ns, status.st_size, status.st_ino
+
+
+@lru_cache(maxsize=64)
+def _unchanged_profile(path: Path, mtime_ns: int, size: int, inode: int) -> HardwareProfile:
+    return load_profile(path)
+
+
+@lru_cache(maxsize=64)
+def _unchanged_transformer(path: Path, mtime_ns: int, size: int, inode: int) -> Transformer:
+    return load_transformer(path)

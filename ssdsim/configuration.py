@@ -48,10 +48,10 @@ def configure(**given: Any) -> Configuration:
     InputError : an unknown option, a value out of range, an option without effect in this call, or a placement that
         does not fit.
     """
-    values = checked({name: value for name, value in given.items() if value is not None})
+    values = effective(given)
     sources = {name: "given" if given.get(name) is not None else "default" for name in DEFAULTS}
-    if values["sd_k"] is None:
-        values["sd_k"], sources["sd_k"] = values["k"], "same as k"
+    if given.get("sd_k") is None:
+        sources["sd_k"] = "same as k"
     if values["backup"] != "auto":
         return _configure(values, sources, values["backup"])
     sources["backup"] = "auto: more tokens/s than the other"
@@ -60,37 +60,48 @@ def configure(**given: Any) -> Configuration:
     return fast if fast_rate > jit_rate else jit
 
 
+def effective(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Every option's value: those given (None is not given), checked, and the defaults."""
+    values = checked({name: value for name, value in given.items() if value is not None})
+    if values["sd_k"] is None:
+        values["sd_k"] = values["k"]
+    return values
+
+
 def _configure(values: dict[str, Any], sources: dict[str, str], fallback: Fallback) -> Configuration:
     values["backup"] = fallback
-    placement, costs = None, None
-    if values["t_sd"] is None:
-        placement = _place(values, sources)
-    elif values["f"] == "window":
-        raise InputError("--f window needs hardware: without it nothing says what a branch token costs")
-    elif values["budget"] is None:
-        values["budget"], sources["budget"] = values["f"] * (values["k"] + 1), "f (k + 1)"
+    placement = locate(values, sources)
     made = speculators(values, sources, fallback)
-    if placement is not None and values["spread"] == "profile":
-        values["spread"], sources["spread"] = _measured_spread(placement), "measured, from the profile"
-    if placement is None:
-        times, gpus = _unit_free_times(values, sources, fallback), Gpus()
-    else:
-        costs = round_costs(placement, fallback)
-        times, gpus = costs.times(), placement.gpus
+    settle_spread(values, sources, placement)
+    priced = price(values, sources, placement, fallback)
     scenario = Scenario(
         batch=values["b"],
         sd=made.sd,
         primary=made.primary,
         backup=made.backup,
         fallback=fallback,
-        times=times,
-        gpus=gpus,
+        times=priced.times,
+        gpus=priced.gpus,
         draft_devices=1 if placement is None else placement.draft_gpus,
         spread=values["spread"],
         requests=made.requests,
     )
     _drop_unused(values, sources, fallback)
-    return Configuration(values, sources, scenario, placement, costs)
+    return Configuration(values, sources, scenario, placement, priced.costs)
+
+
+# The steps of configuring. Each reads ``values`` and writes what it derived there, and its origin into ``sources``.
+
+
+def locate(values: dict[str, Any], sources: dict[str, str]) -> Placement | None:
+    """Where the models run, None where times are unit-free; settles the budget of cached outcomes."""
+    if values["t_sd"] is None:
+        return _place(values, sources)
+    if values["f"] == "window":
+        raise InputError("--f window needs hardware: without it nothing says what a branch token costs")
+    if values["budget"] is None:
+        values["budget"], sources["budget"] = values["f"] * (values["k"] + 1), "f (k + 1)"
+    return None
 
 
 def _place(values: dict[str, Any], sources: dict[str, str]) -> Placement:
@@ -104,6 +115,29 @@ def _place(values: dict[str, Any], sources: dict[str, str]) -> Placement:
     elif values["budget"] is None:
         values["budget"], sources["budget"] = values["f"] * (values["k"] + 1), "f (k + 1)"
     return place(values, sources)
+
+
+@dataclass(frozen=True)
+class Priced:
+    """A round's durations and devices; ``costs`` are the timings behind them, None where unit-free."""
+
+    times: RoundTimes
+    gpus: Gpus
+    costs: RoundCosts | None
+
+
+def price(values: dict[str, Any], sources: dict[str, str], placement: Placement | None, fallback: Fallback) -> Priced:
+    """Every duration of a round."""
+    if placement is None:
+        return Priced(_unit_free_times(values, sources, fallback), Gpus(), None)
+    costs = round_costs(placement, fallback)
+    return Priced(costs.times(), placement.gpus, costs)
+
+
+def settle_spread(values: dict[str, Any], sources: dict[str, str], placement: Placement | None) -> None:
+    """Put the profile's measured spread in the place of ``profile``."""
+    if placement is not None and values["spread"] == "profile":
+        values["spread"], sources["spread"] = _measured_spread(placement), "measured, from the profile"
 
 
 def _measured_spread(placement: Placement) -> float:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ssdsim.checks import FloatOrArray
+
 Seconds = float | NDArray[np.float64]
 
 PARTS = ("verify", "draft", "communicate", "fallback", "host")
@@ -15,19 +17,19 @@ PARTS = ("verify", "draft", "communicate", "fallback", "host")
 
 @dataclass(frozen=True)
 class Estimate:
-    """The mean round of a strategy.
+    """The mean round of a strategy; every number an array where columns of scenarios were given.
 
     ``breakdown_s`` splits the round by what the sequence waits for (:data:`PARTS`); it sums to ``round_s``.
     ``draft`` is the exposed part only: all of it in SD, the lateness of the pre-speculation in SSD.
     """
 
     strategy: str
-    batch: int
-    gpus: int
-    tokens_per_round: float
+    batch: FloatOrArray
+    gpus: FloatOrArray
+    tokens_per_round: FloatOrArray
     breakdown_s: Mapping[str, Seconds]
-    p_hit: float | None = None
-    p_all_hit: float | None = None
+    p_hit: FloatOrArray | None = None
+    p_all_hit: FloatOrArray | None = None
     paper_round_s: Seconds | None = None
 
     @property
@@ -37,11 +39,13 @@ class Estimate:
     @property
     def tokens_per_second(self) -> Seconds:
         """Tokens a second over the whole batch (renewal-reward: b E[tokens] / E[round])."""
-        return self.batch * self.tokens_per_round / self.round_s
+        rate: Seconds = self.batch * self.tokens_per_round / self.round_s
+        return rate
 
     @property
     def paper_tokens_per_second(self) -> Seconds | None:
         """By the SSD paper's Corollary 16 in seconds, which knows no overheads; None where it does not apply."""
         if self.paper_round_s is None:
             return None
-        return self.batch * self.tokens_per_round / self.paper_round_s
+        rate: Seconds = self.batch * self.tokens_per_round / self.paper_round_s
+        return rate

@@ -147,6 +147,28 @@ class HardwareProfile(Card):
             case Elementwise():
                 return self._elementwise(op)
 
+    def launch_seconds(self, op: Operation) -> float:
+        """The floor under ``op``'s time however little it does, as fitted; 0 for a collective, which has its own law.
+
+        Raises
+        ------
+        InputError : the profile has no timings for this dtype or kind.
+        """
+        self.seconds(op)  # refuses what the profile does not know
+        match op:
+            case Gemm():
+                return self.gemm[op.dtype].segment_at(op.m).roofline.launch_s
+            case Attention():
+                return self.attention_model(op).roofline.launch_s
+            case Elementwise() if self.elementwise:
+                return self.elementwise.launch_s
+        return 0.0
+
+    def attention_model(self, op: Attention) -> AttentionModel:
+        """The timings that ``op`` is priced with: those under a branch mask where they were taken."""
+        masked = op.masked and op.dtype in self.attention_masked
+        return self._of_dtype("attention", self.attention_masked if masked else self.attention, op.dtype)
+
     def _gemm(self, op: Gemm) -> Timing:
         model = self._of_dtype("gemm", self.gemm, op.dtype)
         key = f"gemm:{op.n}x{op.k}:{op.dtype}"
@@ -154,11 +176,10 @@ class HardwareProfile(Card):
         return self._timing(key, model, seconds, model.outside(op.m, op.n, op.k), model.log_sd_at(op.m))
 
     def _attention(self, op: Attention) -> Timing:
-        masked = op.masked and op.dtype in self.attention_masked
-        model = self._of_dtype("attention", self.attention_masked if masked else self.attention, op.dtype)
+        model = self.attention_model(op)
         shape = (op.batch, op.queries, op.context, op.heads, op.kv_heads, op.head_dim, DTYPE_BYTES[op.dtype])
         outside = model.outside(*shape)
-        if op.masked and not masked and outside is None:
+        if op.masked and op.dtype not in self.attention_masked and outside is None:
             outside = "branch masks were not timed, ordinary attention was"
         return self._timing(f"attention:{op.kv_heads}x{op.head_dim}", model, model.seconds(*shape), outside)
 

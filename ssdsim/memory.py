@@ -41,6 +41,16 @@ def draft_demand(
     return Demand(card.weight_bytes(tp, dtype), slots * card.kv_bytes_per_token(tp, dtype) + cached_logits)
 
 
+def largest_budget(
+    card: Transformer, context: int, lookahead: int, dtype: str, logits: bool, batch: int, profile: HardwareProfile
+) -> int:
+    """The most cached outcomes a sequence that one draft device holds beside its weights; 0 if none."""
+    bare = draft_demand(card, 1, context, lookahead, 0, dtype, logits)
+    each = draft_demand(card, 1, context, lookahead, 1, dtype, logits).sequence_bytes - bare.sequence_bytes
+    room = int(profile.device.memory_bytes * USABLE_SHARE) - bare.total_bytes(batch)
+    return max(0, room // (batch * each))
+
+
 def check_fits(what: str, demands: list[Demand], batch: int, profile: HardwareProfile, advice: str) -> None:
     """Raise :class:`InputError` naming the shortage and the nearest batch that fits (or none)."""
     capacity = int(profile.device.memory_bytes * USABLE_SHARE)

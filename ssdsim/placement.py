@@ -99,6 +99,20 @@ class Placement:
     def branches_per_gpu(self) -> int:
         return -(-self.branches // self.draft_gpus)
 
+    def forward_passes(self) -> dict[str, tuple[ForwardPass, HardwareProfile]]:
+        """Every kind of pass of a round of AR or SSD, with the device that runs it."""
+        return {
+            "ar": (self._target_forward(1), self.profile),
+            "verify": (self._target_forward(self.lookahead + 1), self.profile),
+            "draft_step": (self._draft_forward(1, 1, 0, False), self.draft_profile),
+            "glue": (self._draft_forward(1, self.lookahead + 1, 0, False), self.draft_profile),
+            "branch_step": (self._branch_forward(), self.draft_profile),
+        }
+
+    def with_branches(self, branches: int) -> Placement:
+        """The same placement with another number of cached outcomes a sequence."""
+        return replace(self, branches=branches)
+
     def prespeculation(self) -> tuple[Cost, Cost]:
         """The glue pass over ``b (K+1)`` tokens, and the K steps over the branch tokens of one draft device."""
         step = cost_of_pass(self._branch_forward(), self.draft_profile)
@@ -257,7 +271,7 @@ def window_budget(placement: Placement, largest: int = 4096) -> int:
     window += cost_of_message(placement.outcome_bytes, placement.draft_profile)
 
     def fits(budget: int) -> bool:
-        glue, branches = replace(placement, branches=budget).prespeculation()
+        glue, branches = placement.with_branches(budget).prespeculation()
         return (glue + branches).seconds <= window.seconds
 
     low, high = placement.lookahead + 1, largest

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from ssdsim.configuration import Configuration, configure
 from ssdsim.errors import InputError
 from ssdsim.estimate import PARTS, Estimate
+from ssdsim.intervals import bounds_95, centred_on
 from ssdsim.provenance import summary
-from ssdsim.scenario import Scenario
+from ssdsim.scenario import Scenario, Stationary
 from ssdsim.simulate import Engine, simulate
 from ssdsim.strategies import autoregressive, speculative, ssd
 
@@ -77,12 +78,10 @@ def predict_configured(configuration: Configuration, seed: int = 0, engine: Pred
     ------
     InputError : the closed form is asked for durations with a spread.
     """
-    varies = configuration.scenario.spread > 0.0
-    if engine == "closed" and varies:
-        raise InputError("--engine closed needs constant durations (--spread 0); mc or des replay varying ones")
     if engine == "auto":
-        engine = "mc" if varies else "closed"
+        engine = "mc" if configuration.scenario.spread > 0.0 else "closed"
     if engine == "closed":
+        check_constant(configuration.scenario.spread)
         estimates, errors = estimate_all(configuration.scenario), dict.fromkeys(STRATEGIES, 0.0)
     else:
         estimates, errors = _simulate_all(configuration.scenario, engine, seed)
@@ -90,6 +89,12 @@ def predict_configured(configuration: Configuration, seed: int = 0, engine: Pred
     draws = _rate_draws(estimates, errors, sampled, seed)
     intervals = {name: _interval(draws[name]) if draws else None for name in STRATEGIES}
     return Prediction(configuration, engine, estimates, intervals, _verdict(estimates, draws))
+
+
+def check_constant(spread: float) -> None:
+    """Raise :class:`InputError` where durations have a spread: the closed forms do not answer then."""
+    if spread > 0.0:
+        raise InputError("--engine closed needs constant durations (--spread 0); mc or des replay varying ones")
 
 
 def _simulate_all(scenario: Scenario, engine: Engine, seed: int) -> tuple[dict[str, Estimate], dict[str, float]]:
@@ -123,16 +128,15 @@ def _rate_draws(
     rng = np.random.default_rng(seed)
     draws = {}
     for name, estimate in estimates.items():
-        factor = np.exp(errors[name] * rng.standard_normal(DRAWS))
+        draws[name] = float(estimate.tokens_per_second) * np.exp(errors[name] * rng.standard_normal(DRAWS))
         if sampled is not None:
             closed = np.asarray(estimate_all(sampled)[name].tokens_per_second) * np.ones(DRAWS)
-            factor *= closed / np.median(closed)
-        draws[name] = float(estimate.tokens_per_second) * factor
+            draws[name] = centred_on(draws[name], closed)
     return draws
 
 
-def estimate_all(scenario: Scenario) -> dict[str, Estimate]:
-    """The closed forms of the three strategies."""
+def estimate_all(scenario: Stationary) -> dict[str, Estimate]:
+    """The closed forms of the three strategies, of one scenario or of columns of them."""
     return {
         "ar": autoregressive.closed_form(scenario),
         "sd": speculative.closed_form(scenario),
@@ -141,7 +145,7 @@ def estimate_all(scenario: Scenario) -> dict[str, Estimate]:
 
 
 def _interval(draws: NDArray[np.float64]) -> Interval:
-    low, high = np.percentile(draws, (2.5, 97.5))
+    low, high = bounds_95(draws)
     return Interval(float(low), float(high))
 
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ssdsim.checks import FloatOrArray
 from ssdsim.speculator import Speculator
+from ssdsim.theory import stationary_hit_rate
 
 
 @dataclass(frozen=True)
@@ -29,8 +31,27 @@ class RequestMix:
 class RoundAverages:
     """Averages over the rounds of a slot in the long run."""
 
-    tokens_per_round: float
-    p_hit: float
+    tokens_per_round: FloatOrArray
+    p_hit: FloatOrArray
+
+
+def ssd_averages(primary: Speculator, backup: Speculator, requests: RequestMix | None) -> RoundAverages:
+    """Tokens and hit rate of SSD's rounds.
+
+    For alike requests: the stationary state of primary and backup (Theorem 7). A sequence was speculated by the
+    primary with probability p_hit.
+    """
+    if requests is not None:
+        return round_averages(requests.weights, requests.primary, requests.backup, requests.output_tokens)
+    p = float(stationary_hit_rate(primary.p_hit, backup.p_hit))
+    return RoundAverages(p * primary.expected_tokens + (1 - p) * backup.expected_tokens, p)
+
+
+def mean_sd_tokens(sd: Speculator, requests: RequestMix | None) -> float:
+    """Tokens of SD's rounds."""
+    if requests is None:
+        return sd.expected_tokens
+    return float(round_averages(requests.weights, requests.sd, requests.sd, requests.output_tokens).tokens_per_round)
 
 
 def round_averages(

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.errors import InputError
-from ssdsim.requests import RequestMix, RoundAverages, round_averages
+from ssdsim.requests import RequestMix, RoundAverages, mean_sd_tokens, ssd_averages
 from ssdsim.speculator import Fallback, Speculator
-from ssdsim.theory import stationary_hit_rate
 
 Seconds = float | NDArray[np.float64]
+Count = Any  # an int, or an array of them where columns of scenarios are seen at once
 
 
 @dataclass(frozen=True)
@@ -62,9 +63,24 @@ class RoundTimes:
 class Gpus:
     """Devices that each strategy occupies."""
 
-    ar: int = 1
-    sd: int = 1
-    ssd: int = 2
+    ar: Count = 1
+    sd: Count = 1
+    ssd: Count = 2
+
+
+class Stationary(Protocol):
+    """What the closed forms read: of one :class:`Scenario`, or of many as columns (arrays that broadcast)."""
+
+    @property
+    def batch(self) -> Count: ...
+    @property
+    def gpus(self) -> Gpus: ...
+    @property
+    def times(self) -> RoundTimes: ...
+    @property
+    def ssd(self) -> RoundAverages: ...
+    @property
+    def sd_tokens_per_round(self) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -97,23 +113,12 @@ class Scenario:
 
     @cached_property
     def ssd(self) -> RoundAverages:
-        """Tokens and hit rate of a sequence's SSD rounds.
-
-        For alike requests: the stationary state of primary and backup (Theorem 7). A sequence was speculated by the
-        primary with probability p_hit.
-        """
-        if self.requests is not None:
-            mix = self.requests
-            return round_averages(mix.weights, mix.primary, mix.backup, mix.output_tokens)
-        p = float(stationary_hit_rate(self.primary.p_hit, self.backup.p_hit))
-        return RoundAverages(p * self.primary.expected_tokens + (1 - p) * self.backup.expected_tokens, p)
+        """Tokens and hit rate of a sequence's SSD rounds, in the long run."""
+        return ssd_averages(self.primary, self.backup, self.requests)
 
     @cached_property
     def sd_tokens_per_round(self) -> float:
-        if self.requests is None:
-            return self.sd.expected_tokens
-        mix = self.requests
-        return round_averages(mix.weights, mix.sd, mix.sd, mix.output_tokens).tokens_per_round
+        return mean_sd_tokens(self.sd, self.requests)
 
     def with_times(self, times: RoundTimes) -> Scenario:
         return replace(self, times=times)

@@ -221,10 +221,14 @@ class GemmModel(TimingModel):
         start, end = np.log(self.blends[blend])
         return np.asarray(np.clip((np.log(m) - start) / (end - start), 0.0, 1.0))
 
+    def segment_at(self, m: float) -> GemmSegment:
+        """The segment that serves ``m`` (the nearer one within a blend)."""
+        return self.segments[sum(self._crossed(i, m) > 0.5 for i in range(len(self.blends)))]
+
     def log_sd_at(self, m: float) -> float:
         """The error of the segment that serves ``m``."""
-        segment = self.segments[sum(self._crossed(i, m) > 0.5 for i in range(len(self.blends)))]
-        return segment.report.log_sd if segment.report else self.log_sd
+        report = self.segment_at(m).report
+        return report.log_sd if report else self.log_sd
 
     def outside(self, m: int, n: int, k: int) -> str | None:
         """How the shape leaves the timed domain, as short text; ``None`` inside it."""

@@ -24,9 +24,7 @@ def answer(*arguments: str) -> Any:
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize(
-    "name", ["predict-unit-free", "predict-h100", "simulate-unit-free", "models-list", "help", "predict-help"]
-)
+@pytest.mark.parametrize("name", sorted(path.stem for path in GOLDEN.glob("*.txt")))
 def test_output_is_the_golden_one(name: str) -> None:
     """Update with ``python tests/golden/update.py`` after looking at the difference."""
     arguments, expected = (GOLDEN / f"{name}.txt").read_text().split("\n", 1)

@@ -14,6 +14,8 @@ from ssdsim.errors import InputError, nearest
 VERBS = {
     "predict": ("ssdsim.cli.predict", "Predict AR, SD and SSD and say whether SSD is worth its GPU."),
     "simulate": ("ssdsim.cli.simulate", "Replay rounds as events or by Monte Carlo: tails, timelines."),
+    "window": ("ssdsim.cli.window", "How much drafting fits into one verification."),
+    "roofline": ("ssdsim.cli.roofline", "What binds each operation: memory, compute, latency, communication."),
     "calibrate": ("ssdsim.cli.calibrate", "Time this machine and fit a hardware profile to it."),
     "validate": ("ssdsim.cli.validate", "Compare predictions with measured results."),
     "report": ("ssdsim.cli.report", "Show a run folder as one interactive HTML page."),

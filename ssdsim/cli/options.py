@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from ssdsim.cli.values import Values
 from ssdsim.options import CHOICES, DEFAULTS, option
 
 
@@ -124,23 +125,37 @@ _SCENARIO: dict[str, tuple[Any, tuple[str, ...], str]] = {
 }
 
 
+def chosen_options(*names: str, several: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add these scenario options, with ``several`` as lists or ranges; one that is not given arrives as None."""
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        for name in reversed(names):
+            kind, others, about = _SCENARIO[name]
+            if name in CHOICES:
+                kind = click.Choice(CHOICES[name])
+            default = DEFAULTS[name]
+            shown = f"{about} [default: {default}]" if default is not None else about
+            kind = Values(kind) if several else kind
+            command = click.option(option(name), *others, name, type=kind, default=None, help=shown)(command)
+        return command
+
+    return add
+
+
 def scenario_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add every scenario option; one that is not given arrives as None."""
-    for name in reversed(_SCENARIO):
-        kind, others, about = _SCENARIO[name]
-        if name in CHOICES:
-            kind = click.Choice(CHOICES[name])
-        default = DEFAULTS[name]
-        shown = f"{about} [default: {default}]" if default is not None else about
-        command = click.option(option(name), *others, name, type=kind, default=None, help=shown)(command)
-    return command
+    """Add every scenario option."""
+    return chosen_options(*_SCENARIO)(command)
 
 
 def common_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """``--json``, ``--seed`` and ``--quiet``."""
-    command = click.option("--quiet", is_flag=True, help="no notes on stderr")(command)
+    command = quiet_option(command)
     command = click.option("--seed", type=int, default=0, show_default=True, help="of every random draw")(command)
     return json_option(command)
+
+
+def quiet_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option("--quiet", is_flag=True, help="no notes on stderr")(command)
 
 
 def json_option(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -13,10 +13,10 @@ from ssdsim.engine.outcomes import OutcomeSource
 from ssdsim.engine.run import Run
 from ssdsim.engine.steps import Steps
 from ssdsim.estimate import Estimate
-from ssdsim.scenario import Scenario
+from ssdsim.scenario import Scenario, Stationary
 
 
-def closed_form(scenario: Scenario) -> Estimate:
+def closed_form(scenario: Stationary) -> Estimate:
     """One token a pass of ``T_ar(b)``."""
     times = scenario.times
     return Estimate(

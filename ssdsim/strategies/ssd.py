@@ -15,12 +15,12 @@ from ssdsim.engine.run import Run
 from ssdsim.engine.steps import Steps
 from ssdsim.engine.trace import Trace
 from ssdsim.estimate import Estimate
-from ssdsim.scenario import Scenario
+from ssdsim.scenario import Scenario, Stationary
 
 _INSIDE_S = 1e-9  # arrows of a trace start and end this far inside a slice
 
 
-def closed_form(scenario: Scenario) -> Estimate:
+def closed_form(scenario: Stationary) -> Estimate:
     """The stationary round: ``max(T_v + post + send, T_p) + lookup + [any miss] T_b + respond``.
 
     Exact for constant durations: sequences are independent two-state chains, so all hit with probability ``p^b``

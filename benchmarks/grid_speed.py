@@ -1,0 +1,67 @@
+"""Time ``evaluate`` on the proposal's whole sweep, next to configuring and predicting each point by itself.
+
+Run: ``python benchmarks/grid_speed.py``. One core; the two are timed alternately on the same points.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
+from typing import Any
+
+from ssdsim.configuration import configure
+from ssdsim.grid import evaluate
+from ssdsim.predict import estimate_all
+
+REPEATS = 3
+ONE_BY_ONE = 300  # points of the loop, a random sample
+
+Points = Sequence[Mapping[str, Any]]
+
+
+def proposals_sweep(hit_rates: int) -> list[dict[str, Any]]:
+    """F x alpha x K x p_hit x b on the default hardware: 990 points a hit rate."""
+    p_hits = [step / (hit_rates - 1) for step in range(hit_rates)]
+    return [
+        {"alpha": alpha, "k": k, "p_hit": p_hit, "b": b, "budget": f * (k + 1)}
+        for f, alpha, k, p_hit, b in product(
+            (1, 2, 4, 8, 16), (0.5, 0.7, 0.9), range(2, 13), p_hits, (1, 2, 4, 8, 16, 32)
+        )
+    ]
+
+
+def one_by_one(points: Points) -> None:
+    for point in points:
+        estimate_all(configure(**point).scenario)
+
+
+def microseconds_a_point(work: Callable[[Points], object], points: Points) -> float:
+    start = time.perf_counter()
+    work(points)
+    return 1e6 * (time.perf_counter() - start) / len(points)
+
+
+def main() -> None:
+    small, large = proposals_sweep(11), proposals_sweep(101)
+    sample = random.Random(0).sample(small, ONE_BY_ONE)
+    work: dict[str, tuple[Callable[[Points], object], Points]] = {
+        "configure, then closed forms": (one_by_one, sample),
+        f"evaluate, {len(small):,} points": (evaluate, small),
+        f"evaluate, {len(large):,} points": (evaluate, large),
+        f"evaluate with 1000 draws, {len(small):,} points": (lambda points: evaluate(points, draws=1000), small),
+    }
+    times = {name: [microseconds_a_point(*job)] for name, job in work.items()}
+    for _ in range(REPEATS - 1):
+        for name, job in work.items():
+            times[name].append(microseconds_a_point(*job))
+    loop = min(times["configure, then closed forms"])
+    print(f"{'':44}{'us a point':>12}{'s in all':>10}{'x the loop':>12}")
+    for name, repeats in times.items():
+        best, points = min(repeats), work[name][1]
+        print(f"{name:44}{best:12.1f}{1e-6 * best * len(points):10.2f}{loop / best:12.1f}")
+
+
+if __name__ == "__main__":
+    main()

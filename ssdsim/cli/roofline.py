@@ -1,0 +1,101 @@
+"""``ssdsim roofline``."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.table import Table
+
+from ssdsim.cli.options import chosen_options, echo_json, json_option, quiet_option
+from ssdsim.cli.render import console
+from ssdsim.errors import InputError, nearest
+from ssdsim.roofline import BOUNDS, OPTIONS, PASSES, roofline, summarise
+from ssdsim.roofline import as_json as roofline_json
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_STYLES = {"memory": "blue", "compute": "green", "latency": "yellow", "communication": "magenta", "fixed": "dim"}
+_LEGEND = (
+    "pure streaming: the pass's bytes at the memory's full bandwidth. us: one run on one device. of roof: what the "
+    "datasheet's roofs allow at best over the time; * beats the datasheet (operands in the cache, several links). "
+    "latency: a roof explains less than half of the time and the launch floor is longer. communication: against a ring "
+    "over one link. fixed: host work and gaps."
+)
+
+
+@click.command("roofline")
+@chosen_options(*OPTIONS)
+@click.option("--pass", "only", multiple=True, metavar="NAME", help=f"only these: {', '.join(PASSES)} [default: all]")
+@quiet_option
+@json_option
+def command(as_json: bool, quiet: bool, only: tuple[str, ...], **options: Any) -> None:
+    """Hold every operation of verification, drafting and pre-speculation against its device's roofs.
+
+    A round has one verification; meanwhile the draft runs one glue pass and K branch steps.
+    """
+    for name in only:
+        if name not in PASSES:
+            raise InputError(f"--pass has no '{name}'{nearest(name, PASSES)} Allowed: {', '.join(PASSES)}")
+    frame = roofline(**options)
+    attrs = frame.attrs
+    frame = frame[frame["pass"].isin(only or PASSES)]
+    frame.attrs = attrs
+    if as_json:
+        echo_json(roofline_json(frame))
+        return
+    out = console()
+    for _, summary in summarise(frame).iterrows():
+        _print_pass(summary, frame[frame["pass"] == summary["pass"]])
+        out.print()
+    out.print(_LEGEND, style="dim")
+    if not quiet:
+        for warning in attrs["warnings"]:
+            console(stderr=True).print(f"warning: {warning}", style="yellow")
+
+
+def _print_pass(summary: pd.Series[Any], operations: pd.DataFrame) -> None:
+    out = console()
+    shares = [f"{bound} {summary[f'{bound}_share']:.1%}" for bound in BOUNDS if summary[f"{bound}_share"] > 0]
+    times = {"branch_step": " (K a round)", "draft_step": " (K a speculation)"}.get(summary["pass"], "")
+    out.print(
+        f"[bold]{summary['pass'].replace('_', ' ')}[/]{times} on {operations['device'].iloc[0]}: "
+        f"{1e3 * summary['seconds']:.2f} ms = {' + '.join(shares)}; pure streaming {summary['streaming_share']:.1%}"
+    )
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("operation", no_wrap=True)
+    table.add_column("shape", no_wrap=True)
+    for column in ("runs", "GFLOP", "MB", "FLOP/B", "us", "TFLOP/s", "TB/s", "of roof"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("bound", no_wrap=True)
+    table.add_column("of pass", justify="right", no_wrap=True)
+    for _, row in operations.iterrows():
+        table.add_row(*_cells(row), style="dim" if row["share_of_pass"] < 0.01 else "")
+    out.print(table)
+
+
+def _three(value: float) -> str:
+    """Three significant digits without an exponent."""
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _cells(row: pd.Series[Any]) -> list[str]:
+    if row["bound"] == "fixed":
+        return ["fixed", *[""] * 5, f"{1e6 * row['seconds']:.1f}", *[""] * 3, "fixed", f"{row['share_of_pass']:.1%}"]
+    works = row["flops"] > 0
+    return [
+        row["operation"],
+        row["shape"],
+        str(row["count"]),
+        f"{row['flops'] / 1e9:.2f}" if works else "",
+        _three(row["bytes"] / 1e6),
+        _three(row["intensity"]) if works else "",
+        f"{1e6 * row['seconds']:.1f}",
+        f"{row['flops_per_second'] / 1e12:.1f}" if works else "",
+        f"{row['bytes_per_second'] / 1e12:.2f}",
+        "-" if math.isnan(row["share_of_roof"]) else f"{row['share_of_roof']:.0%}{'*' if row['above_roof'] else ''}",
+        f"[{_STYLES[row['bound']]}]{row['bound']}[/]",
+        f"{row['share_of_pass']:.1%}",
+    ]

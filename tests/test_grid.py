@@ -1,0 +1,156 @@
+"""Columns of predictions against predictions one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ssdsim.errors import InputError
+from ssdsim.grid import evaluate
+from ssdsim.predict import DRAWS, STRATEGIES, Prediction, predict
+
+
+def maybe(**options: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    """Any subset of the options."""
+    return st.fixed_dictionaries({}, optional=options)
+
+
+def merged(*parts: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.tuples(*parts).map(lambda found: {name: value for part in found for name, value in part.items()})
+
+
+rates = st.floats(0.0, 1.0)
+alphas = st.one_of(st.floats(0.0, 1.05), st.lists(rates, min_size=4, max_size=7))
+shape = maybe(
+    b=st.sampled_from([0, 1, 2, 16, 400]),
+    k=st.integers(1, 7),
+    sd_k=st.integers(1, 7),
+    alpha=alphas,
+    backup=st.sampled_from(["jit", "fast", "auto"]),
+    alpha_backup=rates,
+    alpha_concentration=st.sampled_from([2.0, 20.0]),
+    output_tokens=st.sampled_from([16, 64]),
+)
+given_hits = maybe(p_hit=rates, p_hit_backup=rates)
+cached_hits = maybe(
+    f=st.sampled_from([1, 3, 8]),
+    fl=st.lists(st.integers(0, 6), min_size=4, max_size=6),
+    fan_out_policy=st.sampled_from(["uniform", "geometric", "optimal"]),
+    hit_c=rates,
+    hit_r=st.floats(0.0, 2.0),
+    hit_curve=st.just([(1.0, 0.5), (4.0, 0.75)]),
+)
+unit_free = merged(st.fixed_dictionaries({"t_sd": st.floats(0.0, 2.0)}), maybe(t_p=rates, t_b=rates))
+on_hardware = maybe(
+    f=st.sampled_from([1, 4, "window"]),
+    budget=st.sampled_from([7, 40, 100_000]),
+    tp=st.sampled_from([2, 3, 4, 8]),
+    draft_gpus=st.sampled_from([1, 2]),
+    sd_draft=st.sampled_from(["colocated", "separate"]),
+    context=st.sampled_from([512, 4096, 1_000_000]),
+    temperature=st.sampled_from([0.0, 0.7]),
+    dtype=st.sampled_from(["bfloat16", "float16"]),
+    draft_hardware=st.sampled_from(["h100-sxm", "v100-sxm2-32gb", "h100-sxn"]),
+    backup_ms=st.floats(0.0, 3.0),
+    spread=st.sampled_from([0.0, 0.1, "profile"]),
+)
+points = merged(shape, st.one_of(given_hits, cached_hits), st.one_of(unit_free, on_hardware))
+fitting = merged(  # most of the above are refused; these are mostly possible
+    maybe(b=st.sampled_from([1, 8, 64]), alpha=rates, k=st.integers(1, 9), backup=st.sampled_from(["jit", "fast"])),
+    st.one_of(
+        maybe(tp=st.sampled_from([2, 4]), sd_draft=st.just("separate"), temperature=st.just(1.0)),
+        maybe(draft_gpus=st.sampled_from([2, 4, 5]), draft_hardware=st.sampled_from(["v100-sxm2-32gb", "h100-sxn"])),
+        maybe(context=st.sampled_from([64, 200_000, 130_000]), dtype=st.sampled_from(["bfloat16", "float16"])),
+        maybe(spread=st.sampled_from([0.1, "profile"]), tp=st.sampled_from([1, 3, 8])),
+    ),
+    st.one_of(maybe(f=st.integers(1, 9)), maybe(p_hit=rates, budget=st.integers(1, 60))),
+)
+
+
+def expected(prediction: Prediction) -> Mapping[str, Any]:
+    """The columns of one row."""
+    e = prediction.estimates
+    rate = {name: float(e[name].tokens_per_second) for name in STRATEGIES}
+    values: dict[str, Any] = {f"{name}_tokens_per_second": rate[name] for name in STRATEGIES}
+    values |= {f"{name}_gpus": e[name].gpus for name in STRATEGIES}
+    values |= {f"{name}_round_s": float(e[name].round_s) for name in STRATEGIES}
+    values |= {f"tokens_per_round_{name}": e[name].tokens_per_round for name in ("sd", "ssd")}
+    values |= {f"{x}_over_{y}": rate[x] / rate[y] for x, y in (("ssd", "sd"), ("ssd", "ar"), ("sd", "ar"))}
+    values |= {"p_hit": e["ssd"].p_hit, "p_all_hit": e["ssd"].p_all_hit}
+    return values | {"budget": prediction.configuration.values["budget"]}
+
+
+def assert_same(row: Any, point: Mapping[str, Any]) -> None:
+    if row["error"] is not None:
+        with pytest.raises(InputError) as refused:
+            predict(engine="closed", **point)
+        assert row["error"] == str(refused.value)
+        assert row.drop("error").isna().all()
+        return
+    prediction = predict(engine="closed", **point)
+    assert row["backup"] == prediction.configuration.scenario.fallback
+    for name, value in expected(prediction).items():
+        assert row[name] == pytest.approx(value, rel=1e-12, abs=1e-300), name
+
+
+@given(some=st.lists(st.one_of(points, fitting), min_size=1, max_size=6))
+@settings(derandomize=True, deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+def test_a_row_is_the_prediction_of_its_point(some: list[dict[str, Any]]) -> None:
+    """Values, the better fallback, and the error line of what is not possible."""
+    frame = evaluate(some)
+    assert len(frame) == len(some)
+    for (_, row), point in zip(frame.iterrows(), some, strict=True):
+        assert_same(row, point)
+
+
+def test_the_random_points_are_of_both_sorts() -> None:
+    """Else the property above would compare errors only."""
+    errors: list[Any] = []
+
+    @given(point=st.one_of(points, fitting))
+    @settings(derandomize=True, deadline=None, max_examples=200, database=None)
+    def collect(point: dict[str, Any]) -> None:
+        errors.append(evaluate([point])["error"][0])
+
+    collect()
+    assert 0.25 < np.mean([error is None for error in errors]) < 0.9
+    assert len({error for error in errors if error}) > 20
+
+
+def test_intervals_are_those_of_a_prediction() -> None:
+    some: list[dict[str, Any]] = [
+        {"b": 16, "p_hit": 0.85},
+        {"b": 16, "p_hit": 0.85, "backup": "jit"},
+        {"b": 1, "alpha": 0.6, "f": 2, "temperature": 1.0, "sd_draft": "separate"},
+        {"t_sd": 0.2},
+        {"tp": 3},
+    ]
+    frame = evaluate(some, draws=DRAWS, seed=5)
+    for (_, row), point in zip(frame.iloc[:3].iterrows(), some[:3], strict=True):
+        prediction = predict(seed=5, **point)
+        for name in STRATEGIES:
+            interval = prediction.intervals[name]
+            assert interval is not None
+            assert row[f"{name}_low"] == pytest.approx(interval.low, rel=1e-9)
+            assert row[f"{name}_high"] == pytest.approx(interval.high, rel=1e-9)
+        assert row["probability_ssd_beats_sd"] == prediction.verdict.probability
+    assert frame.loc[3:, ["ar_low", "sd_high", "ssd_low", "probability_ssd_beats_sd"]].isna().all(axis=None)
+    assert frame["error"].notna().tolist() == [False, False, False, False, True]
+
+
+def test_warnings_of_extrapolation_are_kept() -> None:
+    point = {"b": 64, "p_hit": 0.8, "budget": 60}
+    assert evaluate([point, {"tp": 3}]).attrs["warnings"] == predict(**point).configuration.warnings != []
+
+
+def test_no_points_and_no_possible_points_are_tables_too() -> None:
+    assert len(evaluate([])) == 0
+    frame = evaluate([{"tp": 3}], draws=10)
+    assert isinstance(frame, pd.DataFrame)
+    assert frame["ssd_over_sd"].isna().all()

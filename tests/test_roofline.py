@@ -1,0 +1,138 @@
+"""The roofline reads the same passes and the same timings as every prediction."""
+
+from __future__ import annotations
+
+import json
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ssdsim import InputError, configure, find_hardware
+from ssdsim.cli.main import cli
+from ssdsim.costs import cost_of_operations, cost_of_pass, streaming_share
+from ssdsim.operations import Gemm
+from ssdsim.placement import Placement
+from ssdsim.roofline import BOUNDS, COLUMNS, PASSES, of_placement, roofline, summarise
+
+CELLS = {"b": st.integers(1, 64), "k": st.integers(1, 10), "context": st.integers(64, 8192)}
+
+
+def placed(**options: object) -> Placement:
+    placement = configure(**options, p_hit=0.8, budget=21).placement
+    assert placement is not None
+    return placement
+
+
+@settings(max_examples=20, deadline=None)
+@given(**CELLS)
+def test_the_operations_and_the_fixed_cost_are_the_pass(b: int, k: int, context: int) -> None:
+    placement = placed(b=b, k=k, context=context)
+    frame = of_placement(placement)
+    assert tuple(frame.columns) == COLUMNS
+    assert frame.groupby("pass")["share_of_pass"].sum().to_list() == pytest.approx([1.0] * len(PASSES))
+    for name, (forward, profile) in placement.forward_passes().items():
+        operations = frame[(frame["pass"] == name) & (frame["kind"] != "fixed")]
+        seconds = (operations["count"] * operations["seconds"]).sum()
+        assert seconds == pytest.approx(cost_of_operations(forward.counted(), profile).seconds)
+        fixed_s = profile.fixed.per_pass_s + forward.layers * profile.fixed.per_layer_s
+        assert seconds == pytest.approx(cost_of_pass(forward, profile).seconds - fixed_s)
+        assert (operations["count"] * operations["flops"]).sum() == pytest.approx(forward.flops)
+
+
+@settings(max_examples=20, deadline=None)
+@given(**CELLS)
+def test_nothing_beats_a_roof_unless_it_is_flagged(b: int, k: int, context: int) -> None:
+    placement = placed(b=b, k=k, context=context)
+    frame = of_placement(placement)
+    devices = {profile.name: profile.device for _, profile in placement.forward_passes().values()}
+    for _, row in frame[~frame["kind"].isin(["fixed", "all_reduce", "all_gather"])].iterrows():
+        device = devices[row["device"]]
+        faster = row["bytes_per_second"] > device.memory_bandwidth
+        faster |= row["flops_per_second"] > device.peak_flops["bfloat16"]
+        assert faster == row["above_roof"]
+    known = frame.dropna(subset=["share_of_roof"])
+    assert ((known["share_of_roof"] > 1) == known["above_roof"]).all()
+
+
+@settings(max_examples=20, deadline=None)
+@given(**CELLS)
+def test_a_passes_summary_is_what_the_cost_model_says(b: int, k: int, context: int) -> None:
+    placement = placed(b=b, k=k, context=context)
+    summary = summarise(of_placement(placement)).set_index("pass")
+    assert summary.index.to_list() == list(PASSES)
+    for name, (forward, profile) in placement.forward_passes().items():
+        seconds = cost_of_pass(forward, profile).seconds
+        assert summary.loc[name, "seconds"] == pytest.approx(seconds)
+        assert summary.loc[name, "streaming_share"] == pytest.approx(streaming_share(forward, seconds, profile))
+    assert summary[[f"{bound}_share" for bound in BOUNDS]].sum(axis=1).to_list() == pytest.approx([1.0] * len(PASSES))
+
+
+def test_the_passes_are_those_of_a_round() -> None:
+    options = {"b": 8, "k": 5, "budget": 18}
+    times = configure(**options, p_hit=0.8).scenario.times
+    summary = summarise(roofline(**options)).set_index("pass")["seconds"]
+    assert summary["ar"] == pytest.approx(times.ar_pass_s)
+    assert summary["verify"] == pytest.approx(times.verify_s)
+    assert summary["glue"] == pytest.approx(times.glue_s)
+    assert 5 * summary["branch_step"] == pytest.approx(times.branches_s)
+
+
+def bounds(**options: object) -> pd.Series:
+    frame = roofline(**options)
+    return frame.set_index(["pass", "operation"])["bound"]
+
+
+def test_what_binds_moves_with_the_batch() -> None:
+    """One sequence streams the weights; 64 x 7 tokens pass the H100's ridge (295 FLOP/B) in the wide GEMMs."""
+    assert bounds(b=1)["verify", "gate_up"] == "memory"
+    assert bounds(b=64)["verify", "gate_up"] == "compute"
+    assert bounds(b=64)["ar", "gate_up"] == "memory"
+    assert bounds(b=1)["verify", "post_norm"] == "latency"
+    assert bounds(b=1)["verify", "mlp_all_reduce"] == "communication"
+
+
+def test_latency_bound_means_that_the_floor_and_not_the_roof_explains_the_time() -> None:
+    frame, profile = roofline(b=1), find_hardware("h100-sxm")
+    waiting = frame[frame["bound"] == "latency"]
+    assert not waiting.empty
+    assert (waiting["share_of_roof"] < 0.5).all()
+    working = frame[frame["bound"].isin(["memory", "compute"]) & (frame["share_of_roof"] < 0.5)]
+    for _, row in working.iterrows():  # slow, but not by waiting for launches
+        m, n, k = map(int, row["shape"].split("x"))
+        assert profile.launch_seconds(Gemm("", m, n, k, "bfloat16")) < row["roof_s"]
+
+
+def test_the_draft_on_another_device_is_held_against_its_own_roofs() -> None:
+    frame = roofline(target="llama-3.1-8b", tp=4, hardware="v100-sxm2-32gb", dtype="float16")
+    assert set(frame["device"]) == {"v100-sxm2-32gb"}
+    gemms = frame[frame["kind"] == "gemm"]
+    expected = (gemms["bytes"] / 900e9).combine(gemms["flops"] / 125e12, max)
+    assert gemms["roof_s"].to_numpy() == pytest.approx(expected.to_numpy())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"alpha": 0.5}, "roofline has no option 'alpha'"),
+        ({"tp": 3}, "tp 3 does not divide"),
+        ({"f": 3, "budget": 10}, "--f has no effect with --budget"),
+    ],
+)
+def test_mistakes_are_errors(options: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        roofline(**options)
+
+
+def test_json_and_a_choice_of_passes() -> None:
+    done = CliRunner().invoke(cli, ["roofline", "--pass", "glue", "--json"])
+    assert done.exit_code == 0
+    answer = json.loads(done.stdout)
+    assert [summary["pass"] for summary in answer["passes"]] == ["glue"]
+    assert {row["pass"] for row in answer["operations"]} == {"glue"}
+    assert set(answer["operations"][0]) == set(COLUMNS)
+    wrong = CliRunner().invoke(cli, ["roofline", "--pass", "verfy"])
+    assert isinstance(wrong.exception, InputError)
+    assert "did you mean 'verify'" in str(wrong.exception)
