@@ -19,6 +19,7 @@ _HOME = {
     "find_transformer": "ssdsim.catalog",
     "forward_pass": "ssdsim.transformer",
     "predict": "ssdsim.predict",
+    "report": "ssdsim.report.build",
     "roofline": "ssdsim.roofline",
     "window": "ssdsim.window",
 }

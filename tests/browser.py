@@ -33,9 +33,7 @@ class Browser:
         self.problems: list[str] = []
         self.requests: list[str] = []
         self._sent = 0
-        self._socket = websocket.create_connection(
-            self._tab_address(profile), suppress_origin=True, timeout=_ANSWER_S
-        )
+        self._socket = websocket.create_connection(self._tab_address(profile), suppress_origin=True, timeout=_ANSWER_S)
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.send(f"{domain}.enable")
 
@@ -108,7 +106,7 @@ class Browser:
     def open(self, page: Path) -> None:
         """Load a file and wait until every figure of the report is drawn."""
         self.send("Page.navigate", url=page.absolute().as_uri())
-        self.wait_until("document.documentElement.dataset.drawn === 'all'")
+        self.wait_until("document.documentElement?.dataset.drawn === 'all'")
 
     def mouse(self, kind: str, x: float, y: float) -> None:
         """``mouseMoved``, ``mousePressed`` or ``mouseReleased``, as if by hand."""

@@ -20,15 +20,17 @@ def command(run_folder: Path, output: Path | None, as_json: bool, seed: int, qui
 
     What the folder does not hold but follows from its config.toml is computed.
     """
-    from ssdsim.report.build import build_report
+    from ssdsim.report.build import report
 
-    made = build_report(run_folder, seed)
+    made = report(run_folder, seed)
     path = output or run_folder / "report.html"
     made.save(path)
     if as_json:
         left_out = [{"what": item.what, "why": item.why} for item in made.left_out]
         figures = [{"key": figure.key, "title": figure.title} for figure in made.figures]
-        echo_json({"schema": 1, "report": str(path), "verdict": made.sentence, "figures": figures, "left_out": left_out})
+        echo_json(
+            {"schema": 1, "report": str(path), "verdict": made.sentence, "figures": figures, "left_out": left_out}
+        )
         return
     click.echo(made.sentence)
     click.echo(f"{path}: {len(made.figures)} figures, {path.stat().st_size / 1e6:.1f} MB")

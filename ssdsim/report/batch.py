@@ -1,4 +1,4 @@
-"""Which fallback at which batch: just-in-time against fast, with Theorem 17's b* and the crossing of full predictions."""
+"""Which fallback at which batch: just in time against fast, Theorem 17's b*, the crossing of full predictions."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import plotly.graph_objects as go
 from ssdsim.errors import InputError
 from ssdsim.fallback import critical_batch_size, crossing_batch_size
 from ssdsim.report.figure import Figure, LeftOut, rounded
-from ssdsim.report.style import LOG2_TICKS, band, new_plot
 from ssdsim.report.study import Rates, Study
+from ssdsim.report.style import LOG2_TICKS, band, new_plot
 
 _BATCHES = (*range(1, 17), 20, 24, 28, 32, 40, 48, 56, 64)
 _LINES = {"jit": ("#00875f", "solid"), "fast": ("#e69f00", "dash")}
@@ -45,7 +45,7 @@ def batch_and_fallback(study: Study) -> list[Figure | LeftOut]:
             key="fallback",
             section="Batch and fallback",
             title=_title(crossing, max(rates["jit"])),
-            about=f"SSD over SD against the batch. One miss stalls the whole batch while the draft drafts just in time; "
+            about="SSD over SD against the batch. One miss stalls the whole batch while the draft drafts just in time; "
             f"a fast backup costs tokens but no time. b* is Theorem 17's, with the costs at b = 1; the crossing is of "
             f"the two full predictions.{bound} At {study.setting('b', 'backup')}.",
             plot=plot,
@@ -59,7 +59,10 @@ def batch_and_fallback(study: Study) -> list[Figure | LeftOut]:
 def _table(rates: dict[str, dict[int, Rates]]) -> pd.DataFrame:
     rows = []
     for batch in rates["jit"]:
-        row: dict[str, Any] = {"b": batch, "P(all hit), jit": rates["jit"][batch].configuration.scenario.ssd.p_hit**batch}
+        row: dict[str, Any] = {
+            "b": batch,
+            "P(all hit), jit": rates["jit"][batch].configuration.scenario.ssd.p_hit ** batch,
+        }
         for backup, found in rates.items():
             ratio, low, high = found[batch].ratio("ssd", "sd")
             row |= {f"{backup}: ssd/sd": ratio, f"{backup}: low": low, f"{backup}: high": high}
@@ -126,11 +129,11 @@ def _line(table: pd.DataFrame, backup: str) -> Iterator[go.Scatter]:
 
 
 def _mark(plot: go.Figure, table: pd.DataFrame, crossing: float, b_star: float) -> None:
-    """Vertical lines; their labels stand one above the other, since the two are often close."""
+    """Vertical lines; one label is at the top and one at the bottom, since the two are often close."""
     largest = table["b"].max()
     for at, text, dash, height in (
         (crossing, f"crossing b = {crossing:g}", "dash", 1.0),
-        (b_star, f"b* = {b_star:.2f}", "dot", 0.92),
+        (b_star, f"b* = {b_star:.2f}", "dot", 0.0),
     ):
         if not 1.0 <= at <= largest:
             continue
@@ -144,7 +147,7 @@ def _mark(plot: go.Figure, table: pd.DataFrame, crossing: float, b_star: float) 
             showarrow=False,
             xanchor="right" if right else "left",
             xshift=-4 if right else 4,
-            yanchor="top",
+            yanchor="top" if height else "bottom",
         )
 
 

@@ -11,6 +11,7 @@ from ssdsim.report.figure import Figure, LeftOut
 from ssdsim.report.hit_rate import hit_rate
 from ssdsim.report.page import html
 from ssdsim.report.pareto import pareto
+from ssdsim.report.roofs import roofs
 from ssdsim.report.run_folder import read_run_folder
 from ssdsim.report.speedups import grid_json, speedups
 from ssdsim.report.study import Study
@@ -23,6 +24,7 @@ _GROUPS: tuple[Callable[[Study], list[Figure | LeftOut]], ...] = (
     hit_rate,
     batch_and_fallback,
     timeline,
+    roofs,
     pareto,
     validation,
 )
@@ -44,7 +46,7 @@ class Report:
         partial.replace(path)
 
 
-def build_report(folder: str | Path, seed: int = 0) -> Report:
+def report(folder: str | Path, seed: int = 0) -> Report:
     """The report of a run folder, as ``ssdsim sweep -o FOLDER`` writes it.
 
     What the folder does not hold but follows from its config.toml is computed; what cannot be shown is left out, and

@@ -42,8 +42,10 @@ class Figure:
 
     def csv(self) -> str:
         """The table, rounded."""
-        numbers = self.table.select_dtypes("number").columns
-        return self.table.assign(**{name: rounded(self.table[name]) for name in numbers}).to_csv(index=False)
+        table = self.table.copy()
+        for name in table.select_dtypes("number"):
+            table[name] = rounded(table[name])
+        return table.to_csv(index=False, float_format="%.10g")
 
 
 @dataclass(frozen=True)

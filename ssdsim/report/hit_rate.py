@@ -8,8 +8,8 @@ from ssdsim.cache import POLICIES
 from ssdsim.configuration import configure
 from ssdsim.errors import InputError
 from ssdsim.report.figure import Figure, LeftOut, rounded
-from ssdsim.report.style import LOG2_TICKS, STRATEGY_COLOUR, new_plot
 from ssdsim.report.study import Study
+from ssdsim.report.style import LOG2_TICKS, STRATEGY_COLOUR, new_plot
 
 _FAN_OUTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 _LINES = {"uniform": ("#808080", "dot"), "geometric": (STRATEGY_COLOUR["ssd"], "solid"), "optimal": ("#00875f", "dash")}
@@ -46,8 +46,7 @@ def hit_rate(study: Study) -> list[Figure | LeftOut]:
             line={"color": colour, "dash": dash, "width": 2.5},
             hovertemplate=f"{policy} %{{y:.1%}}<extra>F = %{{x}}</extra>",
         )
-    chosen = study.configuration.values.get("fan_out_policy")
-    budget = study.configuration.values.get("budget")
+    chosen, budget = study.configuration.values["fan_out_policy"], study.configuration.values["budget"]
     plot.add_scatter(
         x=[budget / (study.configuration.scenario.lookahead + 1)],
         y=rounded([study.configuration.scenario.primary.p_hit]),
@@ -56,8 +55,7 @@ def hit_rate(study: Study) -> list[Figure | LeftOut]:
         marker={"symbol": "star", "size": 15, "color": "#e69f00", "line": {"width": 1, "color": "#000000"}},
         hovertemplate=f"this run, {chosen} %{{y:.1%}}<extra>F = %{{x:.3g}}</extra>",
     )
-    best = max((name for name in POLICIES if name in table), key=lambda name: float(table[name].sum()))
-    first, last = table[best].iloc[0], table[best].iloc[-1]
+    first, last = rows[0]["optimal"], rows[-1]["optimal"]
     return [
         Figure(
             key="hit-rate",

@@ -7,12 +7,12 @@ const PAPER_WIDTH = 680;  // CSS pixels between the margins of A4
 
 function template(dark) {
   const ink = dark ? "#e8e8e4" : "#1b1d20", grid = dark ? "#34383c" : "#e4e4e0", card = dark ? "#1b1e21" : "#ffffff";
-  const axis = { gridcolor: grid, linecolor: grid, zerolinecolor: grid };
+  const axis = { gridcolor: grid, linecolor: grid, zeroline: false };
   return { layout: {
     font: { color: ink, size: 12, family: "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif" },
     paper_bgcolor: card, plot_bgcolor: card, xaxis: axis, yaxis: axis,
     hoverlabel: { bgcolor: card, bordercolor: ink, font: { color: ink } },
-    annotationdefaults: { font: { color: ink, size: 11 } },
+    annotationdefaults: { font: { color: ink, size: 11 }, bgcolor: card },
   } };
 }
 
@@ -48,7 +48,7 @@ window.addEventListener("afterprint", () => {
   for (const figure of report.figures) Plotly.relayout(plotOf(figure.key), { width: null, autosize: true });
 });
 
-const CONFIG = { responsive: true, displaylogo: false, displayModeBar: window.innerWidth > 760 ? "hover" : false };
+const CONFIG = { responsive: true, displayModeBar: false };
 
 async function drawAll() {
   for (const figure of report.figures) {

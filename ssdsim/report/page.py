@@ -124,7 +124,8 @@ def _figure(figure: Figure) -> str:
 <h3>{escape(figure.title)}</h3>
 <p class="about">{escape(figure.about)}</p>
 <div class="plot" style="height:{figure.plot.layout.height}px"></div>
-<figcaption><span class="interval">{escape(figure.interval)}</span> {escape(figure.provenance)}</figcaption>
+<figcaption><span class="interval">{escape(figure.interval)}</span>
+{escape(figure.provenance)}</figcaption>
 <details class="data"><summary>Data</summary><button type="button" class="csv">download CSV</button>
 <div class="scroll"></div></details>
 </figure>"""

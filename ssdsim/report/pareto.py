@@ -13,8 +13,8 @@ import plotly.graph_objects as go
 from ssdsim.errors import InputError
 from ssdsim.options import DEFAULTS
 from ssdsim.report.figure import Figure, LeftOut, number, rounded
-from ssdsim.report.style import STRATEGY_COLOUR, STRATEGY_NAME, STRATEGY_SYMBOL, new_plot
 from ssdsim.report.study import Study
+from ssdsim.report.style import STRATEGY_COLOUR, STRATEGY_NAME, STRATEGY_SYMBOL, new_plot
 
 # what a person can choose; the rest (acceptance, hit rates, context, ...) is given by the workload
 CHOICES = (
@@ -43,19 +43,24 @@ def pareto(study: Study) -> list[Figure | LeftOut]:
         Figure(
             key="pareto",
             section="Latency against cost",
-            title=_title(frontier),
-            about=f"{len(points)} ways to run, by {', '.join(chosen)}; up is cheaper, right is faster, the line is what "
-            f"nothing else beats in both. At {fixed}."
+            title=_title(frontier, unit),
+            about=f"{len(points)} ways to run, by {', '.join(chosen)}; up is cheaper, right is faster; "
+            f"nothing beats the line in both. At {fixed}."
             + (thinned if len(points) - len(frontier) > _SHOWN_POINTS else ""),
             plot=plot,
-            table=frontier.drop(columns=["rate"]).rename(columns={"per user": f"{unit} per user", "per gpu": f"{unit} per GPU"}),
+            table=_table(frontier, unit),
             provenance=study.provenance,
-            interval="No interval: durations are given."
+            interval="No interval: the durations are given."
             if study.unit_free
-            else "Bars: 95 % of the frontier's points from the held-out errors of the timings, mostly common to all.",
+            else "Bars: 95 % from the timings' held-out errors, which all points share for the most part.",
             wide=True,
         )
     ]
+
+
+def _table(frontier: pd.DataFrame, unit: str) -> pd.DataFrame:
+    renamed = {"per user": f"{unit} per user", "per gpu": f"{unit} per GPU"}
+    return frontier.drop(columns=["rate"]).rename(columns=renamed)
 
 
 def _points(study: Study) -> pd.DataFrame:
@@ -179,10 +184,16 @@ def _describe(row: pd.Series) -> str:
     return ", ".join(f"{name} {number(_plain(row[name]))}" for name in chosen) + f", {int(row['gpus'])} GPUs"
 
 
-def _title(frontier: pd.DataFrame) -> str:
-    """Which strategies the frontier is made of, from the fastest for a user to the cheapest."""
-    order = frontier.sort_values("per user", ascending=False)["strategy"]
-    runs = [STRATEGY_NAME[name] for name, _ in itertools.groupby(order)]
-    if len(runs) == 1:
-        return f"{runs[0]} is the best choice everywhere, from the fastest for a user to the cheapest"
-    return f"From the fastest for a user to the cheapest: {', then '.join(runs)}"
+def _title(frontier: pd.DataFrame, unit: str) -> str:
+    """The two ends of the frontier."""
+    fastest, cheapest = frontier.iloc[-1], frontier.iloc[0]  # in order of tokens/s per user
+    return (
+        f"Fastest for a user: {_short(fastest)}, {fastest['per user']:.3g} {unit}; "
+        f"cheapest: {_short(cheapest)}, {cheapest['per gpu']:.3g} {unit} per GPU"
+    )
+
+
+def _short(row: pd.Series) -> str:
+    symbols = {"b": "b", "k": "K", "f": "F"}
+    chosen = [f"{symbol} {_plain(row[name])}" for name, symbol in symbols.items() if pd.notna(row.get(name))]
+    return f"{STRATEGY_NAME[row['strategy']]} ({', '.join(chosen)})"

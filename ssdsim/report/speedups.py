@@ -11,8 +11,8 @@ import plotly.graph_objects as go
 from ssdsim.errors import InputError
 from ssdsim.options import CACHE_SHAPE
 from ssdsim.report.figure import Figure, LeftOut, number, rounded
-from ssdsim.report.style import LOG2_TICKS, STRATEGY_COLOUR, STRATEGY_NAME, band, new_plot
 from ssdsim.report.study import RATIOS, Study
+from ssdsim.report.style import LOG2_TICKS, STRATEGY_COLOUR, STRATEGY_NAME, band, new_plot
 
 SECTION = "Speedups"
 # along which options a chart is drawn where the grid does not say: (values, axis title)
@@ -43,7 +43,7 @@ _LOG2 = ("b", "f", "budget", "context", "tp", "draft_gpus")
 
 def speedups(study: Study) -> list[Figure | LeftOut]:
     """A chart for each axis of the grid, and for those of the usual five that it does not vary."""
-    axes = {**{name: () for name in _ALONG}, **study.folder.axes}
+    axes = {**dict.fromkeys(_ALONG, ()), **study.folder.axes}
     shown: list[Figure | LeftOut] = []
     for axis in axes:
         try:
@@ -101,13 +101,13 @@ def _chart(study: Study, axis: str, values: Sequence[Any]) -> Figure:
     if len(points) < 2:
         raise InputError(f"fewer than two of its values are possible: {rows[0].get('not possible', '')}")
     table = pd.DataFrame(rows)
-    plot = _plot(study, axis, values, table)
+    plot = _plot(axis, values, table)
     fixed = study.setting(axis, *(["f"] if axis == "p_hit" else []))
     return Figure(
         key=f"speedup-{axis}",
         section=SECTION,
         title=_title(axis, table),
-        about=f"Tokens/s of one strategy over another. At {fixed}.",
+        about=f"At {fixed}.",
         plot=plot,
         table=table.dropna(axis="columns", how="all"),
         provenance=study.provenance,
@@ -121,17 +121,17 @@ def _cell(value: Any) -> Any:
 
 
 def _title(axis: str, table: pd.DataFrame) -> str:
-    ratio = table["ssd/sd"].dropna()
-    first, last, best = ratio.index[0], ratio.index[-1], ratio.idxmax()
+    possible = table.dropna(subset=["ssd/sd"])
+    ratios, at = possible["ssd/sd"].tolist(), [number(value) for value in possible[axis]]
+    best = ratios.index(max(ratios))
+    peak = f", at most {ratios[best]:.2f}x at {at[best]}" if 0 < best < len(ratios) - 1 else ""
     symbol = AXIS_TITLE.get(axis, axis).split(" (")[0]
-    ends = f"{ratio[first]:.2f}x SD at {number(table[axis][first])} and {ratio[last]:.2f}x at {number(table[axis][last])}"
-    peak = f", at most {ratio[best]:.2f}x at {number(table[axis][best])}" if best not in (first, last) else ""
-    return f"Over {symbol}: SSD is {ends}{peak}"
+    return f"Over {symbol}: SSD is {ratios[0]:.2f}x SD at {at[0]} and {ratios[-1]:.2f}x at {at[-1]}{peak}"
 
 
-def _plot(study: Study, axis: str, values: Sequence[Any], table: pd.DataFrame) -> go.Figure:
-    title = AXIS_TITLE.get(axis, axis.replace("_", " "))
-    plot = new_plot(title, "speedup (×)", height=320)
+def _plot(axis: str, values: Sequence[Any], table: pd.DataFrame) -> go.Figure:
+    """SSD over SD above, on its own scale since it is what is asked; both over AR below."""
+    plot = new_plot(AXIS_TITLE.get(axis, axis.replace("_", " ")), "over AR (×)", height=400)
     x = table[axis].tolist()
     numeric = all(isinstance(value, int | float) for value in values)
     if numeric and axis in _LOG2:
@@ -139,12 +139,18 @@ def _plot(study: Study, axis: str, values: Sequence[Any], table: pd.DataFrame) -
         plot.update_xaxes(type="log", tickvals=ticks if len(ticks) > 1 else x)
     elif not numeric:
         plot.update_xaxes(type="category")
+    plot.update_layout(
+        yaxis={"domain": [0.0, 0.46]},
+        yaxis2={"domain": [0.54, 1.0], "title": {"text": "SSD / SD (×)", "standoff": 8}, "automargin": True},
+    )
     for above, below in RATIOS:
         key = f"{above}/{below}"
+        panel = "y2" if below == "sd" else "y"
         for trace in _line(x, table, key, STRATEGY_COLOUR[above], _DASH[above, below]):
-            plot.add_trace(trace)
-    plot.update_yaxes(rangemode="tozero")
-    plot.add_hline(y=1.0, line={"width": 1, "color": "#808080"})
+            plot.add_trace(trace.update(yaxis=panel))
+    for panel in ("y", "y2"):
+        line = {"width": 1, "color": "#808080"}
+        plot.add_shape(type="line", xref="paper", x0=0, x1=1, yref=panel, y0=1, y1=1, line=line, layer="below")
     return plot
 
 
@@ -200,7 +206,7 @@ def grid_json(study: Study) -> Mapping[str, Any] | None:
     keys = {name: [_key(value) for value in values] for name, values in folder.axes.items()}
     frame = pd.DataFrame({name: [_key(value) for value in folder.results[name]] for name in keys})
     index = pd.MultiIndex.from_frame(frame)
-    wanted = pd.MultiIndex.from_product(keys.values(), names=keys)
+    wanted = pd.MultiIndex.from_product(list(keys.values()), names=list(keys))
     encoded = {}
     for above, below in (("ssd", "sd"), ("sd", "ar")):
         ratios = pd.Series(folder.results[f"{above}_over_{below}"].to_numpy(float), index)

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ssdsim.configuration import Configuration, configure
-from ssdsim.options import BACKUP_QUALITY
+from ssdsim.intervals import Draws, bounds_95, centred_on
+from ssdsim.options import BACKUP_QUALITY, DEFAULTS
 from ssdsim.predict import Prediction, estimate_all, predict
 from ssdsim.report.figure import number
 from ssdsim.report.run_folder import RunFolder
@@ -27,21 +25,21 @@ class Rates:
     configuration: Configuration
     tokens_per_second: Mapping[str, float]
     gpus: Mapping[str, int]
-    draws: Mapping[str, NDArray[np.float64]] | None
+    draws: Mapping[str, Draws] | None
 
     def ratio(self, above: str, below: str) -> tuple[float, float, float]:
         """``above / below`` with its 95 % interval; errors that both share cancel. nan bounds without draws."""
         value = self.tokens_per_second[above] / self.tokens_per_second[below]
         if self.draws is None:
             return value, float("nan"), float("nan")
-        low, high = np.percentile(self.draws[above] / self.draws[below], (2.5, 97.5))
+        low, high = bounds_95(self.draws[above] / self.draws[below])
         return value, float(low), float(high)
 
     def interval(self, name: str) -> tuple[float, float]:
         """95 % interval of a strategy's tokens/s; nan without draws."""
         if self.draws is None:
             return float("nan"), float("nan")
-        low, high = np.percentile(self.draws[name], (2.5, 97.5))
+        low, high = bounds_95(self.draws[name])
         return float(low), float(high)
 
 
@@ -81,14 +79,14 @@ class Study:
         """
         configuration = configure(**options)
         estimates = estimate_all(configuration.scenario)
+        rates = {name: float(e.tokens_per_second) for name, e in estimates.items()}
         sampled = configuration.sampled(draws, self.seed) if draws else None
+        drawn = estimate_all(sampled) if sampled else {}
         return Rates(
             configuration,
-            {name: float(e.tokens_per_second) for name, e in estimates.items()},
-            {name: e.gpus for name, e in estimates.items()},
-            None
-            if sampled is None
-            else {name: np.asarray(e.tokens_per_second) for name, e in estimate_all(sampled).items()},
+            rates,
+            {name: int(e.gpus) for name, e in estimates.items()},
+            {name: centred_on(rates[name], e.tokens_per_second) for name, e in drawn.items()} or None,
         )
 
     def with_backup(self, backup: str, **others: Any) -> dict[str, Any]:
@@ -98,25 +96,26 @@ class Study:
         return {**kept, "backup": backup, **others}
 
     @cached_property
-    def provenance(self) -> str:
-        """One line: how the numbers were computed and where the timings came from."""
+    def timings(self) -> str:
+        """The profiles and the kinds of their timings, in short."""
         placement = self.configuration.placement
-        varies = " at constant durations" if self.configuration.scenario.spread else ""
-        how = f"Closed form (exact{varies})"
         if placement is None:
-            return f"{how} in units of T_v; reads no timings."
+            return "none, durations are in units of T_v"
         profiles = {p.name: p for p in (placement.profile, placement.draft_profile)}
-        origins = []
-        for name, profile in profiles.items():
-            kinds = sorted({source.kind for source in profile.sources.values()})
-            origins.append(f"{name} ({', '.join(kinds)})")
-        return f"{how}; timings: {', '.join(origins)}, in full under Provenance."
+        kinds = {name: sorted({source.kind for source in p.sources.values()}) for name, p in profiles.items()}
+        return " and ".join(f"{name} ({', '.join(found)})" for name, found in kinds.items())
+
+    @property
+    def provenance(self) -> str:
+        """How the numbers were computed and where the timings came from."""
+        varies = ", at constant durations" if self.configuration.scenario.spread else ""
+        return f"Closed form (exact{varies}). Timings: {self.timings}."
 
     @property
     def interval(self) -> str:
         if self.unit_free:
-            return "No interval: durations are given, so nothing is uncertain but the options themselves."
-        return "Bands: 95 % from the held-out errors of the timings; errors that two strategies share cancel."
+            return "No interval: the durations are given."
+        return "Bands: 95 % from the timings' held-out errors; what two strategies share cancels."
 
     def setting(self, *without: str) -> str:
         """The base point in short, such as ``b 1, K 6, alpha 0.8``; for what a figure does not vary."""
@@ -125,7 +124,11 @@ class Study:
         given = [(name, symbol) for name, symbol in shown if values.get(name) is not None and name not in without]
         if "f" in values and self.base.get("p_hit") is None:
             given = [(name, symbol) for name, symbol in given if name != "p_hit"]  # it follows from F
-        return ", ".join(f"{symbol} {_short(values[name])}" for name, symbol in given)
+        auto = self.base.get("backup", DEFAULTS["backup"]) == "auto"
+        parts = [f"{symbol} {_short(values[name])}" for name, symbol in given if name != "backup" or not auto]
+        if auto and "backup" not in without:
+            parts.append(f"the better fallback ({values['backup']} at the base values)")
+        return ", ".join(parts)
 
 
 def _short(value: Any) -> str:

@@ -1,5 +1,8 @@
-"""Colours and layout, the same in every figure. From the palette of Okabe and Ito, which colour-blind people tell apart;
-each has a contrast of 3 or more against the light and the dark page."""
+"""Colours and layout, the same in every figure.
+
+After the palette of Okabe and Ito, which colour-blind people tell apart; lines have a contrast of 3 or more against the
+light page and the dark one, fills that have less have a pattern too.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,13 @@ STRATEGY_SYMBOL = {"ar": "square", "sd": "diamond", "ssd": "circle"}
 STRATEGY_NAME = {"ar": "AR", "sd": "SD", "ssd": "SSD"}
 
 # what a device does; a pattern where two colours may look alike in grey
-WORK_COLOUR = {"verify": "#00875f", "draft": "#c06a9a", "fallback": "#e69f00", "communicate": "#56b4e9", "host": "#808080"}
+WORK_COLOUR = {
+    "verify": "#00875f",
+    "draft": "#c06a9a",
+    "fallback": "#e69f00",
+    "communicate": "#56b4e9",
+    "host": "#808080",
+}
 WORK_PATTERN = {"fallback": "/", "communicate": "x"}
 
 LOG2_TICKS = [1, 2, 4, 8, 16, 32, 64, 128, 256]

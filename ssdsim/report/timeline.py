@@ -11,8 +11,8 @@ import plotly.graph_objects as go
 
 from ssdsim.engine.trace import Trace
 from ssdsim.report.figure import Figure, LeftOut, rounded
-from ssdsim.report.style import STRATEGY_NAME, WORK_COLOUR, WORK_PATTERN, new_plot
 from ssdsim.report.study import Study
+from ssdsim.report.style import STRATEGY_NAME, WORK_COLOUR, WORK_PATTERN, new_plot
 from ssdsim.simulate import STRATEGIES, simulate
 
 _ROUNDS = 4
@@ -36,7 +36,7 @@ _MEANING = {
     "verify": "target pass",
     "draft": "drafting",
     "fallback": "fallback",
-    "communicate": "message",
+    "communicate": "messages",
     "host": "sampling, host",
 }
 
@@ -77,16 +77,30 @@ def timeline(study: Study) -> list[Figure | LeftOut]:
             title=f"{_ROUNDS} rounds of SSD{', simulated and measured' if measured else ''}: the draft works while the "
             "target verifies" + (", a miss waits for its fallback" if missed else ""),
             about="One device of each kind; AR and SD are drawn over their own first rounds for the time that the SSD "
-            f"rounds take. At {study.setting()}.",
+            f"rounds take.{_too_short(shown)} At {study.setting()}.",
             plot=_plot(shown, scale, unit),
             table=table,
-            provenance=f"Event engine, seed {study.seed}; " + study.provenance.partition("; ")[2].capitalize()
-            if not study.unit_free
-            else f"Event engine, seed {study.seed}, in units of T_v.",
+            provenance=f"{_origin(study)} Timings: {study.timings}.",
             interval="No interval: these are single rounds, not means.",
             wide=True,
         )
     ]
+
+
+def _too_short(shown: Sequence[_Slice]) -> str:
+    """A note on bars that are there but too narrow to be seen."""
+    total = max(s.start_s + s.seconds for s in shown)
+    work = {s.work for s in shown}
+    widest = {kind: max(s.seconds for s in shown if s.work == kind) / total for kind in work}
+    narrow = [_MEANING[kind] for kind in _MEANING if widest.get(kind, 1.0) < 0.001]
+    return f" Too short to be seen: {', '.join(narrow)}." if narrow else ""
+
+
+def _origin(study: Study) -> str:
+    simulated = (
+        f"Event engine, seed {study.seed}." if study.folder.trace is None else "Simulated: the run's trace.json."
+    )
+    return simulated + (" Measured: measured_trace.json." if study.folder.measured_trace is not None else "")
 
 
 def _simulated(study: Study) -> Iterator[tuple[str, list[_Slice]]]:

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from ssdsim.report.figure import Figure, LeftOut, rounded
-from ssdsim.report.style import STRATEGY_COLOUR, STRATEGY_NAME, STRATEGY_SYMBOL, new_plot
 from ssdsim.report.study import Study
+from ssdsim.report.style import STRATEGY_COLOUR, STRATEGY_NAME, STRATEGY_SYMBOL, new_plot
 
 _NEAR = 0.1
 

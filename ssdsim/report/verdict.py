@@ -21,7 +21,8 @@ def verdict_lines(study: Study) -> tuple[str, list[str]]:
         lines.append(f"P(SSD is faster than SD, given the errors of the timings) = {verdict.probability:.2f}.")
     gpus = ", ".join(f"{STRATEGY_NAME[name]} {estimates[name].gpus}" for name in STRATEGIES)
     ssd = estimates["ssd"]
-    lines.append(f"GPUs: {gpus}. Hit rate {ssd.p_hit:.3f}; all {ssd.batch} hit in {ssd.p_all_hit:.1%} of rounds.")
+    together = f"; all {ssd.batch} hit in {ssd.p_all_hit:.1%} of rounds" if ssd.batch > 1 else ""
+    lines.append(f"GPUs: {gpus}. Hit rate {ssd.p_hit:.3f}{together}.")
     recommended = _recommended(study)
     return verdict.sentence, [*lines, *([f"ssdsim recommend: {recommended}"] if recommended else [])]
 
@@ -58,7 +59,8 @@ def strategies_table(study: Study) -> str:
         f'<tr class="{name}">' + "".join(f"<td>{escape(cell)}</td>" for cell in row.values()) + "</tr>"
         for name, row in zip(STRATEGIES, rows, strict=True)
     )
-    return f'<div class="scroll"><table class="strategies"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    table = f'<table class="strategies"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+    return f'<div class="scroll">{table}</div>'
 
 
 def origins(study: Study) -> str:
