@@ -28,9 +28,8 @@ def command(run_folder: Path, output: Path | None, as_json: bool, seed: int, qui
     if as_json:
         left_out = [{"what": item.what, "why": item.why} for item in made.left_out]
         figures = [{"key": figure.key, "title": figure.title} for figure in made.figures]
-        echo_json(
-            {"schema": 1, "report": str(path), "verdict": made.sentence, "figures": figures, "left_out": left_out}
-        )
+        verdict = {"sentence": made.sentence}
+        echo_json({"schema": 1, "report": str(path), "verdict": verdict, "figures": figures, "left_out": left_out})
         return
     click.echo(made.sentence)
     click.echo(f"{path}: {len(made.figures)} figures, {path.stat().st_size / 1e6:.1f} MB")

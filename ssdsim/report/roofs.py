@@ -107,12 +107,12 @@ def _markers(rows: pd.DataFrame, name: str) -> go.Scatter:
 def _title(summary: pd.DataFrame) -> str:
     """What binds most of each pass's time."""
     shares = summary.set_index("pass")[[f"{bound}_share" for bound in _BOUNDS]]
-    most = shares.idxmax(axis="columns").str.removesuffix("_share")
+    most = {name: str(shares.loc[name].idxmax()).removesuffix("_share") for name in _PASSES}
     parts = []
     for before, (name, (label, _)) in zip([None, *_PASSES], _PASSES.items(), strict=False):
         again = before is not None and most[before] == most[name]
         bound = "" if again else ("fixed costs take " if most[name] == "fixed" else f"{most[name]} binds ")
-        parts.append(f"{bound}{shares.max(axis='columns')[name]:.0%} of a {label}")
+        parts.append(f"{bound}{shares.loc[name].max():.0%} of a {label}")
     sentence = ", ".join(parts)
     return sentence[0].upper() + sentence[1:]
 
