@@ -90,7 +90,7 @@ def test_every_figure_is_drawn(opened: Browser, made: Report) -> None:
 def test_a_hover_shows_a_label(opened: Browser, key: str) -> None:
     mark = ".barlayer .point path" if key == "timeline" else ".scatterlayer .points path.point"
     opened.mouse("mouseMoved", *in_view(opened, key, mark))
-    opened.wait_until(f"document.querySelector('#{key} .hoverlayer .hovertext text')?.textContent.length > 3", 10)
+    opened.wait_until(f"document.querySelector('#{key} .hoverlayer .hovertext')?.textContent.length > 8", 10)
     text = opened.evaluate(f"document.querySelector('#{key} .hoverlayer .hovertext').textContent")
     assert "undefined" not in text
     assert "%{" not in text
