@@ -15,12 +15,14 @@ __version__ = "0.1.0"
 _HOME = {
     "InputError": "ssdsim.errors",
     "configure": "ssdsim.configuration",
+    "evaluate": "ssdsim.grid",
     "find_hardware": "ssdsim.catalog",
     "find_transformer": "ssdsim.catalog",
     "forward_pass": "ssdsim.transformer",
     "predict": "ssdsim.predict",
     "report": "ssdsim.report.build",
     "roofline": "ssdsim.roofline",
+    "sweep": "ssdsim.sweep",
     "window": "ssdsim.window",
 }
 __all__ = ["__version__", *_HOME]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from operator import itemgetter
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ssdsim.configuration import Priced, effective, locate, price, settle_spread
+from ssdsim.configuration import Priced, configure, effective, locate, price, settle_spread
 from ssdsim.costs import TimingErrors
 from ssdsim.errors import InputError
 from ssdsim.estimate import Estimate
@@ -18,9 +19,10 @@ from ssdsim.hits import speculators
 from ssdsim.intervals import Draws, bounds_95, centred_on
 from ssdsim.options import CACHE_SHAPE, HARDWARE_ONLY, UNIT_FREE
 from ssdsim.placement import Placement, RoundCosts
-from ssdsim.predict import STRATEGIES, check_constant, estimate_all
+from ssdsim.predict import STRATEGIES, Prediction, check_constant, estimate_all, predict_configured
 from ssdsim.requests import RoundAverages, mean_sd_tokens, ssd_averages
 from ssdsim.scenario import Count, Gpus, RoundTimes
+from ssdsim.simulate import Engine
 from ssdsim.speculator import Fallback
 
 T = TypeVar("T")
@@ -31,6 +33,16 @@ _PLACED_BY = (*HARDWARE_ONLY, *_SIZES, "t_sd")
 _ACCEPTED_BY = ("alpha", "alpha_concentration", "acceptance", "output_tokens", "alpha_backup")
 _MADE_BY = (*_ACCEPTED_BY, "p_hit", "p_hit_backup", *CACHE_SHAPE, "k", "sd_k", "budget")
 _PRICED_BY = (*UNIT_FREE, "k", "sd_k", "placed")
+
+RESULTS = (
+    *(f"{name}_tokens_per_second" for name in STRATEGIES),
+    *("ssd_over_sd", "ssd_over_ar", "sd_over_ar"),
+    *(f"{name}_gpus" for name in STRATEGIES),
+    *("tokens_per_round_sd", "tokens_per_round_ssd"),
+    *(f"{name}_round_s" for name in STRATEGIES),
+    *("p_hit", "p_all_hit", "backup", "budget"),
+)
+INTERVALS = (*(f"{name}_{end}" for name in STRATEGIES for end in ("low", "high")), "probability_ssd_beats_sd")
 
 _CASES_AT_ONCE = 512  # of drawn columns: 4 MB a column at 1000 draws
 
@@ -67,6 +79,40 @@ def evaluate(points: Iterable[Mapping[str, Any]], draws: int = 0, seed: int = 0)
     return table.frame(draws, seed)
 
 
+def simulate_each(
+    points: Iterable[Mapping[str, Any]], engine: Engine, precision: float | None = None, seed: int = 0
+) -> pd.DataFrame:
+    """Simulate every point by itself; the columns of :func:`evaluate` with intervals.
+
+    ``precision`` is the half width of the 95 % interval of tokens/s at which a run ends, relative; by default that of
+    :func:`ssdsim.predict`. Intervals hold the simulation's error and, on hardware, the timings'. Every point has the
+    same seed, so neighbours differ by less than their intervals say.
+    """
+    rows: list[dict[str, Any]] = []
+    warnings: set[str] = set()
+    for point in points:
+        try:
+            prediction = predict_configured(configure(**point), seed, engine, precision)
+        except InputError as error:
+            rows.append({"error": str(error)})
+            continue
+        rows.append(_simulated(prediction))
+        warnings |= set(prediction.configuration.warnings)
+    frame = pd.DataFrame(rows, columns=[*RESULTS, *INTERVALS, "error"])
+    frame["error"] = pd.Series([row.get("error") for row in rows], dtype=object)
+    frame.attrs["warnings"] = sorted(warnings)
+    return frame
+
+
+def _simulated(prediction: Prediction) -> dict[str, Any]:
+    configuration = prediction.configuration
+    row: dict[str, Any] = dict(_results(prediction.estimates))
+    row |= {"backup": configuration.scenario.fallback, "budget": configuration.values["budget"]}
+    for name, interval in prediction.intervals.items():
+        row |= {f"{name}_low": interval.low, f"{name}_high": interval.high} if interval else {}
+    return row | {"probability_ssd_beats_sd": prediction.verdict.probability}
+
+
 @dataclass
 class _Step(Generic[T]):
     """A step of configuring that is run once for each distinct set of the options it reads."""
@@ -78,22 +124,22 @@ class _Step(Generic[T]):
 
     def number(self, values: dict[str, Any], *arguments: Any) -> int:
         """Where in ``made`` the result for ``values`` is; writes into ``values`` what the step derives."""
-        read = {name: values[name] for name in self.reads}
-        key = (*read.values(), *arguments)
+        key = (itemgetter(*self.reads)(values), *arguments)
         try:
             found = self._known.get(key)
         except TypeError:  # lists are not hashable
             key = _frozen(key)
             found = self._known.get(key)
         if found is None:
-            found = self._known[key] = self._new(read, arguments)
+            found = self._known[key] = self._new(values, arguments)
         if isinstance(found, str):
             raise InputError(found)
         values.update(found[1])
         return found[0]
 
-    def _new(self, read: dict[str, Any], arguments: tuple[Any, ...]) -> tuple[int, dict[str, Any]] | str:
-        before = dict(read)
+    def _new(self, values: dict[str, Any], arguments: tuple[Any, ...]) -> tuple[int, dict[str, Any]] | str:
+        before = {name: values[name] for name in self.reads}
+        read = dict(before)
         try:
             self.made.append(self.run(read, {}, *arguments))
         except InputError as error:
@@ -124,14 +170,18 @@ class _Columns:
     ssd: RoundAverages
     sd_tokens_per_round: NDArray[np.float64]
 
-    def against(self, drawn: RoundTimes) -> _Columns:
-        """Every scenario (down) with every draw of its times (across)."""
+    def against(self, drawn: RoundTimes, numbers: list[int]) -> _Columns:
+        """The scenarios of these numbers (down) with every draw of their times (across)."""
+
+        def down(column: NDArray[np.float64]) -> NDArray[np.float64]:
+            return column[numbers, None]
+
         return _Columns(
-            batch=self.batch[:, None],
-            gpus=Gpus(*(getattr(self.gpus, f.name)[:, None] for f in fields(Gpus))),
+            batch=down(self.batch),
+            gpus=Gpus(*(down(getattr(self.gpus, f.name)) for f in fields(Gpus))),
             times=drawn,
-            ssd=RoundAverages(self.ssd.tokens_per_round[:, None], self.ssd.p_hit[:, None]),
-            sd_tokens_per_round=self.sd_tokens_per_round[:, None],
+            ssd=RoundAverages(down(self.ssd.tokens_per_round), down(self.ssd.p_hit)),
+            sd_tokens_per_round=down(self.sd_tokens_per_round),
         )
 
 
@@ -172,7 +222,9 @@ class _Table:
     def _case(self, values: dict[str, Any], fallback: Fallback) -> _Case:
         """The steps of :func:`ssdsim.configure`, in its order."""
         values["placed"] = self._placed.number(values)
-        rounds = self._rounds.number(values, fallback)
+        # where hit rates are given no fan-outs follow from the budget
+        hits = values if values["p_hit"] is None else {**values, "budget": None}
+        rounds = self._rounds.number(hits, fallback)
         settle_spread(values, {}, self._placed.made[values["placed"]])
         priced = self._priced.number(values, fallback)
         check_constant(values["spread"])
@@ -183,13 +235,15 @@ class _Table:
 
     def frame(self, draws: int, seed: int) -> pd.DataFrame:
         best = self._better_fallbacks(self._cases)
-        columns = _results(estimate_all(self._columns(best)))
+        scenarios = self._columns(best)
+        columns = _results(estimate_all(scenarios))
         columns["backup"] = np.array([case.fallback for case in best], dtype=object)
         columns["budget"] = np.array([case.budget for case in best], dtype=float)
         if draws:
-            columns |= self._intervals(best, columns, TimingErrors(draws, seed))
+            columns |= self._intervals(best, scenarios, columns, TimingErrors(draws, seed))
         rows = np.array([case.point for case in best], dtype=int)
-        frame = pd.DataFrame(columns, index=rows).reindex(range(len(self._errors)))
+        named = [*RESULTS, *(INTERVALS if draws else ())]
+        frame = pd.DataFrame(columns, index=rows, columns=named).reindex(range(len(self._errors)))
         frame["error"] = pd.Series(self._errors, dtype=object)
         frame.attrs["warnings"] = self._warnings(best)
         return frame
@@ -219,15 +273,17 @@ class _Table:
         return [case for _, case in best.values()]
 
     def _intervals(
-        self, cases: Sequence[_Case], columns: Mapping[str, NDArray[Any]], errors: TimingErrors
+        self,
+        cases: Sequence[_Case],
+        scenarios: _Columns,
+        columns: Mapping[str, NDArray[Any]],
+        errors: TimingErrors,
     ) -> dict[str, NDArray[np.float64]]:
         """95 % intervals of tokens/s; NaN where times are unit-free, since those have no errors."""
-        names = [f"{name}_{end}" for name in STRATEGIES for end in ("low", "high")]
-        found = {name: np.full(len(cases), np.nan) for name in (*names, "probability_ssd_beats_sd")}
+        found = {name: np.full(len(cases), np.nan) for name in INTERVALS}
         for costs, numbers in self._of_one_price(cases):
-            side_by_side = self._columns([cases[number] for number in numbers]).against(costs.sample(errors))
             draws: dict[str, Draws] = {}
-            for name, estimate in estimate_all(side_by_side).items():
+            for name, estimate in estimate_all(scenarios.against(costs.sample(errors), numbers)).items():
                 rates = columns[f"{name}_tokens_per_second"][numbers, None]
                 draws[name] = centred_on(rates, np.asarray(estimate.tokens_per_second))
                 found[f"{name}_low"][numbers], found[f"{name}_high"][numbers] = bounds_95(draws[name])

@@ -122,6 +122,12 @@ class HardwareProfile(Card):
         """Operations priced so far (a pass repeats its operations, a decode loop its passes)."""
         return {}
 
+    def __copy__(self) -> HardwareProfile:
+        """A copy prices by itself: it is mostly made to change some timings."""
+        copied = super().__copy__()
+        copied.__dict__.pop("timings", None)
+        return copied
+
     def seconds(self, op: Operation) -> Timing:
         """Time of ``op``.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ssdsim.errors import InputError, nearest
@@ -102,9 +102,7 @@ def checked(given: Mapping[str, Any]) -> dict[str, Any]:
     ------
     InputError : an unknown name, a value out of its range, or an option that means nothing in this combination.
     """
-    for name in given:
-        if name not in DEFAULTS:
-            raise InputError(f"unknown option '{name}'{nearest(name, DEFAULTS)} Allowed: {', '.join(DEFAULTS)}")
+    check_names(given)
     _check_combination(given)
     values = {**DEFAULTS, **given}
     for name, allowed in CHOICES.items():
@@ -129,6 +127,13 @@ def checked(given: Mapping[str, Any]) -> dict[str, Any]:
     for name in _POSITIVE:
         _check_range(name, values[name], float("inf"))
     return values
+
+
+def check_names(given: Iterable[str]) -> None:
+    """Raise :class:`InputError` at an option that does not exist, naming the nearest one."""
+    for name in given:
+        if name not in DEFAULTS:
+            raise InputError(f"unknown option '{name}'{nearest(name, DEFAULTS)} Allowed: {', '.join(DEFAULTS)}")
 
 
 def _check_integer(name: str, value: Any, least: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any
 
 from ssdsim.catalog import find_hardware, find_transformer
@@ -90,6 +91,35 @@ class Placement:
         return self.profile.interference.factors(
             streaming_share(verify, verify_s, self.profile),
             streaming_share(branch, branches_s / self.lookahead, self.draft_profile),
+        )
+
+    @cached_property
+    def draft_step(self) -> Cost:
+        """One token a sequence on the draft's own device."""
+        return self.draft_pass()
+
+    @cached_property
+    def costs_but_fallback(self) -> RoundCosts:
+        """What a round costs until a miss; both fallbacks share it."""
+        sd_step = self.draft_step if self.sd_separate else self.colocated_draft_step()[0]
+        send = cost_of_message(self.outcome_bytes, self.draft_profile)
+        sd_message = send + cost_of_message(self.response_bytes(self.sd_lookahead), self.draft_profile)
+        verify, (glue, branches) = self.target_pass(self.lookahead + 1), self.prespeculation()
+        slower = self.interference(verify.seconds, branches.seconds)
+        verify_stretch, draft_stretch = contention(verify.seconds, (glue + branches).seconds, *slower)
+        return RoundCosts(
+            ar_pass_s=self.target_pass(1),
+            sd_draft_s=sd_step * self.sd_lookahead,
+            sd_verify_s=self.target_pass(self.sd_lookahead + 1),
+            verify_s=verify * verify_stretch,
+            glue_s=glue * draft_stretch,
+            branches_s=branches * draft_stretch,
+            fallback_s=Cost(),
+            sd_message_s=sd_message if self.sd_separate else Cost(),
+            post_s=cost_of_round(self.profile),
+            send_s=send,
+            respond_s=cost_of_message(self.response_bytes(self.lookahead), self.draft_profile),
+            lookup_s=Cost(),
         )
 
     def _branch_forward(self) -> ForwardPass:
@@ -227,27 +257,8 @@ def _check_memory(placement: Placement) -> None:
 def round_costs(placement: Placement, fallback: Fallback) -> RoundCosts:
     """Every duration of a round, priced on the placement's devices."""
     p = placement
-    draft_step = p.draft_pass()
-    sd_step = draft_step if p.sd_separate else p.colocated_draft_step()[0]
-    send = cost_of_message(p.outcome_bytes, p.draft_profile)
-    sd_message = send + cost_of_message(p.response_bytes(p.sd_lookahead), p.draft_profile)
-    verify, (glue, branches) = p.target_pass(p.lookahead + 1), p.prespeculation()
-    slower = p.interference(verify.seconds, branches.seconds)
-    verify_stretch, draft_stretch = contention(verify.seconds, (glue + branches).seconds, *slower)
-    return RoundCosts(
-        ar_pass_s=p.target_pass(1),
-        sd_draft_s=sd_step * p.sd_lookahead,
-        sd_verify_s=p.target_pass(p.sd_lookahead + 1),
-        verify_s=verify * verify_stretch,
-        glue_s=glue * draft_stretch,
-        branches_s=branches * draft_stretch,
-        fallback_s=draft_step * p.lookahead if fallback == "jit" else Cost({"backup": (p.backup_s, 0.0)}),
-        sd_message_s=sd_message if p.sd_separate else Cost(),
-        post_s=cost_of_round(p.profile),
-        send_s=send,
-        respond_s=cost_of_message(p.response_bytes(p.lookahead), p.draft_profile),
-        lookup_s=Cost(),
-    )
+    jit = p.draft_step * p.lookahead
+    return replace(p.costs_but_fallback, fallback_s=jit if fallback == "jit" else Cost({"backup": (p.backup_s, 0.0)}))
 
 
 def contention(verify_s: float, prespeculate_s: float, target: float, draft: float) -> tuple[float, float]:

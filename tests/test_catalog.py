@@ -11,6 +11,7 @@ import pytest
 from ssdsim.catalog import find_hardware, find_transformer
 from ssdsim.errors import InputError
 from ssdsim.folder import models_folder
+from ssdsim.operations import Gemm
 
 LLAMA_8B: dict[str, Any] = {
     "model_type": "llama",
@@ -91,3 +92,19 @@ def test_unknown_hardware_suggests_the_nearest() -> None:
         find_hardware("h100-sxn")
     with pytest.raises(InputError, match=r"absent.json"):
         find_hardware("absent.json")
+
+
+def test_a_card_is_read_again_when_its_file_has_changed(tmp_path: Path) -> None:
+    path = tmp_path / "mine.json"
+    find_hardware("h100-sxm").model_copy(update={"name": "first"}).save(path)
+    first = find_hardware(str(path))
+    assert find_hardware(str(path)) is first
+    first.model_copy(update={"name": "second"}).save(path)
+    assert find_hardware(str(path)).name == "second"
+
+
+def test_a_copied_profile_does_not_take_prices_over() -> None:
+    profile, op = find_hardware("h100-sxm"), Gemm("w", 1, 8192, 8192, "bfloat16")
+    assert profile.seconds(op).seconds > 0.0
+    with pytest.raises(InputError, match="no bfloat16 gemm timings"):
+        profile.model_copy(update={"gemm": {}}).seconds(op)

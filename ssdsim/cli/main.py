@@ -14,6 +14,7 @@ from ssdsim.errors import InputError, nearest
 VERBS = {
     "predict": ("ssdsim.cli.predict", "Predict AR, SD and SSD and say whether SSD is worth its GPU."),
     "simulate": ("ssdsim.cli.simulate", "Replay rounds as events or by Monte Carlo: tails, timelines."),
+    "sweep": ("ssdsim.cli.sweep", "Predict a whole grid: any option takes a list or a range."),
     "window": ("ssdsim.cli.window", "How much drafting fits into one verification."),
     "roofline": ("ssdsim.cli.roofline", "What binds each operation: memory, compute, latency, communication."),
     "calibrate": ("ssdsim.cli.calibrate", "Time this machine and fit a hardware profile to it."),

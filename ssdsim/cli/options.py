@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from ssdsim.cli.values import Values
+from ssdsim.cli.values import Lists, Values
 from ssdsim.options import CHOICES, DEFAULTS, option
 
 
@@ -135,11 +135,32 @@ def chosen_options(*names: str, several: bool = False) -> Callable[[Callable[...
                 kind = click.Choice(CHOICES[name])
             default = DEFAULTS[name]
             shown = f"{about} [default: {default}]" if default is not None else about
-            kind = Values(kind) if several else kind
+            kind = _several(kind) if several else kind
             command = click.option(option(name), *others, name, type=kind, default=None, help=shown)(command)
         return command
 
     return add
+
+
+def _several(kind: Any) -> click.ParamType[Any]:
+    """The type of several values of ``kind``; where lists are values, rates by position are not."""
+    match kind:
+        case click.Choice():
+            return Values(str, kind.choices)
+        case Rates():
+            return Values(float)
+        case FanOut():
+            return Values(int, ("window",))
+        case Spread():
+            return Values(float, ("profile",))
+        case WholeNumbers() | HitCurve():
+            return Lists(kind)
+    return Values(kind)
+
+
+def grid_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add every scenario option as a list or range; one that is not given arrives as None."""
+    return chosen_options(*_SCENARIO, several=True)(command)
 
 
 def scenario_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
+
+from ssdsim.errors import nearest
 
 MOST_VALUES = 10_000  # of a range: more is a slip of the step
 
 
 class Values(click.ParamType[Any]):
-    """``1,2,4``, ``1:8``, ``0.5:1:0.1`` (both ends included), ``1,2,4:16:4``; names only as a list."""
+    """``1,2,4``, ``1:8``, ``0.5:1:0.1`` (both ends included), ``1,2,4:16:4``; names only as a list.
 
-    def __init__(self, kind: type[int] | type[float] | type[str]) -> None:
+    ``words`` may stand beside numbers; they are the only names allowed where ``kind`` is ``str``.
+    """
+
+    def __init__(self, kind: type[int] | type[float] | type[str], words: Sequence[str] = ()) -> None:
         self.kind: Any = kind
+        self.words = tuple(words)
         self.name = "name[,name...]" if kind is str else "n[,n...]|first:last[:step]"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -26,9 +33,11 @@ class Values(click.ParamType[Any]):
             self.fail(f"'{value}' is not a list or range such as {example}: {error}", param, ctx)
 
     def _part(self, part: str) -> list[Any]:
-        if self.kind is str:
+        if self.kind is str or part in self.words:
             if not part:
                 raise ValueError("an empty name")
+            if self.words and part not in self.words:
+                raise ValueError(f"'{part}' is not one of {', '.join(self.words)}{nearest(part, self.words)}")
             return [part]
         if ":" not in part:
             return [self.kind(part)]
@@ -42,3 +51,16 @@ class Values(click.ParamType[Any]):
         if count > MOST_VALUES:
             raise ValueError(f"'{part}' has {count} values")
         return [self.kind(round(first + i * step, 12)) for i in range(count)]
+
+
+class Lists(click.ParamType[Any]):
+    """Values that are lists themselves, with a slash between them: ``4,3,2,1/3,3,2,2``."""
+
+    def __init__(self, each: click.ParamType[Any]) -> None:
+        self.each = each
+        self.name = f"{each.name}[/...]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str):
+            return value
+        return [self.each.convert(part, param, ctx) for part in value.split("/")]

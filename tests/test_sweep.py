@@ -1,0 +1,301 @@
+"""Sweeps: the right points, in the right order, once each, whatever dies."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from pandas.testing import assert_frame_equal
+
+from ssdsim.errors import InputError
+from ssdsim.grid import INTERVALS, evaluate
+from ssdsim.predict import predict
+from ssdsim.sweep import sweep
+from ssdsim.sweeping.plan import PRESETS, Plan, as_configured, plan_of
+
+# 90 points of Monte Carlo, some milliseconds each: 23 parts
+SIMULATED: dict[str, Any] = {
+    "t_sd": 0.2,
+    "alpha": [0.6, 0.7, 0.8],
+    "k": [3, 4, 5],
+    "p_hit": [0.5, 0.6, 0.7, 0.8, 0.9],
+    "b": [1, 4],
+    "engine": "mc",
+    "precision": 0.02,
+}
+
+
+def run(*arguments: str, timeout: float = 120.0) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "ssdsim", "sweep", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+
+
+@pytest.fixture(scope="module")
+def undisturbed() -> pd.DataFrame:
+    return sweep(**SIMULATED)
+
+
+def test_every_combination_is_there_once_and_in_order() -> None:
+    table = sweep(t_sd=0.2, alpha=[0.5, 0.9], k=range(2, 5), p_hit=np.linspace(0.5, 1.0, 3), b=8)
+    expected = [
+        {"t_sd": 0.2, "b": 8, "k": k, "alpha": alpha, "p_hit": p_hit}
+        for k in (2, 3, 4)
+        for alpha in (0.5, 0.9)
+        for p_hit in (0.5, 0.75, 1.0)
+    ]
+    assert list(table.columns[:3]) == ["k", "alpha", "p_hit"]
+    assert table[["k", "alpha", "p_hit"]].to_dict("records") == [
+        {name: point[name] for name in ("k", "alpha", "p_hit")} for point in expected
+    ]
+    assert np.array_equal(table["ssd_over_sd"], evaluate(expected)["ssd_over_sd"])
+
+
+def test_a_fan_out_beside_a_hit_rate_is_the_drafts_work() -> None:
+    table = sweep(f=[1, 8], k=[4, 6], p_hit=[0.7, 0.9], b=16)
+    for _, row in table.iterrows():
+        f, k, p_hit = int(row["f"]), int(row["k"]), float(row["p_hit"])
+        alone = predict(k=k, p_hit=p_hit, budget=f * (k + 1), b=16, engine="closed")
+        assert row["ssd_tokens_per_second"] == pytest.approx(float(alone.estimates["ssd"].tokens_per_second), rel=1e-12)
+        assert row["budget"] == f * (k + 1)
+
+
+def test_a_result_with_the_name_of_an_axis_gets_another() -> None:
+    """A stationary hit rate differs from the given one, and so may the fallback."""
+    table = sweep(t_sd=0.3, p_hit=[0.8], p_hit_backup=0.4, backup=["fast", "jit", "auto"], b=32)
+    fast, jit, auto = (row for _, row in table.iterrows())
+    assert fast["p_hit"] == 0.8
+    assert fast["effective_p_hit"] == pytest.approx(0.4 / (1 + 0.4 - 0.8))
+    assert "--p-hit-backup has no effect with --backup jit" in jit["error"]
+    assert (auto["backup"], auto["effective_backup"]) == ("auto", "fast")
+
+
+def test_lists_that_are_values_and_lists_of_them() -> None:
+    one = sweep(t_sd=0.2, k=2, fl=[4, 3, 2])
+    assert len(one) == 1
+    two = sweep(t_sd=0.2, k=2, fl=[[4, 3, 2], [1, 1, 1]], alpha=[[0.9, 0.5], [0.7, 0.7]])
+    assert len(two) == 4
+    assert two["p_hit"].is_monotonic_decreasing is False
+    curves = sweep(t_sd=0.2, fan_out_policy="optimal", hit_curve=[[(1, 0.5)], [(1, 0.5), (4, 0.9)]])
+    assert curves["p_hit"][1] > curves["p_hit"][0]
+    mixed = sweep(f=[2, "window"], b=4)
+    assert mixed["f"].tolist() == ["2", "window"]
+    assert mixed["budget"][1] > mixed["budget"][0]
+
+
+def test_points_that_are_not_possible_keep_their_reason() -> None:
+    table = sweep(tp=[3, 4], b=[1, 4])
+    assert table["error"].notna().tolist() == [True, False, True, False]
+    assert table["ssd_over_sd"].isna().tolist() == [True, False, True, False]
+    with pytest.raises(InputError, match=r"none of the 2 points is possible; the first: tp 3 does not divide"):
+        sweep(tp=3, b=[1, 4])
+
+
+def test_draws_give_intervals() -> None:
+    table = sweep(b=[1, 16], p_hit=0.85, draws=200)
+    assert (table["ssd_low"] < table["ssd_tokens_per_second"]).all()
+    assert set(INTERVALS) <= set(table.columns)
+
+
+def test_simulated_points_agree_with_the_closed_form(undisturbed: pd.DataFrame) -> None:
+    """95 % intervals: of 180, at most 20 may miss (P < 1 %)."""
+    closed = sweep(**{name: value for name, value in SIMULATED.items() if name not in ("engine", "precision")})
+    assert len(undisturbed) == len(closed) == 90
+    for name in ("sd", "ssd"):
+        rate = closed[f"{name}_tokens_per_second"]
+        half = (undisturbed[f"{name}_high"] - undisturbed[f"{name}_low"]) / 2
+        assert (half / rate).max() < 0.03
+        missed = (rate < undisturbed[f"{name}_low"]) | (rate > undisturbed[f"{name}_high"])
+        assert missed.sum() <= 11
+
+
+@pytest.mark.parametrize("jobs", [2, -1])
+def test_processes_of_this_machine_give_the_same(jobs: int, undisturbed: pd.DataFrame, tmp_path: Path) -> None:
+    assert_frame_equal(sweep(**SIMULATED, jobs=jobs, folder=tmp_path / "run"), undisturbed)
+
+
+def test_a_run_folder_holds_options_grid_and_results(tmp_path: Path) -> None:
+    table = sweep(t_sd=0.2, b=4, alpha=[0.5, 0.7], folder=tmp_path)
+    config = tomllib.loads((tmp_path / "config.toml").read_text())
+    assert config == {"schema": 1, "verb": "sweep", "options": {"b": 4, "t_sd": 0.2}, "grid": {"alpha": [0.5, 0.7]}}
+    assert_frame_equal(pd.read_parquet(tmp_path / "results.parquet"), table)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["config.toml", "results.parquet", "sweep.json"]
+    progress: list[tuple[int, int]] = []
+    again = sweep(t_sd=0.2, b=4, alpha=[0.5, 0.7], folder=tmp_path, progress=lambda *seen: progress.append(seen))
+    assert_frame_equal(again, table)
+    assert progress == [(2, 2)]
+
+
+def test_another_sweep_does_not_go_into_the_same_folder(tmp_path: Path) -> None:
+    sweep(t_sd=0.2, b=4, alpha=[0.5, 0.7], folder=tmp_path)
+    before = (tmp_path / "results.parquet").read_bytes()
+    for changed in ({"alpha": [0.5, 0.8]}, {"b": 8}, {"k": 3}, {"seed": 1}):
+        with pytest.raises(InputError, match=rf"holds another sweep \({next(iter(changed))} differ\)"):
+            sweep(**({"t_sd": 0.2, "b": 4, "alpha": [0.5, 0.7], "folder": tmp_path} | changed))
+    assert (tmp_path / "results.parquet").read_bytes() == before
+
+
+def test_what_was_done_before_an_interruption_is_not_done_again(tmp_path: Path, undisturbed: pd.DataFrame) -> None:
+    def interrupt(done: int, size: int) -> None:
+        if done >= 40:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sweep(**SIMULATED, folder=tmp_path, progress=interrupt)
+    parts = sorted((tmp_path / "parts").iterdir())
+    parts[3].write_bytes(parts[3].read_bytes()[:500])  # as if the disk had torn it
+    seen: list[int] = []
+    resumed = sweep(**SIMULATED, folder=tmp_path, progress=lambda done, size: seen.append(done))
+    assert seen[0] == 4 * (len(parts) - 1)
+    assert seen[-1] == 90
+    assert_frame_equal(resumed, undisturbed)
+
+
+def test_kill_9_at_random_moments_loses_and_doubles_nothing(tmp_path: Path, undisturbed: pd.DataFrame) -> None:
+    folder = tmp_path / "run"
+    options = "--t-sd 0.2 --alpha 0.6,0.7,0.8 --k 3:5 --p-hit 0.5:0.9:0.1 --b 1,4 --engine mc --precision 0.02".split()
+    command = [sys.executable, "-m", "ssdsim", "sweep", *options, "-o", str(folder), "--quiet"]
+    chance = random.Random(1)
+    there: list[int] = []
+    for _ in range(3):
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        wanted = (there[-1] if there else 0) + chance.randint(1, 4)
+        deadline = time.monotonic() + 60.0
+        while parts_in(folder) < wanted and time.monotonic() < deadline:
+            time.sleep(0.001)
+        time.sleep(0.02 * chance.random())
+        process.kill()
+        process.wait()
+        there.append(parts_in(folder))
+    assert 0 < there[0] < there[1] < there[2] < 23
+    done = run(*options, "-o", str(folder))
+    assert done.returncode == 0, done.stderr
+    assert_frame_equal(pd.read_parquet(folder / "results.parquet"), undisturbed)
+
+
+def parts_in(folder: Path) -> int:
+    return len(list((folder / "parts").glob("*.parquet"))) if folder.exists() else 0
+
+
+@pytest.fixture
+def cluster() -> Iterator[Any]:
+    from distributed import LocalCluster
+
+    with LocalCluster(  # several processes, as on several machines
+        n_workers=3, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as started:
+        yield started
+
+
+@pytest.mark.filterwarnings("ignore")  # a killed worker makes Dask warn of what it lost
+def test_a_killed_worker_of_a_cluster_loses_and_doubles_nothing(
+    cluster: Any, tmp_path: Path, undisturbed: pd.DataFrame
+) -> None:
+    from distributed import Client
+
+    with Client(cluster.scheduler_address, set_as_default=False) as client:
+        pids = sorted(client.run(os.getpid).values())
+    assert len(set(pids)) == 3
+    killed: list[int] = []
+    seen: list[int] = []
+
+    def kill_one(done: int, size: int) -> None:
+        seen.append(done)
+        if done >= 12 and not killed:
+            os.kill(pids[0], signal.SIGKILL)
+            killed.append(done)
+
+    table = sweep(**SIMULATED, folder=tmp_path, cluster=cluster.scheduler_address, progress=kill_one)
+    assert killed
+    assert killed[0] < 90
+    assert seen == sorted(set(seen)), "a part came twice"
+    assert seen[-1] == 90
+    assert_frame_equal(table, undisturbed)
+
+
+def test_a_cluster_that_is_not_there_is_one_line_in_bounded_time() -> None:
+    started = time.monotonic()
+    done = run(*"--t-sd 0.2 --b 1,2 --cluster tcp://127.0.0.1:9".split())
+    assert done.returncode == 2
+    assert "--cluster tcp://127.0.0.1:9: no Dask scheduler answers" in done.stderr
+    assert done.stderr.strip().splitlines()[-1].startswith("error: ")
+    assert time.monotonic() - started < 40.0
+
+
+def test_lists_and_ranges_of_the_command_line() -> None:
+    done = run(*"--t-sd 0.2 --alpha 0.5,0.7 --k 2:6:2,9 --p-hit 0.5:1:0.25 --backup jit,fast --json --quiet".split())
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    grid = {"k": [2, 4, 6, 9], "alpha": [0.5, 0.7], "p_hit": [0.5, 0.75, 1.0], "backup": ["jit", "fast"]}
+    assert answer["grid"] == grid
+    assert answer["options"] == {"t_sd": 0.2}
+    assert (answer["schema"], answer["unit"], answer["points"], answer["impossible"]) == (1, "T_v", 48, 0)
+    expected = sweep(t_sd=0.2, **grid)
+    assert [row["ssd_over_sd"] for row in answer["rows"]] == pytest.approx(expected["ssd_over_sd"].tolist(), rel=1e-12)
+    assert answer["rows"][0]["error"] is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--k 5:2", "does not rise from first to last"),
+        ("--k 2,x", "is not a list or range"),
+        ("--backup jti,fast", "'jti' is not one of jit, fast, auto; did you mean 'jit'?"),
+        ("--t-sd 0.2 --k 2,3,2", "the list of --k names 2 twice"),
+        ("--preset propsal", "unknown preset 'propsal'; did you mean 'proposal'?"),
+        ("--t-sd 0.2 --spread 0,0.1", "--engine closed needs constant durations"),
+        ("--t-sd 0.2 --precision 0.1", "--precision has no effect with --engine closed"),
+        ("--t-sd 0.2 --engine mc --draws 9", "--draws has no effect with --engine mc"),
+        ("--t-sd 0.2 --jobs 2 --cluster tcp://a:1", "--jobs has no effect with --cluster"),
+        ("--t-sd 0.2 --jobs 0", "--jobs must be at least 1, or -1"),
+        ("--t-sd 0.2 --b 1,2 --sort ssd_over_ds --quiet", "did you mean 'ssd_over_sd'?"),
+        ("--tp 3,5 --quiet", "none of the 2 points is possible"),
+        ("--t-sd 0.2 -o pyproject.toml", "pyproject.toml"),
+    ],
+)
+def test_mistakes_are_one_line(arguments: str, message: str) -> None:
+    done = run(*arguments.split())
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
+
+
+def test_the_proposals_sweep_is_whole() -> None:
+    plan = plan_of("proposal", {"tp": [2, 4], "b": 1})
+    assert plan.size == 2 * 5 * 3 * 11 * 11
+    assert plan.options == {"b": 1}
+    assert Plan({}, PRESETS["proposal"]).size == 10_890
+    assert as_configured(next(plan.points(plan.parts()[0]))) == {
+        **{"b": 1, "k": 2, "alpha": 0.5, "p_hit": 0.5, "tp": 2},
+        "budget": 3,
+    }
+
+
+def test_the_verb_is_a_function_whatever_was_imported() -> None:
+    code = (
+        "import ssdsim; import ssdsim.sweep, ssdsim.predict; from ssdsim.sweep import Plan; "
+        "ssdsim.predict(t_sd=0.2); ssdsim.predict(t_sd=0.2); "
+        "print(len(ssdsim.sweep(t_sd=0.2, b=[1, 2])), len(ssdsim.evaluate([{'t_sd': 0.2}])))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "2 1\n"
+
+
+def test_a_folder_that_vanishes_between_runs_starts_anew(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    first = sweep(t_sd=0.2, b=[1, 2], folder=folder)
+    shutil.rmtree(folder)
+    assert_frame_equal(sweep(t_sd=0.2, b=[1, 2], folder=folder), first)
