@@ -1,35 +1,26 @@
-"""Run folders as ``ssdsim sweep``, ``simulate --trace`` and ``validate`` leave them."""
+"""Run folders as ``ssdsim sweep`` and ``validate`` leave them."""
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from ssdsim.engine.statistics import Measured
 from ssdsim.engine.trace import Trace
-from ssdsim.grid import evaluate
+from ssdsim.sweep import sweep
 from ssdsim.validate import Comparison, GridPoint
 
 
 def write_run(folder: Path, options: Mapping[str, Any], grid: Mapping[str, Sequence[Any]]) -> Path:
-    """A folder with its config and, where there is a grid, the results of every point."""
+    """A folder with the results of a grid; one with options alone if there is none."""
     folder.mkdir(parents=True, exist_ok=True)
-    lines = ["schema = 1", 'verb = "sweep"', "[options]", *(f"{k} = {json.dumps(v)}" for k, v in options.items())]
-    lines += ["[grid]", *(f"{name} = {json.dumps(values)}" for name, values in grid.items())]
-    (folder / "config.toml").write_text("\n".join(lines) + "\n")
     if grid:
-        points = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
-        results = evaluate([{**options, **point} for point in points])
-        results.attrs = {}
-        given = pd.DataFrame(points)
-        results.drop(columns=[name for name in given if name in results]).join(given).to_parquet(
-            folder / "results.parquet"
-        )
+        sweep(folder=folder, **options, **grid)
+        return folder
+    lines = ["schema = 1", 'verb = "sweep"', "[options]", *(f"{k} = {json.dumps(v)}" for k, v in options.items())]
+    (folder / "config.toml").write_text("\n".join(lines) + "\n")
     return folder
 
 

@@ -193,8 +193,9 @@ def test_the_scatter_shows_what_validate_logged(made: Report) -> None:
 def test_what_is_given_is_not_drawn(tmp_path: Path) -> None:
     given = report(write_run(tmp_path / "given", {"p_hit": 0.85}, {"b": [1, 2], "alpha": [0.7, 0.8]}))
     left_out = {item.what: item.why for item in given.left_out}
-    assert set(left_out) == {"speedups over f", "hit rate against F", "validation"}
-    assert "--p-hit" in left_out["speedups over f"]
+    assert set(left_out) == {"hit rate against F", "validation"}
+    assert "--p-hit" in left_out["hit rate against F"]
+    assert "F is the draft's work only" in figure(given, "speedup-f").about
     keys = [each.key for each in given.figures]
     assert "hit-rate" not in keys
     assert {"speedup-p_hit", "pareto", "fallback"} <= set(keys)

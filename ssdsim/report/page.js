@@ -104,7 +104,7 @@ function redraw() {
     const setting = others.map((name) => `${name} ${grid.axes[name][at[name]]}`).join(", ");
     card.querySelector("h3").textContent = atBase ? card.dataset.title : card.dataset.title.split(":")[0];
     card.querySelector(".about").textContent = atBase ? card.dataset.about
-      : `At ${setting}, from the grid. The 95 % band and the table below belong to the base values.`;
+      : `At ${setting}, from the grid (${grid.engine === "closed" ? "closed form" : grid.engine}). The 95 % band and the table below belong to the base values.`;
   }
 }
 

@@ -13,6 +13,7 @@ import plotly.graph_objects as go
 from ssdsim.errors import InputError
 from ssdsim.options import DEFAULTS
 from ssdsim.report.figure import Figure, LeftOut, number, rounded
+from ssdsim.report.run_folder import grid_key
 from ssdsim.report.study import Study
 from ssdsim.report.style import STRATEGY_COLOUR, STRATEGY_NAME, STRATEGY_SYMBOL, new_plot
 
@@ -95,7 +96,7 @@ def _from_results(study: Study) -> pd.DataFrame | None:
     at_base = pd.Series(True, results.index)
     for name in axes:
         if name not in CHOICES:
-            at_base &= results[name] == study.base[name]
+            at_base &= results[name].map(grid_key) == grid_key(study.base[name])
     return results.loc[at_base, [*(name for name in axes if name in CHOICES), *needed]]
 
 

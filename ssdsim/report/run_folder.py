@@ -23,8 +23,9 @@ class RunFolder:
     """A run folder as it was found; what it does not hold is None or empty.
 
     ``options`` are single values and ``grid`` lists of values, both by option name; ``results`` has a row a grid
-    point. ``trace`` and ``measured_trace`` are Chrome trace documents; ``validation`` are the comparisons of
-    ``ssdsim validate``, a record a strategy and grid point; ``recommendation`` is ``ssdsim recommend --json``.
+    point, worked out by ``engine``. ``trace`` and ``measured_trace`` are Chrome trace documents; ``validation`` are the
+    comparisons of ``ssdsim validate``, a record a strategy and grid point; ``recommendation`` is ``ssdsim recommend
+    --json``.
     """
 
     path: Path
@@ -33,6 +34,7 @@ class RunFolder:
     results: pd.DataFrame | None = None
     trace: Mapping[str, Any] | None = None
     measured_trace: Mapping[str, Any] | None = None
+    engine: str = "closed"
     validation: Sequence[Mapping[str, Any]] = ()
     recommendation: Mapping[str, Any] | None = None
 
@@ -52,6 +54,13 @@ def _base_value(name: str, values: Sequence[Any]) -> Any:
     return default if default is not None and default in values else values[len(values) // 2]
 
 
+def grid_key(value: Any) -> str:
+    """A grid value as text, the same from TOML and from Parquet (1 and 1.0 are one value)."""
+    if isinstance(value, int | float):
+        return f"{value:.12g}"
+    return str(value.tolist() if hasattr(value, "tolist") else value)
+
+
 def read_run_folder(path: Path) -> RunFolder:
     """Read a run folder.
 
@@ -67,6 +76,7 @@ def read_run_folder(path: Path) -> RunFolder:
         options=options,
         grid=grid,
         results=_results(path / "results.parquet", grid),
+        engine=(_json(path / "sweep.json") or {}).get("engine", "closed"),
         trace=_trace(path / "trace.json"),
         measured_trace=_trace(path / "measured_trace.json"),
         validation=_validation(path / "validation.jsonl"),

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
 from ssdsim.errors import InputError
 from ssdsim.options import CACHE_SHAPE
 from ssdsim.report.figure import Figure, LeftOut, number, rounded
+from ssdsim.report.run_folder import grid_key
 from ssdsim.report.study import RATIOS, Study
 from ssdsim.report.style import LOG2_TICKS, STRATEGY_COLOUR, STRATEGY_NAME, band, new_plot
 
@@ -102,12 +105,14 @@ def _chart(study: Study, axis: str, values: Sequence[Any]) -> Figure:
         raise InputError(f"fewer than two of its values are possible: {rows[0].get('not possible', '')}")
     table = pd.DataFrame(rows)
     plot = _plot(axis, values, table)
+    given = axis == "f" and "p_hit" in study.base
+    note = " F is the draft's work only, since the hit rate is given." if given else ""
     fixed = study.setting(axis, *(["f"] if axis == "p_hit" else []))
     return Figure(
         key=f"speedup-{axis}",
         section=SECTION,
         title=_title(axis, table),
-        about=f"At {fixed}.",
+        about=f"At {fixed}.{note}",
         plot=plot,
         table=table.dropna(axis="columns", how="all"),
         provenance=study.provenance,
@@ -196,15 +201,11 @@ def grid_json(study: Study) -> Mapping[str, Any] | None:
 
     In row-major order of the axes. None where there are no results or only one axis, which its chart shows already.
     """
-    import base64
-
-    import numpy as np
-
     folder = study.folder
     if folder.results is None or len(folder.axes) < 2:
         return None
-    keys = {name: [_key(value) for value in values] for name, values in folder.axes.items()}
-    frame = pd.DataFrame({name: [_key(value) for value in folder.results[name]] for name in keys})
+    keys = {name: [grid_key(value) for value in values] for name, values in folder.axes.items()}
+    frame = pd.DataFrame({name: [grid_key(value) for value in folder.results[name]] for name in keys})
     index = pd.MultiIndex.from_frame(frame)
     wanted = pd.MultiIndex.from_product(list(keys.values()), names=list(keys))
     encoded = {}
@@ -213,11 +214,6 @@ def grid_json(study: Study) -> Mapping[str, Any] | None:
         ratios = ratios[~ratios.index.duplicated()].reindex(wanted)
         thousandths = np.nan_to_num(np.round(1000 * ratios.to_numpy()), nan=65535).clip(0, 65535).astype("<u2")
         encoded[f"{above}/{below}"] = base64.b64encode(thousandths.tobytes()).decode()
-    base = {name: keys[name].index(_key(study.base[name])) for name in keys}
+    base = {name: keys[name].index(grid_key(study.base[name])) for name in keys}
     titles = {name: AXIS_TITLE.get(name, name) for name in keys}
-    return {"axes": keys, "titles": titles, "base": base, **encoded}
-
-
-def _key(value: Any) -> str:
-    """A grid value as text, the same from TOML and from Parquet (1 and 1.0 are one value)."""
-    return f"{value:.12g}" if isinstance(value, int | float) else str(value)
+    return {"axes": keys, "titles": titles, "base": base, "engine": folder.engine, **encoded}

@@ -13,6 +13,7 @@ from ssdsim.options import BACKUP_QUALITY, DEFAULTS
 from ssdsim.predict import Prediction, estimate_all, predict
 from ssdsim.report.figure import number
 from ssdsim.report.run_folder import RunFolder
+from ssdsim.sweeping.plan import as_configured
 
 DRAWS = 400  # of the timings' errors at each point: bands then wander by a few percent of their width
 RATIOS = (("ssd", "sd"), ("ssd", "ar"), ("sd", "ar"))
@@ -56,7 +57,7 @@ class Study:
 
     @cached_property
     def prediction(self) -> Prediction:
-        return predict(seed=self.seed, **self.base)
+        return predict(seed=self.seed, **as_configured(self.base))
 
     @property
     def configuration(self) -> Configuration:
@@ -71,13 +72,13 @@ class Study:
         return "tokens/T_v" if self.unit_free else "tokens/s"
 
     def rates(self, options: Mapping[str, Any], draws: int = DRAWS) -> Rates:
-        """The closed forms at ``options``.
+        """The closed forms at ``options``, which are those of a sweep: beside a hit rate, F is the draft's work only.
 
         Raises
         ------
         InputError : the options are not possible together, or do not fit in memory.
         """
-        configuration = configure(**options)
+        configuration = configure(**as_configured(options))
         estimates = estimate_all(configuration.scenario)
         rates = {name: float(e.tokens_per_second) for name, e in estimates.items()}
         sampled = configuration.sampled(draws, self.seed) if draws else None
@@ -119,10 +120,10 @@ class Study:
 
     def setting(self, *without: str) -> str:
         """The base point in short, such as ``b 1, K 6, alpha 0.8``; for what a figure does not vary."""
-        values = self.configuration.values
+        values = {**self.configuration.values, **self.base, "backup": self.configuration.values["backup"]}
         shown = [("b", "b"), ("k", "K"), ("alpha", "alpha"), ("f", "F"), ("p_hit", "p_hit"), ("backup", "backup")]
         given = [(name, symbol) for name, symbol in shown if values.get(name) is not None and name not in without]
-        if "f" in values and self.base.get("p_hit") is None:
+        if "p_hit" not in self.base:
             given = [(name, symbol) for name, symbol in given if name != "p_hit"]  # it follows from F
         auto = self.base.get("backup", DEFAULTS["backup"]) == "auto"
         parts = [f"{symbol} {_short(values[name])}" for name, symbol in given if name != "backup" or not auto]
