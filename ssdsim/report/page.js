@@ -19,16 +19,12 @@ function template(dark) {
 const prefersDark = window.matchMedia("(prefers-color-scheme: dark)");
 const isDark = () => document.documentElement.dataset.theme === "dark";
 
-function setTheme(dark) {
+function setTheme(dark, size = {}) {
   document.documentElement.dataset.theme = dark ? "dark" : "light";
   document.getElementById("theme").textContent = dark ? "light" : "dark";
-  restyle({ template: template(dark) });
-}
-
-function restyle(layout) {
   for (const figure of report.figures) {
     const plot = plotOf(figure.key);
-    if (plot.data) Plotly.relayout(plot, layout);
+    if (plot.data) Plotly.relayout(plot, { template: template(dark), ...size });
   }
 }
 
@@ -40,13 +36,9 @@ setTheme(prefersDark.matches);
 let beforePaper = null;
 window.addEventListener("beforeprint", () => {
   beforePaper = isDark();
-  setTheme(false);
-  restyle({ autosize: false, width: PAPER_WIDTH });
+  setTheme(false, { autosize: false, width: PAPER_WIDTH });
 });
-window.addEventListener("afterprint", () => {
-  setTheme(beforePaper);
-  for (const figure of report.figures) Plotly.relayout(plotOf(figure.key), { width: null, autosize: true });
-});
+window.addEventListener("afterprint", () => setTheme(beforePaper, { autosize: true, width: null }));
 
 const CONFIG = { responsive: true, displayModeBar: false };
 

@@ -38,7 +38,7 @@ def pareto(study: Study) -> list[Figure | LeftOut]:
     unit = study.rate_unit
     plot = _plot(points[~on_frontier], frontier, unit)
     chosen = [name for name in points.columns if name in CHOICES]
-    fixed = study.setting(*chosen, *(["p_hit"] if "f" in chosen else []))
+    fixed = study.setting(*chosen)
     thinned = f" At most {_SHOWN_POINTS} points of each strategy off the frontier are drawn."
     return [
         Figure(

@@ -105,20 +105,28 @@ def _chart(study: Study, axis: str, values: Sequence[Any]) -> Figure:
         raise InputError(f"fewer than two of its values are possible: {rows[0].get('not possible', '')}")
     table = pd.DataFrame(rows)
     plot = _plot(axis, values, table)
-    given = axis == "f" and "p_hit" in study.base
-    note = " F is the draft's work only, since the hit rate is given." if given else ""
-    fixed = study.setting(axis, *(["f"] if axis == "p_hit" else []))
+    replaces = axis == "p_hit" and "p_hit" not in study.base
+    fixed = study.setting(axis, *(["f"] if replaces else []))
     return Figure(
         key=f"speedup-{axis}",
         section=SECTION,
         title=_title(axis, table),
-        about=f"At {fixed}.{note}",
+        about=f"At {fixed}.{_note(study, axis)}",
         plot=plot,
         table=table.dropna(axis="columns", how="all"),
         provenance=study.provenance,
         interval=study.interval,
         axis=axis if axis in study.folder.axes else None,
     )
+
+
+def _note(study: Study, axis: str) -> str:
+    """What a fan-out and a hit rate have to do with each other in this chart."""
+    if axis == "f" and "p_hit" in study.base:
+        return " F is the draft's work only, since the hit rate is given."
+    if axis == "p_hit" and "p_hit" not in study.base and not study.unit_free:
+        return f" The draft's work stays that of {study.configuration.values['budget']} cached outcomes a sequence."
+    return ""
 
 
 def _cell(value: Any) -> Any:
@@ -128,9 +136,11 @@ def _cell(value: Any) -> Any:
 def _title(axis: str, table: pd.DataFrame) -> str:
     possible = table.dropna(subset=["ssd/sd"])
     ratios, at = possible["ssd/sd"].tolist(), [number(value) for value in possible[axis]]
+    symbol = AXIS_TITLE.get(axis, axis).split(" (")[0]
+    if f"{min(ratios):.2f}" == f"{max(ratios):.2f}":
+        return f"Over {symbol}: SSD stays at {ratios[0]:.2f}x SD"
     best = ratios.index(max(ratios))
     peak = f", at most {ratios[best]:.2f}x at {at[best]}" if 0 < best < len(ratios) - 1 else ""
-    symbol = AXIS_TITLE.get(axis, axis).split(" (")[0]
     return f"Over {symbol}: SSD is {ratios[0]:.2f}x SD at {at[0]} and {ratios[-1]:.2f}x at {at[-1]}{peak}"
 
 
