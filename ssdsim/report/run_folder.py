@@ -16,6 +16,7 @@ from ssdsim.options import DEFAULTS
 
 CONFIG = "config.toml"
 _KEYS = ("schema", "verb", "options", "grid")
+_COMPARED = ("point", "strategy", "measured", "predicted_s")  # what a comparison of a validation log has
 
 
 @dataclass(frozen=True)
@@ -151,5 +152,9 @@ def _validation(path: Path) -> list[dict[str, Any]]:
             record = json.loads(line)
         except json.JSONDecodeError:
             continue
-        comparisons += record.get("comparisons", [])
+        comparisons += record.get("comparisons", []) if isinstance(record, dict) else []
+    for comparison in comparisons:
+        lacking = [name for name in _COMPARED if name not in comparison]
+        if lacking:
+            raise InputError(f"{path}: a comparison lacks {', '.join(lacking)}")
     return comparisons

@@ -165,7 +165,7 @@ def _plot(axis: str, values: Sequence[Any], table: pd.DataFrame) -> go.Figure:
             plot.add_trace(trace.update(yaxis=panel))
     for panel in ("y", "y2"):
         line = {"width": 1, "color": "#808080"}
-        plot.add_shape(type="line", xref="paper", x0=0, x1=1, yref=panel, y0=1, y1=1, line=line, layer="between")
+        plot.add_shape(type="line", xref="paper", x0=0, x1=1, yref=panel, y0=1, y1=1, line=line)
     return plot
 
 

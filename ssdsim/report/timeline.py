@@ -60,9 +60,9 @@ def timeline(study: Study) -> list[Figure | LeftOut]:
     groups = dict(_simulated(study))
     if study.folder.measured_trace is not None:
         groups["measured"] = _slices(study.folder.measured_trace)
-    groups = {name: slices for name, slices in groups.items() if slices}
+    groups = {name: slices for name, slices in groups.items() if _round_starts(slices)}
     if not groups:
-        return [LeftOut("rounds in time", "the folder's traces hold no track of a target, a link or a draft")]
+        return [LeftOut("rounds in time", "the folder's traces hold no pass of a target")]
     shown, missed = _shown(groups)
     scale, unit = (1e3, "ms") if not study.unit_free else (1.0, "T_v")
     table = pd.DataFrame(
