@@ -189,8 +189,8 @@ def _title(frontier: pd.DataFrame, unit: str) -> str:
     """The two ends of the frontier."""
     fastest, cheapest = frontier.iloc[-1], frontier.iloc[0]  # in order of tokens/s per user
     return (
-        f"Fastest for a user: {_short(fastest)}, {fastest['per user']:.3g} {unit}; "
-        f"cheapest: {_short(cheapest)}, {cheapest['per gpu']:.3g} {unit} per GPU"
+        f"Fastest for a user: {_short(fastest)}, {fastest['per user']:.4g} {unit}; "
+        f"cheapest: {_short(cheapest)}, {cheapest['per gpu']:.4g} {unit} per GPU"
     )
 
 
