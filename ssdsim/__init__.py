@@ -25,6 +25,7 @@ _HOME = {
     "forward_pass": "ssdsim.transformer",
     "predict": "ssdsim.predict",
     "recommend": "ssdsim.recommendation.answer",
+    "report": "ssdsim.report.build",
     "roofline": "ssdsim.roofline",
     "schedule": "ssdsim.schedule",
     "sweep": "ssdsim.sweep",

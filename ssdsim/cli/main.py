@@ -21,6 +21,7 @@ VERBS = {
     "export": ("ssdsim.cli.export", "The best strategy over batch and context, for vLLM, SGLang, the SSD engine."),
     "calibrate": ("ssdsim.cli.calibrate", "Time this machine and fit a hardware profile to it."),
     "validate": ("ssdsim.cli.validate", "Compare predictions with measured results."),
+    "report": ("ssdsim.cli.report", "Show a run folder as one interactive HTML page."),
     "models": ("ssdsim.cli.models", "List and show transformer cards."),
     "hardware": ("ssdsim.cli.hardware", "List and show hardware profiles."),
     "import": ("ssdsim.cli.importing", "Fit a hardware profile to another tool's measurements."),

@@ -1,0 +1,38 @@
+"""``ssdsim report``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ssdsim.cli.options import common_options, echo_json
+
+
+@click.command("report")
+@click.argument("run_folder", type=click.Path(path_type=Path))
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="[default: report.html in the run folder]"
+)
+@common_options
+def command(run_folder: Path, output: Path | None, as_json: bool, seed: int, quiet: bool) -> None:
+    """Show a run folder as one self-contained page: open it in any browser, on a phone, offline, or print it.
+
+    What the folder does not hold but follows from its config.toml is computed.
+    """
+    from ssdsim.report.build import report
+
+    made = report(run_folder, seed)
+    path = output or run_folder / "report.html"
+    made.save(path)
+    if as_json:
+        left_out = [{"what": item.what, "why": item.why} for item in made.left_out]
+        figures = [{"key": figure.key, "title": figure.title} for figure in made.figures]
+        verdict = {"sentence": made.sentence}
+        echo_json({"schema": 1, "report": str(path), "verdict": verdict, "figures": figures, "left_out": left_out})
+        return
+    click.echo(made.sentence)
+    click.echo(f"{path}: {len(made.figures)} figures, {path.stat().st_size / 1e6:.1f} MB")
+    if not quiet:
+        for item in made.left_out:
+            click.echo(f"not shown: {item.what} ({item.why})", err=True)

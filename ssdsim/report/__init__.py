@@ -1,0 +1,1 @@
+"""One self-contained interactive HTML page from a run folder."""

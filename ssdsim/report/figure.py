@@ -1,0 +1,72 @@
+"""A figure of the report with all that must stand beside it: its title, its data, its provenance and interval."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+import plotly.graph_objects as go
+
+DIGITS = 4  # significant ones: a screen shows three
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure.
+
+    ``title`` says what it shows and ``about`` how to read it; ``table`` is its data (units in the column names),
+    ``interval`` says what its bands or bars are, or why there are none. ``axis`` is the grid option along which a
+    speedup chart runs; the page redraws such a chart when another option of the grid is chosen.
+    """
+
+    key: str
+    section: str
+    title: str
+    about: str
+    plot: go.Figure
+    table: pd.DataFrame
+    provenance: str
+    interval: str
+    axis: str | None = None
+    wide: bool = False
+
+    def plot_json(self) -> dict[str, Any]:
+        """Traces and layout for plotly.js, without Python's own template (the page has one for light, one for dark)."""
+        document: dict[str, Any] = json.loads(self.plot.to_json())
+        document["layout"].pop("template", None)
+        return {"key": self.key, "axis": self.axis, "data": document["data"], "layout": document["layout"]}
+
+    def csv(self) -> str:
+        """The table, rounded."""
+        table = self.table.copy()
+        for name in table.select_dtypes("number"):
+            table[name] = rounded(table[name])
+        return table.to_csv(index=False, float_format="%.10g")
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A figure that this run cannot show, and why."""
+
+    what: str
+    why: str
+
+
+def rounded(values: Iterable[float]) -> list[float | None]:
+    """Numbers to :data:`DIGITS` significant digits; what is not finite is a gap."""
+    return [round_off(float(value)) for value in values]
+
+
+def round_off(value: float) -> float | None:
+    if not math.isfinite(value):
+        return None
+    return float(f"{value:.{DIGITS}g}")
+
+
+def number(value: Any) -> str:
+    """A value of an option as a person writes it."""
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,48 @@
+"""Colours and layout, the same in every figure.
+
+After the palette of Okabe and Ito, which colour-blind people tell apart; lines have a contrast of 3 or more against the
+light page and the dark one, fills that have less have a pattern too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import plotly.graph_objects as go
+
+STRATEGY_COLOUR = {"ar": "#808080", "sd": "#2b82c9", "ssd": "#d55e00"}
+STRATEGY_SYMBOL = {"ar": "square", "sd": "diamond", "ssd": "circle"}
+STRATEGY_NAME = {"ar": "AR", "sd": "SD", "ssd": "SSD"}
+
+# what a device does; a pattern where two colours may look alike in grey
+WORK_COLOUR = {
+    "verify": "#00875f",
+    "draft": "#c06a9a",
+    "fallback": "#e69f00",
+    "communicate": "#56b4e9",
+    "host": "#808080",
+}
+WORK_PATTERN = {"fallback": "/", "communicate": "x"}
+
+LOG2_TICKS = [1, 2, 4, 8, 16, 32, 64, 128, 256]
+
+
+def band(colour: str, strength: float = 0.18) -> str:
+    """A colour as a translucent fill."""
+    red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
+    return f"rgba({red},{green},{blue},{strength})"
+
+
+def new_plot(x: str, y: str, height: int = 340, **layout: Any) -> go.Figure:
+    """An empty plot with its axis titles (with units) and the legend above it."""
+    plot = go.Figure()
+    plot.update_layout(
+        height=height,
+        margin={"l": 58, "r": 14, "t": 36, "b": 46},
+        xaxis={"title": {"text": x, "standoff": 8}, "automargin": True},
+        yaxis={"title": {"text": y, "standoff": 8}, "automargin": True},
+        legend={"orientation": "h", "x": 0, "y": 1.02, "xanchor": "left", "yanchor": "bottom"},
+        hovermode="closest",
+    )
+    plot.update_layout(**layout)
+    return plot

@@ -1,0 +1,48 @@
+"""Run folders as ``ssdsim sweep`` and ``validate`` leave them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ssdsim.engine.statistics import Measured
+from ssdsim.engine.trace import Trace
+from ssdsim.sweep import sweep
+from ssdsim.validate import Comparison, GridPoint
+
+
+def write_run(folder: Path, options: Mapping[str, Any], grid: Mapping[str, Sequence[Any]]) -> Path:
+    """A folder with the results of a grid; one with options alone if there is none."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if grid:
+        sweep(folder=folder, **options, **grid)
+        return folder
+    lines = ["schema = 1", 'verb = "sweep"', "[options]", *(f"{k} = {json.dumps(v)}" for k, v in options.items())]
+    (folder / "config.toml").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def write_measurements(folder: Path) -> None:
+    """A validation log and a measured trace in the formats of ``ssdsim validate``; the numbers are the test's own."""
+    point = GridPoint(k=3, f=1, alpha=0.8, p_hit=0.8, b=1, backup="jit")
+    rounds = {"ar": (0.020, 0.0202), "sd": (0.050, 0.048), "ssd": (0.040, 0.0441)}
+    comparisons = [
+        Comparison(
+            point, name, Measured(measured, 0.98 * measured, 1.02 * measured), predicted, 2.9, {}, (measured,) * 3
+        )
+        for name, (measured, predicted) in rounds.items()
+    ]
+    lines = [{"bench": {}}, {"key": point.key, "comparisons": [c.to_json() for c in comparisons]}]
+    torn = '{"key": "cut by a ki'
+    (folder / "validation.jsonl").write_text("\n".join([*map(json.dumps, lines), torn]))
+    trace = Trace("ssdsim validate")
+    for number in range(6):
+        start = 0.04 * number
+        trace.slice("measured target 0 (cpu:0)", "verify", start, start + 0.03)
+        trace.slice("measured target 0 (cpu:0)", "send outcome", start + 0.03, start + 0.031)
+        trace.slice("measured draft (cpu:1)", "glue", start, start + 0.004)
+        trace.slice("measured draft (cpu:1)", "branch step", start + 0.004, start + 0.009)
+        trace.slice("measured draft (cpu:1)", "send speculation", start + 0.038, start + 0.039)
+    trace.save(folder / "measured_trace.json")

@@ -1,0 +1,189 @@
+"""The report in a real browser: figures drawn, hovers, legends, themes, menus, a phone's width, paper, no network."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ssdsim.predict import predict
+from ssdsim.report.build import Report, report
+from tests.browser import CHROMIUM, Browser
+from tests.run_folders import write_measurements, write_run
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine (apt install chromium)")
+
+GRID = {"b": [1, 4, 16], "k": [3, 6], "alpha": [0.7, 0.8]}
+KEYS = (
+    *("speedup-b", "speedup-k", "speedup-alpha", "speedup-p_hit", "speedup-f"),
+    *("hit-rate", "fallback", "timeline", "roofline", "pareto", "validation"),
+)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    folder = write_run(tmp_path_factory.mktemp("run"), {}, GRID)
+    write_measurements(folder)
+    return report(folder)
+
+
+@pytest.fixture(scope="module")
+def page(made: Report, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    made.save(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with Browser(tmp_path_factory.mktemp("profile")) as found:
+        yield found
+
+
+@pytest.fixture
+def opened(browser: Browser, page: Path) -> Iterator[Browser]:
+    """The page, freshly loaded on a light desktop; afterwards nothing may have gone wrong or been fetched."""
+    browser.problems.clear()
+    browser.requests.clear()
+    browser.screen(1200, 900)
+    browser.open(page)
+    yield browser
+    assert browser.problems == []
+    assert {address.split(":")[0] for address in browser.requests} <= {"file", "data", "blob"}
+    assert browser.requests.count(page.as_uri()) == len([a for a in browser.requests if a.startswith("file")])
+
+
+def in_view(browser: Browser, key: str, selector: str) -> tuple[float, float]:
+    """Scroll to the first such element of a figure; returns its centre."""
+    script = f"""(() => {{
+        const plot = document.querySelector('#{key} .plot');
+        plot.scrollIntoView({{block: 'center', behavior: 'instant'}});
+        const box = plot.querySelector('{selector}').getBoundingClientRect();
+        return [box.x + box.width / 2, box.y + box.height / 2];
+    }})()"""
+    x, y = browser.evaluate(script)
+    return x, y
+
+
+def test_every_figure_is_drawn(opened: Browser, made: Report) -> None:
+    assert tuple(each.key for each in made.figures) == KEYS
+    for each in made.figures:
+        drawn: dict[str, Any] = opened.evaluate(f"""(() => {{
+            const plot = document.querySelector('#{each.key} .plot');
+            const area = plot.querySelector('.main-svg .plot, .main-svg .cartesianlayer').getBoundingClientRect();
+            const own = plot.getBoundingClientRect();
+            const traces = [...plot.querySelectorAll('.scatterlayer > .trace, .barlayer > .trace')];
+            return {{traces: traces.length, width: area.width, height: area.height, box: own.height,
+                     empty: traces.filter((t) => t.getBoundingClientRect().width === 0).length}};
+        }})()""")
+        assert drawn["traces"] == len(each.plot.data), each.key
+        assert drawn["empty"] == 0, each.key
+        assert drawn["width"] > 300, each.key
+        assert drawn["height"] > 100, each.key
+        assert drawn["box"] == pytest.approx(each.plot.layout.height, abs=1), each.key
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_hover_shows_a_label(opened: Browser, key: str) -> None:
+    mark = ".barlayer .point path" if key == "timeline" else ".scatterlayer .points path.point"
+    opened.mouse("mouseMoved", *in_view(opened, key, mark))
+    opened.wait_until(f"document.querySelector('#{key} .hoverlayer .hovertext')?.textContent.length > 8", 10)
+    text = opened.evaluate(f"document.querySelector('#{key} .hoverlayer .hovertext').textContent")
+    assert "undefined" not in text
+    assert "%{" not in text
+
+
+@pytest.mark.parametrize("key", ["speedup-b", "fallback", "timeline", "pareto"])
+def test_a_click_on_the_legend_hides_a_trace_and_another_shows_it_again(opened: Browser, key: str) -> None:
+    shown = f"""document.querySelector('#{key} .plot')._fullData.filter((t) => t.visible === true).length"""
+    before = opened.evaluate(shown)
+    for compare in ("<", "==="):
+        opened.click(*in_view(opened, key, ".legend .legendtoggle"))
+        opened.wait_until(f"{shown} {compare} {before}", 10)
+        time.sleep(0.5)  # or the next click makes a double click
+
+
+def test_the_theme_follows_the_system_and_the_button(opened: Browser, page: Path) -> None:
+    colours = """(() => [getComputedStyle(document.body).backgroundColor,
+        getComputedStyle(document.querySelector('#fallback .main-svg')).backgroundColor,
+        document.querySelector('#fallback .xtick text').style.fill])()"""
+    light = opened.evaluate(colours)
+    opened.evaluate("document.getElementById('theme').click()")
+    dark = opened.evaluate(colours)
+    assert all(one != other for one, other in zip(light, dark, strict=True))
+    opened.evaluate("document.getElementById('theme').click()")
+    assert opened.evaluate(colours) == light
+    opened.screen(1200, 900, dark=True)  # while the page is open
+    opened.wait_until("document.documentElement.dataset.theme === 'dark'", 10)
+    opened.open(page)
+    assert opened.evaluate(colours) == dark
+
+
+def test_a_menu_redraws_the_charts_at_another_point_of_the_grid(opened: Browser, made: Report) -> None:
+    line = "document.querySelector('#speedup-b .plot').data.find((t) => t.meta === 'ssd/sd').y"
+    band = "document.querySelector('#speedup-b .plot').data.find((t) => t.meta === 'band').visible"
+    at_base = opened.evaluate(line)
+    opened.evaluate("""(() => {
+        const menu = document.querySelector('select[data-axis="k"]');
+        menu.selectedIndex = 0;
+        menu.dispatchEvent(new Event('change'));
+    })()""")
+    expected = [predict(b=b, k=3, alpha=0.8).verdict.ssd_over_sd for b in GRID["b"]]
+    assert opened.evaluate(line) == pytest.approx(expected, abs=0.0006)
+    assert opened.evaluate(band) is False
+    assert "k 3, alpha 0.8" in opened.evaluate("document.querySelector('#speedup-b .about').textContent")
+    opened.evaluate("document.getElementById('to-base').click()")
+    assert opened.evaluate(line) == at_base
+    assert opened.evaluate("document.querySelector('#speedup-b h3').textContent") == made.figures[0].title
+
+
+def test_a_figure_gives_its_data_as_a_table_and_a_file(opened: Browser, made: Report, tmp_path: Path) -> None:
+    opened.send("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
+    for each in made.figures:
+        opened.evaluate(f"document.querySelector('#{each.key} summary').click()")
+        opened.wait_until(f"document.querySelector('#{each.key} details table')", 10)
+        cells = opened.evaluate(
+            f"[...document.querySelectorAll('#{each.key} details tr')].map((row) => row.cells.length)"
+        )
+        assert cells == [len(each.table.columns)] * (len(each.table) + 1), each.key
+    opened.evaluate("document.querySelector('#pareto .csv').click()")
+    path, deadline = tmp_path / "pareto.csv", time.monotonic() + 20
+    while not path.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert path.read_text() == next(each.csv() for each in made.figures if each.key == "pareto")
+
+
+def test_a_phone_needs_no_sideways_scrolling(opened: Browser, page: Path) -> None:
+    opened.screen(360, 740)
+    opened.open(page)
+    assert opened.evaluate("document.documentElement.scrollWidth") == 360
+    wide = """[...document.querySelectorAll('.plot .main-svg, h1, h3, p, figcaption, .card')]
+        .filter((e) => e.getBoundingClientRect().right > 360).length"""
+    assert opened.evaluate(wide) == 0
+    cut = """[...document.querySelectorAll('.plot .legendtext, .plot .xtitle, .plot .xtick text, .plot .ytick text')]
+        .filter((e) => { const b = e.getBoundingClientRect(); return b.left < 0 || b.right > 360; })
+        .map((e) => e.textContent)"""
+    assert opened.evaluate(cut) == []
+
+
+def test_paper_is_light_and_the_screen_comes_back(opened: Browser, page: Path, tmp_path: Path) -> None:
+    opened.screen(1200, 900, dark=True)
+    opened.open(page)
+    opened.evaluate("""window.onPaper = [];
+        window.addEventListener('beforeprint', () => {
+            window.onPaper = [...document.querySelectorAll('.plot')].map((p) => [p._fullLayout.width,
+                p._fullLayout.paper_bgcolor]);
+        });""")
+    opened.print_to_pdf(tmp_path / "report.pdf")
+    on_paper = opened.evaluate("window.onPaper")
+    assert len(on_paper) == len(KEYS)
+    assert {(width, colour) for width, colour in on_paper} == {(680, "#ffffff")}
+    assert opened.evaluate("document.documentElement.dataset.theme") == "dark"
+    assert opened.evaluate("getComputedStyle(document.querySelector('.card')).breakInside") == "auto"
+    opened.send("Emulation.setEmulatedMedia", media="print")
+    assert opened.evaluate("getComputedStyle(document.querySelector('.card')).breakInside") == "avoid"
+    opened.send("Emulation.setEmulatedMedia", media="")
+    opened.wait_until("document.querySelector('#pareto .plot')._fullLayout.width > 900", 10)
