@@ -125,6 +125,20 @@ def test_processes_of_this_machine_give_the_same(undisturbed: pd.DataFrame, tmp_
     assert_frame_equal(sweep(**SIMULATED, jobs=2, folder=tmp_path / "run"), undisturbed)
 
 
+def test_a_process_that_dies_is_one_line_and_the_rest_is_kept(tmp_path: Path, undisturbed: pd.DataFrame) -> None:
+    import psutil
+
+    def kill_one(done: int, size: int) -> None:
+        if done == 4:
+            workers = [child for child in psutil.Process().children() if "popen_loky" in " ".join(child.cmdline())]
+            workers[0].kill()
+
+    with pytest.raises(InputError, match="one of the processes died"):
+        sweep(**SIMULATED, jobs=2, folder=tmp_path, progress=kill_one)
+    assert parts_in(tmp_path) >= 1
+    assert_frame_equal(sweep(**SIMULATED, folder=tmp_path), undisturbed)
+
+
 def test_a_run_folder_holds_options_grid_and_results(tmp_path: Path) -> None:
     table = sweep(t_sd=0.2, b=4, alpha=[0.5, 0.7], folder=tmp_path)
     config = tomllib.loads((tmp_path / "config.toml").read_text())
@@ -258,6 +272,7 @@ def test_lists_and_ranges_of_the_command_line() -> None:
         ("--t-sd 0.2 --precision 0.1", "--precision has no effect with --engine closed"),
         ("--t-sd 0.2 --engine mc --draws 9", "--draws has no effect with --engine mc"),
         ("--t-sd 0.2 --jobs 2 --cluster tcp://a:1", "--jobs has no effect with --cluster"),
+        ("--t-sd 0.2 --cluster nonsense", "--cluster must be an address such as tcp://host:8786, got 'nonsense'"),
         ("--t-sd 0.2 --jobs 0", "--jobs must be at least 1, or -1"),
         ("--t-sd 0.2 --b 1,2 --sort ssd_over_ds --quiet", "did you mean 'ssd_over_sd'?"),
         ("--tp 3,5 --quiet", "none of the 2 points is possible"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError
 from concurrent.futures.process import BrokenProcessPool
@@ -37,7 +39,7 @@ def work_here(plan: Plan, parts: Sequence[Part], jobs: int) -> Done:
     try:
         yield from Parallel(n_jobs=jobs, return_as="generator_unordered")(delayed(work)(plan, part) for part in parts)
     except BrokenProcessPool:
-        raise InputError(f"one of the {jobs} processes died (out of memory?); try fewer --jobs") from None
+        raise InputError("one of the processes died (out of memory?); try fewer --jobs") from None
 
 
 def work_on_cluster(plan: Plan, parts: Sequence[Part], address: str) -> Done:
@@ -47,13 +49,16 @@ def work_on_cluster(plan: Plan, parts: Sequence[Part], address: str) -> Done:
     ------
     InputError : no Dask here, no scheduler or no worker there, or all workers went away.
     """
+    if not re.fullmatch(r"\w+://\S+:\d+", address):
+        raise InputError(f"--cluster must be an address such as tcp://host:8786, got '{address}'")
     try:
         from distributed import Client
     except ImportError:
         raise InputError("--cluster needs Dask: pip install 'ssdsim[cluster]'") from None
+    logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # a lost scheduler is said in one line below
     try:
         client = Client(address, timeout=CONNECT_S, set_as_default=False)
-    except (OSError, ValueError, TypeError) as error:  # a timeout is an OSError
+    except (OSError, ValueError) as error:  # a timeout is an OSError
         detail = " ".join(str(error).split())[:120]
         raise InputError(f"--cluster {address}: no Dask scheduler answers within {CONNECT_S:g} s ({detail})") from None
     with client:
