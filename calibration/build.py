@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.optimize import nnls
 
-from calibration.benchmarks.interference import PASSES
 from calibration.calibrate import Log, Row, today
 from calibration.fit import FEWEST_ROWS, fit_collective, fit_elementwise, fit_link
 from calibration.points import Point, Workload
 from calibration.small_fit import fit_small_attention, fit_small_gemm
+from calibration.topology import topology
 from ssdsim.costs import cost_of_pass, streaming_share
 from ssdsim.errors import InputError
 from ssdsim.hardware import Device, HardwareProfile, Provenance
@@ -29,10 +30,11 @@ from ssdsim.timing_model import (
     GemmModel,
     Interference,
     LinkModel,
+    SlowDown,
 )
+from ssdsim.transformer import ForwardPass
 
 _SOURCE = "calibration"
-NO_DIRECT_LINK = "no direct link"
 
 
 @dataclass(frozen=True)
@@ -60,14 +62,16 @@ def build_profile(
     """
     rows = log.rows(points)
     gemm = _gemm(_of(rows, "gemm"), workload)
-    done = sum(point.key in log.timed for point in points)
+    visits = [log.visits(point) for point in points]
+    done = sum(visited > 0 for visited in visits)
     partial = "" if done == len(points) else f"partial: {done} of {len(points)} points; "
-    spreads = [float(row.result["spread"]) for row in rows if row.result.get("spread")]
+    spreads = [row.spread for row in rows if row.point.fitted]
+    outliers, timings = sum(row.outliers for row in rows), sum(visits)
     provenance = Provenance(
         kind="measured",
         source=f"{log.machine['device']}, {', '.join(devices)}",
         date=today(),
-        note=f"{partial}{note}",
+        note=f"{partial}{timings} timings of {len(points)} points, {outliers} outlying; {note}",
     )
     profile = HardwareProfile(
         schema=1,
@@ -146,29 +150,46 @@ def _elementwise(rows: Sequence[Row]) -> ElementwiseModel | None:
 
 
 def _fixed(rows: Sequence[Row]) -> FixedCosts:
-    gaps = {dict(row.point.parameters)["role"]: row.result for row in _of(rows, "host gap")}
+    gaps = {dict(row.point.parameters)["role"]: row for row in _of(rows, "host gap")}
     if "target" not in gaps:
         return FixedCosts()
     return FixedCosts(
-        per_layer_s=float(f"{gaps['target']['seconds']:.3g}"),
-        per_pass_s=float(f"{gaps['target']['per_pass_s']:.3g}"),
+        per_layer_s=float(f"{gaps['target'].median_of('seconds'):.3g}"),
+        per_pass_s=float(f"{gaps['target'].median_of('per_pass_s'):.3g}"),
         relative_error=0.5,  # gaps are differences of small times
         how="host gaps of a tiny model: a layer's time less its operations timed alone; no whole pass was fitted",
     )
 
 
 def _interference(rows: Sequence[Row], workload: Workload, profile: HardwareProfile) -> Interference:
-    """Slow-downs at full streaming, from those of two passes that each stream for a known share of their time."""
-    factors = {dict(row.point.parameters)["role"]: float(row.result["seconds"]) for row in _of(rows, "interference")}
-    passes = dict(workload.target_passes())[PASSES["target"]], dict(workload.draft_passes())[PASSES["draft"]]
-    try:
-        shares = [streaming_share(forward, cost_of_pass(forward, profile).seconds, profile) for forward in passes]
-    except InputError:  # a partial profile may not price them
+    """Slow-downs by how much both sides stream, from those of pairs of passes with known shares of streaming."""
+    timed = _of(rows, "interference")
+    passes = {"target": dict(workload.target_passes()), "draft": dict(workload.draft_passes())}
+    slower: dict[str, list[float]] = {"target": [], "draft": []}
+    shares: dict[str, list[tuple[float, ...]]] = {"target": [], "draft": []}
+    for row in timed:
+        pair = {role: passes[role][name] for role, name in row.point.parameters}
+        try:
+            streams = {role: _streams(forward, profile) for role, forward in pair.items()}
+        except InputError:  # a partial profile may not price them
+            return Interference()
+        shares["target"].append(SlowDown.shares(streams["target"], streams["draft"]))
+        shares["draft"].append(SlowDown.shares(streams["draft"], streams["target"]))
+        slower["target"].append(max(0.0, row.median_of("seconds") - 1.0))
+        slower["draft"].append(max(0.0, row.median_of("draft_factor") - 1.0))
+    if not timed:
         return Interference()
-    together = shares[0] * shares[1]
-    return Interference(
-        **{role: float(f"{1.0 + max(0.0, factor - 1.0) / together:.4g}") for role, factor in factors.items()}
-    )
+    return Interference(**{role: _slow_down(np.array(shares[role]), np.array(slower[role])) for role in shares})
+
+
+def _streams(forward: ForwardPass, profile: HardwareProfile) -> float:
+    return streaming_share(forward, cost_of_pass(forward, profile).seconds, profile)
+
+
+def _slow_down(shares: Array, slower: Array) -> SlowDown:
+    """Non-negative least squares over the pairs; ``shares`` has shape ``(pairs, 4)``."""
+    ways, _ = nnls(shares, slower)
+    return SlowDown(**{name: float(f"{way:.4g}") for name, way in zip(SlowDown.model_fields, ways, strict=True)})
 
 
 def _device(gemm: GemmModel, workload: Workload, devices: Sequence[str], name: str) -> Device:
@@ -189,15 +210,6 @@ def _device(gemm: GemmModel, workload: Workload, devices: Sequence[str], name: s
         count=len(devices),
         topology=topology(devices),
     )
-
-
-def topology(devices: Sequence[str]) -> str:
-    """Which devices reach each other directly; on a CPU they share its memory."""
-    if not devices[0].startswith("cuda"):
-        return "cores that share memory"
-    indices = [int(device.split(":")[1]) for device in devices]
-    missing = [f"{a}-{b}" for a in indices for b in indices if a < b and not torch.cuda.can_device_access_peer(a, b)]
-    return f"{NO_DIRECT_LINK} between GPUs {', '.join(missing)}" if missing else "every pair has peer access"
 
 
 def summary(checks: Sequence[PassCheck], log: Log) -> Mapping[str, float]:

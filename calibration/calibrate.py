@@ -16,30 +16,56 @@ from statistics import median
 from typing import Any
 
 import torch
+from scipy.stats import trim_mean
 
 from calibration.points import Point, Workload, plan
+from calibration.timing import summarise
+from calibration.topology import driver_version
 from ssdsim.errors import InputError
 from ssdsim.executor.ranks import Ranks
 
+VISITS = {"cpu": 10, "cuda": 3}  # short timings of every point: a shared machine's moods last from 0.1 s to minutes
 FIRST_OF_EACH = 12  # points of each benchmark that come before the others
-ANCHOR_EVERY = 8  # points between two timings of the anchors
-_AROUND = 2  # timings of an anchor on either side of a point that tell the drift around it
+ANCHOR_EVERY = 24  # visits between two timings of the anchors
+_AROUND = 3  # timings of an anchor on either side of a point that tell the drift around it
 _ANSWER_S = 30.0
 _HANDLER = "calibration.benchmarks:make_handler"
 
 
 @dataclass(frozen=True)
-class Row:
-    """A timed point. ``drift`` is how slow the machine was: an anchor's time around it over that anchor's median."""
+class Visit:
+    """A timing of a point. ``drift`` is how slow the machine was: an anchor's time around it over its median."""
 
-    point: Point
     result: Mapping[str, Any]
     drift: float
 
+
+@dataclass(frozen=True)
+class Row:
+    """A timed point with all its visits."""
+
+    point: Point
+    visits: Sequence[Visit]
+
     @property
     def seconds(self) -> float:
-        """Seconds, as on the machine at its median speed."""
-        return float(self.result["seconds"]) / self.drift
+        """Seconds, as on the machine at its median speed: the mean over the visits without the extreme fifths."""
+        return float(trim_mean([float(visit.result["seconds"]) / visit.drift for visit in self.visits], 0.2))
+
+    @property
+    def spread(self) -> float:
+        """Robust standard deviation of a visit's time over the median; 0 for a single visit."""
+        times = [float(visit.result["seconds"]) / visit.drift for visit in self.visits]
+        return summarise(times).spread
+
+    @property
+    def outliers(self) -> int:
+        """Visits that took half as long again as the median."""
+        return summarise([float(visit.result["seconds"]) for visit in self.visits]).outliers
+
+    def median_of(self, name: str) -> float:
+        """The median over the visits of another figure, as it was measured."""
+        return median(float(visit.result[name]) for visit in self.visits)
 
 
 @dataclass
@@ -48,7 +74,7 @@ class Log:
 
     path: Path
     machine: Mapping[str, Any]
-    timed: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    timed: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
     anchors: list[Mapping[str, float]] = field(default_factory=list)
 
     def open(self) -> Log:
@@ -71,13 +97,18 @@ class Log:
             if "anchor" in record:
                 self.anchors.append(record["anchor"])
             else:
-                self.timed[record["key"]] = record
+                self.timed.setdefault(record["key"], []).append(record)
         return self
 
+    def visits(self, point: Point) -> int:
+        """How often a point was timed."""
+        return len(self.timed.get(point.key, ()))
+
     def add(self, point: Point, result: Mapping[str, Any]) -> None:
-        record = {"key": point.key, "anchors": len(self.anchors), "result": dict(result)}
+        visit = self.visits(point) + 1
+        record = {"key": point.key, "visit": visit, "anchors": len(self.anchors), "result": dict(result)}
         self._append(record)
-        self.timed[point.key] = record
+        self.timed.setdefault(point.key, []).append(record)
 
     def add_anchors(self, seconds: Mapping[str, float]) -> None:
         """Seconds of each anchor, by its number of tokens."""
@@ -96,11 +127,11 @@ class Log:
         partial.replace(self.path)
 
     def rows(self, points: Sequence[Point]) -> list[Row]:
-        """The timed points with the drift around them."""
+        """The timed points, every visit with the drift around it."""
         return [
-            Row(point, record["result"], self._drift(point.tokens, record["anchors"]))
+            Row(point, [Visit(one["result"], self._drift(point.tokens, one["anchors"])) for one in records])
             for point in points
-            if (record := self.timed.get(point.key)) is not None
+            if (records := self.timed.get(point.key))
         ]
 
     def _drift(self, tokens: int | None, place: int) -> float:
@@ -145,6 +176,7 @@ def machine_of(devices: Sequence[str], workload: Workload) -> dict[str, Any]:
         "devices": list(devices),
         "torch": torch.__version__,
         "cuda": torch.version.cuda,
+        "driver": driver_version() if device.startswith("cuda") else None,
         "system": platform.system(),
         "workload": json.loads(json.dumps(workload_options(workload))),
     }
@@ -174,24 +206,32 @@ def measure(
     seed: int,
     progress: Callable[[int, int], None],
 ) -> list[Point]:
-    """Time every point of the plan that the log lacks, in random order, while there is time; returns the plan.
+    """Time every point of the plan :data:`VISITS` times in random order, while there is time; returns the plan.
 
-    Anchors are timed again every few points: machines drift, and a drift must not pass for a shape's cost.
+    All points are visited once before any is visited again, so that a run cut short has a profile, and what the log
+    holds is not timed again. Anchors are timed every few visits: machines drift, and a drift must not pass for a
+    shape's cost.
     """
     points = plan(workload, len(devices))
-    missing = [point for point in points if point.key not in log.timed]
     deadline = time.monotonic() + 60.0 * minutes
     anchors = _anchors(points, workload)
+    wanted = VISITS[devices[0].split(":")[0]]
+    visits = [
+        point
+        for visit in range(wanted)
+        for point in _ordered([one for one in points if log.visits(one) <= visit], seed + visit)
+    ]
+    total = wanted * len(points)
     with Ranks(devices, _HANDLER, workload_options(workload)) as ranks:
-        for done, point in enumerate(_ordered(missing, seed)):
-            progress(len(points) - len(missing) + done, len(points))
+        for done, point in enumerate(visits):
+            progress(total - len(visits) + done, total)
             if time.monotonic() > deadline:
                 break
             if done % ANCHOR_EVERY == 0:
                 found = {name: _first(ranks.ask(anchor.request(), _ANSWER_S)) for name, anchor in anchors.items()}
                 log.add_anchors({name: result["seconds"] for name, result in found.items()})
             log.add(point, _first(ranks.ask(point.request(), _ANSWER_S)))
-        progress(len(log.timed), len(points))
+        progress(sum(map(log.visits, points)), total)
     return points
 
 

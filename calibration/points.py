@@ -71,12 +71,6 @@ class Workload:
             ("branch step", self._pass(self.draft, self.batch, self.branches, 1, True)),
         ]
 
-    @property
-    def largest_matrix(self) -> tuple[int, int]:
-        """``(n, k)`` of the largest GEMM of a target's layer on one rank."""
-        layer = self.target_passes()[0][1].layer
-        return max(((op.n, op.k) for op in layer if isinstance(op, Gemm)), key=lambda matrix: matrix[0] * matrix[1])
-
     def _pass(self, card: Transformer, batch: int, queries: int, tp: int, masked: bool) -> ForwardPass:
         return forward_pass(
             card, batch=batch, queries=queries, context=self.context, tp=tp, dtype=self.dtype, masked=masked
@@ -89,6 +83,7 @@ def plan(workload: Workload, ranks: int) -> list[Point]:
     ops = [op for forward in passes for op, _ in forward.counted()]
     points = [
         *_checks(workload),
+        *(_interference() if ranks > 1 else ()),
         *_gemms([op for op in ops if isinstance(op, Gemm)], workload),
         *_attentions([op for op in ops if isinstance(op, Attention)], workload),
         *_elementwise([op for op in ops if isinstance(op, Elementwise)]),
@@ -161,11 +156,17 @@ def _links() -> Iterator[Point]:
     yield Point.of("round trip", outcome_bytes=256, response_bytes=1024, fitted=False)
 
 
+def _interference() -> Iterator[Point]:
+    """How much passes that stream and passes that compute slow each other on the two sides."""
+    for target in ("ar", "verify"):
+        for draft in ("draft step one", "branch step"):
+            yield Point.of("interference", target=target, draft=draft)
+
+
 def _checks(workload: Workload) -> Iterator[Point]:
-    """Whole passes, which the fit never sees, the host's gaps, and how much the two devices disturb each other."""
+    """Whole passes, which the fit never sees, and the host's gaps."""
     for role in ("target", "draft"):
         yield Point.of("host gap", role=role)
-        yield Point.of("interference", role=role)
     for name, forward in workload.target_passes():
         yield Point.of("pass", role="target", name=name, tokens=forward.tokens, fitted=False)
         yield Point.of("layer", role="target", name=name, tokens=forward.tokens, fitted=False)

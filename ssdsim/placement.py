@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
 from typing import Any
 
 from ssdsim.catalog import find_hardware, find_transformer
@@ -21,6 +21,7 @@ from ssdsim.transformer import ForwardPass, Transformer, forward_pass, legal_ten
 OUTCOME_BYTES = 36
 PAGE_TOKENS = 16
 TOKEN_BYTES = 8
+PASSES = ("ar", "verify", "draft step", "glue", "branch step")  # of a round
 
 
 @dataclass(frozen=True)
@@ -93,50 +94,28 @@ class Placement:
             streaming_share(branch, branches_s / self.lookahead, self.draft_profile),
         )
 
-    @cached_property
-    def draft_step(self) -> Cost:
-        """One token a sequence on the draft's own device."""
-        return self.draft_pass()
-
-    @cached_property
-    def costs_but_fallback(self) -> RoundCosts:
-        """What a round costs until a miss; both fallbacks share it."""
-        sd_step = self.draft_step if self.sd_separate else self.colocated_draft_step()[0]
-        send = cost_of_message(self.outcome_bytes, self.draft_profile)
-        sd_message = send + cost_of_message(self.response_bytes(self.sd_lookahead), self.draft_profile)
-        verify, (glue, branches) = self.target_pass(self.lookahead + 1), self.prespeculation()
-        slower = self.interference(verify.seconds, branches.seconds)
-        verify_stretch, draft_stretch = contention(verify.seconds, (glue + branches).seconds, *slower)
-        return RoundCosts(
-            ar_pass_s=self.target_pass(1),
-            sd_draft_s=sd_step * self.sd_lookahead,
-            sd_verify_s=self.target_pass(self.sd_lookahead + 1),
-            verify_s=verify * verify_stretch,
-            glue_s=glue * draft_stretch,
-            branches_s=branches * draft_stretch,
-            fallback_s=Cost(),
-            sd_message_s=sd_message if self.sd_separate else Cost(),
-            post_s=cost_of_round(self.profile),
-            send_s=send,
-            respond_s=cost_of_message(self.response_bytes(self.lookahead), self.draft_profile),
-            lookup_s=Cost(),
-        )
-
     def _branch_forward(self) -> ForwardPass:
         return self._draft_forward(1, self.branches_per_gpu, self.lookahead + 1, True)
+
+    def forward_passes(self) -> dict[str, ForwardPass]:
+        """The passes of a round by name (:data:`PASSES`), the target's as one of its ranks runs them."""
+        return {
+            "ar": self._target_forward(1),
+            "verify": self._target_forward(self.lookahead + 1),
+            "draft step": self._draft_forward(1, 1, 0, False),
+            "glue": self._draft_forward(1, self.lookahead + 1, 0, False),
+            "branch step": self._branch_forward(),
+        }
 
     @property
     def branches_per_gpu(self) -> int:
         return -(-self.branches // self.draft_gpus)
 
-    def forward_passes(self) -> dict[str, tuple[ForwardPass, HardwareProfile]]:
-        """Every kind of pass of a round of AR or SSD, with the device that runs it."""
+    def passes_on_devices(self) -> dict[str, tuple[ForwardPass, HardwareProfile]]:
+        """The passes of :meth:`forward_passes` (``draft_step`` for ``draft step``), each with its device."""
         return {
-            "ar": (self._target_forward(1), self.profile),
-            "verify": (self._target_forward(self.lookahead + 1), self.profile),
-            "draft_step": (self._draft_forward(1, 1, 0, False), self.draft_profile),
-            "glue": (self._draft_forward(1, self.lookahead + 1, 0, False), self.draft_profile),
-            "branch_step": (self._branch_forward(), self.draft_profile),
+            name.replace(" ", "_"): (forward, self.profile if name in ("ar", "verify") else self.draft_profile)
+            for name, forward in self.forward_passes().items()
         }
 
     def with_branches(self, branches: int) -> Placement:
@@ -254,11 +233,36 @@ def _check_memory(placement: Placement) -> None:
     check_fits(f"{p.draft.name} with {branches} cached outcomes a sequence", [draft], p.batch, p.draft_profile, "")
 
 
-def round_costs(placement: Placement, fallback: Fallback) -> RoundCosts:
-    """Every duration of a round, priced on the placement's devices."""
+def round_costs(placement: Placement, fallback: Fallback, drift: Mapping[str, float] | None = None) -> RoundCosts:
+    """Every duration of a round, priced on the placement's devices.
+
+    ``drift`` says by what factor each of :meth:`Placement.forward_passes` is slower now than in the profile.
+    """
     p = placement
-    jit = p.draft_step * p.lookahead
-    return replace(p.costs_but_fallback, fallback_s=jit if fallback == "jit" else Cost({"backup": (p.backup_s, 0.0)}))
+    slower_now = {name: (drift or {}).get(name, 1.0) for name in PASSES}
+    draft_step = p.draft_pass() * slower_now["draft step"]
+    sd_step = draft_step if p.sd_separate else p.colocated_draft_step()[0]
+    send = cost_of_message(p.outcome_bytes, p.draft_profile)
+    sd_message = send + cost_of_message(p.response_bytes(p.sd_lookahead), p.draft_profile)
+    verify = p.target_pass(p.lookahead + 1) * slower_now["verify"]
+    glue, branches = p.prespeculation()
+    glue, branches = glue * slower_now["glue"], branches * slower_now["branch step"]
+    slower = p.interference(verify.seconds, branches.seconds)
+    verify_stretch, draft_stretch = contention(verify.seconds, (glue + branches).seconds, *slower)
+    return RoundCosts(
+        ar_pass_s=p.target_pass(1) * slower_now["ar"],
+        sd_draft_s=sd_step * p.sd_lookahead,
+        sd_verify_s=p.target_pass(p.sd_lookahead + 1) * slower_now["verify"],
+        verify_s=verify * verify_stretch,
+        glue_s=glue * draft_stretch,
+        branches_s=branches * draft_stretch,
+        fallback_s=draft_step * p.lookahead if fallback == "jit" else Cost({"backup": (p.backup_s, 0.0)}),
+        sd_message_s=sd_message if p.sd_separate else Cost(),
+        post_s=cost_of_round(p.profile),
+        send_s=send,
+        respond_s=cost_of_message(p.response_bytes(p.lookahead), p.draft_profile),
+        lookup_s=Cost(),
+    )
 
 
 def contention(verify_s: float, prespeculate_s: float, target: float, draft: float) -> tuple[float, float]:

@@ -83,7 +83,7 @@ def of_placement(placement: Placement) -> pd.DataFrame:
     """:func:`roofline` of a placement."""
     import pandas as pd
 
-    passes = placement.forward_passes().items()
+    passes = placement.passes_on_devices().items()
     rows = [row for name, (forward, profile) in passes for row in _rows(name, forward, profile)]
     frame = pd.DataFrame(rows, columns=list(COLUMNS))
     warnings = [cost_of_pass(forward, profile).warnings for _, (forward, profile) in passes]

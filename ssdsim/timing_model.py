@@ -388,17 +388,35 @@ class FixedCosts(Card):
     how: str = "not measured: taken as zero"
 
 
-class Interference(Card):
-    """How devices that share memory slow each other: the factors where both sides do nothing but stream from it.
+class SlowDown(Card):
+    """By what share a pass gets slower beside another one, for the four ways in which the two can keep busy.
 
-    A pass that streams for a share ``u`` of its time, beside one that does so for ``v``, takes ``1 + (factor - 1) u v``
-    times as long. 1 where nothing is shared.
+    A pass streams from memory for a share ``u`` of its time and computes for the rest; the other one streams for ``v``.
+    Its time is multiplied by ``1 + s u v + (streams_other_computes) u (1-v) + ...``, bilinear in both shares.
     """
 
-    target: float = Field(default=1.0, ge=1.0)
-    draft: float = Field(default=1.0, ge=1.0)
+    both_stream: float = Field(default=0.0, ge=0.0)
+    streams_other_computes: float = Field(default=0.0, ge=0.0)
+    computes_other_streams: float = Field(default=0.0, ge=0.0)
+    both_compute: float = Field(default=0.0, ge=0.0)
+
+    @staticmethod
+    def shares(u: float, v: float) -> tuple[float, float, float, float]:
+        """The weights of the four ways, in the order of the fields; they sum to 1."""
+        return u * v, u * (1.0 - v), (1.0 - u) * v, (1.0 - u) * (1.0 - v)
+
+    def factor(self, u: float, v: float) -> float:
+        """At least 1, for streaming shares ``u`` (own) and ``v`` (the other's) in [0, 1]."""
+        ways = (self.both_stream, self.streams_other_computes, self.computes_other_streams, self.both_compute)
+        return 1.0 + sum(share * way for share, way in zip(self.shares(u, v), ways, strict=True))
+
+
+class Interference(Card):
+    """How devices slow each other while both compute: through shared memory, power, links. None where unknown."""
+
+    target: SlowDown = SlowDown()
+    draft: SlowDown = SlowDown()
 
     def factors(self, target_streams: float, draft_streams: float) -> tuple[float, float]:
-        """Slow-downs of the target and of the draft while both run."""
-        together = target_streams * draft_streams
-        return 1.0 + (self.target - 1.0) * together, 1.0 + (self.draft - 1.0) * together
+        """Slow-downs of the target and of the draft while both run, from the shares for which each streams."""
+        return self.target.factor(target_streams, draft_streams), self.draft.factor(draft_streams, target_streams)

@@ -5,20 +5,25 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ssdsim.configuration import Configuration, configure
+from ssdsim.drift import Drift, mean_drift, time_drift
 from ssdsim.engine.statistics import Measured, student_quantile
 from ssdsim.engine.trace import Trace
 from ssdsim.errors import InputError
+from ssdsim.estimate import PARTS
 from ssdsim.executor.loops import Setting, Timeline
 from ssdsim.executor.ranks import Ranks
+from ssdsim.executor.speculation import uniform_fan_out
 from ssdsim.hardware import HardwareProfile
-from ssdsim.simulate import simulate
+from ssdsim.placement import Placement, round_costs
+from ssdsim.scenario import Scenario
+from ssdsim.simulate import SimulatedRounds, simulate
 
 STRATEGIES = ("ar", "sd", "ssd")
 _HANDLER = "ssdsim.executor.loops:make_executor"
@@ -94,6 +99,7 @@ class Bench:
     target: str
     draft: str
     hardware: str
+    draft_hardware: str | None
     context: int
     dtype: str | None
     rounds: int
@@ -104,12 +110,18 @@ class Bench:
     def tp(self) -> int:
         return len(self.devices) - 1
 
+    @property
+    def shared(self) -> bool:
+        """Whether ranks take turns on a device: a prediction, for which each has its own, does not hold then."""
+        return len(set(self.devices)) < len(self.devices)
+
     def configuration(self, point: GridPoint) -> Configuration:
         """The scenario of a grid point; SD's draft sits on its own device, as SSD's does."""
         return configure(
             target=self.target,
             draft=self.draft,
             hardware=self.hardware,
+            draft_hardware=self.draft_hardware,
             tp=self.tp,
             sd_draft="separate",
             context=self.context,
@@ -128,8 +140,8 @@ def run_grid(
 ) -> Iterator[list[Comparison]]:
     """Measure and predict every grid point, a list of comparisons each; done ones are read from ``log``.
 
-    Strategies take turns within a repeat, so that a drift of the machine hits all alike; before each grid point a few
-    GEMMs are timed again and the profile is scaled by how slow the machine is now. No round enters any fit.
+    Strategies take turns within a repeat, so that a drift of the machine hits all alike; between any two runs the GEMMs
+    of a layer are timed again and the profile's passes are scaled by how slow the machine is. No round enters any fit.
     """
     done = _done(log, bench)
     with Ranks(bench.devices, _HANDLER, _capacity(bench, grid)) as ranks:
@@ -145,34 +157,57 @@ def run_grid(
         progress(len(grid), len(grid))
 
 
+@dataclass
+class _Runs:
+    """The repeats of a strategy at a grid point, and the drifts that were timed before and after each."""
+
+    rounds_s: list[float] = field(default_factory=list)
+    drifts: list[Drift] = field(default_factory=list)
+    timelines: list[list[Timeline | None]] = field(default_factory=list)
+
+
 def _compare(bench: Bench, point: GridPoint, ranks: Ranks, trace: Trace | None) -> list[Comparison]:
     configuration = bench.configuration(point)
-    setting = _setting(configuration)
-    drift = _drift(configuration, ranks)
-    scenario = configuration.scenario.with_times(configuration.scenario.times.scaled(drift))
-    means: dict[str, list[float]] = {name: [] for name in STRATEGIES}
-    timelines: dict[str, list[Timeline]] = {name: [] for name in STRATEGIES}
-    for repeat in range(bench.repeats):
-        for name in STRATEGIES:
-            seed = bench.seed + repeat
-            request = {"strategy": name, "setting": setting, "scenario": scenario, "seed": seed}
-            answers = ranks.ask(request | {"rounds": bench.rounds}, _ANSWER_S)
-            means[name].append(mean_round_s(answers[0]))
-            timelines[name] = answers
-        if trace is not None and repeat == 0:
-            _draw(trace, timelines["ssd"], bench)
+    runs = _run(bench, configuration, ranks)
+    if trace is not None:
+        _draw(trace, runs["ssd"].timelines[0], bench)
+        scenario = _scenario_now(configuration, mean_drift(runs["ssd"].drifts))
+        simulate(scenario, "ssd", engine="des", rounds=bench.rounds, seed=bench.seed, trace=trace)
     found = []
-    for name in STRATEGIES:
-        runs = [
+    for name, of_strategy in runs.items():
+        scenario = _scenario_now(configuration, mean_drift(of_strategy.drifts))
+        simulated = [
             simulate(scenario, name, engine="des", rounds=bench.rounds, seed=bench.seed + repeat)
             for repeat in range(bench.repeats)
         ]
-        predicted = float(np.mean([run.round_s.value for run in runs]))
-        tokens = float(np.mean([run.tokens_per_round.value for run in runs]))
-        parts = _parts(name, timelines[name], runs[-1].breakdown_s)
-        repeats = tuple(means[name])
+        predicted = float(np.mean([run.round_s.value for run in simulated]))
+        tokens = float(np.mean([run.tokens_per_round.value for run in simulated]))
+        parts = _parts(name, of_strategy.timelines, simulated)
+        repeats = tuple(of_strategy.rounds_s)
         found.append(Comparison(point, name, interval(repeats), predicted, tokens, parts, repeats))
     return found
+
+
+def _run(bench: Bench, configuration: Configuration, ranks: Ranks) -> dict[str, _Runs]:
+    """Run the strategies in turns, and time the drift between any two runs."""
+    setting, placement = _setting(configuration), _placement(configuration)
+    runs = {name: _Runs() for name in STRATEGIES}
+    drift = time_drift(placement, ranks)
+    for repeat in range(bench.repeats):
+        for name, of_strategy in runs.items():
+            request = {"strategy": name, "setting": setting, "scenario": configuration.scenario}
+            answers = ranks.ask(request | {"seed": bench.seed + repeat, "rounds": bench.rounds}, _ANSWER_S)
+            of_strategy.rounds_s.append(mean_round_s(answers[0]))
+            of_strategy.timelines.append(answers)
+            before, drift = drift, time_drift(placement, ranks)
+            of_strategy.drifts += [before, drift]
+    return runs
+
+
+def _scenario_now(configuration: Configuration, drift: Drift) -> Scenario:
+    """The scenario with its passes as slow as the machine was meanwhile."""
+    costs = round_costs(_placement(configuration), configuration.scenario.fallback, drift)
+    return configuration.scenario.with_times(costs.times())
 
 
 def mean_round_s(timeline: Timeline) -> float:
@@ -189,10 +224,14 @@ def interval(repeats: Sequence[float]) -> Measured:
     return Measured(mean, mean - half, mean + half)
 
 
-def _setting(configuration: Configuration) -> Setting:
-    placement, values = configuration.placement, configuration.values
-    if placement is None:
+def _placement(configuration: Configuration) -> Placement:
+    if configuration.placement is None:
         raise InputError("validate needs hardware: a unit-free scenario cannot be run")
+    return configuration.placement
+
+
+def _setting(configuration: Configuration) -> Setting:
+    placement, values = _placement(configuration), configuration.values
     return Setting(
         target=placement.target,
         draft=placement.draft,
@@ -206,6 +245,7 @@ def _setting(configuration: Configuration) -> Setting:
         backup_s=placement.backup_s,
         outcome_bytes=placement.outcome_bytes,
         response_bytes=placement.response_bytes(placement.lookahead),
+        fan_out=uniform_fan_out(placement.branches, placement.lookahead),
     )
 
 
@@ -219,50 +259,36 @@ def _capacity(bench: Bench, grid: Sequence[GridPoint]) -> dict[str, Any]:
     return {"tp": setting.tp, "dtype": setting.dtype, "batch": largest.b, "context": context, **cards}
 
 
-def _drift(configuration: Configuration, ranks: Ranks) -> float:
-    """How slow the machine is now against the profile: the median ratio over the GEMMs of a verification."""
-    placement = configuration.placement
-    assert placement is not None
-    shapes = anchor_gemms(configuration)
-    measured = next(answer for answer in ranks.ask({"gemms": shapes}, _ANSWER_S) if answer is not None)
-    model = placement.profile.gemm[configuration.values["dtype"]]
-    return float(
-        np.median([seconds / float(model.seconds(*shape)) for seconds, shape in zip(measured, shapes, strict=True)])
-    )
-
-
-def anchor_gemms(configuration: Configuration) -> list[tuple[int, int, int]]:
-    """The matrices of the target at decoding and at verification: ``(m, n, k)``."""
-    from ssdsim.operations import Gemm
-    from ssdsim.transformer import forward_pass
-
-    p = configuration.placement
-    assert p is not None
-    shapes = []
-    for queries in (1, p.lookahead + 1):
-        forward = forward_pass(p.target, batch=p.batch, queries=queries, context=p.context, tp=p.tp, dtype=p.dtype)
-        shapes += [(op.m, op.n, op.k) for op in forward.layer if isinstance(op, Gemm)]
-    return list(dict.fromkeys(shapes))
+# Where a strategy's rounds spend their time: the events of a rank that make up each part of an estimate.
+_EVENTS = {
+    "verify": ("target", ("verify", "decode")),
+    "draft": ("draft", ("draft step",)),
+    "fallback": ("draft", ("fallback", "fallback step")),
+}
+_PARTS = {"ar": ("verify",), "sd": ("verify", "draft"), "ssd": ("verify", "fallback")}
 
 
 def _parts(
-    strategy: str, timelines: Sequence[Timeline | None], predicted: Mapping[str, float]
+    strategy: str, repeats: Sequence[Sequence[Timeline | None]], simulated: Sequence[SimulatedRounds]
 ) -> dict[str, tuple[float, float]]:
-    """Mean seconds a round of verification and of drafting, measured and predicted."""
-    target, draft = timelines[0], timelines[-1]
-    assert target is not None
-    rounds = len(target.ends_s)
+    """Mean seconds a round of each part, measured and predicted; what is left of a round is ``communicate``."""
+    parts: dict[str, tuple[float, float]] = {}
+    rounds = simulated[0].rounds
+    predicted = {part: float(np.mean([run.breakdown_s[part] for run in simulated])) for part in PARTS}
+    for part in _PARTS[strategy]:
+        role, names = _EVENTS[part]
+        timelines = [ranks[0 if role == "target" else -1] for ranks in repeats]
+        parts[part] = (float(np.mean([_spent_s(timeline, names) / rounds for timeline in timelines])), predicted[part])
+    rounds_s = float(np.mean([mean_round_s(ranks[0]) for ranks in repeats if ranks[0] is not None]))
+    left = (rounds_s, sum(predicted.values()))
+    for measured, expected in parts.values():
+        left = (left[0] - measured, left[1] - expected)
+    return parts | {"communicate": left}
 
-    def measured(timeline: Timeline | None, *names: str) -> float:
-        events = timeline.events if timeline else []
-        return sum(end - start for what, start, end in events if what in names) / rounds
 
-    parts = {"verify": (measured(target, "verify", "decode"), predicted["verify"])}
-    if strategy == "sd":
-        parts["draft"] = (measured(draft, "draft step"), predicted["draft"])
-    if strategy == "ssd":
-        parts["fallback"] = (measured(draft, "fallback", "fallback step"), predicted["fallback"])
-    return parts
+def _spent_s(timeline: Timeline | None, names: Sequence[str]) -> float:
+    events = timeline.events if timeline else []
+    return sum(end - start for what, start, end in events if what in names)
 
 
 def _draw(trace: Trace, timelines: Sequence[Timeline | None], bench: Bench) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import torch
 
+from calibration.calibrate import VISITS
 from calibration.points import Workload, plan
 from calibration.timing import summarise, time_action
 from ssdsim.catalog import find_transformer
@@ -38,7 +39,7 @@ def calibrate(output: Path, *arguments: str, **options: Any) -> subprocess.Popen
 
 def logged_keys(log: Path) -> Counter[str]:
     records = [json.loads(line) for line in log.read_text().splitlines()]
-    return Counter(record["key"] for record in records if "key" in record)
+    return Counter(f"{record['key']} visit {record['visit']}" for record in records if "key" in record)
 
 
 def descendants(pid: int) -> list[int]:
@@ -67,13 +68,13 @@ STEADY = 0.1  # range of the anchor's times over their median, beyond which the 
 
 
 def test_a_calibration_adds_up_to_passes_that_it_never_fitted(tmp_path: Path) -> None:
-    """The bars of the CPU path, in the best of three calibrations: CI's cores have neighbours.
+    """The bars of the CPU path, in the better of two calibrations: CI's cores have neighbours.
 
-    The passes' bar is doubled for the same reason. Where no calibration passes, the test fails unless the machine was
-    seen to be unsteady by the calibration's own anchor.
+    The passes' bar is doubled for the same reason. A machine that the calibration's own anchors saw to be unsteady
+    judges nothing: the test is then skipped, with the figures.
     """
     complaints = []
-    for attempt in range(3):
+    for attempt in range(2):
         answer, err = calibrated(tmp_path / f"cpu{attempt}.json")
         complaint = what_is_off(tmp_path / f"cpu{attempt}.json", answer)
         if complaint is None:
@@ -81,9 +82,7 @@ def test_a_calibration_adds_up_to_passes_that_it_never_fitted(tmp_path: Path) ->
         complaints.append(complaint)
         if answer["instability"] > STEADY:
             assert "wandered" in err  # an unstable machine is said to be one
-            complaints.append(f"(the machine's speed wandered by {answer['instability']:.0%})")
-    if any("wandered" in complaint for complaint in complaints):
-        pytest.skip("; ".join(complaints))
+            pytest.skip(f"{complaint}, and the machine's speed wandered by {answer['instability']:.0%}")
     pytest.fail("; ".join(complaints))
 
 
@@ -111,13 +110,13 @@ def what_is_off(output: Path, answer: dict[str, Any]) -> str | None:
     return f"error of a target pass {max(of_target):.1%}" if max(of_target) > 0.16 else None
 
 
-def test_killed_three_times_and_resumed_every_point_is_there_once(tmp_path: Path) -> None:
+def test_killed_three_times_and_resumed_every_visit_is_there_once(tmp_path: Path) -> None:
     output, log = tmp_path / "cpu.json", tmp_path / "cpu.jsonl"
     moments = random.Random(7)
     for _ in range(3):
         process = calibrate(output, *TINY)
         before = len(log.read_text().splitlines()) if log.exists() else 0
-        wanted = before + moments.randint(5, 30)
+        wanted = before + moments.randint(50, 300)
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline and process.poll() is None:
             if log.exists() and len(log.read_text().splitlines()) >= wanted:
@@ -135,7 +134,8 @@ def test_killed_three_times_and_resumed_every_point_is_there_once(tmp_path: Path
     assert set(counts.values()) == {1}
     target, draft = find_transformer("transformer-shaped-128x2"), find_transformer("transformer-shaped-64x1")
     workload = Workload(target, draft, batch=2, lookahead=2, branches=9, context=32, tp=1, dtype="float32")
-    assert set(counts) == {point.key for point in plan(workload, ranks=2)}
+    points, visits = plan(workload, ranks=2), range(1, VISITS["cpu"] + 1)
+    assert set(counts) == {f"{point.key} visit {visit}" for point in points for visit in visits}
 
 
 def test_an_interrupted_calibration_leaves_a_partial_profile(tmp_path: Path) -> None:
@@ -167,6 +167,7 @@ def test_a_log_of_another_workload_is_refused(tmp_path: Path) -> None:
         (["--gpus", "0-4"], "torch sees no CUDA GPU" if not torch.cuda.is_available() else "is not there"),
         ([], "give either --device cpu or --gpus"),
         (["--device", "tpu"], "--device must be cpu"),
+        (["--device", "cpu", "--target", "llama-2-70b"], "GiB on cpu"),
         (["--gpus", "x"], "'cuda:x' is not a device"),
         (["--device", "cpu", "--tp", "3", "--target", "transformer-shaped-128x2"], "tp 3 does not divide"),
     ],
@@ -177,6 +178,17 @@ def test_what_cannot_be_calibrated_is_one_line(tmp_path: Path, arguments: list[s
     assert done.returncode == 2
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_under_torchrun_the_first_process_works_and_the_others_end(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "ssdsim", "calibrate", "--device", "cpu", *TINY, "-o", str(tmp_path / "x.json")]
+    options: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 60, "check": False}
+    idle = subprocess.run(command, env=os.environ | {"LOCAL_RANK": "1", "WORLD_SIZE": "2"}, **options)
+    assert (idle.returncode, idle.stdout, idle.stderr) == (0, "", "")
+    assert not list(tmp_path.iterdir())
+    many = subprocess.run(command, env=os.environ | {"GROUP_WORLD_SIZE": "2"}, **options)
+    assert many.returncode == 2
+    assert "torchrun spans several machines" in many.stderr
 
 
 def make_echo(rank: int, device: torch.device, options: dict[str, Any]) -> Any:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from ssdsim.configuration import configure
 from ssdsim.errors import InputError
 from ssdsim.executor.loops import Setting, Timeline, stream
 from ssdsim.executor.ranks import Ranks
+from ssdsim.executor.speculation import Guesses, SpeculationCache, read_outcome, write_outcome
+from ssdsim.hardware import load_profile
 from ssdsim.scenario import Scenario
 from ssdsim.simulate import simulate
 from ssdsim.transformer import transformer_shaped
@@ -32,6 +39,7 @@ SETTING = Setting(
     backup_s=0.0,
     outcome_bytes=88,
     response_bytes=50,
+    fan_out=(1, 1, 1, 1),
 )
 ROUNDS = 20
 
@@ -77,7 +85,27 @@ def test_a_measured_run_has_the_simulators_rounds() -> None:
     _, draft = run("ssd", case)
     missed_rounds = int(np.count_nonzero(misses))
     assert 0 < missed_rounds < ROUNDS
+    assert draft.misses == misses.tolist()  # found by looking up what the target sent
     assert len(spans(draft, "fallback step")) == 3 * missed_rounds
+
+
+def test_an_outcome_is_a_hit_where_its_bonus_token_was_guessed_after_as_many_accepted_tokens() -> None:
+    guesses = Guesses((2, 0, 1))
+    cache = SpeculationCache(guesses)
+    cache.fill(round_=5, sequences=2)
+    outcome = np.array([[0, guesses.token(5, 0, 0, 1)], [2, guesses.token(5, 1, 2, 0)]])
+    assert cache.look_up(outcome) == [1, 5]
+    elsewhere = np.array([[0, guesses.token(4, 0, 0, 1)], [2, guesses.token(5, 0, 2, 0)]])
+    assert cache.look_up(elsewhere) == [None, None]  # another round, another sequence
+    unguessed = np.array([[0, guesses.token(5, 0, 0, 2)], [1, guesses.token(5, 1, 1, 0)]])
+    assert cache.look_up(unguessed) == [None, None]
+
+
+def test_an_outcome_survives_its_message() -> None:
+    message = torch.zeros(88, dtype=torch.uint8)
+    outcome = np.array([[3, 1 << 40], [0, 7]])
+    write_outcome(outcome, message)
+    np.testing.assert_array_equal(read_outcome(message, 2), outcome)
 
 
 def test_never_hitting_with_jit_drafts_every_round_as_sd_does() -> None:
@@ -113,3 +141,24 @@ def test_the_interval_of_repeats_is_students() -> None:
     found = interval([1.0, 2.0, 3.0])
     assert found.value == 2.0
     assert found.high - found.value == pytest.approx(4.303 / 3**0.5, rel=1e-3)
+
+
+def test_a_validation_keeps_its_points_shows_both_traces_and_judges(tmp_path: Path) -> None:
+    """Bare ``ssdsim validate`` on two cores: it calibrates, runs the short grid, and resumes without measuring."""
+    tiny = "--target transformer-shaped-256x2 --draft transformer-shaped-128x1 --context 32 --rounds 4 --repeats 2"
+    trace, log = tmp_path / "trace.json", tmp_path / "measured.jsonl"
+    command = [sys.executable, "-m", "ssdsim", "validate", *tiny.split(), "-o", str(log), "--json"]
+    done = subprocess.run([*command, "--trace", str(trace)], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert [c["strategy"] for c in answer["comparisons"]] == ["ar", "sd", "ssd"] * 3
+    assert all(c["measured"]["value"] > 0 and c["predicted_s"] > 0 for c in answer["comparisons"])
+    tracks = {e["args"]["name"] for e in json.loads(trace.read_text())["traceEvents"] if e["name"] == "thread_name"}
+    assert {"measured target 0 (cpu:0)", "measured draft (cpu:1)", "target GPU 0", "draft GPU 0"} <= tracks
+    profile = load_profile(tmp_path / "measured-profile.json")
+    assert {source.kind for source in profile.sources.values()} == {"measured"}
+    before = log.read_text()
+    again = subprocess.run([*command, "--max-error", "0"], capture_output=True, text=True, timeout=120, check=False)
+    assert again.returncode == 1  # no error is within 0
+    assert log.read_text() == before
+    assert json.loads(again.stdout)["comparisons"] == answer["comparisons"]

@@ -33,7 +33,7 @@ def test_the_operations_and_the_fixed_cost_are_the_pass(b: int, k: int, context:
     frame = of_placement(placement)
     assert tuple(frame.columns) == COLUMNS
     assert frame.groupby("pass")["share_of_pass"].sum().to_list() == pytest.approx([1.0] * len(PASSES))
-    for name, (forward, profile) in placement.forward_passes().items():
+    for name, (forward, profile) in placement.passes_on_devices().items():
         operations = frame[(frame["pass"] == name) & (frame["kind"] != "fixed")]
         seconds = (operations["count"] * operations["seconds"]).sum()
         assert seconds == pytest.approx(cost_of_operations(forward.counted(), profile).seconds)
@@ -47,7 +47,7 @@ def test_the_operations_and_the_fixed_cost_are_the_pass(b: int, k: int, context:
 def test_nothing_beats_a_roof_unless_it_is_flagged(b: int, k: int, context: int) -> None:
     placement = placed(b=b, k=k, context=context)
     frame = of_placement(placement)
-    devices = {profile.name: profile.device for _, profile in placement.forward_passes().values()}
+    devices = {profile.name: profile.device for _, profile in placement.passes_on_devices().values()}
     for _, row in frame[~frame["kind"].isin(["fixed", "all_reduce", "all_gather"])].iterrows():
         device = devices[row["device"]]
         faster = row["bytes_per_second"] > device.memory_bandwidth
@@ -63,7 +63,7 @@ def test_a_passes_summary_is_what_the_cost_model_says(b: int, k: int, context: i
     placement = placed(b=b, k=k, context=context)
     summary = summarise(of_placement(placement)).set_index("pass")
     assert summary.index.to_list() == list(PASSES)
-    for name, (forward, profile) in placement.forward_passes().items():
+    for name, (forward, profile) in placement.passes_on_devices().items():
         seconds = cost_of_pass(forward, profile).seconds
         assert summary.loc[name, "seconds"] == pytest.approx(seconds)
         assert summary.loc[name, "streaming_share"] == pytest.approx(streaming_share(forward, seconds, profile))

@@ -20,6 +20,8 @@ def measure(bench: Bench, **shape: int | str | bool) -> Result | None:
     mask = branch_mask(rows, op.context, bench.dtype, bench.device) if op.masked else None
     caches = bench.views(op.batch, op.kv_heads, op.context, op.head_dim)
     timed = bench.time_in_pass(
-        lambda: attend(op, qkv, next(caches), next(caches), mask), tokens=len(qkv), streamed_bytes=op.bytes
+        lambda: attend(op, qkv, next(caches), next(caches), mask),
+        before=bench.gemm(len(qkv), width, op.heads * op.head_dim),  # the projection
+        streamed_bytes=op.bytes,
     )
     return timed.to_json()

@@ -25,7 +25,7 @@ class Bench(Streams):
         self.rank = rank
         cards = Transformer.model_validate(target), Transformer.model_validate(draft)
         self.workload = Workload(*cards, **sizes)
-        super().__init__(device, DTYPES[self.workload.dtype], self.workload.largest_matrix)
+        super().__init__(device, DTYPES[self.workload.dtype])
         self.ranks = dist.get_world_size()
         self.draft_rank = self.ranks - 1
         self.target_group = dist.new_group(list(range(self.workload.tp)))

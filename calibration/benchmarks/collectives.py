@@ -12,7 +12,7 @@ from ssdsim.executor.capture import capture
 
 _MESSAGE_BYTES = 1 << 20
 _IN_GRAPH = 20
-_RUNS = 40  # the same number on every rank: a collective that one rank skips would hang the others
+_RUNS = 10  # of each visit; the same number on every rank: a collective that one rank skips would hang the others
 
 
 def all_reduce(bench: Bench, *, message_bytes: int, ranks: int) -> Result | None:

@@ -7,7 +7,7 @@ from ssdsim.executor.graph import Graph
 from ssdsim.transformer import ForwardPass, Transformer, forward_pass
 
 _FEW, _MANY = 2, 18
-_RUNS = 40
+_RUNS = 10  # of each visit
 
 
 def measure(bench: Bench, *, role: str) -> Result | None:

@@ -4,60 +4,81 @@ from __future__ import annotations
 
 import math
 import time
+from statistics import fmean
+from typing import Any
 
 import torch.distributed as dist
 
 from calibration.benchmarks.bench import Bench, Result
-from calibration.benchmarks.passes import clock_of, graph_and_pass
-from calibration.timing import Action, Clock, summarise, time_once
+from calibration.benchmarks.passes import graph_and_pass
+from calibration.timing import Action
+from ssdsim.executor.devices import synchronised
 
-PASSES = {"target": "ar", "draft": "draft step one"}  # those of one token stream their weights and compute little
-_LEAST_RUNS, _LEAST_S = 9, 0.6
-_SLOWEST = 3.0  # the other side keeps working for so many times what the runs take alone
-_HEAD_START_S = 0.02
+_ALONE_S, _TOGETHER_S = 0.1, 0.3
+_FEWEST = 2
+
+Span = tuple[float, float]
 
 
-def measure(bench: Bench, *, role: str) -> Result | None:
-    """``seconds`` is the factor by which ``role``'s pass gets slower while the other side works all the time.
+def measure(bench: Bench, *, target: str, draft: str) -> Result:
+    """The factors by which a target's pass (``seconds``) and a draft's (``draft_factor``) take longer together.
 
-    How often each side runs is agreed beforehand: ranks of one side that stopped by their own clocks would leave
-    each other waiting in a collective.
+    Both sides run alone first, then at the same time; only runs that lie wholly within the other side's count. How
+    often each side runs is agreed beforehand: ranks of one side that stopped by their own clocks would leave each
+    other waiting in a collective.
     """
-    other = "draft" if role == "target" else "target"
-    action, clock = _action(bench, role)
-    disturbance, their_clock = _action(bench, other)
-    if action is not None:  # one device cannot do both at once
-        disturbance = None
-    alone_s = _agreed(bench, role, action, clock)
-    theirs_s = _agreed(bench, other, disturbance, their_clock)
-    runs = max(_LEAST_RUNS, math.ceil(_LEAST_S / alone_s))
+    names = {"target": target, "draft": draft}
+    actions = {role: _action(bench, role, name) for role, name in names.items()}
+    alone_s = {role: _alone(bench, role, actions[role]) for role in names}
+    together_s = max(_TOGETHER_S, (_FEWEST + 1) * max(alone_s.values()))
+    mine = "target" if bench.has_target else "draft"
+    action = actions[mine]
+    assert action is not None
     dist.barrier()
-    if disturbance is not None:
-        for _ in range(math.ceil((_HEAD_START_S + _SLOWEST * runs * alone_s) / theirs_s)):
-            time_once(disturbance, bench.device, their_clock)  # each run ends before the next: no backlog on a GPU
-    if action is None:
+    spans = _spans(action, math.ceil(together_s / alone_s[mine]))
+    everyone: list[Any] = [None] * bench.ranks
+    dist.all_gather_object(everyone, spans)
+    of = {"target": everyone[0], "draft": everyone[bench.draft_rank]}
+    sides = (("target", "draft"), ("draft", "target"))
+    factors = {role: _within(of[role], of[other]) / alone_s[role] for role, other in sides}
+    return {"seconds": factors["target"], "draft_factor": factors["draft"], "runs": len(spans)}
+
+
+def _action(bench: Bench, role: str, name: str) -> Action | None:
+    """The pass of ``role`` where this rank holds it; each run ends before the next starts."""
+    found = graph_and_pass(bench, role, name)
+    if found is None:
         return None
-    time.sleep(_HEAD_START_S)
-    disturbed = summarise([time_once(action, bench.device, clock) for _ in range(runs)])
-    if bench.rank != _reporter(bench, role):
-        return None
-    return disturbed.to_json() | {"seconds": disturbed.seconds / alone_s}
+    action = found[0].prepare(found[1])
+    return synchronised(action, bench.device)
 
 
-def _action(bench: Bench, role: str) -> tuple[Action | None, Clock]:
-    """The pass of ``role`` where this rank holds it."""
-    found = graph_and_pass(bench, role, PASSES[role])
-    return (found[0].prepare(found[1]), clock_of(found[1])) if found else (None, "wall")
-
-
-def _agreed(bench: Bench, role: str, action: Action | None, clock: Clock) -> float:
+def _alone(bench: Bench, role: str, action: Action | None) -> float:
     """Seconds of ``action`` with the other side idle, as the first rank of ``role`` times it, told to every rank."""
-    dist.barrier()
-    limits = {"warm_ups": 3, "least_runs": _LEAST_RUNS, "most_runs": _LEAST_RUNS}
-    seconds = [bench.time(action, **limits, clock=clock).seconds if action is not None else 1.0]
-    dist.broadcast_object_list(seconds, src=_reporter(bench, role), device=bench.device)
-    return float(seconds[0])
+    reporter = 0 if role == "target" else bench.draft_rank
+    once: list[float] = [_mean(_spans(action, 2)[1:]) if action is not None else 0.0]
+    dist.broadcast_object_list(once, src=reporter, device=bench.message_device)
+    seconds = [_mean(_spans(action, max(_FEWEST, math.ceil(_ALONE_S / once[0])))) if action is not None else 0.0]
+    dist.broadcast_object_list(seconds, src=reporter, device=bench.message_device)
+    return seconds[0]
 
 
-def _reporter(bench: Bench, role: str) -> int:
-    return 0 if role == "target" else bench.draft_rank
+def _spans(action: Action, runs: int) -> list[Span]:
+    """Start and end of each run on the machine's monotonic clock."""
+    found = []
+    for _ in range(runs):
+        start = time.perf_counter()
+        action()
+        found.append((start, time.perf_counter()))
+    return found
+
+
+def _within(spans: list[Span], others: list[Span]) -> float:
+    """The mean time of the runs while the other side was busy, or of the first where none lies wholly within."""
+    start, end = others[0][0], others[-1][1]
+    inside = [span for span in spans if start <= span[0] and span[1] <= end]
+    return _mean(inside or spans[:1])
+
+
+def _mean(spans: list[Span]) -> float:
+    return fmean(end - start for start, end in spans)

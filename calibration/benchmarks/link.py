@@ -1,40 +1,71 @@
-"""Messages between the target's first rank and the draft."""
+"""Messages between the target's first rank and the draft, as a round sends them: each side worked before."""
 
 from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from statistics import median
 
 import torch
 import torch.distributed as dist
 
 from calibration.benchmarks.bench import Bench, Result
+from ssdsim.executor.devices import synchronised
 
-_RUNS = 60
+_RUNS = 4  # of each visit
+_WORK_S = 0.005  # meanwhile the receiver has gone to sleep, as it does while it waits for a pass to end
 
 
 def measure(bench: Bench, *, message_bytes: int) -> Result | None:
-    """One way: half of a ping-pong of equal messages."""
-    timed = _ping_pong(bench, message_bytes, message_bytes)
-    return None if timed is None else timed | {"seconds": timed["seconds"] / 2.0}
+    """One way: from the start of a send to the end of its receipt, the mean of both directions."""
+    times = _one_ways(bench, message_bytes, message_bytes)
+    return None if times is None else _result([there / 2.0 + back / 2.0 for there, back in times])
 
 
 def round_trip(bench: Bench, *, outcome_bytes: int, response_bytes: int) -> Result | None:
     """An outcome there and a speculation back."""
-    return _ping_pong(bench, outcome_bytes, response_bytes)
+    times = _one_ways(bench, outcome_bytes, response_bytes)
+    return None if times is None else _result([there + back for there, back in times])
 
 
-def _ping_pong(bench: Bench, there_bytes: int, back_bytes: int) -> Result | None:
-    if bench.rank not in (0, bench.draft_rank):
+def _result(seconds: list[float]) -> Result:
+    return {"seconds": median(seconds), "runs": len(seconds)}
+
+
+def _one_ways(bench: Bench, there_bytes: int, back_bytes: int) -> list[tuple[float, float]] | None:
+    """Seconds of each message there and of each back, by the clock that the ranks of a machine share."""
+    device = bench.message_device
+    there, back = (torch.zeros(size, dtype=torch.uint8, device=device) for size in (there_bytes, back_bytes))
+    moments: list[tuple[float, float]] = []  # of this rank: there, back
+    for _ in range(_RUNS + 1):  # the first one warms up
+        if bench.rank == 0:
+            sent = _send(there, bench.draft_rank, device)
+            moments.append((sent, _receive(back, bench.draft_rank, device)))
+        elif bench.rank == bench.draft_rank:
+            received = _receive(there, 0, device)
+            moments.append((received, _send(back, 0, device)))
+    everyone: list[list[tuple[float, float]]] = [[] for _ in range(bench.ranks)]
+    dist.all_gather_object(everyone, moments)
+    if bench.rank != 0:
         return None
-    there, back = (
-        torch.zeros(size, dtype=torch.uint8, device=bench.message_device) for size in (there_bytes, back_bytes)
-    )
+    pairs = zip(everyone[0][1:], everyone[bench.draft_rank][1:], strict=True)
+    return [(received - sent, answered_at - answer_sent) for (sent, answered_at), (received, answer_sent) in pairs]
 
-    def ping() -> None:
-        dist.send(there, bench.draft_rank)
-        dist.recv(back, bench.draft_rank)
 
-    def pong() -> None:
-        dist.recv(there, 0)
-        dist.send(back, 0)
+def _send(message: torch.Tensor, to: int, device: torch.device) -> float:
+    """Work, then send; returns when the sending began."""
+    end = time.perf_counter() + _WORK_S
+    while (now := time.perf_counter()) < end:
+        pass
+    _done(lambda: dist.send(message, to), device)
+    return now
 
-    timed = bench.time(ping if bench.rank == 0 else pong, warm_ups=5, least_runs=_RUNS, most_runs=_RUNS, clock="wall")
-    return timed.to_json() if bench.rank == 0 else None
+
+def _receive(message: torch.Tensor, source: int, device: torch.device) -> float:
+    """Returns when the message was there."""
+    _done(lambda: dist.recv(message, source), device)
+    return time.perf_counter()
+
+
+def _done(action: Callable[[], object], device: torch.device) -> None:
+    synchronised(action, device)()

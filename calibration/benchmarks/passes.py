@@ -10,7 +10,7 @@ from ssdsim.executor.graph import Graph
 from ssdsim.operations import Collective
 from ssdsim.transformer import ForwardPass
 
-_RUNS = 15
+_RUNS = 2  # of each visit
 
 
 def measure(bench: Bench, *, role: str, name: str, tokens: int) -> Result | None:
@@ -46,6 +46,6 @@ def _reports(bench: Bench, role: str) -> bool:
 
 
 def _time(bench: Bench, graph: Graph, forward: ForwardPass, reports: bool) -> Result | None:
-    limits = {"warm_ups": 3, "least_runs": _RUNS, "most_runs": _RUNS, "clock": clock_of(forward)}
+    limits = {"warm_ups": 1, "least_runs": _RUNS, "most_runs": _RUNS, "clock": clock_of(forward)}
     timed = bench.time(graph.prepare(forward), **limits)
     return timed.to_json() if reports else None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,11 +22,13 @@ from ssdsim.cli.render import console
 from ssdsim.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from calibration.build import PassCheck
+    from calibration.points import Workload
+    from ssdsim.hardware import HardwareProfile
 
-_PLAIN_EVERY = 20  # points between two lines of progress where there is no terminal
+_PLAIN_EVERY = 200  # timings between two lines of progress where there is no terminal
 
 
 @click.command("calibrate")
@@ -51,12 +55,43 @@ def command(output: Path, minutes: float, as_json: bool, seed: int, quiet: bool,
     """
     if find_spec("torch") is None:
         raise InputError("calibrate needs torch: pip install 'ssdsim[torch]'")
-    from calibration.build import NO_DIRECT_LINK, build_profile, check_passes, summary
+    alone_under_torchrun()
+    devices = _devices(options.pop("device"), options.pop("gpus"), options.pop("tp"), options.pop("draft_gpu"))
+    done = calibrate(output, devices, minutes=minutes, seed=seed, quiet=quiet, **options)
+    if as_json:
+        passes = [vars(check) | {"error": check.error} for check in done.checks]
+        echo_json({"schema": 1, "profile": str(output), "passes": passes, **done.figures})
+    else:
+        print_profile(done.profile)
+        console().print(_checks(done.checks))
+    if done.interrupted:
+        click.echo(f"interrupted: a partial profile is in {output}; run again to resume", err=True)
+        sys.exit(130)
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A profile, the whole passes that check it, and how steady the machine was."""
+
+    profile: HardwareProfile
+    checks: Sequence[PassCheck]
+    figures: Mapping[str, float]
+    interrupted: bool
+
+
+def calibrate(
+    output: Path, devices: list[str], *, minutes: float, seed: int, quiet: bool, **options: Any
+) -> Calibration:
+    """Time what the log beside ``output`` lacks, write the profile, warn of what makes it doubtful."""
+    from calibration.build import build_profile, check_passes, summary
     from calibration.calibrate import Log, machine_of, measure
+    from calibration.memory import check_memory
     from calibration.points import plan
+    from calibration.topology import NO_DIRECT_LINK
     from ssdsim.executor.ranks import RankError
 
-    devices, workload = _setting(**options)
+    workload = _workload(devices, **options)
+    check_memory(workload, devices)
     log = Log(output.with_suffix(".jsonl"), machine_of(devices, workload)).open()
     interrupted = False
     try:
@@ -66,45 +101,47 @@ def command(output: Path, minutes: float, as_json: bool, seed: int, quiet: bool,
         interrupted, points = True, plan(workload, len(devices))
     except RankError as error:
         raise InputError(f"{error}; what was timed is kept in {log.path}, run again to resume") from None
-    how = f"torch {log.machine['torch']}, weights streamed from memory, medians, normalised by an anchor"
+    driver = f"driver {log.machine['driver']}, " if log.machine["driver"] else ""
+    how = f"torch {log.machine['torch']}, {driver}weights streamed, visited at many times, normalised by anchors"
     profile = build_profile(output.stem, workload, devices, points, log, how)
     profile.save(output)
     checks = check_passes(profile, workload, points, log)
     figures = summary(checks, log)
-    if as_json:
-        passes = [vars(check) | {"error": check.error} for check in checks]
-        echo_json({"schema": 1, "profile": str(output), "passes": passes, **figures})
-    else:
-        print_profile(profile)
-        console().print(_checks(checks))
     if figures["instability"] > 0.1:
         click.echo(f"warning: this machine's speed wandered by {figures['instability']:.0%} meanwhile", err=True)
     if profile.device.topology.startswith(NO_DIRECT_LINK):
         click.echo(f"warning: {profile.device.topology}; messages to the draft may cross the host", err=True)
-    if interrupted:
-        click.echo(f"interrupted: a partial profile is in {output}; run again to resume", err=True)
-        sys.exit(130)
+    return Calibration(profile, checks, figures, interrupted)
 
 
-def _setting(**options: Any) -> tuple[list[str], Any]:
-    """The ranks' devices and the workload of the options."""
+def alone_under_torchrun() -> None:
+    """End quietly in all of torchrun's processes but the first, which starts ranks of its own.
+
+    Raises
+    ------
+    InputError : torchrun spans several machines.
+    """
+    if int(os.environ.get("GROUP_WORLD_SIZE", "1")) > 1:
+        raise InputError("torchrun spans several machines: ssdsim times the devices of one (--nnodes 1)")
+    if os.environ.get("LOCAL_RANK", "0") != "0":
+        sys.exit(0)
+
+
+def _workload(devices: list[str], **options: Any) -> Workload:
     from calibration.points import Workload
 
-    target, draft = find_transformer(options["target"]), find_transformer(options["draft"])
-    devices = _devices(options["device"], options["gpus"], options["tp"], options["draft_gpu"])
-    tp = len(devices) - 1 if len(devices) > 1 else 1
     workload = Workload(
-        target=target,
-        draft=draft,
+        target=find_transformer(options["target"]),
+        draft=find_transformer(options["draft"]),
         batch=options["b"],
         lookahead=options["k"],
         branches=options["budget"] or 3 * (options["k"] + 1),
         context=options["context"],
-        tp=tp,
+        tp=len(devices) - 1 if len(devices) > 1 else 1,
         dtype=options["dtype"] or _natural_dtype(devices[0]),
     )
     workload.target_passes()  # refuses a tp that does not divide the heads before anything starts
-    return devices, workload
+    return workload
 
 
 def _devices(device: str | None, gpus: str | None, tp: int | None, draft_gpu: int | None) -> list[str]:
@@ -152,7 +189,7 @@ def _progress(quiet: bool) -> Iterator[Callable[[int, int], None]]:
 
         def line(done: int, total: int) -> None:
             if done % _PLAIN_EVERY == 0 or done == total:
-                click.echo(f"calibrate: {done} of {total} points", err=True)
+                click.echo(f"calibrate: {done} of {total} timings", err=True)
 
         yield line
 

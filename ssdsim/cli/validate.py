@@ -22,11 +22,16 @@ if TYPE_CHECKING:
     from ssdsim.validate import Comparison
 
 _PAPER_HARDWARE = "h100-sxm"
+_OUTPUT = "validation.jsonl"
+_CALIBRATION_MINUTES = 5.0
 
 
 @click.command("validate")
 @click.option("--paper", help="published results to replay: kumar2026, or a card's path; runs nothing")
-@click.option("--hardware", help=f"a profile measured here by calibrate [default with --paper: {_PAPER_HARDWARE}]")
+@click.option("--hardware", help=f"a profile measured here [default: calibrate now; with --paper: {_PAPER_HARDWARE}]")
+@click.option(
+    "--draft-hardware", help="profile of the draft's device, where it is of another kind [default: --hardware]"
+)
 @click.option("--max-error", type=click.FloatRange(0.0), help="exit 1 beyond it [with --paper: 0.05]")
 @click.option("--target", default="transformer-shaped-1536x4", show_default=True, help="the target's card")
 @click.option("--draft", default="transformer-shaped-768x2", show_default=True, help="the draft's card")
@@ -36,9 +41,18 @@ _PAPER_HARDWARE = "h100-sxm"
 @click.option("--dtype", type=click.Choice(["float32", "bfloat16", "float16"]), help="[default: the profile's]")
 @click.option("--grid", type=click.Choice(["short", "full"]), default="short", show_default=True)
 @click.option("--rounds", type=click.IntRange(1), default=12, show_default=True, help="of each strategy and repeat")
-@click.option("--repeats", type=click.IntRange(2), default=3, show_default=True)
-@click.option("--trace", type=click.Path(path_type=Path, dir_okay=False), help="the measured rounds of the first point")
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="measurements (.jsonl), resumed")
+@click.option("--repeats", type=click.IntRange(2), default=5, show_default=True)
+@click.option(
+    "--trace",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="SSD's rounds of the first point, measured and simulated, in one file",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help=f"measurements, resumed [default: {_OUTPUT}]",
+)
 @common_options
 def command(
     paper: str | None,
@@ -58,11 +72,12 @@ def command(
 
         within = replay_paper(paper, hardware or _PAPER_HARDWARE, 0.05 if max_error is None else max_error, as_json)
         sys.exit(0 if within else 1)
-    if hardware is None or options["output"] is None:
-        raise InputError("give --paper kumar2026, or --hardware PROFILE (from ssdsim calibrate) and -o RESULTS.jsonl")
     if find_spec("torch") is None:
         raise InputError("validate needs torch: pip install 'ssdsim[torch]'")
-    compared = _run(hardware, seed, quiet, **options)
+    log = Path(str(options["output"] or _OUTPUT))
+    if hardware is None:
+        hardware = str(_calibrate(log, seed, quiet, **options))
+    compared = _run(hardware, log, seed, quiet, **options)
     errors = np.abs([c.error for comparisons in compared for c in comparisons])
     if as_json:
         rows = [c.to_json() | {"error": c.error} for comparisons in compared for c in comparisons]
@@ -74,7 +89,37 @@ def command(
     sys.exit(1 if max_error is not None and errors.max() > max_error else 0)
 
 
-def _run(hardware: str, seed: int, quiet: bool, **options: object) -> list[list[Comparison]]:
+def _calibrate(log: Path, seed: int, quiet: bool, **options: object) -> Path:
+    """Time this machine for the grid's passes; the profile lies beside the measurements and is resumed as they are."""
+    from ssdsim.cli.calibrate import calibrate
+    from ssdsim.executor.devices import parse_devices
+    from ssdsim.validate import GRIDS
+
+    devices = [*parse_devices(str(options["target_device"])), *parse_devices(str(options["draft_device"]))]
+    if len({name.split(":")[0] for name in devices}) > 1:
+        raise InputError("devices of two kinds need --hardware and --draft-hardware, each from ssdsim calibrate")
+    grid = GRIDS[str(options["grid"])]
+    output = log.with_name(f"{log.stem}-profile.json")
+    done = calibrate(
+        output,
+        devices,
+        target=str(options["target"]),
+        draft=str(options["draft"]),
+        b=max(point.b for point in grid),
+        k=max(point.k for point in grid),
+        budget=max(point.f * (point.k + 1) for point in grid),
+        context=int(str(options["context"])),
+        dtype=str(options["dtype"]) if options["dtype"] else None,
+        minutes=_CALIBRATION_MINUTES,
+        seed=seed,
+        quiet=quiet,
+    )
+    if done.interrupted:
+        raise click.Abort
+    return output
+
+
+def _run(hardware: str, log: Path, seed: int, quiet: bool, **options: object) -> list[list[Comparison]]:
     from ssdsim.catalog import find_hardware
     from ssdsim.executor.devices import parse_devices
     from ssdsim.executor.ranks import RankError
@@ -82,12 +127,15 @@ def _run(hardware: str, seed: int, quiet: bool, **options: object) -> list[list[
 
     profile = find_hardware(hardware)
     check_profile(profile)
+    if options["draft_hardware"]:
+        check_profile(find_hardware(str(options["draft_hardware"])))
     devices = (*parse_devices(str(options["target_device"])), *parse_devices(str(options["draft_device"])))
     bench = Bench(
         devices=devices,
         target=str(options["target"]),
         draft=str(options["draft"]),
         hardware=hardware,
+        draft_hardware=str(options["draft_hardware"]) if options["draft_hardware"] else None,
         context=int(str(options["context"])),
         dtype=str(options["dtype"] or next(iter(profile.gemm))),
         rounds=int(str(options["rounds"])),
@@ -100,7 +148,8 @@ def _run(hardware: str, seed: int, quiet: bool, **options: object) -> list[list[
         if not quiet:
             click.echo(f"validate: {done} of {total} grid points", err=True)
 
-    log = Path(str(options["output"]))
+    if bench.shared and not quiet:
+        click.echo("validate: ranks share a device; predictions, for which each has its own, do not hold", err=True)
     try:
         found = list(run_grid(bench, GRIDS[str(options["grid"])], log, progress, trace))
     except RankError as error:

@@ -7,7 +7,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.distributed as dist
@@ -64,6 +64,18 @@ def backend_of(names: Sequence[str]) -> str:
 def messages_lie_on(device: torch.device) -> torch.device:
     """Where a rank's point-to-point messages lie: in its own memory, but gloo sends none from a GPU's."""
     return device if dist.get_backend() == "nccl" else torch.device("cpu")
+
+
+def synchronised(action: Callable[[], object], device: torch.device) -> Callable[[], object]:
+    """``action`` that ends when the device is done: on a GPU not when it is launched."""
+    if device.type != "cuda":
+        return action
+
+    def run() -> None:
+        action()
+        torch.cuda.synchronize()
+
+    return run
 
 
 def occupy(name: str) -> torch.device:

@@ -1,24 +1,28 @@
 """AR, SD and SSD run for real on ranks: transformer-shaped passes, messages, and the simulator's own outcomes.
 
-Target ranks are ``0 .. tp-1``, the draft is the last rank. Which sequences accept how much, and which miss, comes from
-the seeded stream that the simulator reads, so a measured run and a simulated run have the same rounds.
+Target ranks are ``0 .. tp-1``, the draft is the last rank. How much each sequence accepts, and which bonus token it
+gets, comes from the seeded stream that the simulator reads, so a measured run and a simulated run have the same rounds;
+the draft learns of it by message and looks it up in its cache.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 import torch
 import torch.distributed as dist
+from numpy.typing import NDArray
 
 from calibration.benchmarks.streams import Streams
 from ssdsim.engine.outcomes import outcome_source, rounds_to_run_in
-from ssdsim.executor.graph import Graph
+from ssdsim.executor.devices import messages_lie_on, synchronised
+from ssdsim.executor.graph import DTYPES, Graph
+from ssdsim.executor.speculation import Guesses, Outcome, SpeculationCache, misses, read_outcome, write_outcome
 from ssdsim.scenario import Scenario
 from ssdsim.speculator import Fallback
 from ssdsim.transformer import Transformer, forward_pass
@@ -42,14 +46,16 @@ class Setting:
     backup_s: float
     outcome_bytes: int
     response_bytes: int
+    fan_out: tuple[int, ...]  # cached bonus tokens for each of the K+1 accepted lengths
 
 
 @dataclass
 class Timeline:
-    """What a rank did when, and when its rounds ended."""
+    """What a rank did when, when its rounds ended, and how many sequences missed in each (the draft's of SSD)."""
 
     events: list[Event] = field(default_factory=list)
     ends_s: list[float] = field(default_factory=list)
+    misses: list[int] = field(default_factory=list)
 
     def do(self, what: str, action: Callable[[], object]) -> None:
         start = time.perf_counter()
@@ -66,16 +72,24 @@ class Executor:
         self.tp = int(capacity["tp"])
         self.draft_rank = dist.get_world_size() - 1
         self._capacity = capacity
-        self._group = dist.new_group(list(range(self.tp)))
+        self.target_group = dist.new_group(list(range(self.tp)))
         self._passes: dict[tuple[Any, ...], Callable[[], object]] = {}
 
     def run(self, strategy: str, setting: Setting, scenario: Scenario, seed: int, rounds: int) -> Timeline | None:
         """Run ``rounds`` rounds of a strategy; None on a rank that takes no part in it."""
         loop = {"ar": self._ar, "sd": self._sd, "ssd": self._ssd}[strategy]
-        misses = _misses(scenario, strategy, seed, rounds)
+        outcomes = Guesses(setting.fan_out).outcomes(stream(scenario, strategy, seed).block(rounds))
         self._prepare(setting)
         dist.barrier()
-        return loop(setting, misses)
+        return loop(setting, outcomes)
+
+    def time_gemms(self, shapes: Sequence[tuple[int, int, int]], runs: int) -> float:
+        """Mean seconds of GEMMs ``(m, n, k)`` in a row, their weights streamed as the calibrator streams them."""
+        return self._streams.time_gemms(shapes, runs)
+
+    @cached_property
+    def _streams(self) -> Streams:
+        return Streams(self.device, DTYPES[self._capacity["dtype"]])
 
     def _prepare(self, setting: Setting) -> None:
         """Allocate and capture before the clock runs: what one rank does late, another would wait for."""
@@ -87,57 +101,64 @@ class Executor:
             self._target_pass(setting, 1)
             self._target_pass(setting, setting.lookahead + 1)
 
-    def _ar(self, setting: Setting, misses: list[bool]) -> Timeline | None:
+    def _ar(self, setting: Setting, outcomes: NDArray[np.int64]) -> Timeline | None:
         if self.rank >= self.tp:
             return None
         decode, timeline = self._target_pass(setting, 1), Timeline()
-        for _ in misses:
+        for _ in outcomes:
             timeline.do("decode", decode)
             timeline.ends_s.append(time.perf_counter())
         return timeline
 
-    def _sd(self, setting: Setting, misses: list[bool]) -> Timeline | None:
+    def _sd(self, setting: Setting, outcomes: NDArray[np.int64]) -> Timeline | None:
         """The draft on its own device waits for the outcome, then drafts; the target waits for the speculation."""
         timeline, messages = Timeline(), _Messages(self, setting)
         if self.rank == self.draft_rank:
             step = self._draft_pass(setting, 1, False)
-            for _ in misses:
+            for _ in outcomes:
                 for _ in range(setting.lookahead):
                     timeline.do("draft step", step)
                 timeline.do("send speculation", messages.send_speculation)
                 timeline.do("wait for outcome", messages.receive_outcome)
             return timeline
         verify = self._target_pass(setting, setting.lookahead + 1)
-        for _ in misses:
+        for outcome in outcomes:
             timeline.do("wait for speculation", messages.receive_speculation)
             timeline.do("verify", verify)
-            timeline.do("send outcome", messages.send_outcome)
+            timeline.do("send outcome", partial(messages.send_outcome, outcome))
             timeline.ends_s.append(time.perf_counter())
         return timeline
 
-    def _ssd(self, setting: Setting, misses: list[bool]) -> Timeline | None:
+    def _ssd(self, setting: Setting, outcomes: NDArray[np.int64]) -> Timeline | None:
         """Algorithm 1: the target verifies while the draft pre-speculates; a miss is drafted after the outcome."""
-        return self._ssd_draft(setting, misses) if self.rank == self.draft_rank else self._ssd_target(setting, misses)
+        return (
+            self._ssd_draft(setting, outcomes) if self.rank == self.draft_rank else self._ssd_target(setting, outcomes)
+        )
 
-    def _ssd_target(self, setting: Setting, misses: list[bool]) -> Timeline:
+    def _ssd_target(self, setting: Setting, outcomes: NDArray[np.int64]) -> Timeline:
         timeline, messages = Timeline(), _Messages(self, setting)
         verify = self._target_pass(setting, setting.lookahead + 1)
-        for _ in misses:
+        for outcome in outcomes:
             timeline.do("verify", verify)
-            timeline.do("send outcome", messages.send_outcome)
+            timeline.do("send outcome", partial(messages.send_outcome, outcome))
             timeline.do("wait for speculation", messages.receive_speculation)
             timeline.ends_s.append(time.perf_counter())
         return timeline
 
-    def _ssd_draft(self, setting: Setting, misses: list[bool]) -> Timeline:
+    def _ssd_draft(self, setting: Setting, outcomes: NDArray[np.int64]) -> Timeline:
+        """The draft knows no outcome before the target sends it: whether it hits is looked up."""
         timeline, messages = Timeline(), _Messages(self, setting)
+        cache = SpeculationCache(Guesses(setting.fan_out))
         glue = self._draft_pass(setting, setting.lookahead + 1, False)
         branch, step = self._draft_pass(setting, setting.branches, True), self._draft_pass(setting, 1, False)
-        for missed in misses:
+        for round_ in range(len(outcomes)):
             timeline.do("glue", glue)
             for _ in range(setting.lookahead):
                 timeline.do("branch step", branch)
+            timeline.do("fill cache", partial(cache.fill, round_, setting.batch))
             timeline.do("wait for outcome", messages.receive_outcome)
+            missed = misses(cache.look_up(messages.outcome()))
+            timeline.misses.append(missed)
             if missed and setting.fallback == "fast":
                 timeline.do("fallback", lambda: _busy(setting.backup_s))
             elif missed:
@@ -159,25 +180,14 @@ class Executor:
             shape: dict[str, Any] = {"batch": setting.batch, "queries": queries, "context": setting.context}
             forward = forward_pass(card, **shape, tp=tp, dtype=setting.dtype, masked=masked)
             graph = self.target_graph if role == "target" else self.draft_graph
-            self._passes[key] = self._synchronised(graph.prepare(forward))
+            self._passes[key] = synchronised(graph.prepare(forward), self.device)
             for _ in range(3):  # buffers are allocated, kernels chosen
                 self._passes[key]()
         return self._passes[key]
 
-    def _synchronised(self, action: Callable[[], object]) -> Callable[[], object]:
-        """On a GPU a pass ends when the device is done, not when it is launched."""
-        if self.device.type != "cuda":
-            return action
-
-        def run() -> None:
-            action()
-            torch.cuda.synchronize()
-
-        return run
-
     @cached_property
     def target_graph(self) -> Graph:
-        return self._graph(self._capacity["target"], self.tp, self._group)
+        return self._graph(self._capacity["target"], self.tp, self.target_group)
 
     @cached_property
     def draft_graph(self) -> Graph:
@@ -202,32 +212,36 @@ class _Messages:
 
     def __init__(self, executor: Executor, setting: Setting) -> None:
         self._executor = executor
+        self._batch = setting.batch
         self._outcome, self._speculation = (
-            torch.zeros(size, dtype=torch.uint8, device=executor.device)
+            torch.zeros(size, dtype=torch.uint8, device=messages_lie_on(executor.device))
             for size in (setting.outcome_bytes, setting.response_bytes)
         )
 
-    def send_outcome(self) -> None:
+    def send_outcome(self, outcome: Outcome) -> None:
         if self._executor.rank == 0:
-            dist.send(self._outcome, self._executor.draft_rank)
+            write_outcome(outcome, self._outcome)
+            self._end(lambda: dist.send(self._outcome, self._executor.draft_rank))
 
     def receive_outcome(self) -> None:
-        dist.recv(self._outcome, 0)
+        self._end(lambda: dist.recv(self._outcome, 0))
+
+    def outcome(self) -> Outcome:
+        """What was received."""
+        return read_outcome(self._outcome, self._batch)
 
     def send_speculation(self) -> None:
-        dist.send(self._speculation, 0)
+        self._end(lambda: dist.send(self._speculation, 0))
 
     def receive_speculation(self) -> None:
         if self._executor.rank == 0:
-            dist.recv(self._speculation, self._executor.draft_rank)
+            self._end(lambda: dist.recv(self._speculation, self._executor.draft_rank))
         if self._executor.tp > 1:
-            dist.broadcast(self._speculation, 0, group=self._executor._group)
+            self._end(lambda: dist.broadcast(self._speculation, 0, group=self._executor.target_group))
 
-
-def _misses(scenario: Scenario, strategy: str, seed: int, rounds: int) -> list[bool]:
-    """Whether any sequence misses, round by round, from the simulator's stream."""
-    block = stream(scenario, strategy, seed).block(rounds)
-    return [bool(missed) for missed in block.totals()[1] > 0]
+    def _end(self, message: Callable[[], object]) -> None:
+        """Return when the message is through: NCCL only queues it."""
+        synchronised(message, self._outcome.device)()
 
 
 def stream(scenario: Scenario, strategy: str, seed: int) -> Any:
@@ -249,19 +263,12 @@ def _busy(seconds: float) -> None:
 
 
 def make_executor(rank: int, device: torch.device, options: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], Any]:
-    """A rank's handler: runs a strategy, or times anchors for the drift of the machine."""
+    """A rank's handler: runs a strategy, or times the GEMMs of a layer, which tell the drift of the machine."""
     executor = Executor(rank, device, options)
 
     def handle(request: Mapping[str, Any]) -> Any:
         if "gemms" in request:
-            return _time_gemms(executor, request["gemms"]) if rank == 0 else None
+            return executor.time_gemms(request["gemms"], request["runs"]) if rank == request["rank"] else None
         return executor.run(**request)
 
     return handle
-
-
-def _time_gemms(executor: Executor, shapes: list[tuple[int, int, int]]) -> list[float]:
-    """Seconds of GEMMs, timed as the calibrator times them: their ratio to a profile's is the machine's drift."""
-    largest = max(((n, k) for _, n, k in shapes), key=lambda matrix: matrix[0] * matrix[1])
-    streams = Streams(executor.device, executor.target_graph.dtype_of_torch, largest)
-    return [streams.time_gemm(m, n, k).seconds for m, n, k in shapes]
