@@ -55,8 +55,8 @@ GRIDS: Mapping[str, tuple[GridPoint, ...]] = {
     ),
     "full": tuple(
         GridPoint(k, f, alpha, p_hit, b, backup)
-        for k, f, (alpha, p_hit), b, backup in itertools.product(
-            (2, 4), (1, 2), ((0.6, 0.5), (0.9, 0.85), (0.8, 1.0)), (1, 2), ("jit", "fast")
+        for k, f, b, (alpha, p_hit, backup) in itertools.product(
+            (2, 4), (1, 2), (1, 2), ((0.6, 0.5, "jit"), (0.9, 0.85, "fast"), (0.8, 1.0, "jit"))
         )
     ),
 }
