@@ -30,7 +30,7 @@ LOOKAHEADS = tuple(range(1, 13))
 FAN_OUTS = (1, 2, 3, 5, 8, 13, 21, "window")
 """Guesses a position, each about 1.6 times the one before; ``window``: as many as the draft finishes in time."""
 
-NOT_HERE = ("sd_k", "fl", "flm", "budget", "backup", "t_sd", "t_p", "t_b", "spread")
+NOT_HERE = ("strategy", "sd_k", "fl", "flm", "budget", "backup", "t_sd", "t_p", "t_b", "spread")
 OPTIONS = tuple(name for name in DEFAULTS if name not in (*NOT_HERE, "b", "context", "k", "f"))
 COLUMNS = ("b", "context", "strategy", "k", "f", "fallback", "budget", "gpus", "tokens_per_second", "point", "choice")
 DRAWS = 1000
