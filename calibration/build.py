@@ -175,8 +175,8 @@ def _interference(rows: Sequence[Row], workload: Workload, profile: HardwareProf
             return Interference()
         shares["target"].append(SlowDown.shares(streams["target"], streams["draft"]))
         shares["draft"].append(SlowDown.shares(streams["draft"], streams["target"]))
-        slower["target"].append(max(0.0, row.median_of("seconds") - 1.0))
-        slower["draft"].append(max(0.0, row.median_of("draft_factor") - 1.0))
+        for role, found in slower.items():  # rounds add up to means, so means are compared
+            found.append(max(0.0, row.mean_of(f"{role}_s") / row.mean_of(f"{role}_alone_s") - 1.0))
     if not timed:
         return Interference()
     return Interference(**{role: _slow_down(np.array(shares[role]), np.array(slower[role])) for role in shares})

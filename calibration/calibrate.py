@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import date
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 import torch
@@ -62,6 +62,10 @@ class Row:
     def outliers(self) -> int:
         """Visits that took half as long again as the median."""
         return summarise([float(visit.result["seconds"]) for visit in self.visits]).outliers
+
+    def mean_of(self, name: str) -> float:
+        """The mean over the visits of another figure, as it was measured."""
+        return fmean(float(visit.result[name]) for visit in self.visits)
 
     def median_of(self, name: str) -> float:
         """The median over the visits of another figure, as it was measured."""

@@ -116,23 +116,28 @@ class Bench:
         return len(set(self.devices)) < len(self.devices)
 
     def configuration(self, point: GridPoint) -> Configuration:
-        """The scenario of a grid point; SD's draft sits on its own device, as SSD's does."""
-        return configure(
-            target=self.target,
-            draft=self.draft,
-            hardware=self.hardware,
-            draft_hardware=self.draft_hardware,
-            tp=self.tp,
-            sd_draft="separate",
-            context=self.context,
-            dtype=self.dtype,
-            k=point.k,
-            alpha=point.alpha,
-            p_hit=point.p_hit,
-            budget=point.f * (point.k + 1),
-            b=point.b,
-            backup=point.backup,
-        )
+        """The scenario of a grid point."""
+        return configure(**self.options(point))
+
+    def options(self, point: GridPoint) -> dict[str, Any]:
+        """A grid point as options of a scenario; SD's draft sits on its own device, as SSD's does."""
+        given = {
+            "target": self.target,
+            "draft": self.draft,
+            "hardware": self.hardware,
+            "draft_hardware": self.draft_hardware,
+            "tp": self.tp,
+            "sd_draft": "separate",
+            "context": self.context,
+            "dtype": self.dtype,
+            "k": point.k,
+            "alpha": point.alpha,
+            "p_hit": point.p_hit,
+            "budget": point.f * (point.k + 1),
+            "b": point.b,
+            "backup": point.backup,
+        }
+        return {name: value for name, value in given.items() if value is not None}
 
 
 def run_grid(

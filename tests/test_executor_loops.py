@@ -19,6 +19,7 @@ from ssdsim.executor.loops import Setting, Timeline, stream
 from ssdsim.executor.ranks import Ranks
 from ssdsim.executor.speculation import Guesses, SpeculationCache, read_outcome, write_outcome
 from ssdsim.hardware import load_profile
+from ssdsim.report.build import report
 from ssdsim.scenario import Scenario
 from ssdsim.simulate import simulate
 from ssdsim.transformer import transformer_shaped
@@ -144,21 +145,24 @@ def test_the_interval_of_repeats_is_students() -> None:
 
 
 def test_a_validation_keeps_its_points_shows_both_traces_and_judges(tmp_path: Path) -> None:
-    """Bare ``ssdsim validate`` on two cores: it calibrates, runs the short grid, and resumes without measuring."""
+    """``ssdsim validate`` on two cores: it calibrates, runs the short grid, resumes without measuring, is shown."""
     tiny = "--target transformer-shaped-256x2 --draft transformer-shaped-128x1 --context 32 --rounds 4 --repeats 2"
-    trace, log = tmp_path / "trace.json", tmp_path / "measured.jsonl"
-    command = [sys.executable, "-m", "ssdsim", "validate", *tiny.split(), "-o", str(log), "--json"]
-    done = subprocess.run([*command, "--trace", str(trace)], capture_output=True, text=True, timeout=300, check=False)
+    run = tmp_path / "run"
+    trace, log = run / "measured_trace.json", run / "validation.jsonl"
+    command = [sys.executable, "-m", "ssdsim", "validate", *tiny.split(), "-o", str(run), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     assert [c["strategy"] for c in answer["comparisons"]] == ["ar", "sd", "ssd"] * 3
     assert all(c["measured"]["value"] > 0 and c["predicted_s"] > 0 for c in answer["comparisons"])
     tracks = {e["args"]["name"] for e in json.loads(trace.read_text())["traceEvents"] if e["name"] == "thread_name"}
     assert {"measured target 0 (cpu:0)", "measured draft (cpu:1)", "target GPU 0", "draft GPU 0"} <= tracks
-    profile = load_profile(tmp_path / "measured-profile.json")
+    profile = load_profile(run / "validation-profile.json")
     assert {source.kind for source in profile.sources.values()} == {"measured"}
     before = log.read_text()
     again = subprocess.run([*command, "--max-error", "0"], capture_output=True, text=True, timeout=120, check=False)
     assert again.returncode == 1  # no error is within 0
     assert log.read_text() == before
     assert json.loads(again.stdout)["comparisons"] == answer["comparisons"]
+    shown = report(run)
+    assert {"validation", "timeline"} <= {figure.key for figure in shown.figures}

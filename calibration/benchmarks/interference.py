@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 from statistics import fmean
 from typing import Any
 
@@ -16,32 +17,44 @@ from ssdsim.executor.devices import synchronised
 
 _ALONE_S, _TOGETHER_S = 0.1, 0.3
 _FEWEST = 2
+_CYCLES = 2  # of each visit
 
 Span = tuple[float, float]
 
 
 def measure(bench: Bench, *, target: str, draft: str) -> Result:
-    """The factors by which a target's pass (``seconds``) and a draft's (``draft_factor``) take longer together.
+    """The seconds of a target's pass and of a draft's, alone and while the other side works.
 
-    Both sides run alone first, then at the same time; only runs that lie wholly within the other side's count. How
+    Both sides run alone, then at the same time, and again; only runs that lie wholly within the other side's count. How
     often each side runs is agreed beforehand: ranks of one side that stopped by their own clocks would leave each
     other waiting in a collective.
     """
     names = {"target": target, "draft": draft}
     actions = {role: _action(bench, role, name) for role, name in names.items()}
-    alone_s = {role: _alone(bench, role, actions[role]) for role in names}
-    together_s = max(_TOGETHER_S, (_FEWEST + 1) * max(alone_s.values()))
+    alone_s: dict[str, list[float]] = {role: [] for role in names}
+    together_s: dict[str, list[float]] = {role: [] for role in names}
+    for _ in range(_CYCLES):
+        for role in names:
+            alone_s[role].append(_alone(bench, role, actions[role]))
+        for role, seconds in _together(bench, actions, {role: alone_s[role][-1] for role in names}).items():
+            together_s[role].append(seconds)
+    alone, together = ({role: fmean(times[role]) for role in names} for times in (alone_s, together_s))
+    figures = {f"{role}_alone_s": alone[role] for role in names} | {f"{role}_s": together[role] for role in names}
+    return {"seconds": together["target"], "runs": _CYCLES, **figures}
+
+
+def _together(bench: Bench, actions: Mapping[str, Action | None], alone_s: Mapping[str, float]) -> dict[str, float]:
+    """Mean seconds of both passes while both sides work."""
+    long_s = max(_TOGETHER_S, (_FEWEST + 1) * max(alone_s.values()))
     mine = "target" if bench.has_target else "draft"
     action = actions[mine]
     assert action is not None
     dist.barrier()
-    spans = _spans(action, math.ceil(together_s / alone_s[mine]))
+    spans = _spans(action, math.ceil(long_s / alone_s[mine]))
     everyone: list[Any] = [None] * bench.ranks
     dist.all_gather_object(everyone, spans)
     of = {"target": everyone[0], "draft": everyone[bench.draft_rank]}
-    sides = (("target", "draft"), ("draft", "target"))
-    factors = {role: _within(of[role], of[other]) / alone_s[role] for role, other in sides}
-    return {"seconds": factors["target"], "draft_factor": factors["draft"], "runs": len(spans)}
+    return {"target": _within(of["target"], of["draft"]), "draft": _within(of["draft"], of["target"])}
 
 
 def _action(bench: Bench, role: str, name: str) -> Action | None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ssdsim.validate import Comparison
 
 _PAPER_HARDWARE = "h100-sxm"
-_OUTPUT = "validation.jsonl"
+_OUTPUT = "validation"
 _CALIBRATION_MINUTES = 5.0
 
 
@@ -50,8 +50,8 @@ _CALIBRATION_MINUTES = 5.0
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help=f"measurements, resumed [default: {_OUTPUT}]",
+    type=click.Path(path_type=Path),
+    help=f"a run folder for ssdsim report, or a .jsonl file; resumed [default: {_OUTPUT}]",
 )
 @common_options
 def command(
@@ -74,7 +74,12 @@ def command(
         sys.exit(0 if within else 1)
     if find_spec("torch") is None:
         raise InputError("validate needs torch: pip install 'ssdsim[torch]'")
-    log = Path(str(options["output"] or _OUTPUT))
+    output = Path(str(options["output"] or _OUTPUT))
+    if output.suffix == ".jsonl":
+        log = output
+    else:
+        output.mkdir(parents=True, exist_ok=True)
+        log, options["trace"] = output / "validation.jsonl", options["trace"] or output / "measured_trace.json"
     if hardware is None:
         hardware = str(_calibrate(log, seed, quiet, **options))
     compared = _run(hardware, log, seed, quiet, **options)
@@ -142,6 +147,8 @@ def _run(hardware: str, log: Path, seed: int, quiet: bool, **options: object) ->
         repeats=int(str(options["repeats"])),
         seed=seed,
     )
+    if log.name == "validation.jsonl":
+        _write_config(log.with_name("config.toml"), bench.options(GRIDS[str(options["grid"])][0]))
     trace = Trace("ssdsim validate") if options["trace"] else None
 
     def progress(done: int, total: int) -> None:
@@ -154,9 +161,17 @@ def _run(hardware: str, log: Path, seed: int, quiet: bool, **options: object) ->
         found = list(run_grid(bench, GRIDS[str(options["grid"])], log, progress, trace))
     except RankError as error:
         raise InputError(f"{error}; what was measured is kept in {log}, run again to resume") from None
-    if trace is not None:
+    if trace is not None and trace.tracks:  # a point that was resumed draws nothing
         trace.save(Path(str(options["trace"])))
     return found
+
+
+def _write_config(path: Path, options: dict[str, object]) -> None:
+    """What the first grid point's scenario is, for the report; a sweep's own is left alone."""
+    import tomli_w
+
+    if not path.exists():
+        path.write_text(tomli_w.dumps({"schema": 1, "verb": "validate", "options": options}), encoding="utf-8")
 
 
 def _table(compared: Sequence[Sequence[Comparison]]) -> Table:

@@ -115,9 +115,10 @@ def _simulated(study: Study) -> Iterator[tuple[str, list[_Slice]]]:
 
 
 def _slices(document: Mapping[str, Any]) -> list[_Slice]:
-    """The slices of the first device of each role, by start."""
+    """The slices of the first device of each role, by start; of a trace with measured tracks only those."""
     events = document["traceEvents"]
     tracks = {e["tid"]: e["args"]["name"] for e in events if e.get("ph") == "M" and e["name"] == "thread_name"}
+    tracks = {tid: name for tid, name in tracks.items() if name.startswith("measured")} or tracks
     first: dict[str, int] = {}
     for tid, track in tracks.items():
         role = next((role for role in _ROLES if role in track), None)
