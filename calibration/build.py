@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,8 @@ from ssdsim.timing_model import (
 from ssdsim.transformer import ForwardPass
 
 _SOURCE = "calibration"
+_FEWEST_TIMED = 10  # five folds leave enough of these for a fit
+_DRAWN_TO_MEAN = 0.2  # weight of the mean slow-down beside a pair that was timed
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ def build_profile(
     visits = [log.visits(point) for point in points]
     done = sum(visited > 0 for visited in visits)
     partial = "" if done == len(points) else f"partial: {done} of {len(points)} points; "
-    spreads = [row.spread for row in rows if row.point.fitted]
+    spreads = [row.spread for row in rows if row.point.benchmark in ("gemm", "attention")]
     outliers, timings = sum(row.outliers for row in rows), sum(visits)
     provenance = Provenance(
         kind="measured",
@@ -76,7 +78,7 @@ def build_profile(
     profile = HardwareProfile(
         schema=1,
         name=name,
-        device=_device(gemm, workload, devices, str(log.machine["device"])),
+        device=_device(_of(rows, "gemm"), workload, devices, str(log.machine["device"])),
         gemm={workload.dtype: gemm},
         attention=_attention(rows, workload, masked=False),
         attention_masked=_attention(rows, workload, masked=True),
@@ -95,16 +97,23 @@ def build_profile(
 
 
 def check_passes(profile: HardwareProfile, workload: Workload, points: Sequence[Point], log: Log) -> list[PassCheck]:
-    """Measured and predicted seconds of each whole pass that the profile can price (a partial one may lack some)."""
+    """Whole passes, single layers and a round trip, where the profile can price them (a partial one may lack some)."""
     passes = {("target", n): f for n, f in workload.target_passes()}
     passes |= {("draft", n): f for n, f in workload.draft_passes()}
     found = []
     for row in log.rows(points):
-        if row.point.benchmark == "pass":
-            parameters = dict(row.point.parameters)
-            place = (parameters["role"], parameters["name"])
-            with suppress(InputError):
-                found.append(PassCheck(*place, row.seconds, cost_of_pass(passes[place], profile).seconds))
+        parameters = dict(row.point.parameters)
+        with suppress(InputError):
+            if row.point.benchmark == "round trip":
+                sizes = (parameters["outcome_bytes"], parameters["response_bytes"])
+                predicted = sum(profile.message_seconds(size).seconds for size in sizes)
+                found.append(PassCheck("link", row.point.benchmark, row.seconds, predicted))
+            elif row.point.benchmark in ("pass", "layer"):
+                role, name = parameters["role"], parameters["name"]
+                forward, label = passes[role, name], name
+                if row.point.benchmark == "layer":
+                    forward, label = replace(forward, before=(), after=(), layers=1), f"{name}, a layer"
+                found.append(PassCheck(role, label, row.seconds, cost_of_pass(forward, profile).seconds))
     return found
 
 
@@ -123,14 +132,14 @@ def _sizes(rows: Sequence[Row], name: str) -> tuple[Array, Array]:
 
 
 def _gemm(rows: Sequence[Row], workload: Workload) -> GemmModel:
-    if len(rows) < FEWEST_ROWS:
-        raise InputError(f"only {len(rows)} GEMMs were timed; a profile needs at least {FEWEST_ROWS}: give --minutes")
+    if len(rows) < _FEWEST_TIMED:
+        raise InputError(f"only {len(rows)} GEMMs were timed; a profile needs at least {_FEWEST_TIMED}: give --minutes")
     return fit_small_gemm(_columns(rows, ("m", "n", "k")), DTYPE_BYTES[workload.dtype], _SOURCE)
 
 
 def _attention(rows: Sequence[Row], workload: Workload, *, masked: bool) -> dict[str, AttentionModel]:
     timed = [row for row in _of(rows, "attention") if dict(row.point.parameters)["masked"] == masked]
-    if len(timed) < FEWEST_ROWS:
+    if len(timed) < _FEWEST_TIMED:
         return {}
     names = ("batch", "queries", "context", "heads", "kv_heads", "head_dim")
     model = fit_small_attention(_columns(timed, names), DTYPE_BYTES[workload.dtype], _SOURCE)
@@ -187,13 +196,21 @@ def _streams(forward: ForwardPass, profile: HardwareProfile) -> float:
 
 
 def _slow_down(shares: Array, slower: Array) -> SlowDown:
-    """Non-negative least squares over the pairs; ``shares`` has shape ``(pairs, 4)``."""
-    ways, _ = nnls(shares, slower)
+    """Non-negative least squares over the pairs; ``shares`` has shape ``(pairs, 4)``.
+
+    Drawn towards the mean slow-down: passes that all stream tell nothing of two that compute, and noise must not.
+    """
+    drawn = _DRAWN_TO_MEAN * np.eye(shares.shape[1])
+    towards = np.full(shares.shape[1], _DRAWN_TO_MEAN * slower.mean())
+    ways, _ = nnls(np.vstack([shares, drawn]), np.append(slower, towards))
     return SlowDown(**{name: float(f"{way:.4g}") for name, way in zip(SlowDown.model_fields, ways, strict=True)})
 
 
-def _device(gemm: GemmModel, workload: Workload, devices: Sequence[str], name: str) -> Device:
-    rooflines = [segment.roofline for segment in gemm.segments]
+def _device(gemms: Sequence[Row], workload: Workload, devices: Sequence[str], name: str) -> Device:
+    """The device with the roofs that its GEMMs reached: a fit's asymptotes may lie far beyond what was seen."""
+    columns = _columns(gemms, ("m", "n", "k"))
+    m, n, k, seconds = (columns[name] for name in ("m", "n", "k", "seconds"))
+    moved_bytes = DTYPE_BYTES[workload.dtype] * (m * k + k * n + m * n)
     kind, index = devices[0].split(":")
     if kind == "cuda":
         properties: Any = torch.cuda.get_device_properties(int(index))
@@ -204,8 +221,8 @@ def _device(gemm: GemmModel, workload: Workload, devices: Sequence[str], name: s
         name=name,
         kind="cuda" if kind == "cuda" else "cpu",
         memory_bytes=memory,
-        memory_bandwidth=max(roofline.bandwidth for roofline in rooflines),
-        peak_flops={workload.dtype: max(roofline.peak_flops for roofline in rooflines)},
+        memory_bandwidth=float((moved_bytes / seconds).max()),
+        peak_flops={workload.dtype: float((2.0 * m * n * k / seconds).max())},
         compute_units=units,
         count=len(devices),
         topology=topology(devices),

@@ -49,8 +49,12 @@ class Row:
 
     @property
     def seconds(self) -> float:
-        """Seconds, as on the machine at its median speed: the mean over the visits without the extreme fifths."""
-        return float(trim_mean([float(visit.result["seconds"]) / visit.drift for visit in self.visits], 0.2))
+        """Seconds, as on the machine at its median speed: the mean over the visits without the extreme fifths.
+
+        Of fewer than five visits, from which that takes none, the median.
+        """
+        times = [float(visit.result["seconds"]) / visit.drift for visit in self.visits]
+        return float(trim_mean(times, 0.2)) if len(times) >= 5 else median(times)
 
     @property
     def spread(self) -> float:

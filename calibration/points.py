@@ -165,8 +165,7 @@ def _interference() -> Iterator[Point]:
 
 def _checks(workload: Workload) -> Iterator[Point]:
     """Whole passes, which the fit never sees, and the host's gaps."""
-    for role in ("target", "draft"):
-        yield Point.of("host gap", role=role)
+    yield Point.of("host gap", role="target")
     for name, forward in workload.target_passes():
         yield Point.of("pass", role="target", name=name, tokens=forward.tokens, fitted=False)
         yield Point.of("layer", role="target", name=name, tokens=forward.tokens, fitted=False)

@@ -85,7 +85,8 @@ def summarise(runs: list[float], off_core: float = 0.0) -> Timed:
     median = float(np.median(times))
     low, high = np.percentile(times, (25, 75))
     outliers = int(np.count_nonzero(times > _OUTLIER * median))
-    return Timed(median, float((high - low) / 1.349 / median), len(runs), outliers, off_core)
+    spread = float((high - low) / 1.349 / median) if median > 0.0 else 0.0  # a gap may be none at all
+    return Timed(median, spread, len(runs), outliers, off_core)
 
 
 def _warm_up(action: Action, device: torch.device, clock: Clock) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,7 @@ Pair = tuple[int, int]
 
 
 def topology(devices: Sequence[str]) -> str:
-    """The links between ``devices``, as ``nvidia-smi topo -m`` names them where it is there.
+    """The links between ``devices``, the last of which is the draft's, as ``nvidia-smi topo -m`` names them.
 
     NV2 is two NVLinks; PIX and PXB stay below a PCIe root; PHB, NODE and SYS cross the host. Without the tool only peer
     access is known. CPUs share their memory.
@@ -26,7 +27,8 @@ def topology(devices: Sequence[str]) -> str:
     if not indices:
         return "cores that share memory"
     pairs = list(combinations(sorted(set(indices)), 2))
-    links = parse_links(_nvidia_smi("topo", "-m"))
+    # where GPUs are hidden or reordered, torch numbers them otherwise than nvidia-smi does
+    links = {} if "CUDA_VISIBLE_DEVICES" in os.environ else parse_links(_nvidia_smi("topo", "-m"))
     if all(pair in links for pair in pairs):
         missing = [pair for pair in pairs if crosses_host(links[pair])]
         found = ", ".join(f"{a}-{b} {links[a, b]}" for a, b in pairs)
@@ -35,8 +37,10 @@ def topology(devices: Sequence[str]) -> str:
         found = "every pair has peer access" if pairs and not missing else ""
     if not missing:
         return found or "one GPU"
+    to_draft = (min(indices[0], indices[-1]), max(indices[0], indices[-1]))
+    where = "from target to draft" if to_draft in missing else "between some target GPUs"
     absent = ", ".join(f"{a}-{b}" for a, b in missing)
-    return f"{NO_DIRECT_LINK} between GPUs {absent}" + (f" ({found})" if found else "")
+    return f"{NO_DIRECT_LINK} {where} (GPUs {absent})" + (f": {found}" if found else "")
 
 
 def parse_links(matrix: str) -> Mapping[Pair, str]:

@@ -392,7 +392,7 @@ class SlowDown(Card):
     """By what share a pass gets slower beside another one, for the four ways in which the two can keep busy.
 
     A pass streams from memory for a share ``u`` of its time and computes for the rest; the other one streams for ``v``.
-    Its time is multiplied by ``1 + s u v + (streams_other_computes) u (1-v) + ...``, bilinear in both shares.
+    Its time is multiplied by ``1 + both_stream u v + streams_other_computes u (1-v) + ...``, bilinear in both shares.
     """
 
     both_stream: float = Field(default=0.0, ge=0.0)

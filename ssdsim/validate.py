@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ssdsim.catalog import find_hardware
 from ssdsim.configuration import Configuration, configure
 from ssdsim.drift import mean_drift, time_drift
 from ssdsim.engine.statistics import Measured, student_quantile
@@ -75,6 +78,7 @@ class Comparison:
     measured: Measured
     predicted_s: float
     tokens_per_round: float
+    tokens_repeats: tuple[float, ...]
     parts: Mapping[str, tuple[float, float]]
     repeats_s: tuple[float, ...]
 
@@ -158,6 +162,8 @@ def run_grid(
             found = _compare(bench, point, ranks, trace if index == 0 else None)
             with log.open("a") as file:
                 file.write(json.dumps({"key": point.key, "comparisons": [c.to_json() for c in found]}) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
             yield found
         progress(len(grid), len(grid))
 
@@ -186,10 +192,20 @@ def _compare(bench: Bench, point: GridPoint, ranks: Ranks, trace: Trace | None) 
             for repeat in range(bench.repeats)
         ]
         predicted = float(np.mean([run.round_s.value for run in simulated]))
-        tokens = float(np.mean([run.tokens_per_round.value for run in simulated]))
+        tokens = tuple(run.tokens_per_round.value for run in simulated)
         parts = _parts(name, of_strategy.timelines, simulated)
-        repeats = tuple(of_strategy.rounds_s)
-        found.append(Comparison(point, name, interval(repeats), predicted, tokens, parts, repeats))
+        found.append(
+            Comparison(
+                point=point,
+                strategy=name,
+                measured=interval(of_strategy.rounds_s),
+                predicted_s=predicted,
+                tokens_per_round=float(np.mean(tokens)),
+                tokens_repeats=tokens,
+                parts=parts,
+                repeats_s=tuple(of_strategy.rounds_s),
+            )
+        )
     return found
 
 
@@ -197,6 +213,7 @@ def _run(bench: Bench, configuration: Configuration, ranks: Ranks) -> dict[str, 
     """Run the strategies in turns, and time the drift between any two runs."""
     setting, placement = _setting(configuration), _placement(configuration)
     runs = {name: _Runs() for name in STRATEGIES}
+    ranks.ask({"prepare": setting}, _ANSWER_S)
     drift = time_drift(placement, ranks)
     for repeat in range(bench.repeats):
         for name, of_strategy in runs.items():
@@ -309,8 +326,10 @@ def _draw(trace: Trace, timelines: Sequence[Timeline | None], bench: Bench) -> N
 
 def _done(log: Path, bench: Bench) -> dict[str, list[Comparison]]:
     """Grid points that an earlier run left in ``log``, which must be of the same bench."""
-    header = {"bench": json.loads(json.dumps(asdict(bench)))}
-    if not log.exists():
+    profiles = [find_hardware(name) for name in (bench.hardware, bench.draft_hardware) if name]
+    digest = hashlib.sha256("".join(profile.model_dump_json() for profile in profiles).encode()).hexdigest()
+    header = {"bench": json.loads(json.dumps(asdict(bench))), "profiles": digest}
+    if not log.exists() or not log.stat().st_size:  # a kill can leave an empty one
         log.write_text(json.dumps(header) + "\n")
         return {}
     records = []
@@ -320,8 +339,10 @@ def _done(log: Path, bench: Bench) -> dict[str, list[Comparison]]:
         except json.JSONDecodeError:
             continue  # torn by a kill
     if not records or records[0] != header:
-        raise InputError(f"{log}: measured with another setting; remove it or use another -o")
-    log.write_text("".join(json.dumps(record) + "\n" for record in records))
+        raise InputError(f"{log}: measured with another setting or profile; remove it or use another -o")
+    whole = log.with_suffix(".partial")  # what a kill tore goes for good
+    whole.write_text("".join(json.dumps(record) + "\n" for record in records))
+    whole.replace(log)
     return {record["key"]: [_comparison(c) for c in record["comparisons"]] for record in records[1:]}
 
 
@@ -332,6 +353,7 @@ def _comparison(record: Mapping[str, Any]) -> Comparison:
         measured=Measured(**record["measured"]),
         predicted_s=record["predicted_s"],
         tokens_per_round=record["tokens_per_round"],
+        tokens_repeats=tuple(record["tokens_repeats"]),
         parts={name: (pair[0], pair[1]) for name, pair in record["parts"].items()},
         repeats_s=tuple(record["repeats_s"]),
     )
@@ -343,9 +365,10 @@ def speedups(comparisons: Sequence[Comparison]) -> list[tuple[str, Measured, flo
     found = []
     for above, below in _SPEEDUPS:
         a, b = by_name[above], by_name[below]
-        tokens = a.tokens_per_round / b.tokens_per_round
-        pairs = [tokens * slow / fast for fast, slow in zip(a.repeats_s, b.repeats_s, strict=True)]
-        found.append((f"{above}/{below}", interval(pairs), tokens * b.predicted_s / a.predicted_s))
+        rates = [[t / s for t, s in zip(c.tokens_repeats, c.repeats_s, strict=True)] for c in (a, b)]
+        pairs = [faster / slower for faster, slower in zip(*rates, strict=True)]
+        predicted = (a.tokens_per_round / a.predicted_s) / (b.tokens_per_round / b.predicted_s)
+        found.append((f"{above}/{below}", interval(pairs), predicted))
     return found
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import doctest
+import re
 from pathlib import Path
 
 import pytest
@@ -18,5 +20,17 @@ def test_shown_output_is_the_golden_one(name: str) -> None:
 
 
 def test_what_the_readme_links_to_exists() -> None:
-    for target in ("docs/fallback_over_batch.png", "docs/fallback_over_batch.md", "CHANGELOG.md", "LICENSE"):
-        assert (PROJECT / target).is_file()
+    readme = (PROJECT / "README.md").read_text()
+    targets = [name for name in re.findall(r"(?:\]\(|src=\")([^)\"#]+)", readme) if "://" not in name]
+    assert "docs/report-light.png" in targets
+    for target in targets:
+        assert (PROJECT / target).is_file(), target
+
+
+def test_shown_python_prints_what_is_shown() -> None:
+    parser = doctest.DocTestParser()
+    readme = (PROJECT / "README.md").read_text()
+    blocks = "\n".join(re.findall(r"```python\n(.*?)```", readme, flags=re.DOTALL))
+    example = parser.get_doctest(blocks, {}, "README", "README.md", 0)
+    assert example.examples
+    assert doctest.DocTestRunner(verbose=False).run(example).failed == 0

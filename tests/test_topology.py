@@ -41,7 +41,7 @@ def test_what_is_linked_is_named(monkeypatch: pytest.MonkeyPatch, devices: list[
 def test_a_pair_that_crosses_the_host_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topology, "_nvidia_smi", lambda *_: CUBE_MESH)
     found = topology.topology(["cuda:0", "cuda:1", "cuda:3"])
-    assert found.startswith("no direct link between GPUs 0-3 (")
+    assert found.startswith("no direct link from target to draft (GPUs 0-3): ")
     assert "0-1 NV1" in found
 
 

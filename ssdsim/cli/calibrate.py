@@ -56,6 +56,8 @@ def command(output: Path, minutes: float, as_json: bool, seed: int, quiet: bool,
     if find_spec("torch") is None:
         raise InputError("calibrate needs torch: pip install 'ssdsim[torch]'")
     alone_under_torchrun()
+    if output.suffix == ".jsonl":
+        raise InputError(f"-o {output}: the measurements go there; name the profile, such as {output.stem}.json")
     devices = _devices(options.pop("device"), options.pop("gpus"), options.pop("tp"), options.pop("draft_gpu"))
     done = calibrate(output, devices, minutes=minutes, seed=seed, quiet=quiet, **options)
     if as_json:
@@ -109,7 +111,7 @@ def calibrate(
     figures = summary(checks, log)
     if figures["instability"] > 0.1:
         click.echo(f"warning: this machine's speed wandered by {figures['instability']:.0%} meanwhile", err=True)
-    if profile.device.topology.startswith(NO_DIRECT_LINK):
+    if profile.device.topology.startswith(f"{NO_DIRECT_LINK} from target to draft"):
         click.echo(f"warning: {profile.device.topology}; messages to the draft may cross the host", err=True)
     return Calibration(profile, checks, figures, interrupted)
 
@@ -160,7 +162,7 @@ def _devices(device: str | None, gpus: str | None, tp: int | None, draft_gpu: in
     if draft not in found:
         raise InputError(f"--draft-gpu {draft_gpu} is not among --gpus {gpus}")
     targets = [name for name in found if name != draft][: tp or None]
-    if tp is not None and len(targets) < tp and len(found) > 1:
+    if tp is not None and tp > max(1, len(targets)):
         raise InputError(f"--tp {tp} needs {tp + 1} GPUs with the draft's, --gpus {gpus} has {len(found)}")
     return [*targets, draft]
 

@@ -70,6 +70,8 @@ def main() -> None:
         code = 2
     except click.ClickException as error:
         _fail(error.format_message())
+    except OSError as error:  # a folder that is not there, a disk that is full
+        _fail(f"{error.filename or 'input and output'}: {error.strerror or error}")
     except (KeyboardInterrupt, click.Abort):
         click.echo("interrupted", err=True)
         sys.exit(130)

@@ -41,6 +41,23 @@ class WholeNumbers(click.ParamType[Any]):
             self.fail(f"'{value}' is not a list of whole numbers such as 4,3,2,1", param, ctx)
 
 
+class Share(click.ParamType[Any]):
+    """A share: ``0.1`` or ``10%``."""
+
+    name = "share"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            share = float(value.removesuffix("%")) / (100.0 if value.endswith("%") else 1.0)
+        except ValueError:
+            share = -1.0
+        if share < 0.0:
+            self.fail(f"'{value}' is not a share of at least 0 such as 0.1 or 10%", param, ctx)
+        return share
+
+
 class FanOut(click.ParamType[Any]):
     """A whole number or ``window``."""
 

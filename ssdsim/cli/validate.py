@@ -11,7 +11,8 @@ import click
 import numpy as np
 from rich.table import Table
 
-from ssdsim.cli.options import common_options, echo_json
+from ssdsim.cli.calibrate import alone_under_torchrun
+from ssdsim.cli.options import Share, common_options, echo_json
 from ssdsim.cli.render import console
 from ssdsim.engine.trace import Trace
 from ssdsim.errors import InputError
@@ -32,7 +33,7 @@ _CALIBRATION_MINUTES = 5.0
 @click.option(
     "--draft-hardware", help="profile of the draft's device, where it is of another kind [default: --hardware]"
 )
-@click.option("--max-error", type=click.FloatRange(0.0), help="exit 1 beyond it [with --paper: 0.05]")
+@click.option("--max-error", type=Share(), help="exit 1 beyond it [with --paper: 0.05]")
 @click.option("--target", default="transformer-shaped-1536x4", show_default=True, help="the target's card")
 @click.option("--draft", default="transformer-shaped-768x2", show_default=True, help="the draft's card")
 @click.option("--target-device", default="cpu:0", show_default=True, help="cpu:0, cuda:0 or cuda:0-3")
@@ -72,6 +73,7 @@ def command(
 
         within = replay_paper(paper, hardware or _PAPER_HARDWARE, 0.05 if max_error is None else max_error, as_json)
         sys.exit(0 if within else 1)
+    alone_under_torchrun()
     if find_spec("torch") is None:
         raise InputError("validate needs torch: pip install 'ssdsim[torch]'")
     output = Path(str(options["output"] or _OUTPUT))
@@ -135,6 +137,8 @@ def _run(hardware: str, log: Path, seed: int, quiet: bool, **options: object) ->
     if options["draft_hardware"]:
         check_profile(find_hardware(str(options["draft_hardware"])))
     devices = (*parse_devices(str(options["target_device"])), *parse_devices(str(options["draft_device"])))
+    if len({name.split(":")[0] for name in devices}) > 1 and not options["draft_hardware"]:
+        raise InputError("a draft on a device of another kind needs --draft-hardware, a profile of that device")
     bench = Bench(
         devices=devices,
         target=str(options["target"]),
@@ -161,8 +165,10 @@ def _run(hardware: str, log: Path, seed: int, quiet: bool, **options: object) ->
         found = list(run_grid(bench, GRIDS[str(options["grid"])], log, progress, trace))
     except RankError as error:
         raise InputError(f"{error}; what was measured is kept in {log}, run again to resume") from None
-    if trace is not None and trace.tracks:  # a point that was resumed draws nothing
+    if trace is not None and trace.tracks:
         trace.save(Path(str(options["trace"])))
+    elif trace is not None and not Path(str(options["trace"])).exists() and not quiet:
+        click.echo("validate: no trace: its point was measured by an earlier run; use another -o", err=True)
     return found
 
 

@@ -73,10 +73,6 @@ class Graph:
         self._cache = [self._key_values(shapes.layer, batch, context) for _ in range(shapes.layers)]
         self._buffers: dict[tuple[str, int], torch.Tensor] = {}
 
-    @property
-    def dtype_of_torch(self) -> torch.dtype:
-        return DTYPES[self.dtype]
-
     def run(self, forward: ForwardPass) -> torch.Tensor:
         """Run every operation; returns the last activation (logits where there is a vocabulary)."""
         flow = self._buffer("input", forward.tokens, self.card.hidden_size)
@@ -90,8 +86,11 @@ class Graph:
         return flow
 
     def prepare(self, forward: ForwardPass) -> Callable[[], object]:
-        """An action that runs ``forward``: a captured CUDA graph on a GPU, the operations one by one on a CPU."""
-        if self.device.type == "cuda":
+        """An action that runs ``forward``: a captured CUDA graph on a GPU, the operations one by one on a CPU.
+
+        Collectives through gloo cannot be captured: they wait for the host.
+        """
+        if self.device.type == "cuda" and (self.tp == 1 or dist.get_backend(self._group) == "nccl"):
             return capture(lambda: self.run(forward))
         return lambda: self.run(forward)
 
@@ -145,7 +144,7 @@ class Graph:
 
     def _stream(self, op: Elementwise, flow: torch.Tensor) -> torch.Tensor:
         """Read and write ``moved_bytes`` in all, half each; the activation halves the flow's width for real."""
-        if op.name == "activation":
+        if op.name == "activation" and self.card.gated_mlp:
             inner = flow.shape[1] // 2
             out = self._buffer(op.name, flow.shape[0], inner)
             return torch.mul(flow[:, :inner], flow[:, inner:], out=out)
@@ -155,7 +154,7 @@ class Graph:
         return flow
 
     def _weights(self, ops: Iterable[Operation]) -> dict[str, torch.Tensor]:
-        return {op.name: self._tensor(op.n, op.k) / math.sqrt(op.k) for op in ops if isinstance(op, Gemm)}
+        return {op.name: self._tensor(op.n, op.k).div_(math.sqrt(op.k)) for op in ops if isinstance(op, Gemm)}
 
     def _key_values(self, ops: Iterable[Operation], batch: int, context: int) -> tuple[torch.Tensor, torch.Tensor]:
         op = next(op for op in ops if isinstance(op, Attention))

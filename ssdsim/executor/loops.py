@@ -79,7 +79,7 @@ class Executor:
         """Run ``rounds`` rounds of a strategy; None on a rank that takes no part in it."""
         loop = {"ar": self._ar, "sd": self._sd, "ssd": self._ssd}[strategy]
         outcomes = Guesses(setting.fan_out).outcomes(stream(scenario, strategy, seed).block(rounds))
-        self._prepare(setting)
+        self.prepare(setting)
         dist.barrier()
         return loop(setting, outcomes)
 
@@ -91,8 +91,11 @@ class Executor:
     def _streams(self) -> Streams:
         return Streams(self.device, DTYPES[self._capacity["dtype"]])
 
-    def _prepare(self, setting: Setting) -> None:
-        """Allocate and capture before the clock runs: what one rank does late, another would wait for."""
+    def prepare(self, setting: Setting) -> None:
+        """Allocate and capture before the clock runs: what one rank does late, another would wait for.
+
+        No rank waits for another one here unless the target's passes have collectives, whose ranks do the same.
+        """
         if self.rank == self.draft_rank:
             self._draft_pass(setting, 1, False)
             self._draft_pass(setting, setting.lookahead + 1, False)
@@ -174,10 +177,11 @@ class Executor:
         return self._prepared("draft", setting, queries, masked)
 
     def _prepared(self, role: str, setting: Setting, queries: int, masked: bool) -> Callable[[], object]:
-        key = (role, setting.batch, queries, setting.context, masked)
+        context = setting.context + (setting.lookahead + 1 if masked else 0)  # branches see the verified tokens too
+        key = (role, setting.batch, queries, context, masked)
         if key not in self._passes:
             card, tp = (setting.target, setting.tp) if role == "target" else (setting.draft, 1)
-            shape: dict[str, Any] = {"batch": setting.batch, "queries": queries, "context": setting.context}
+            shape: dict[str, Any] = {"batch": setting.batch, "queries": queries, "context": context}
             forward = forward_pass(card, **shape, tp=tp, dtype=setting.dtype, masked=masked)
             graph = self.target_graph if role == "target" else self.draft_graph
             self._passes[key] = synchronised(graph.prepare(forward), self.device)
@@ -267,6 +271,9 @@ def make_executor(rank: int, device: torch.device, options: Mapping[str, Any]) -
     executor = Executor(rank, device, options)
 
     def handle(request: Mapping[str, Any]) -> Any:
+        if "prepare" in request:
+            executor.prepare(request["prepare"])
+            return None
         if "gemms" in request:
             return executor.time_gemms(request["gemms"], request["runs"]) if rank == request["rank"] else None
         return executor.run(**request)

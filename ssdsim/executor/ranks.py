@@ -156,6 +156,8 @@ def _rank(
     try:
         device = occupy(devices[rank])
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # ranks share this machine
+        # NCCL's watchdog would abort the ranks that wait for a hung one, and they would be blamed; the parent watches
+        os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0")
         dist.init_process_group(
             backend,
             init_method=f"file://{store}",
@@ -178,7 +180,7 @@ def _rank(
 
 
 def _told(error: Exception) -> tuple[str, str]:
-    """The kind of an error and its last line; one of communication blames no one yet: another rank may be its cause."""
+    """The kind of an error and its first line; one of communication blames no one: another rank may be its cause."""
     if isinstance(error, InputError):
         return "error", str(error)
     text = f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
