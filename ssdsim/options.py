@@ -127,7 +127,7 @@ def checked(given: Mapping[str, Any]) -> dict[str, Any]:
     """
     check_names(given)
     _check_combination(given)
-    values = {**DEFAULTS, **given}
+    values = {**DEFAULTS, **{name: _as_python(value) for name, value in given.items()}}
     for name, allowed in CHOICES.items():
         if values[name] is not None and values[name] not in allowed:
             hint = nearest(str(values[name]), allowed)
@@ -159,9 +159,14 @@ def check_names(given: Iterable[str]) -> None:
             raise InputError(f"unknown option '{name}'{nearest(name, DEFAULTS)} Allowed: {', '.join(DEFAULTS)}")
 
 
+def _as_python(value: Any) -> Any:
+    """A number of numpy's, as a DataFrame gives them, as Python's own."""
+    return value.item() if type(value).__module__ == "numpy" and hasattr(value, "item") and not value.shape else value
+
+
 def _check_integer(name: str, value: Any, least: int) -> None:
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
-        raise InputError(f"{option(name)} must be a whole number of at least {least}, got {value}")
+        raise InputError(f"{option(name)} must be a whole number of at least {least}, got {value!r}")
 
 
 def _check_range(name: str, value: Any, high: float) -> None:

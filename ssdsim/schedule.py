@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -189,17 +189,20 @@ def candidates(**options: Any) -> Candidates:
 
     axes, fixed = _axes_and_fixed(options)
     points: list[dict[str, Any]] = []
-    for b, context, k in product(axes["b"], axes["context"], axes["k"]):
-        at = {**fixed, "b": b, "context": context, "k": k}
-        # SD needs no cache, and SSD no draft beside the target: each is held against the memory that it uses itself
-        points.append({**at, "budget": 1})
-        points.extend({**at, **guesses, "sd_draft": "separate"} for guesses in axes["f"])
+    # each strategy is held against the devices and the memory that it uses itself
+    for b, context in product(axes["b"], axes["context"]):
+        at = {**fixed, "b": b, "context": context}
+        points.append({**at, "k": min(axes["k"]), "budget": 1, "strategy": "ar"})
+        for k in axes["k"]:
+            points.append({**at, "k": k, "budget": 1, "strategy": "sd"})
+            ssd = {**at, "k": k, "sd_draft": "separate", "strategy": "ssd"}
+            points.extend({**ssd, **guesses} for guesses in axes["f"])
     frame = evaluate(points)
     rows = [
         row
         for number, (point, found) in enumerate(zip(points, frame.to_dict("records"), strict=True))
         if found["error"] is None
-        for row in _rows(number, point, found)
+        for row in [_row(number, point, found)]
     ]
     table = pd.DataFrame(rows, columns=[*COLUMNS[:-1]])
     table = table.sort_values("k", kind="stable").drop_duplicates(["b", "context", "strategy", "k", "f"])
@@ -212,17 +215,16 @@ def candidates(**options: Any) -> Candidates:
     return Candidates(fixed, table, points, impossible, frame.attrs["warnings"])
 
 
-def _rows(number: int, point: Mapping[str, Any], found: Mapping[Any, Any]) -> Iterator[dict[str, Any]]:
-    """AR, and SD or SSD, of an evaluated point."""
-    speculative = "sd" if "budget" in point else "ssd"
-    for strategy in ("ar", speculative):
-        row: dict[str, Any] = {"b": point["b"], "context": point["context"], "strategy": strategy, "k": 0, "f": ""}
-        row |= {"gpus": int(found[f"{strategy}_gpus"]), "tokens_per_second": found[f"{strategy}_tokens_per_second"]}
-        if strategy != "ar":
-            row["k"] = point["k"]
-        if strategy == "ssd":
-            row |= {"f": str(point.get("f", "")), "fallback": found["backup"], "budget": int(found["budget"])}
-        yield row | {"point": number}
+def _row(number: int, point: Mapping[str, Any], found: Mapping[Any, Any]) -> dict[str, Any]:
+    """An evaluated point as a row of :data:`COLUMNS`."""
+    strategy = point["strategy"]
+    row: dict[str, Any] = {"b": point["b"], "context": point["context"], "strategy": strategy, "k": 0, "f": ""}
+    row |= {"gpus": int(found[f"{strategy}_gpus"]), "tokens_per_second": found[f"{strategy}_tokens_per_second"]}
+    if strategy != "ar":
+        row["k"] = point["k"]
+    if strategy == "ssd":
+        row |= {"f": str(point.get("f", "")), "fallback": found["backup"], "budget": int(found["budget"])}
+    return row | {"point": number}
 
 
 def _axes_and_fixed(options: Mapping[str, Any]) -> tuple[dict[str, list[Any]], dict[str, Any]]:

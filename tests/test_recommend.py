@@ -259,3 +259,15 @@ def test_a_list_of_batches_goes_on_as_it_began() -> None:
     done = run(*"recommend --gpus 4 --b 1,2,3,5,...,16".split())
     assert done.returncode == 2
     assert "does not rise by equal steps or factors" in done.stderr
+
+
+def test_the_largest_batch_does_not_depend_on_the_batch_that_is_asked_about() -> None:
+    """And a fresh search agrees: SSD leads there, not two batches later."""
+    bounds = set()
+    for batch in (1, 16):
+        found = recommend(gpus=8, b=[batch])
+        bounds |= {bound.value for bound in found.break_evens if bound.what == "batch"}
+    (largest,) = bounds
+    assert largest is not None
+    fresh = recommend(gpus=8, b=[int(largest), int(largest) + 2])
+    assert [answer.best.shape.strategy for answer in fresh.answers if answer.best] == ["ssd", "sd"]

@@ -183,7 +183,10 @@ def _print_pareto(found: Recommendation, about: Answer, out: Console) -> None:
 def _print_break_even(found: Recommendation, out: Console) -> None:
     if not found.break_evens:
         return
-    _heading(out, f"Break-even, batch {found.focus}: SSD is the fastest on up to {found.request.gpus} GPUs")
+    _heading(
+        out,
+        f"Break-even, batch {found.focus}: SSD, its placement held, is the fastest on up to {found.request.gpus} GPUs",
+    )
     for bound in found.break_evens:
         out.print(f"  {_bound(bound)}")
 

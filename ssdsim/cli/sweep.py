@@ -113,7 +113,7 @@ def _print(plan: Plan, results: pd.DataFrame, sort: str, top: int) -> None:
 def _table(plan: Plan, best: pd.DataFrame, sort: str) -> Table:
     unit = _unit(plan)
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for name in (*plan.grid, "fallback", "SD", "SSD", "SSD/SD", "SSD/AR", "per GPU", "all hit"):
+    for name in (*plan.grid, "fallback", "SD", "SSD", "SSD/SD", "SSD/AR", "SSD/SD per GPU", "all hit"):
         table.add_column(f"{name} tokens/{unit}" if name in ("SD", "SSD") else name, justify="right", no_wrap=True)
     shown_already = {"sd_tokens_per_second", "ssd_tokens_per_second", "ssd_over_sd", "ssd_over_ar", "p_all_hit"}
     extra = [] if sort in {*shown_already, *plan.grid} else [sort]

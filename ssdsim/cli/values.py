@@ -28,7 +28,7 @@ class Values(click.ParamType[Any]):
             return value
         try:
             return [number for part in value.split(",") for number in self._part(part)]
-        except ValueError as error:
+        except (ValueError, OverflowError) as error:
             example = "a,b" if self.kind is str else "1,2,4 or 1:8 or 0:1:0.1"
             self.fail(f"'{value}' is not a list or range such as {example}: {error}", param, ctx)
 

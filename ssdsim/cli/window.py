@@ -123,4 +123,4 @@ def _worth_saying(possible: pd.DataFrame) -> list[tuple[str, Any]]:
     if len(records) == 1:
         return [("", records[0])]
     ordered = sorted(records, key=lambda row: (row["budget"], row["passes"]))
-    return [("Narrowest  ", ordered[0]), ("Widest     ", ordered[-1])]
+    return [("Fewest outcomes  ", ordered[0]), ("Most outcomes    ", ordered[-1])]

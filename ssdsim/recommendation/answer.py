@@ -171,7 +171,7 @@ def _sentence(request: Request, answers: Sequence[Answer]) -> str:
             return "nothing fits" if not answer.by_strategy and not answer.pareto else "nothing is fast enough"
         undecided = answer.probability is not None and answer.probability < DECIDED
         name = answer.best.shape.strategy.upper()
-        return f"{name} by a hair (undecided)" if undecided else name
+        return f"{name} (undecided)" if undecided else name
 
     parts = []
     for what, group in groupby(answers, said):

@@ -23,6 +23,7 @@ _SECTIONS = 10  # of the range, and then of the section that holds the crossing
 _ROUNDS = 3
 _LARGEST_BATCH = 4096
 _NEAR_BEST = 0.8  # rivals' placements worth another look
+_FAN_OUTS = (3, 9, 27)  # guesses a position that another batch may want
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class BreakEven:
 
 @dataclass(frozen=True)
 class _Contest:
-    """SSD's and the rivals' shapes that may win near the answer, in their copies."""
+    """SSD's and the rivals' shapes that may win near the answer, in their copies; SSD's placement is held."""
 
     search: Search
     batch: int
@@ -89,12 +90,17 @@ def break_evens(search: Search, batch: int) -> list[BreakEven]:
             _hits(contest, point),
             _alpha(contest, point),
             _link(contest, point, Path(folder)),
-            _largest_batch(contest),
+            _largest_batch(_contest(search, batch, deployments, ssd, _FAN_OUTS)),
         ]
 
 
-def _contest(search: Search, batch: int, deployments: Sequence[Deployment], ssd: Deployment) -> _Contest:
-    """SSD where it is best, at many lookaheads with as many outcomes an accepted length; good rivals likewise."""
+def _contest(
+    search: Search, batch: int, deployments: Sequence[Deployment], ssd: Deployment, fan_outs: Sequence[int] = ()
+) -> _Contest:
+    """SSD placed where it is best, at many lookaheads, and the rivals where they are good.
+
+    It caches as many outcomes an accepted length as there, or ``fan_outs`` (the best numbers change with the batch).
+    """
     request = search.request
     backup: Any = "auto" if len(request.backups) > 1 else request.backups[0]
     tops = [ssd, best((d for d in deployments if d.shape.strategy == "sd"), "user")]
@@ -105,7 +111,9 @@ def _contest(search: Search, batch: int, deployments: Sequence[Deployment], ssd:
     for k in lookaheads:
         budget = ssd.shape.budget
         same = None if budget is None else max(1, round(budget * (k + 1) / (ssd.shape.k + 1)))
-        cases[Shape("ssd", ssd.shape.tp, ssd.shape.draft_gpus, k, same, backup), ssd.copies] = None
+        others = {f * (k + 1) for f in fan_outs} if request.searches_budgets else set()
+        for outcomes in {same, *others}:
+            cases[Shape("ssd", ssd.shape.tp, ssd.shape.draft_gpus, k, outcomes, backup), ssd.copies] = None
     for strategy in ("sd", "ar"):
         rivals = [d for d in deployments if d.shape.strategy == strategy]
         bar = _NEAR_BEST * max((d.per_user for d in rivals), default=0.0)

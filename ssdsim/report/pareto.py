@@ -125,7 +125,12 @@ def _frontier(points: pd.DataFrame) -> pd.Series:
 def _bounds(study: Study, row: pd.Series) -> Mapping[str, float]:
     """Relative 95 % bounds of a frontier point's tokens/s."""
     options = {name: _plain(row[name]) for name in row.index if name in CHOICES and pd.notna(row[name])}
-    low, high = study.rates({**study.base, **options}).interval(str(row["strategy"]))
+    if not study.unit_free:  # AR and SD need no room for the base point's cache
+        options["strategy"] = row["strategy"]
+    try:
+        low, high = study.rates({**study.base, **options}).interval(str(row["strategy"]))
+    except InputError:
+        return {"low / mean": np.nan, "high / mean": np.nan}
     return {"low / mean": low / row["rate"], "high / mean": high / row["rate"]}
 
 

@@ -98,6 +98,8 @@ def _config(path: Path) -> tuple[dict[str, Any], dict[str, list[Any]]]:
         if key not in _KEYS:
             raise InputError(f"{path}: unknown key '{key}'{nearest(key, _KEYS)} Allowed: {', '.join(_KEYS)}")
     options, grid = data.get("options", {}), data.get("grid", {})
+    if not isinstance(options, dict) or not isinstance(grid, dict):
+        raise InputError(f"{path}: options and grid must be tables")
     for name in [*options, *grid]:
         if name not in DEFAULTS:
             raise InputError(f"{path}: unknown option '{name}'{nearest(name, DEFAULTS)}")
@@ -157,4 +159,7 @@ def _validation(path: Path) -> list[dict[str, Any]]:
         lacking = [name for name in _COMPARED if name not in comparison]
         if lacking:
             raise InputError(f"{path}: a comparison lacks {', '.join(lacking)}")
+        measured = comparison["measured"]
+        if not isinstance(measured, dict) or not {"value", "low", "high"} <= measured.keys():
+            raise InputError(f"{path}: a measured round must have value, low and high")
     return comparisons

@@ -74,10 +74,9 @@ def timeline(study: Study) -> list[Figure | LeftOut]:
         Figure(
             key="timeline",
             section="Rounds in time",
-            title=f"{_ROUNDS} rounds of SSD{', simulated and measured' if measured else ''}: the draft works while the "
-            "target verifies" + (", a miss waits for its fallback" if missed else ""),
+            title=_title(shown, missed, measured),
             about="One device of each kind; AR and SD are drawn over their own first rounds for the time that the SSD "
-            f"rounds take.{_too_short(shown)} At {study.setting()}.",
+            f"rounds take.{_too_short(shown)} {_setting(study)}",
             plot=_plot(shown, scale, unit),
             table=table,
             provenance=f"{_origin(study)} Timings: {study.timings}.",
@@ -85,6 +84,23 @@ def timeline(study: Study) -> list[Figure | LeftOut]:
             wide=True,
         )
     ]
+
+
+def _title(shown: Sequence[_Slice], missed: bool, measured: bool) -> str:
+    how = ", simulated and measured" if measured else ""
+    if not any(s.track.endswith("draft") and s.work == "draft" for s in shown):
+        return f"{_ROUNDS} rounds{how}"
+    return f"{_ROUNDS} rounds of SSD{how}: the draft works while the target verifies" + (
+        ", a miss waits for its fallback" if missed else ""
+    )
+
+
+def _setting(study: Study) -> str:
+    """Whose rounds these are: a trace that another command wrote does not say."""
+    if study.folder.trace is not None:
+        return "The simulated rounds are of the run that wrote trace.json, which does not hold its settings."
+    also = " The measured ones are of the run that wrote measured_trace.json." if study.folder.measured_trace else ""
+    return f"At {study.setting()}.{also}"
 
 
 def _too_short(shown: Sequence[_Slice]) -> str:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import tomli_w
 
+from ssdsim import __version__
 from ssdsim.errors import InputError
 from ssdsim.sweeping.plan import Part, Plan
 
@@ -32,7 +33,7 @@ class SweepFolder:
         self.path = path
         self._parts = path / "parts"
         config = {"schema": 1, "verb": "sweep", "options": dict(plan.options), "grid": dict(plan.grid)}
-        how = {"schema": 1, **plan.how}
+        how = {"schema": 1, **plan.how, "version": __version__, "files": plan.file_digests()}
         try:
             self._parts.mkdir(parents=True, exist_ok=True)
             self._claim(path / CONFIG, tomli_w.dumps(config), tomllib.loads)
@@ -73,8 +74,12 @@ class SweepFolder:
         if not results.exists():
             table = joined([pq.read_table(self._file(part)) for part in plan.parts()])
             _replace(results, lambda partial: pq.write_table(table, partial))
+        try:
+            whole = pq.read_table(results)
+        except (OSError, pa.ArrowInvalid):
+            raise InputError(f"{results}: not readable; remove it to work it out again") from None
         shutil.rmtree(self._parts)
-        return pq.read_table(results)
+        return whole
 
     def _file(self, part: Part) -> Path:
         return self._parts / f"{part.number:06}.parquet"

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice, product
 from math import prod
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import pandas as pd
 import pyarrow as pa
 
+from ssdsim.catalog import find_hardware, find_transformer
 from ssdsim.errors import InputError, nearest
 from ssdsim.grid import evaluate, simulate_each
 from ssdsim.options import DEFAULTS, check_names, option
@@ -38,6 +41,7 @@ PRESETS: dict[str, dict[str, list[Any]]] = {
 }
 
 _POINTS_A_PART = {"closed": 4096, "mc": 4, "des": 4}  # a second or a few: what a kill loses
+_FILES = ("hardware", "draft_hardware", "target", "draft", "acceptance")
 _LISTS_IN_A_VALUE = {"fl": 1, "flm": 1, "hit_curve": 2}  # one value of these is itself a list, or a list of pairs
 
 
@@ -69,6 +73,12 @@ class Plan:
     def how(self) -> dict[str, Any]:
         """Everything but options and grid."""
         return {name: value for name, value in asdict(self).items() if name not in ("options", "grid")}
+
+    def file_digests(self) -> dict[str, str]:
+        """SHA-256 of every file that the options name: with another content they mean another sweep."""
+        named = {str(value) for name in _FILES for value in (self.options.get(name), *self.grid.get(name, ()))}
+        files = sorted(name for name in named if Path(name).is_file())
+        return {name: hashlib.sha256(Path(name).read_bytes()).hexdigest() for name in files}
 
     def parts(self) -> list[Part]:
         """All points, cut in the same way whenever the same plan is made."""
@@ -124,6 +134,13 @@ def _check(plan: Plan) -> None:
         raise InputError("--precision has no effect with --engine closed (it is exact)")
     if plan.engine != "closed" and plan.draws:
         raise InputError(f"--draws has no effect with --engine {plan.engine} (its intervals are always given)")
+    if plan.draws < 0:
+        raise InputError(f"--draws must be at least 0, got {plan.draws}")
+    if plan.draws and ("t_sd" in plan.options or "t_sd" in plan.grid):
+        raise InputError("--draws has no effect with --t-sd (unit-free durations have no errors)")
+    for name, find in (("target", find_transformer), ("draft", find_transformer), ("hardware", find_hardware)):
+        for card in plan.grid.get(name, ()):  # a wrong name is a mistake, not a point that is not possible
+            find(card)
     spreads = plan.grid.get("spread", [plan.options.get("spread", 0.0)])
     if plan.engine == "closed" and any(spread != 0.0 for spread in spreads):
         raise InputError("--engine closed needs constant durations (--spread 0); mc or des replay varying ones")
