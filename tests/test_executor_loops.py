@@ -69,12 +69,11 @@ def overlap_s(a: list[tuple[float, float]], b: list[tuple[float, float]]) -> flo
 def test_in_ssd_the_draft_works_while_the_target_verifies_and_in_sd_it_does_not() -> None:
     target, draft = run("ssd", scenario(p_hit=1.0, backup="jit"))
     verifying, drafting = spans(target, "verify"), spans(draft, "glue", "branch step")
-    total = sum(end - start for start, end in drafting)
-    assert overlap_s(verifying, drafting) > 0.5 * total
+    overlapped = [span for span in verifying if overlap_s([span], drafting) > 0.0]
+    assert len(overlapped) > 0.8 * len(verifying)  # how long is the machine's mood
     target, draft = run("sd", scenario(p_hit=1.0, backup="jit"))
     assert len(spans(draft, "draft step")) == 3 * ROUNDS
-    # a step may still be timed as over while its message already lets the target start
-    assert overlap_s(spans(target, "verify"), spans(draft, "draft step")) < 0.1 * total
+    assert overlap_s(spans(target, "verify"), spans(draft, "draft step")) == 0.0  # one clock, and they take turns
 
 
 def test_a_measured_run_has_the_simulators_rounds() -> None:
