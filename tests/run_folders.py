@@ -30,7 +30,14 @@ def write_measurements(folder: Path) -> None:
     rounds = {"ar": (0.020, 0.0202), "sd": (0.050, 0.048), "ssd": (0.040, 0.0441)}
     comparisons = [
         Comparison(
-            point, name, Measured(measured, 0.98 * measured, 1.02 * measured), predicted, 2.9, {}, (measured,) * 3
+            point=point,
+            strategy=name,
+            measured=Measured(measured, 0.98 * measured, 1.02 * measured),
+            predicted_s=predicted,
+            tokens_per_round=2.9,
+            tokens_repeats=(2.9,) * 3,
+            parts={},
+            repeats_s=(measured,) * 3,
         )
         for name, (measured, predicted) in rounds.items()
     ]
