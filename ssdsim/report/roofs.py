@@ -50,7 +50,7 @@ def roofs(study: Study) -> list[Figure | LeftOut]:
             f"At {study.setting('alpha', 'p_hit', 'backup')}.",
             plot=plot,
             table=_shown_table(table),
-            provenance=f"Roofs: the datasheet's. Times: {study.timings}.",
+            provenance=f"Roofs: the profile's (of a datasheet, or what a calibration reached). Times: {study.timings}.",
             interval="No interval drawn: the held-out errors of the timings are under Provenance.",
             wide=True,
         )
