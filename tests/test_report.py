@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from plotly.offline import get_plotlyjs
 
 from ssdsim.errors import InputError
 from ssdsim.fallback import critical_batch_size
 from ssdsim.predict import predict
 from ssdsim.report.build import Report, report
 from ssdsim.report.figure import Figure
+from ssdsim.report.page import plotlyjs
 from ssdsim.report.run_folder import read_run_folder
 from ssdsim.report.speedups import grid_json
 from ssdsim.report.study import Study
@@ -46,7 +46,7 @@ def figure(made: Report, key: str) -> Figure:
 
 def test_the_page_is_small_and_refers_to_no_network(made: Report) -> None:
     assert len(made.html.encode()) <= 6e6
-    own = made.html.replace(get_plotlyjs(), "")
+    own = made.html.replace(plotlyjs(), "")
     assert len(own) < len(made.html) - 4e6, "plotly.js is embedded once"
     assert not re.search(r"https?:|//cdn|@import|url\(|src=", own)
     assert re.findall(r'href="([^"]*)"', own) == ["data:,"]
@@ -206,7 +206,7 @@ def test_a_folder_with_options_alone_is_computed(tmp_path: Path) -> None:
     assert [each.key for each in made.figures if each.key.startswith("speedup")] == [
         f"speedup-{axis}" for axis in ("b", "k", "alpha", "p_hit", "f")
     ]
-    assert "select data-axis" not in made.html.replace(get_plotlyjs(), "").split("<script>")[0]
+    assert "select data-axis" not in made.html.replace(plotlyjs(), "").split("<script>")[0]
     table = figure(made, "speedup-alpha").table.set_index("alpha")
     assert table.loc[0.9, "ssd/sd"] == pytest.approx(predict(b=4, alpha=0.9).verdict.ssd_over_sd, rel=1e-9)
 

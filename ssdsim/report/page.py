@@ -87,7 +87,7 @@ def html(
         version=__version__,
         # "</script>" in a text would end the element that holds it
         data=json.dumps(data, separators=(",", ":"), allow_nan=False).replace("</", "<\\/"),
-        plotly=_eager(get_plotlyjs()),
+        plotly=plotlyjs(),
         js=_asset("page.js"),
     )
 
@@ -138,11 +138,12 @@ def _left_out(left_out: Sequence[LeftOut]) -> str:
     return f"<details><summary>Not shown</summary><ul>{items}</ul></details>"
 
 
-def _eager(plotly: str) -> str:
+def plotlyjs() -> str:
     """plotly.js with its factory in parentheses: browsers then compile it once, and do not parse it twice.
 
     Text that does not look as expected is left as it is.
     """
+    plotly: str = get_plotlyjs()
     head, start, rest = plotly.partition(", () => {")
     body, end, tail = rest.rpartition("}));")
     return f"{head}, (() => {{{body}}})));{tail}" if start and end else plotly
