@@ -53,14 +53,18 @@ class Row:
 
         Of fewer than five visits, from which that takes none, the median.
         """
-        times = [float(visit.result["seconds"]) / visit.drift for visit in self.visits]
+        times = self._times_s
         return float(trim_mean(times, 0.2)) if len(times) >= 5 else median(times)
 
     @property
     def spread(self) -> float:
         """Robust standard deviation of a visit's time over the median; 0 for a single visit."""
-        times = [float(visit.result["seconds"]) / visit.drift for visit in self.visits]
-        return summarise(times).spread
+        return summarise(self._times_s).spread
+
+    @property
+    def _times_s(self) -> list[float]:
+        """Seconds of each visit, less the drift around it."""
+        return [float(visit.result["seconds"]) / visit.drift for visit in self.visits]
 
     @property
     def outliers(self) -> int:

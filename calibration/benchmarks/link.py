@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from statistics import median
 
 import torch
 import torch.distributed as dist
 
 from calibration.benchmarks.bench import Bench, Result
-from ssdsim.executor.devices import synchronised
+from ssdsim.executor.devices import busy, synchronised
 
 _RUNS = 4  # of each visit
 _WORK_S = 0.005  # meanwhile the receiver has gone to sleep, as it does while it waits for a pass to end
@@ -54,18 +53,13 @@ def _one_ways(bench: Bench, there_bytes: int, back_bytes: int) -> list[tuple[flo
 
 def _send(message: torch.Tensor, to: int, device: torch.device) -> float:
     """Work, then send; returns when the sending began."""
-    end = time.perf_counter() + _WORK_S
-    while (now := time.perf_counter()) < end:
-        pass
-    _done(lambda: dist.send(message, to), device)
-    return now
+    busy(_WORK_S)
+    began = time.perf_counter()
+    synchronised(lambda: dist.send(message, to), device)()
+    return began
 
 
 def _receive(message: torch.Tensor, source: int, device: torch.device) -> float:
     """Returns when the message was there."""
-    _done(lambda: dist.recv(message, source), device)
+    synchronised(lambda: dist.recv(message, source), device)()
     return time.perf_counter()
-
-
-def _done(action: Callable[[], object], device: torch.device) -> None:
-    synchronised(action, device)()

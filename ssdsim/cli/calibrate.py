@@ -4,31 +4,27 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
-from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from ssdsim.catalog import find_transformer
 from ssdsim.cli.hardware import print_profile
 from ssdsim.cli.options import common_options, echo_json
+from ssdsim.cli.progress import shown
 from ssdsim.cli.render import console
 from ssdsim.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from calibration.build import PassCheck
     from calibration.points import Workload
     from ssdsim.hardware import HardwareProfile
-
-_PLAIN_EVERY = 200  # timings between two lines of progress where there is no terminal
 
 
 @click.command("calibrate")
@@ -97,7 +93,7 @@ def calibrate(
     log = Log(output.with_suffix(".jsonl"), machine_of(devices, workload)).open()
     interrupted = False
     try:
-        with _progress(quiet) as progress:
+        with shown("calibrate", "timings", quiet) as progress:
             points = measure(workload, devices, log, minutes=minutes, seed=seed, progress=progress)
     except KeyboardInterrupt:
         interrupted, points = True, plan(workload, len(devices))
@@ -174,26 +170,6 @@ def _natural_dtype(device: str) -> str:
     import torch
 
     return "bfloat16" if torch.cuda.get_device_capability(device)[0] >= 8 else "float16"
-
-
-@contextmanager
-def _progress(quiet: bool) -> Iterator[Callable[[int, int], None]]:
-    """A bar with the time left on a terminal, a line now and then elsewhere."""
-    log = console(stderr=True)
-    if quiet:
-        yield lambda done, total: None
-    elif log.is_terminal:
-        columns = (TextColumn("calibrating"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=log) as bar:
-            task = bar.add_task("calibrating")
-            yield lambda done, total: bar.update(task, completed=done, total=total)
-    else:
-
-        def line(done: int, total: int) -> None:
-            if done % _PLAIN_EVERY == 0 or done == total:
-                click.echo(f"calibrate: {done} of {total} timings", err=True)
-
-        yield line
 
 
 def _checks(checks: Sequence[PassCheck]) -> Table:

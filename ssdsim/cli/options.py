@@ -12,93 +12,90 @@ from ssdsim.cli.values import Lists, Values
 from ssdsim.options import CHOICES, DEFAULTS, option
 
 
-class Rates(click.ParamType[Any]):
+class _Parsed(click.ParamType[Any]):
+    """What :meth:`parse` makes of a text; a word of ``words`` is itself. ``unless`` completes the complaint."""
+
+    words: tuple[str, ...] = ()
+    unless: str
+
+    def parse(self, text: str) -> Any:
+        """The value; ValueError where the text is none."""
+        raise NotImplementedError
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str) or value in self.words:
+            return value
+        try:
+            return self.parse(value)
+        except ValueError:
+            self.fail(f"'{value}' is {self.unless}", param, ctx)
+
+
+class Rates(_Parsed):
     """A rate, or K rates by position: ``0.8`` or ``0.9,0.85,0.8``."""
 
     name = "rate[,rate...]"
+    unless = "not a rate or a list of rates such as 0.9,0.85,0.8"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if not isinstance(value, str):
-            return value
-        try:
-            rates = [float(part) for part in value.split(",")]
-        except ValueError:
-            self.fail(f"'{value}' is not a rate or a list of rates such as 0.9,0.85,0.8", param, ctx)
+    def parse(self, text: str) -> float | list[float]:
+        rates = [float(part) for part in text.split(",")]
         return rates[0] if len(rates) == 1 else rates
 
 
-class WholeNumbers(click.ParamType[Any]):
+class WholeNumbers(_Parsed):
     """Whole numbers separated by commas: ``4,3,2,1``."""
 
     name = "n[,n...]"
+    unless = "not a list of whole numbers such as 4,3,2,1"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if not isinstance(value, str):
-            return value
-        try:
-            return [int(part) for part in value.split(",")]
-        except ValueError:
-            self.fail(f"'{value}' is not a list of whole numbers such as 4,3,2,1", param, ctx)
+    def parse(self, text: str) -> list[int]:
+        return [int(part) for part in text.split(",")]
 
 
-class Share(click.ParamType[Any]):
+class Share(_Parsed):
     """A share: ``0.1`` or ``10%``."""
 
     name = "share"
+    unless = "not a share of at least 0 such as 0.1 or 10%"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if not isinstance(value, str):
-            return value
-        try:
-            share = float(value.removesuffix("%")) / (100.0 if value.endswith("%") else 1.0)
-        except ValueError:
-            share = -1.0
+    def parse(self, text: str) -> float:
+        share = float(text.removesuffix("%")) / (100.0 if text.endswith("%") else 1.0)
         if share < 0.0:
-            self.fail(f"'{value}' is not a share of at least 0 such as 0.1 or 10%", param, ctx)
+            raise ValueError
         return share
 
 
-class FanOut(click.ParamType[Any]):
+class FanOut(_Parsed):
     """A whole number or ``window``."""
 
     name = "f|window"
+    words = ("window",)
+    unless = "neither a whole number nor 'window'"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if value == "window" or not isinstance(value, str):
-            return value
-        try:
-            return int(value)
-        except ValueError:
-            self.fail(f"'{value}' is neither a whole number nor 'window'", param, ctx)
+    def parse(self, text: str) -> int:
+        return int(text)
 
 
-class Spread(click.ParamType[Any]):
+class Spread(_Parsed):
     """A relative spread, or ``profile``."""
 
     name = "spread|profile"
+    words = ("profile",)
+    unless = "neither a number nor 'profile'"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if value == "profile" or not isinstance(value, str):
-            return value
-        try:
-            return float(value)
-        except ValueError:
-            self.fail(f"'{value}' is neither a number nor 'profile'", param, ctx)
+    def parse(self, text: str) -> float:
+        return float(text)
 
 
-class HitCurve(click.ParamType[Any]):
+class HitCurve(_Parsed):
     """Measured hit rates at some fan-outs: ``1:0.6,2:0.7,4:0.8``."""
 
     name = "f:h[,f:h...]"
+    unless = "not a list of fan-outs and hit rates such as 1:0.6,2:0.7,4:0.8"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if not isinstance(value, str):
-            return value
-        try:
-            pairs = [part.split(":") for part in value.split(",")]
-            return [(float(fan_out), float(rate)) for fan_out, rate in pairs]
-        except ValueError:
-            self.fail(f"'{value}' is not a list of fan-outs and hit rates such as 1:0.6,2:0.7,4:0.8", param, ctx)
+    def parse(self, text: str) -> list[tuple[float, float]]:
+        pairs = [part.split(":") for part in text.split(",")]
+        return [(float(fan_out), float(rate)) for fan_out, rate in pairs]
 
 
 # name -> (type, further spellings, help); in the order of --help

@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import sys
+import time
 from collections.abc import Callable, Sequence
 
 import torch
@@ -64,6 +65,13 @@ def backend_of(names: Sequence[str]) -> str:
 def messages_lie_on(device: torch.device) -> torch.device:
     """Where a rank's point-to-point messages lie: in its own memory, but gloo sends none from a GPU's."""
     return device if dist.get_backend() == "nccl" else torch.device("cpu")
+
+
+def busy(seconds: float) -> None:
+    """Keep the core at work for so long."""
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        pass
 
 
 def synchronised(action: Callable[[], object], device: torch.device) -> Callable[[], object]:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from calibration.benchmarks.streams import Streams
 from ssdsim.engine.outcomes import outcome_source, rounds_to_run_in
-from ssdsim.executor.devices import messages_lie_on, synchronised
+from ssdsim.executor.devices import busy, messages_lie_on, synchronised
 from ssdsim.executor.graph import DTYPES, Graph
 from ssdsim.executor.speculation import Guesses, Outcome, SpeculationCache, misses, read_outcome, write_outcome
 from ssdsim.scenario import Scenario
@@ -163,7 +163,7 @@ class Executor:
             missed = misses(cache.look_up(messages.outcome()))
             timeline.misses.append(missed)
             if missed and setting.fallback == "fast":
-                timeline.do("fallback", lambda: _busy(setting.backup_s))
+                timeline.do("fallback", partial(busy, setting.backup_s))
             elif missed:
                 for _ in range(setting.lookahead):
                     timeline.do("fallback step", step)
@@ -257,13 +257,6 @@ def stream(scenario: Scenario, strategy: str, seed: int) -> Any:
     if run_in:
         source.block(run_in)
     return source
-
-
-def _busy(seconds: float) -> None:
-    """Spend a fast backup's latency."""
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        pass
 
 
 def make_executor(rank: int, device: torch.device, options: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], Any]:
