@@ -12,18 +12,20 @@ import numpy as np
 import torch
 from scipy.optimize import nnls
 
-from calibration.calibrate import Log, Row, today
+from calibration.calibrate import today
 from calibration.fit import FEWEST_ROWS, fit_collective, fit_elementwise, fit_link
+from calibration.log import Log
 from calibration.points import Point, Workload
+from calibration.rows import Row, instability, rows_of
 from calibration.small_fit import fit_small_attention, fit_small_gemm
 from calibration.topology import topology
+from ssdsim.attention_model import AnyAttention
 from ssdsim.costs import cost_of_pass, streaming_share
 from ssdsim.errors import InputError
 from ssdsim.hardware import Device, HardwareProfile, Provenance
 from ssdsim.operations import DTYPE_BYTES
 from ssdsim.timing_model import (
     Array,
-    AttentionModel,
     CollectiveModel,
     ElementwiseModel,
     FixedCosts,
@@ -62,9 +64,9 @@ def build_profile(
     ------
     InputError : too few GEMMs for any fit.
     """
-    rows = log.rows(points)
+    rows = rows_of(log, points)
     gemm = _gemm(_of(rows, "gemm"), workload)
-    visits = [log.visits(point) for point in points]
+    visits = [log.count(point) for point in points]
     done = sum(visited > 0 for visited in visits)
     partial = "" if done == len(points) else f"partial: {done} of {len(points)} points; "
     spreads = [row.spread for row in rows if row.point.benchmark in ("gemm", "attention")]
@@ -101,7 +103,7 @@ def check_passes(profile: HardwareProfile, workload: Workload, points: Sequence[
     passes = {("target", n): f for n, f in workload.target_passes()}
     passes |= {("draft", n): f for n, f in workload.draft_passes()}
     found = []
-    for row in log.rows(points):
+    for row in rows_of(log, points):
         parameters = dict(row.point.parameters)
         with suppress(InputError):
             if row.point.benchmark == "round trip":
@@ -137,7 +139,7 @@ def _gemm(rows: Sequence[Row], workload: Workload) -> GemmModel:
     return fit_small_gemm(_columns(rows, ("m", "n", "k")), DTYPE_BYTES[workload.dtype], _SOURCE)
 
 
-def _attention(rows: Sequence[Row], workload: Workload, *, masked: bool) -> dict[str, AttentionModel]:
+def _attention(rows: Sequence[Row], workload: Workload, *, masked: bool) -> dict[str, AnyAttention]:
     timed = [row for row in _of(rows, "attention") if dict(row.point.parameters)["masked"] == masked]
     if len(timed) < _FEWEST_TIMED:
         return {}
@@ -229,7 +231,7 @@ def _device(gemms: Sequence[Row], workload: Workload, devices: Sequence[str], na
     )
 
 
-def summary(checks: Sequence[PassCheck], log: Log) -> Mapping[str, float]:
+def summary(checks: Sequence[PassCheck], points: Sequence[Point], log: Log) -> Mapping[str, float]:
     """The worst error of a pass, and how much the machine's speed wandered."""
     worst = max((abs(check.error) for check in checks), default=float("nan"))
-    return {"worst_pass_error": worst, "instability": log.instability}
+    return {"worst_pass_error": worst, "instability": instability(rows_of(log, points))}

@@ -14,12 +14,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import least_squares
 
-from calibration.hinges import choose_terms, domain_of, fit_terms, significant
-from calibration.regimes import fit_line, fit_regimes
+from calibration.bootstrap import significant
+from calibration.hinges import choose_terms, domain_of, fit_terms, with_uncertainty
+from calibration.regimes import fit_line, fit_regimes, line_uncertainty
+from ssdsim.attention_model import AttentionModel
 from ssdsim.errors import InputError
 from ssdsim.timing_model import (
     Array,
-    AttentionModel,
     CollectiveModel,
     Correction,
     Domain,
@@ -198,7 +199,14 @@ def fit_link(message_bytes: ArrayLike, seconds: ArrayLike, source: str, seed: in
     rows = _checked("link", message_bytes=message_bytes, seconds=seconds)
     (latency, bandwidth), found = _fit_judged_line(rows["message_bytes"], rows["seconds"], seed)
     domain = _up_to("message_bytes", rows["message_bytes"])
-    return LinkModel(source=source, domain=domain, report=found, latency_s=latency, bandwidth=bandwidth)
+    return LinkModel(
+        source=source,
+        domain=domain,
+        report=found,
+        latency_s=latency,
+        bandwidth=bandwidth,
+        uncertainty=line_uncertainty(rows["message_bytes"], rows["seconds"]),
+    )
 
 
 def fit_elementwise(moved_bytes: ArrayLike, seconds: ArrayLike, source: str, seed: int = 0) -> ElementwiseModel:
@@ -211,7 +219,14 @@ def fit_elementwise(moved_bytes: ArrayLike, seconds: ArrayLike, source: str, see
     rows = _checked("elementwise", moved_bytes=moved_bytes, seconds=seconds)
     (launch, bandwidth), found = _fit_judged_line(rows["moved_bytes"], rows["seconds"], seed)
     domain = _up_to("moved_bytes", rows["moved_bytes"])
-    return ElementwiseModel(source=source, domain=domain, report=found, launch_s=launch, bandwidth=bandwidth)
+    return ElementwiseModel(
+        source=source,
+        domain=domain,
+        report=found,
+        launch_s=launch,
+        bandwidth=bandwidth,
+        uncertainty=line_uncertainty(rows["moved_bytes"], rows["seconds"]),
+    )
 
 
 def _checked(what: str, **columns: ArrayLike) -> dict[str, Array]:
@@ -256,7 +271,7 @@ def _fit_corrected(
     return _CorrectedFit(
         roofline,
         trained=fit_terms(terms, log_ratio[~held], fitted),
-        final=fit_terms(terms, log_ratio, values),
+        final=with_uncertainty(fit_terms(terms, log_ratio, values), log_ratio, values),
     )
 
 

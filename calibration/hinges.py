@@ -12,6 +12,7 @@ from itertools import combinations, compress
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.bootstrap import directions, significant
 from ssdsim.timing_model import Array, Correction, Domain
 
 _SELECTION_ROWS = 4000  # terms are chosen on a sample this large; coefficients are fitted to every row
@@ -19,11 +20,6 @@ _ROWS_PER_TERM = 10
 _LARGEST_RESIDUAL = 0.5  # a wilder timing (log ratio) counts as this much when terms are chosen
 _HUBER = 0.03  # residuals (log ratio) beyond this count by their size, not by their square
 _RIDGE = 0.01  # keeps coefficients of terms that hardly vary in the rows near zero
-
-
-def significant(value: float) -> float:
-    """``value`` with six significant digits, as a profile stores it."""
-    return float(f"{value:.6g}")
 
 
 def domain_of(values: Mapping[str, Array]) -> Domain:
@@ -50,18 +46,46 @@ def choose_terms(
 def fit_terms(terms: list[str], log_ratio: Array, values: Mapping[str, Array]) -> Correction:
     """The correction with these terms and the coefficients of least Huber loss."""
     domain = domain_of(values)
-    shape = Correction(terms=dict.fromkeys(terms, 0.0), domain=domain)
-    columns = np.column_stack([np.ones(len(log_ratio)), *shape.features(values)])
-    weights = np.ones(len(log_ratio))
-    coefficients = np.zeros(len(terms) + 1)
-    for _ in range(8):  # iteratively reweighted least squares
-        weighted = columns * weights[:, None]
-        normal = weighted.T @ columns + _RIDGE * np.eye(len(terms) + 1)
-        coefficients = np.linalg.solve(normal, weighted.T @ log_ratio)
-        residual = np.abs(log_ratio - columns @ coefficients)
-        weights = _HUBER / np.maximum(residual, _HUBER)
-    intercept, *slopes = (significant(value) for value in coefficients)
+    columns = _columns(Correction(terms=dict.fromkeys(terms, 0.0), domain=domain), values)
+    intercept, *slopes = (significant(value) for value in _coefficients(columns, log_ratio))
     return Correction(intercept=intercept, terms=dict(zip(terms, slopes, strict=True)), domain=domain)
+
+
+def with_uncertainty(correction: Correction, log_ratio: Array, values: Mapping[str, Array]) -> Correction:
+    """The same correction with how its coefficients wander when the rows that it was fitted to are drawn anew.
+
+    A row keeps the weight that it has in the fit to all rows.
+    """
+    columns = _columns(correction, values)
+    fitted = np.array([correction.intercept, *correction.terms.values()])
+    weights = _weights(columns, log_ratio, fitted)
+    wandering = directions(lambda rows: _least_squares(columns[rows], log_ratio[rows], weights[rows]), columns)
+    return correction.model_copy(update={"uncertainty": wandering})
+
+
+def _columns(correction: Correction, values: Mapping[str, Array]) -> Array:
+    """What the coefficients multiply, shape ``(rows, 1 + terms)``: ones and the terms."""
+    rows = len(next(iter(values.values())))
+    return np.column_stack([np.ones(rows), *correction.features(values)])
+
+
+def _coefficients(columns: Array, log_ratio: Array) -> Array:
+    """Of least Huber loss, by iteratively reweighted least squares."""
+    coefficients = _least_squares(columns, log_ratio, np.ones(len(log_ratio)))
+    for _ in range(7):
+        coefficients = _least_squares(columns, log_ratio, _weights(columns, log_ratio, coefficients))
+    return coefficients
+
+
+def _weights(columns: Array, log_ratio: Array, coefficients: Array) -> Array:
+    residual = np.abs(log_ratio - columns @ coefficients)
+    return np.asarray(_HUBER / np.maximum(residual, _HUBER))
+
+
+def _least_squares(columns: Array, log_ratio: Array, weights: Array) -> Array:
+    weighted = columns * weights[:, None]
+    normal = weighted.T @ columns + _RIDGE * np.eye(columns.shape[1])
+    return np.asarray(np.linalg.solve(normal, weighted.T @ log_ratio), float)
 
 
 def _hinges(values: Mapping[str, Array], knots: Mapping[str, int]) -> list[str]:

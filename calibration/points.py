@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,9 @@ from ssdsim.transformer import ForwardPass, Transformer, forward_pass
 _TOKENS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 _FEW_TOKENS = 8  # kernels for few tokens are odd: time every matrix with them
 _MOST_BETWEEN = 8
+
+Matrix = tuple[int, int]
+"""n and k of a GEMM's weights."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +36,6 @@ class Point:
     @property
     def key(self) -> str:
         return f"{self.benchmark} {json.dumps(dict(self.parameters), sort_keys=True)}"
-
-    @property
-    def tokens(self) -> int | None:
-        """Tokens that share what is streamed, on which depends what bounds the time; None where that is not known."""
-        given = dict(self.parameters)
-        return given.get("m") or given.get("tokens") or given.get("queries")
 
     def request(self) -> dict[str, Any]:
         return {"benchmark": self.benchmark, **dict(self.parameters)}
@@ -84,7 +82,7 @@ def plan(workload: Workload, ranks: int) -> list[Point]:
     points = [
         *_checks(workload),
         *(_interference() if ranks > 1 else ()),
-        *_gemms([op for op in ops if isinstance(op, Gemm)], workload),
+        *_gemms(passes, workload),
         *_attentions([op for op in ops if isinstance(op, Attention)], workload),
         *_elementwise([op for op in ops if isinstance(op, Elementwise)]),
         *_collectives([op for op in ops if isinstance(op, Collective)], workload),
@@ -93,21 +91,34 @@ def plan(workload: Workload, ranks: int) -> list[Point]:
     return list(dict.fromkeys(points))
 
 
-def _gemms(ops: Sequence[Gemm], workload: Workload) -> Iterator[Point]:
-    """The real matrices at the real and at other numbers of tokens, and matrices of other shapes around them."""
-    real = dict.fromkeys((op.n, op.k) for op in ops)
-    tokens = sorted({op.m for op in ops})
+def _gemms(passes: Sequence[ForwardPass], workload: Workload) -> Iterator[Point]:
+    """The real matrices at the real and at other numbers of tokens, and matrices of other shapes around them.
+
+    Each is timed after the matrix that comes before it in a pass: after its like it would take some percent less.
+    """
+    real = _predecessors(passes)
+    tokens = sorted({op.m for forward in passes for op, _ in forward.counted() if isinstance(op, Gemm)})
     spread = [m for m in _TOKENS if m <= tokens[-1]]
-    for n, k in real:
+    for (n, k), after in real.items():
         for m in dict.fromkeys((*tokens, *spread)):
-            yield Point.of("gemm", m=m, n=n, k=k, dtype=workload.dtype)
+            yield Point.of("gemm", m=m, n=n, k=k, after=after, dtype=workload.dtype)
     few = [m for m in spread if m <= _FEW_TOKENS]
     for n, k in _between(list(real)):
         for m in dict.fromkeys((*few, *tokens)):
-            yield Point.of("gemm", m=m, n=n, k=k, dtype=workload.dtype)
+            yield Point.of("gemm", m=m, n=n, k=k, after=(k, n), dtype=workload.dtype)
 
 
-def _between(matrices: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+def _predecessors(passes: Sequence[ForwardPass]) -> dict[Matrix, Matrix]:
+    """Every matrix of the passes with the one that comes before it, the last of a layer before its first."""
+    found: dict[Matrix, Matrix] = {}
+    for forward in passes:
+        layer, after = ([(op.n, op.k) for op in ops if isinstance(op, Gemm)] for ops in (forward.layer, forward.after))
+        for before, matrix in pairwise([layer[-1], *layer, *after]):
+            found.setdefault(matrix, before)
+    return found
+
+
+def _between(matrices: Sequence[Matrix]) -> list[Matrix]:
     """Matrices of the same sizes otherwise combined, within the range of the real ones, largest first."""
     sizes = sorted({size for matrix in matrices for size in matrix})
     elements = [n * k for n, k in matrices]
@@ -166,8 +177,8 @@ def _interference() -> Iterator[Point]:
 def _checks(workload: Workload) -> Iterator[Point]:
     """Whole passes, which the fit never sees, and the host's gaps."""
     yield Point.of("host gap", role="target")
-    for name, forward in workload.target_passes():
-        yield Point.of("pass", role="target", name=name, tokens=forward.tokens, fitted=False)
-        yield Point.of("layer", role="target", name=name, tokens=forward.tokens, fitted=False)
-    for name, forward in workload.draft_passes():
-        yield Point.of("pass", role="draft", name=name, tokens=forward.tokens, fitted=False)
+    for name, _ in workload.target_passes():
+        yield Point.of("pass", role="target", name=name, fitted=False)
+        yield Point.of("layer", role="target", name=name, fitted=False)
+    for name, _ in workload.draft_passes():
+        yield Point.of("pass", role="draft", name=name, fitted=False)

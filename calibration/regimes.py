@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
 from scipy.optimize import least_squares, nnls
 
-from calibration.hinges import significant
-from ssdsim.timing_model import Array, Regime
+from calibration.bootstrap import directions, significant
+from ssdsim.timing_model import Array, Directions, Regime
 
 _MOST_REGIMES = 4
 _MOST_CUTS = 40
@@ -20,14 +21,30 @@ _OUTLIER = 0.25
 
 def fit_line(sizes: Array, seconds: Array) -> tuple[float, float]:
     """``(latency_s, bandwidth)`` of least relative error, robust to outliers; both shapes are ``(rows,)``."""
+    latency, slope = _robust_line(sizes, seconds)
+    return significant(latency), significant(1 / slope)
+
+
+def line_uncertainty(sizes: Array, seconds: Array) -> Directions:
+    """How the latency and the seconds a byte of :func:`fit_line` wander when the timings are drawn anew."""
+    return _wandering(_robust_line, sizes, seconds)
+
+
+def _wandering(fit: Callable[[Array, Array], tuple[float, float]], sizes: Array, seconds: Array) -> Directions:
+    sensitivity = np.column_stack([1 / seconds, sizes / seconds])
+    return directions(lambda drawn: np.array(fit(sizes[drawn], seconds[drawn])), sensitivity)
+
+
+def _robust_line(sizes: Array, seconds: Array) -> tuple[float, float]:
+    """The latency and the seconds a byte."""
     latency, slope = _relative_line(sizes, seconds)
     start = np.log([max(latency, seconds.min() / 10), max(slope, 1 / _FREE_BANDWIDTH)])
 
     def residuals(logs: Array) -> Array:
         return np.asarray(np.log((np.exp(logs[0]) + np.exp(logs[1]) * sizes) / seconds))
 
-    fitted = np.exp(least_squares(residuals, start, loss="soft_l1", f_scale=0.05).x)
-    return significant(float(fitted[0])), significant(float(1 / fitted[1]))
+    latency, slope = np.exp(least_squares(residuals, start, loss="soft_l1", f_scale=0.05).x)
+    return float(latency), float(slope)
 
 
 def fit_regimes(sizes: Array, seconds: Array) -> tuple[Regime, ...]:
@@ -88,10 +105,12 @@ def _loss(sizes: Array, seconds: Array) -> float:
 
 
 def _regime(sizes: Array, seconds: Array, first: int, end: int) -> Regime:
-    latency, slope = _relative_line(sizes[first:end], seconds[first:end])
+    sizes, seconds = sizes[first:end], seconds[first:end]
+    latency, slope = _relative_line(sizes, seconds)
     return Regime(
         latency_s=significant(latency),
         bandwidth=significant(1 / max(slope, 1 / _FREE_BANDWIDTH)),
-        from_bytes=float(sizes[first]),
-        to_bytes=float(sizes[end - 1]),
+        uncertainty=_wandering(_relative_line, sizes, seconds),
+        from_bytes=float(sizes[0]),
+        to_bytes=float(sizes[-1]),
     )

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.additive_attention import fit_additive_attention
 from calibration.fit import FEWEST_ROWS, fit_attention, fit_gemm, report
-from calibration.hinges import fit_terms
+from calibration.hinges import fit_terms, with_uncertainty
 from calibration.regimes import fit_line
-from ssdsim.timing_model import Array, AttentionModel, FitReport, GemmModel, GemmSegment, Roofline
+from ssdsim.attention_model import AnyAttention
+from ssdsim.errors import InputError
+from ssdsim.timing_model import Array, FitReport, GemmModel, GemmSegment, Roofline
 
 _FOLDS = 5
 _FEW_TOKENS = 16  # up to here libraries have kernels of their own: three tokens can take longer than four
@@ -37,19 +41,31 @@ def fit_small_gemm(rows: Rows, element_bytes: int, source: str, seed: int = 0) -
     return model.model_copy(update={"segments": segments, "report": found})
 
 
-def fit_small_attention(rows: Rows, element_bytes: int, source: str, seed: int = 0) -> AttentionModel:
-    """Decode attention; ``rows`` holds ``batch, queries, context, heads, kv_heads, head_dim, seconds``."""
+def fit_small_attention(rows: Rows, element_bytes: int, source: str, seed: int = 0) -> AnyAttention:
+    """Decode attention; ``rows`` holds ``batch, queries, context, heads, kv_heads, head_dim, seconds``.
 
-    def fit(some: Rows) -> AttentionModel:
+    A sum of the parts or a corrected roofline, whichever predicts rows left out better.
+    """
+
+    def additive(some: Rows) -> AnyAttention:
+        return fit_additive_attention(some, element_bytes, source)
+
+    def corrected(some: Rows) -> AnyAttention:
         return fit_attention(**some, element_bytes=element_bytes, source=source, seed=seed)
 
-    def predict(model: AttentionModel, some: Rows) -> Array:
+    def predict(model: AnyAttention, some: Rows) -> Array:
         shape = {name: column for name, column in some.items() if name != "seconds"}
         return model.seconds(**shape, element_bytes=element_bytes)
 
-    model = fit(rows)
-    found = cross_validate(rows, fit, predict, 5 + len(model.correction.terms), seed)
-    return model.model_copy(update={"report": found})
+    def judged(fit: Callable[[Rows], AnyAttention]) -> AnyAttention:
+        model = fit(rows)
+        found = cross_validate(rows, fit, predict, model.coefficients, seed)
+        return model.model_copy(update={"report": found})
+
+    candidates = [judged(corrected)]
+    with suppress(InputError):  # too few rows of some number of query rows
+        candidates.append(judged(additive))
+    return min(candidates, key=lambda model: model.report.median_error if model.report else np.inf)
 
 
 def cross_validate(
@@ -99,8 +115,10 @@ def _fit_one(rows: Rows, element_bytes: int) -> GemmSegment:
     powers = [_hinges(name, sizes)[:1] for name, sizes in (("n", n), ("k", k))]
     lines = [_hinges(name, sizes) for name, sizes in (("n", n), ("k", k))]
     candidates = [[*powers[0], *powers[1]], [*powers[0], *lines[1]], [*lines[0], *lines[1]]]
-    terms = min(candidates, key=lambda some: _left_out(some, log_ratio, {"n": n, "k": k}))
-    return GemmSegment(roofline=roofline, correction=fit_terms(terms, log_ratio, {"n": n, "k": k}))
+    values = {"n": n, "k": k}
+    terms = min(candidates, key=lambda some: _left_out(some, log_ratio, values))
+    correction = with_uncertainty(fit_terms(terms, log_ratio, values), log_ratio, values)
+    return GemmSegment(roofline=roofline, correction=correction)
 
 
 def _hinges(name: str, sizes: Array) -> list[str]:

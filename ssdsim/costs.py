@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.hardware import HardwareProfile
+from ssdsim.hardware import HardwareProfile, Timing
 from ssdsim.operations import Operation
 from ssdsim.transformer import ForwardPass
 
@@ -22,11 +22,13 @@ class Cost:
     """A duration as a sum of terms, one for each timing that it rests on.
 
     ``terms`` maps a timing's key to ``(seconds, log_sd)``: the same matrix in two passes has the same key, so an
-    error of its timing moves both passes together and cancels in their ratio.
+    error of its timing moves both passes together and cancels in their ratio. ``shared`` maps a direction in which a
+    fit's coefficients wander to the seconds of one standard deviation: it moves all operations of a model together.
     """
 
     terms: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     warnings: frozenset[str] = frozenset()
+    shared: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def seconds(self) -> float:
@@ -37,10 +39,14 @@ class Cost:
         for key, (seconds, log_sd) in other.terms.items():
             before, before_sd = terms.get(key, (0.0, log_sd))
             terms[key] = (before + seconds, max(before_sd, log_sd))
-        return Cost(terms, self.warnings | other.warnings)
+        shared = dict(self.shared)
+        for direction, seconds in other.shared.items():
+            shared[direction] = shared.get(direction, 0.0) + seconds
+        return Cost(terms, self.warnings | other.warnings, shared)
 
     def __mul__(self, times: float) -> Cost:
-        return Cost({key: (times * s, sd) for key, (s, sd) in self.terms.items()}, self.warnings)
+        terms = {key: (times * seconds, log_sd) for key, (seconds, log_sd) in self.terms.items()}
+        return Cost(terms, self.warnings, {direction: times * seconds for direction, seconds in self.shared.items()})
 
     def by_kind(self) -> dict[str, float]:
         """Seconds by kind of operation (a key is ``kind:shape@profile``)."""
@@ -55,7 +61,11 @@ class Cost:
         total = np.zeros(errors.draws)
         for key, (seconds, log_sd) in self.terms.items():
             total += seconds * np.exp(log_sd * errors.standard_normal(key))
-        return total
+        moved = np.zeros(errors.draws)
+        for direction, seconds in self.shared.items():
+            moved += seconds * errors.standard_normal(direction)
+        # as a factor, which leaves durations positive; to first order the same
+        return total * np.exp(moved / self.seconds) if self.shared else total
 
 
 class TimingErrors:
@@ -75,16 +85,14 @@ class TimingErrors:
 
 def cost_of_operations(counted: Iterable[tuple[Operation, int]], profile: HardwareProfile) -> Cost:
     """Each operation's time on ``profile`` times its count."""
-    terms: dict[str, tuple[float, float]] = {}
-    warnings: set[str] = set()
-    for op, count in counted:
-        timing = profile.seconds(op)
-        key = f"{timing.key}@{profile.name}"  # two devices do not share an error
-        before, before_sd = terms.get(key, (0.0, 0.0))
-        terms[key] = (before + count * timing.seconds, max(before_sd, timing.log_sd))
-        if timing.warning:
-            warnings.add(timing.warning)
-    return Cost(terms, frozenset(warnings))
+    return sum((_cost_of(profile.seconds(op), profile) * count for op, count in counted), Cost())
+
+
+def _cost_of(timing: Timing, profile: HardwareProfile) -> Cost:
+    """A timing as a cost; two devices share no error, so the profile is in the keys."""
+    warnings = frozenset([timing.warning] if timing.warning else [])
+    shared = {f"{direction}@{profile.name}": timing.seconds * moved for direction, moved in timing.shared.items()}
+    return Cost({f"{timing.key}@{profile.name}": (timing.seconds, timing.own_log_sd)}, warnings, shared)
 
 
 def cost_of_pass(forward: ForwardPass, profile: HardwareProfile) -> Cost:
@@ -106,9 +114,7 @@ def streaming_share(forward: ForwardPass, seconds: float, profile: HardwareProfi
 
 def cost_of_message(message_bytes: int, profile: HardwareProfile) -> Cost:
     """A point-to-point message between the target and the draft."""
-    timing = profile.message_seconds(message_bytes)
-    warnings = frozenset([timing.warning] if timing.warning else [])
-    return Cost({f"{timing.key}@{profile.name}": (timing.seconds, timing.log_sd)}, warnings)
+    return _cost_of(profile.message_seconds(message_bytes), profile)
 
 
 def cost_of_round(profile: HardwareProfile) -> Cost:

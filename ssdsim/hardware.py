@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from pydantic import Field, ValidationError, model_validator
 
+from ssdsim.attention_model import AnyAttention
 from ssdsim.errors import InputError, nearest
 from ssdsim.operations import DTYPE_BYTES, Attention, Collective, CollectiveKind, Elementwise, Gemm, Operation
 from ssdsim.timing_model import (
     Array,
-    AttentionModel,
     Card,
     CollectiveModel,
     ElementwiseModel,
@@ -64,8 +64,10 @@ class Device(Card):
 class Timing:
     """Seconds of one operation.
 
-    ``log_sd`` is the standard deviation of log(real / predicted); operations with the same ``key`` share that
-    error (one matrix at another number of tokens is wrong in the same direction).
+    ``log_sd`` is the standard deviation of log(real / predicted). Part of it comes from the fit's coefficients:
+    ``shared`` names the directions in which they wander, with the standard deviation along each, and every operation
+    of the model shares these. The rest, ``own_log_sd``, is shared by operations with the same ``key`` (one matrix at
+    another number of tokens is wrong in the same direction).
     """
 
     seconds: float
@@ -73,6 +75,11 @@ class Timing:
     key: str
     provenance_kind: ProvenanceKind
     warning: str | None = None
+    shared: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def own_log_sd(self) -> float:
+        return math.sqrt(max(0.0, self.log_sd**2 - sum(moved**2 for moved in self.shared.values())))
 
 
 class HardwareProfile(Card):
@@ -87,8 +94,8 @@ class HardwareProfile(Card):
     name: str
     device: Device
     gemm: dict[str, GemmModel] = Field(default_factory=dict)
-    attention: dict[str, AttentionModel] = Field(default_factory=dict)
-    attention_masked: dict[str, AttentionModel] = Field(default_factory=dict)
+    attention: dict[str, AnyAttention] = Field(default_factory=dict)
+    attention_masked: dict[str, AnyAttention] = Field(default_factory=dict)
     collectives: dict[CollectiveKind, dict[int, CollectiveModel]] = Field(default_factory=dict)
     link: LinkModel | None = None
     elementwise: ElementwiseModel | None = None
@@ -171,12 +178,12 @@ class HardwareProfile(Card):
             case Gemm():
                 return self.gemm[op.dtype].segment_at(op.m).roofline.launch_s
             case Attention():
-                return self.attention_model(op).roofline.launch_s
+                return self.attention_model(op).launch_s
             case Elementwise() if self.elementwise:
                 return self.elementwise.launch_s
         return 0.0
 
-    def attention_model(self, op: Attention) -> AttentionModel:
+    def attention_model(self, op: Attention) -> AnyAttention:
         """The timings that ``op`` is priced with: those under a branch mask where they were taken."""
         masked = op.masked and op.dtype in self.attention_masked
         return self._of_dtype("attention", self.attention_masked if masked else self.attention, op.dtype)
@@ -184,8 +191,9 @@ class HardwareProfile(Card):
     def _gemm(self, op: Gemm) -> Timing:
         model = self._of_dtype("gemm", self.gemm, op.dtype)
         key = f"gemm:{op.n}x{op.k}:{op.dtype}"
-        seconds = model.seconds(op.m, op.n, op.k)
-        return self._timing(key, model, seconds, model.outside(op.m, op.n, op.k), model.log_sd_at(op.m))
+        shape = (op.m, op.n, op.k)
+        shared = _under(f"gemm:{op.dtype}", model.wander(*shape))
+        return self._timing(key, model, model.seconds(*shape), model.outside(*shape), shared, model.log_sd_at(op.m))
 
     def _attention(self, op: Attention) -> Timing:
         model = self.attention_model(op)
@@ -193,7 +201,9 @@ class HardwareProfile(Card):
         outside = model.outside(*shape)
         if op.masked and op.dtype not in self.attention_masked and outside is None:
             outside = "branch masks were not timed, ordinary attention was"
-        return self._timing(f"attention:{op.kv_heads}x{op.head_dim}", model, model.seconds(*shape), outside)
+        where = "attention_masked" if model is self.attention_masked.get(op.dtype) else "attention"
+        shared = _under(f"{where}:{op.dtype}", model.wander(*shape))
+        return self._timing(f"attention:{op.kv_heads}x{op.head_dim}", model, model.seconds(*shape), outside, shared)
 
     def _collective(self, op: Collective) -> Timing:
         key = f"{op.kind}:{op.ranks}"
@@ -204,14 +214,16 @@ class HardwareProfile(Card):
             ranks = ", ".join(map(str, sorted(by_ranks)))
             raise self._lacks(f"{op.ranks}-rank {op.kind}", ranks, "choose a degree that it has, calibrate")
         model = by_ranks[op.ranks]
-        return self._timing(key, model, model.seconds(op.message_bytes), model.outside(op.message_bytes))
+        shared = _under(key, model.wander(op.message_bytes))
+        return self._timing(key, model, model.seconds(op.message_bytes), model.outside(op.message_bytes), shared)
 
     def _elementwise(self, op: Elementwise) -> Timing:
         model = self.elementwise
         if model is None:
             raise self._lacks("elementwise", "", "calibrate")
         outside = model.beyond({"moved_bytes": op.moved_bytes})
-        return self._timing("elementwise", model, model.seconds(op.moved_bytes), outside)
+        shared = _under("elementwise", model.wander(op.moved_bytes))
+        return self._timing("elementwise", model, model.seconds(op.moved_bytes), outside, shared)
 
     def message_seconds(self, message_bytes: int) -> Timing:
         """Time of a point-to-point message between two devices.
@@ -225,7 +237,8 @@ class HardwareProfile(Card):
         smallest = self.link.domain.get("message_bytes", (0.0, 0.0))[0]
         # a message below the smallest one timed takes the latency, which that one measured
         outside = self.link.beyond({"message_bytes": max(message_bytes, smallest)})
-        return self._timing("link", self.link, self.link.seconds(message_bytes), outside)
+        shared = _under("link", self.link.wander(message_bytes))
+        return self._timing("link", self.link, self.link.seconds(message_bytes), outside, shared)
 
     def _of_dtype(self, what: str, models: Mapping[str, Model], dtype: str) -> Model:
         if dtype not in models:
@@ -243,15 +256,16 @@ class HardwareProfile(Card):
         model: TimingModel,
         seconds: Array,
         outside: str | None,
+        shared: Mapping[str, float],
         log_sd: float | None = None,
     ) -> Timing:
         """``outside`` widens the error and is the warning; ``log_sd`` is the model's if not given."""
         kind = self.sources[model.source].kind
         log_sd = model.log_sd if log_sd is None else log_sd
         if outside is None:
-            return Timing(float(seconds), log_sd, key, kind)
+            return Timing(float(seconds), log_sd, key, kind, shared=shared)
         warning = f"{self.name}: {key} is extrapolated: {outside}"
-        return Timing(float(seconds), math.hypot(log_sd, EXTRAPOLATION_LOG_SD), key, kind, warning)
+        return Timing(float(seconds), math.hypot(log_sd, EXTRAPOLATION_LOG_SD), key, kind, warning, shared)
 
     def with_fixed(self, fixed: FixedCosts) -> HardwareProfile:
         """The same profile with other fixed costs."""
@@ -263,6 +277,11 @@ class HardwareProfile(Card):
         partial = path.with_suffix(path.suffix + ".partial")
         partial.write_text(text + "\n", encoding="utf-8")
         partial.replace(path)
+
+
+def _under(model: str, wander: Mapping[str, float]) -> dict[str, float]:
+    """Directions named by the model whose coefficients they move."""
+    return {f"{model} {direction}": moved for direction, moved in wander.items()}
 
 
 def load_profile(path: str | Path) -> HardwareProfile:

@@ -24,6 +24,12 @@ Array = NDArray[np.float64]
 Domain = dict[str, tuple[float, float]]
 """Smallest and largest value timed, by the name of the variable."""
 
+Directions = tuple[tuple[float, ...], ...]
+"""Independent directions in which a fit's coefficients wander when its timings are drawn anew (a bootstrap).
+
+Each is one standard deviation long: the coefficients wander by every direction times a standard normal number.
+"""
+
 DATASHEET_LOG_SD = 0.25
 """Standard deviation of log(real / datasheet): kernels reach 60 to 95 % of a datasheet's figure."""
 
@@ -151,10 +157,13 @@ class Correction(Card):
     intercept: float = 0.0
     terms: dict[str, float] = Field(default_factory=dict)
     domain: Domain = Field(default_factory=dict)
+    uncertainty: Directions = ()
+    """Directions of the intercept and the terms' coefficients, in this order."""
 
     @model_validator(mode="after")
     def _parse(self) -> Correction:
         _ = self._hinges
+        check_directions(self.uncertainty, 1 + len(self.terms))
         return self
 
     @cached_property
@@ -173,6 +182,23 @@ class Correction(Card):
             return np.asarray(self.intercept)
         return np.asarray(self.intercept + np.tensordot(self._hinges.coefficients, self.features(values), axes=1))
 
+    def wander(self, values: Mapping[str, float]) -> list[float]:
+        """How much each direction of the uncertainty moves the logarithm of the time."""
+        if not self.uncertainty:
+            return []
+        features = self.features(values) if self.terms else np.zeros(0)
+        return [float(first + np.dot(slopes, features)) for first, *slopes in self.uncertainty]
+
+
+def check_directions(directions: Directions, coefficients: int) -> None:
+    if any(len(direction) != coefficients for direction in directions):
+        raise ValueError(f"uncertainty: every direction needs {coefficients} numbers, one for each coefficient")
+
+
+def _line_wander(uncertainty: Directions, size: float, seconds: float) -> list[float]:
+    """The same for a fixed time plus a streaming one: directions are of the seconds fixed and of those a byte."""
+    return [(fixed_s + size * byte_s) / seconds for fixed_s, byte_s in uncertainty]
+
 
 class GemmSegment(Card):
     """A corrected roofline for one range of ``m``."""
@@ -187,6 +213,10 @@ class GemmSegment(Card):
         domain = self.correction.domain
         n, k = (np.clip(size, *domain.get(name, (0, np.inf))) for name, size in (("n", n), ("k", k)))
         return np.asarray(roofline + self.correction.log_factor({"m": m, "n": n, "k": k, "nk": n * k}))
+
+    def wander(self, m: float, n: float, k: float) -> list[float]:
+        """How much each direction of the uncertainty moves the logarithm of the time."""
+        return self.correction.wander({"m": m, "n": n, "k": k, "nk": n * k})
 
 
 class GemmModel(TimingModel):
@@ -225,6 +255,17 @@ class GemmModel(TimingModel):
         """The segment that serves ``m`` (the nearer one within a blend)."""
         return self.segments[sum(self._crossed(i, m) > 0.5 for i in range(len(self.blends)))]
 
+    def wander(self, m: float, n: float, k: float) -> dict[str, float]:
+        """How much each direction of each segment's uncertainty moves the logarithm of the time."""
+        crossed = [1.0, *(float(self._crossed(i, m)) for i in range(len(self.blends))), 0.0]
+        shares = [before * (1.0 - after) for before, after in pairwise(crossed)]
+        return {
+            f"{i}.{way}": share * moved
+            for i, (segment, share) in enumerate(zip(self.segments, shares, strict=True))
+            if share > 0.0
+            for way, moved in enumerate(segment.wander(m, n, k))
+        }
+
     def log_sd_at(self, m: float) -> float:
         """The error of the segment that serves ``m``."""
         report = self.segment_at(m).report
@@ -235,84 +276,6 @@ class GemmModel(TimingModel):
         return self.beyond({"m": m, "n": n, "k": k, "nk": n * k})
 
 
-class AttentionModel(TimingModel):
-    """Decode attention: a roofline over keys, values, queries and outputs, corrected.
-
-    Tables of timings have one query token per sequence. Kernels pack the queries that share keys and values,
-    so ``q`` tokens of ``heads`` heads are the same work as one token of ``q * heads`` heads. The variables:
-
-    * ``kv``: bytes of keys and values read
-    * ``context``: cached tokens of a sequence
-    * ``batch``: sequences
-    * ``blocks``: batch x kv heads, the independent pieces of work
-    * ``group``: query rows that share a kv head, queries x heads / kv heads
-    * ``head_dim``
-    """
-
-    roofline: Roofline
-    correction: Correction = Correction()
-
-    @staticmethod
-    def variables(
-        batch: ArrayLike,
-        queries: ArrayLike,
-        context: ArrayLike,
-        heads: ArrayLike,
-        kv_heads: ArrayLike,
-        head_dim: ArrayLike,
-        element_bytes: float,
-    ) -> dict[str, Array]:
-        """The variables of the correction, as arrays."""
-        batch, queries, heads, kv_heads, head_dim = (
-            np.asarray(size, float) for size in (batch, queries, heads, kv_heads, head_dim)
-        )
-        context = np.maximum(np.asarray(context, float), 1.0)
-        blocks = batch * kv_heads
-        return {
-            "kv": 2 * element_bytes * blocks * context * head_dim,
-            "context": context,
-            "batch": batch,
-            "blocks": blocks,
-            "group": queries * heads / kv_heads,
-            "head_dim": head_dim,
-        }
-
-    @staticmethod
-    def work(values: Mapping[str, Array], element_bytes: float) -> tuple[Array, Array]:
-        """Bytes moved and floating-point operations."""
-        rows = values["blocks"] * values["group"]
-        moved_bytes = values["kv"] + 2 * element_bytes * rows * values["head_dim"]
-        return np.asarray(moved_bytes), np.asarray(4 * rows * values["head_dim"] * values["context"])
-
-    def seconds(
-        self,
-        batch: ArrayLike,
-        queries: ArrayLike,
-        context: ArrayLike,
-        heads: ArrayLike,
-        kv_heads: ArrayLike,
-        head_dim: ArrayLike,
-        element_bytes: float,
-    ) -> Array:
-        values = self.variables(batch, queries, context, heads, kv_heads, head_dim, element_bytes)
-        roofline = self.roofline.seconds(*self.work(values, element_bytes))
-        return np.asarray(roofline * np.exp(self.correction.log_factor(values)))
-
-    def outside(
-        self,
-        batch: int,
-        queries: int,
-        context: int,
-        heads: int,
-        kv_heads: int,
-        head_dim: int,
-        element_bytes: float,
-    ) -> str | None:
-        """How the shape leaves the timed domain, as short text; ``None`` inside it."""
-        values = self.variables(batch, queries, context, heads, kv_heads, head_dim, element_bytes)
-        return self.beyond({name: float(value) for name, value in values.items()})
-
-
 class Regime(Card):
     """One protocol of a collective: ``latency_s + bytes / bandwidth`` from ``from_bytes`` to ``to_bytes``."""
 
@@ -320,6 +283,8 @@ class Regime(Card):
     bandwidth: float = Field(gt=0)
     from_bytes: float = Field(ge=0)
     to_bytes: float = Field(gt=0)
+    uncertainty: Directions = ()
+    """Directions of the latency and of the seconds a byte."""
 
     def seconds(self, message_bytes: ArrayLike) -> Array:
         return np.asarray(self.latency_s + np.asarray(message_bytes, float) / self.bandwidth)
@@ -353,6 +318,13 @@ class CollectiveModel(TimingModel):
             total = np.where(crossed > 0, np.maximum(blended, reached), total)
         return np.asarray(total)
 
+    def wander(self, message_bytes: float) -> dict[str, float]:
+        """How much each direction of the uncertainty of the regime that serves moves the logarithm of the time."""
+        served = sum(message_bytes >= regime.from_bytes for regime in self.regimes[1:])
+        regime = self.regimes[served]
+        found = _line_wander(regime.uncertainty, message_bytes, float(regime.seconds(message_bytes)))
+        return {f"{served}.{way}": moved for way, moved in enumerate(found)}
+
     def outside(self, message_bytes: float) -> str | None:
         """How the size leaves the timed domain, as short text; ``None`` inside it."""
         return self.beyond({"message_bytes": message_bytes})
@@ -363,9 +335,16 @@ class LinkModel(TimingModel):
 
     latency_s: float = Field(ge=0)
     bandwidth: float = Field(gt=0)
+    uncertainty: Directions = ()
+    """Directions of the latency and of the seconds a byte."""
 
     def seconds(self, message_bytes: ArrayLike) -> Array:
         return np.asarray(self.latency_s + np.asarray(message_bytes, float) / self.bandwidth)
+
+    def wander(self, message_bytes: float) -> dict[str, float]:
+        """How much each direction of the uncertainty moves the logarithm of the time."""
+        found = _line_wander(self.uncertainty, message_bytes, float(self.seconds(message_bytes)))
+        return {str(way): moved for way, moved in enumerate(found)}
 
 
 class ElementwiseModel(TimingModel):
@@ -373,9 +352,16 @@ class ElementwiseModel(TimingModel):
 
     launch_s: float = Field(ge=0)
     bandwidth: float = Field(gt=0)
+    uncertainty: Directions = ()
+    """Directions of the launch and of the seconds a byte."""
 
     def seconds(self, moved_bytes: ArrayLike) -> Array:
         return np.asarray(self.launch_s + np.asarray(moved_bytes, float) / self.bandwidth)
+
+    def wander(self, moved_bytes: float) -> dict[str, float]:
+        """How much each direction of the uncertainty moves the logarithm of the time."""
+        found = _line_wander(self.uncertainty, moved_bytes, float(self.seconds(moved_bytes)))
+        return {str(way): moved for way, moved in enumerate(found)}
 
 
 class FixedCosts(Card):

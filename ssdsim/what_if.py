@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ssdsim.attention_model import AnyAttention, AttentionLaw, AttentionModel
 from ssdsim.errors import InputError, nearest
 from ssdsim.hardware import Device, HardwareProfile, Provenance
-from ssdsim.timing_model import AttentionModel, CollectiveModel, ElementwiseModel, GemmModel, LinkModel, Roofline
+from ssdsim.timing_model import CollectiveModel, ElementwiseModel, GemmModel, LinkModel, Roofline
 
 _SOURCE = "hypothetical"
 _UNFITTED = {"source": _SOURCE, "report": None}
@@ -90,8 +91,15 @@ class _Scaling:
         )
         return old.model_copy(update={**_UNFITTED, "segments": segments})
 
-    def attention(self, old: AttentionModel) -> AttentionModel:
-        return old.model_copy(update={**_UNFITTED, "roofline": self.roofline(old.roofline)})
+    def attention(self, old: AnyAttention) -> AnyAttention:
+        if isinstance(old, AttentionModel):
+            return old.model_copy(update={**_UNFITTED, "roofline": self.roofline(old.roofline)})
+        return old.model_copy(update={**_UNFITTED, "laws": tuple(self._attention_law(law) for law in old.laws)})
+
+    def _attention_law(self, old: AttentionLaw) -> AttentionLaw:
+        slower = {name: getattr(old, name) / self.clock for name in ("launch_s", "head_s", "block_s")}
+        bandwidth = old.bandwidth * self.memory_bandwidth
+        return old.model_copy(update={**slower, "bandwidth": bandwidth, "uncertainty": ()})
 
     def collective(self, old: CollectiveModel) -> CollectiveModel:
         regimes = tuple(
@@ -99,6 +107,7 @@ class _Scaling:
                 update={
                     "latency_s": max(0.0, regime.latency_s + self.link_delay_s),
                     "bandwidth": regime.bandwidth * self.link_bandwidth,
+                    "uncertainty": (),
                 }
             )
             for regime in old.regimes
@@ -107,7 +116,7 @@ class _Scaling:
 
     def elementwise(self, old: ElementwiseModel) -> ElementwiseModel:
         launch_s, bandwidth = old.launch_s / self.clock, old.bandwidth * self.memory_bandwidth
-        return old.model_copy(update={**_UNFITTED, "launch_s": launch_s, "bandwidth": bandwidth})
+        return old.model_copy(update={**_UNFITTED, "launch_s": launch_s, "bandwidth": bandwidth, "uncertainty": ()})
 
 
 def _link(old: LinkModel | None, name: str | None) -> LinkModel | None:

@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 import torch
 
-from calibration.calibrate import VISITS
 from calibration.points import Workload, plan
 from calibration.timing import summarise, time_action
 from ssdsim.catalog import find_transformer
@@ -64,13 +63,13 @@ def left_after(pid: int, seconds: float) -> list[int]:
     return descendants(pid)
 
 
-STEADY = 0.1  # range of the anchor's times over their median, beyond which the machine was not a bench
+STEADY = 0.1  # range of the slowness of visits, beyond which the machine was not a bench
 
 
 def test_a_calibration_adds_up_to_passes_that_it_never_fitted(tmp_path: Path) -> None:
     """The bars of the CPU path, in the better of two calibrations: CI's cores have neighbours.
 
-    The passes' bar is doubled for the same reason. A machine that the calibration's own anchors saw to be unsteady
+    The passes' bar is doubled for the same reason. A machine that the calibration's own visits saw to be unsteady
     judges nothing: the test is then skipped, with the figures.
     """
     complaints = []
@@ -134,8 +133,8 @@ def test_killed_three_times_and_resumed_every_visit_is_there_once(tmp_path: Path
     assert set(counts.values()) == {1}
     target, draft = find_transformer("transformer-shaped-128x2"), find_transformer("transformer-shaped-64x1")
     workload = Workload(target, draft, batch=2, lookahead=2, branches=9, context=32, tp=1, dtype="float32")
-    points, visits = plan(workload, ranks=2), range(1, VISITS["cpu"] + 1)
-    assert set(counts) == {f"{point.key} visit {visit}" for point in points for visit in visits}
+    visits = {point: range(1, wanted(point, "cpu:0") + 1) for point in plan(workload, ranks=2)}
+    assert set(counts) == {f"{point.key} visit {visit}" for point, numbers in visits.items() for visit in numbers}
 
 
 def test_an_interrupted_calibration_leaves_a_partial_profile(tmp_path: Path) -> None:
@@ -153,7 +152,7 @@ def test_an_interrupted_calibration_leaves_a_partial_profile(tmp_path: Path) -> 
 
 
 def test_a_log_of_another_workload_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "cpu.jsonl").write_text('{"machine": {"device": "another"}}\n')
+    (tmp_path / "cpu.jsonl").write_text('{"schema": 2, "machine": {"device": "another"}}\n')
     process = calibrate(tmp_path / "cpu.json", *TINY)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 2

@@ -28,6 +28,7 @@ class Bench(Streams):
         super().__init__(device, DTYPES[self.workload.dtype])
         self.ranks = dist.get_world_size()
         self.draft_rank = self.ranks - 1
+        self.known_s: dict[str, float] = {}  # about how long a pass takes, by its name
         self.target_group = dist.new_group(list(range(self.workload.tp)))
 
     @property

@@ -35,7 +35,7 @@ def measure(bench: Bench, *, target: str, draft: str) -> Result:
     together_s: dict[str, list[float]] = {role: [] for role in names}
     for _ in range(_CYCLES):
         for role in names:
-            alone_s[role].append(_alone(bench, role, actions[role]))
+            alone_s[role].append(_alone(bench, role, names[role], actions[role]))
         for role, seconds in _together(bench, actions, {role: alone_s[role][-1] for role in names}).items():
             together_s[role].append(seconds)
     alone, together = ({role: fmean(times[role]) for role in names} for times in (alone_s, together_s))
@@ -66,14 +66,19 @@ def _action(bench: Bench, role: str, name: str) -> Action | None:
     return synchronised(action, bench.device)
 
 
-def _alone(bench: Bench, role: str, action: Action | None) -> float:
-    """Seconds of ``action`` with the other side idle, as the first rank of ``role`` times it, told to every rank."""
-    reporter = 0 if role == "target" else bench.draft_rank
-    once: list[float] = [_mean(_spans(action, 2)[1:]) if action is not None else 0.0]
-    dist.broadcast_object_list(once, src=reporter, device=bench.message_device)
-    seconds = [_mean(_spans(action, max(_FEWEST, math.ceil(_ALONE_S / once[0])))) if action is not None else 0.0]
-    dist.broadcast_object_list(seconds, src=reporter, device=bench.message_device)
-    return seconds[0]
+def _alone(bench: Bench, role: str, name: str, action: Action | None) -> float:
+    """Seconds of ``action`` with the other side idle, as the first rank of ``role`` times it."""
+    if name not in bench.known_s:  # the first run also warms up
+        bench.known_s[name] = _told(bench, role, _mean(_spans(action, 2)[1:]) if action is not None else 0.0)
+    runs = max(_FEWEST, math.ceil(_ALONE_S / bench.known_s[name]))
+    return _told(bench, role, _mean(_spans(action, runs)) if action is not None else 0.0)
+
+
+def _told(bench: Bench, role: str, seconds: float) -> float:
+    """What the first rank of ``role`` found, on every rank."""
+    found = [seconds]
+    dist.broadcast_object_list(found, src=0 if role == "target" else bench.draft_rank, device=bench.message_device)
+    return found[0]
 
 
 def _spans(action: Action, runs: int) -> list[Span]:

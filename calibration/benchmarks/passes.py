@@ -10,16 +10,16 @@ from ssdsim.executor.graph import Graph
 from ssdsim.operations import Collective
 from ssdsim.transformer import ForwardPass
 
-_RUNS = 2  # of each visit
+_RUNS = {"cpu": 1, "cuda": 10}  # of each visit
 
 
-def measure(bench: Bench, *, role: str, name: str, tokens: int) -> Result | None:
-    """A named pass of :class:`calibration.points.Workload`; ``tokens`` only tells the log what bounds it."""
+def measure(bench: Bench, *, role: str, name: str) -> Result | None:
+    """A named pass of :class:`calibration.points.Workload`."""
     found = graph_and_pass(bench, role, name)
     return None if found is None else _time(bench, *found, reports=_reports(bench, role))
 
 
-def measure_layer(bench: Bench, *, role: str, name: str, tokens: int) -> Result | None:
+def measure_layer(bench: Bench, *, role: str, name: str) -> Result | None:
     """One layer of that pass, run as often as the model has layers, divided by their number."""
     found = graph_and_pass(bench, role, name)
     if found is None:
@@ -46,6 +46,6 @@ def _reports(bench: Bench, role: str) -> bool:
 
 
 def _time(bench: Bench, graph: Graph, forward: ForwardPass, reports: bool) -> Result | None:
-    limits = {"warm_ups": 1, "least_runs": _RUNS, "most_runs": _RUNS, "clock": clock_of(forward)}
-    timed = bench.time(graph.prepare(forward), **limits)
+    runs = _RUNS[bench.device.type]
+    timed = bench.time(graph.prepare(forward), warm_ups=1, least_runs=runs, most_runs=runs, clock=clock_of(forward))
     return timed.to_json() if reports else None

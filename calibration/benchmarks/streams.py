@@ -15,7 +15,7 @@ from ssdsim.executor.capture import capture
 POOL_BYTES = {"cpu": 256 << 20, "cuda": 1 << 30}  # beyond an L3 of a CPU, and many times the L2 of a GPU
 _GRAPH_BYTES = 512 << 20  # streamed by the runs of one CUDA graph
 _FEWEST_IN_GRAPH, _MOST_IN_GRAPH = 8, 256
-_RUNS = 2  # of each visit
+_MOST_RUNS, _AT_LEAST_S = 4, 0.002  # of each visit: short operations more often
 _ALIGNED = 64  # values: views start at a cache line
 
 
@@ -53,13 +53,21 @@ class Streams:
     def time_in_pass(self, action: Action, *, before: Action, streamed_bytes: float) -> Timed:
         """Time an operation that streams ``streamed_bytes`` as it finds the device in a pass, after another operation.
 
-        On a GPU that is within a CUDA graph. On a CPU ``before`` runs before each timing, and should be like what runs
-        before it in a pass: a small matrix takes a quarter longer after a large one than among its like, and a few
-        queries attend a fifth faster when they are repeated back to back.
+        On a GPU that is within a CUDA graph. On a CPU ``before`` runs before each timing, and should be what runs
+        before it in a pass: a matrix takes some percent longer after one of another shape than after its like, a small
+        one a quarter longer after a large one, and a few queries attend a fifth faster repeated back to back.
         """
         if self.device.type == "cuda":
             return self.time_captured(action, streamed_bytes)
-        return time_action(action, self.device, warm_ups=1, least_runs=_RUNS, most_runs=_RUNS, before=before)
+        return time_action(
+            action,
+            self.device,
+            warm_ups=0,
+            least_runs=1,
+            most_runs=_MOST_RUNS,
+            at_least_s=_AT_LEAST_S,
+            before=before,
+        )
 
     def time_captured(self, action: Action, streamed_bytes: float) -> Timed:
         """Seconds of one run among many in a CUDA graph: enough of them to stream past any L2."""
@@ -81,10 +89,10 @@ class Streams:
         row()
         return sum(time_once(row, self.device, "wall") for _ in range(runs)) / runs
 
-    def time_gemm(self, m: int, n: int, k: int) -> Timed:
-        """``(m, k) @ (k, n)`` with weights stored ``(n, k)``, as linear layers store them."""
+    def time_gemm(self, m: int, n: int, k: int, after: tuple[int, int]) -> Timed:
+        """``(m, k) @ (k, n)``, weights stored ``(n, k)`` as linear layers store them, after one with other weights."""
         streamed_bytes = n * k * self.dtype.itemsize
-        return self.time_in_pass(self.gemm(m, n, k), before=self.gemm(m, n, k), streamed_bytes=streamed_bytes)
+        return self.time_in_pass(self.gemm(m, n, k), before=self.gemm(m, *after), streamed_bytes=streamed_bytes)
 
     def gemm(self, m: int, n: int, k: int) -> Action:
         """``(m, k) @ (k, n)``, each run with the next weights."""

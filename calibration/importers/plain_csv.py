@@ -19,10 +19,11 @@ from typing import cast
 import pandas as pd
 
 from calibration.fit import FEWEST_ROWS, fit_attention, fit_collective, fit_elementwise, fit_gemm, fit_link
+from ssdsim.attention_model import AttentionModel
 from ssdsim.errors import InputError, nearest
 from ssdsim.hardware import HardwareProfile, Provenance
 from ssdsim.operations import DTYPE_BYTES, CollectiveKind
-from ssdsim.timing_model import Array, AttentionModel, GemmModel, TimingModel
+from ssdsim.timing_model import Array, GemmModel, TimingModel
 
 _COLUMNS = {
     "gemm": ("m", "n", "k"),

@@ -82,7 +82,8 @@ def calibrate(
 ) -> Calibration:
     """Time what the log beside ``output`` lacks, write the profile, warn of what makes it doubtful."""
     from calibration.build import build_profile, check_passes, summary
-    from calibration.calibrate import Log, machine_of, measure
+    from calibration.calibrate import machine_of, measure
+    from calibration.log import Log
     from calibration.memory import check_memory
     from calibration.points import plan
     from calibration.topology import NO_DIRECT_LINK
@@ -100,11 +101,11 @@ def calibrate(
     except RankError as error:
         raise InputError(f"{error}; what was timed is kept in {log.path}, run again to resume") from None
     driver = f"driver {log.machine['driver']}, " if log.machine["driver"] else ""
-    how = f"torch {log.machine['torch']}, {driver}weights streamed, visited at many times, normalised by anchors"
+    how = f"torch {log.machine['torch']}, {driver}weights streamed, every visit normalised by those around it"
     profile = build_profile(output.stem, workload, devices, points, log, how)
     profile.save(output)
     checks = check_passes(profile, workload, points, log)
-    figures = summary(checks, log)
+    figures = summary(checks, points, log)
     if figures["instability"] > 0.1:
         click.echo(f"warning: this machine's speed wandered by {figures['instability']:.0%} meanwhile", err=True)
     if profile.device.topology.startswith(f"{NO_DIRECT_LINK} from target to draft"):

@@ -1,0 +1,36 @@
+"""How well timings determine a fit's coefficients: the fit is repeated on timings drawn anew (Efron, 1979).
+
+What is kept is the covariance of the coefficients, as the few independent directions in which predictions move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ssdsim.timing_model import Array, Directions
+
+RESAMPLINGS = 50
+_LEAST = 0.001  # directions that move what is predicted for the timed shapes by less (root mean square) are left out
+
+
+def directions(refit: Callable[[NDArray[np.intp]], Array], sensitivity: Array, seed: int = 0) -> Directions:
+    """Independent directions, each one standard deviation long, in which coefficients wander when rows are drawn anew.
+
+    ``refit`` takes the numbers of the rows drawn, shape ``(rows,)``, and returns coefficients, shape ``(p,)``;
+    ``sensitivity``, shape ``(rows, p)``, is how much each coefficient moves the logarithm of each row's time.
+    """
+    rows = len(sensitivity)
+    rng = np.random.default_rng(seed)
+    drawn = np.array([refit(rng.integers(rows, size=rows)) for _ in range(RESAMPLINGS)])
+    deviations = (drawn - drawn.mean(axis=0)) / np.sqrt(RESAMPLINGS - 1)
+    mixtures, sizes, _ = np.linalg.svd(deviations @ sensitivity.T, full_matrices=False)
+    found = (mixtures.T @ deviations)[sizes / np.sqrt(rows) >= _LEAST]
+    return tuple(tuple(significant(float(value)) for value in direction) for direction in found)
+
+
+def significant(value: float) -> float:
+    """``value`` with six significant digits, as a profile stores it."""
+    return float(f"{value:.6g}")

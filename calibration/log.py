@@ -1,0 +1,83 @@
+"""What a calibration has timed so far: a JSON-lines file that a kill cannot spoil and a later run goes on with."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from calibration.points import Point
+from ssdsim.errors import InputError
+
+_SCHEMA = 2
+
+
+@dataclass(frozen=True)
+class Visit:
+    """One timing of a point: its middle in seconds since the epoch, and what the benchmark found."""
+
+    at_s: float
+    result: Mapping[str, Any]
+
+    @property
+    def seconds(self) -> float:
+        return float(self.result["seconds"])
+
+
+@dataclass
+class Log:
+    """Visits in a file, a line each, appended as they come; what a kill tore is ignored."""
+
+    path: Path
+    machine: Mapping[str, Any]
+    visits: dict[str, list[Visit]] = field(default_factory=dict)
+    """By the point's key, in the order of time."""
+
+    def open(self) -> Log:
+        """Read what an earlier run left; it must be of the same machine and workload.
+
+        Raises
+        ------
+        InputError : the file belongs to another machine or workload.
+        """
+        lines = [_parsed(line) for line in self.path.read_text().splitlines()] if self.path.exists() else []
+        records = [record for record in lines if record is not None]
+        header = {"schema": _SCHEMA, "machine": dict(self.machine)}
+        if not records:  # a kill can leave an empty file, or a torn header
+            self._rewrite([header])
+            return self
+        if records[0] != header:
+            raise InputError(f"{self.path}: measured on another machine or for another workload; remove it or use -o")
+        if None in lines:  # drop a torn line for good, so that the next append starts on a fresh one
+            self._rewrite(records)
+        for record in records[1:]:
+            self.visits.setdefault(record["key"], []).append(Visit(record["at_s"], record["result"]))
+        return self
+
+    def count(self, point: Point) -> int:
+        """How often a point was timed."""
+        return len(self.visits.get(point.key, ()))
+
+    def add(self, point: Point, visit: Visit) -> None:
+        self.visits.setdefault(point.key, []).append(visit)
+        record = {"key": point.key, "visit": self.count(point), "at_s": visit.at_s, "result": dict(visit.result)}
+        with self.path.open("a") as file:
+            file.write(json.dumps(record) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _rewrite(self, records: Iterable[Mapping[str, Any]]) -> None:
+        partial = self.path.with_suffix(".partial")
+        partial.write_text("".join(json.dumps(record) + "\n" for record in records))
+        partial.replace(self.path)
+
+
+def _parsed(line: str) -> dict[str, Any] | None:
+    try:
+        record = json.loads(line)
+    except json.JSONDecodeError:
+        return None
+    return record if isinstance(record, dict) else None
