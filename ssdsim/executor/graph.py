@@ -86,11 +86,8 @@ class Graph:
         return flow
 
     def prepare(self, forward: ForwardPass) -> Callable[[], object]:
-        """An action that runs ``forward``: a captured CUDA graph on a GPU, the operations one by one on a CPU.
-
-        Collectives through gloo cannot be captured: they wait for the host.
-        """
-        if self.device.type == "cuda" and (self.tp == 1 or dist.get_backend(self._group) == "nccl"):
+        """An action that runs ``forward``: a captured CUDA graph on a GPU, the operations one by one on a CPU."""
+        if self.device.type == "cuda":
             return capture(lambda: self.run(forward))
         return lambda: self.run(forward)
 
