@@ -127,6 +127,7 @@ def alone_under_torchrun() -> None:
 
 def _workload(devices: list[str], **options: Any) -> Workload:
     from calibration.points import Workload
+    from ssdsim.executor.machine import check_dtype, natural_dtype
 
     workload = Workload(
         target=find_transformer(options["target"]),
@@ -136,8 +137,9 @@ def _workload(devices: list[str], **options: Any) -> Workload:
         branches=options["budget"] or 3 * (options["k"] + 1),
         context=options["context"],
         tp=len(devices) - 1 if len(devices) > 1 else 1,
-        dtype=options["dtype"] or _natural_dtype(devices[0]),
+        dtype=options["dtype"] or natural_dtype(devices),
     )
+    check_dtype(workload.dtype, devices)
     workload.target_passes()  # refuses a tp that does not divide the heads before anything starts
     return workload
 
@@ -161,15 +163,6 @@ def _devices(device: str | None, gpus: str | None, tp: int | None, draft_gpu: in
     if tp is not None and tp > max(1, len(targets)):
         raise InputError(f"--tp {tp} needs {tp + 1} GPUs with the draft's, --gpus {gpus} has {len(found)}")
     return [*targets, draft]
-
-
-def _natural_dtype(device: str) -> str:
-    """float32 on a CPU; bfloat16 on a GPU that has it, float16 before (a V100)."""
-    if device.startswith("cpu"):
-        return "float32"
-    import torch
-
-    return "bfloat16" if torch.cuda.get_device_capability(device)[0] >= 8 else "float16"
 
 
 def _checks(checks: Sequence[PassCheck]) -> Table:
