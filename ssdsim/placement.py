@@ -236,8 +236,8 @@ def _check_dtype(placement: Placement, only: str | None) -> None:
     p = placement
     wanted = [(p.profile, p.dtype or p.target.dtype)]
     wanted += [(p.draft_profile, p.dtype or p.draft.dtype)] if only != "ar" else []
+    common = [other for other in CHOICES["dtype"] if all(other in profile.gemm for profile, _ in wanted)]
     for profile, dtype in wanted:
-        common = [other for other in CHOICES["dtype"] if all(other in one.gemm for one, _ in wanted)]
         if dtype not in profile.gemm and common:
             closest = min(common, key=lambda other: abs(DTYPE_BYTES[other] - DTYPE_BYTES[dtype]))
             has = ", ".join(profile.gemm)

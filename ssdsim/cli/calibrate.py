@@ -83,9 +83,10 @@ def calibrate(
     """Time what the log beside ``output`` lacks, write the profile, warn of what makes it doubtful."""
     from calibration.build import build_profile, check_passes, summary
     from calibration.calibrate import Log, machine_of, measure
+    from calibration.doubts import doubts
     from calibration.memory import check_memory
     from calibration.points import plan
-    from calibration.topology import NO_DIRECT_LINK
+    from calibration.rank_links import check_rank_links
     from ssdsim.executor.ranks import RankError
 
     workload = _workload(devices, **options)
@@ -103,13 +104,11 @@ def calibrate(
     how = f"torch {log.machine['torch']}, {driver}weights streamed, visited at many times, normalised by anchors"
     profile = build_profile(output.stem, workload, devices, points, log, how)
     profile.save(output)
-    checks = check_passes(profile, workload, points, log)
-    figures = summary(checks, log)
-    if figures["instability"] > 0.1:
-        click.echo(f"warning: this machine's speed wandered by {figures['instability']:.0%} meanwhile", err=True)
-    if profile.device.topology.startswith(f"{NO_DIRECT_LINK} from target to draft"):
-        click.echo(f"warning: {profile.device.topology}; messages to the draft may cross the host", err=True)
-    return Calibration(profile, checks, figures, interrupted)
+    rows = log.rows(points)
+    checks = [*check_passes(profile, workload, points, log), *check_rank_links(profile, rows)]
+    for doubt in doubts(profile.device.topology, rows, log):
+        click.echo(f"warning: {doubt}", err=True)
+    return Calibration(profile, checks, summary(checks, log), interrupted)
 
 
 def alone_under_torchrun() -> None:
