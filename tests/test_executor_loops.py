@@ -18,7 +18,7 @@ from ssdsim.catalog import find_hardware
 from ssdsim.configuration import configure
 from ssdsim.errors import InputError
 from ssdsim.executor.loops import Setting, Timeline, stream
-from ssdsim.executor.machine import device_name
+from ssdsim.executor.machine import device_names
 from ssdsim.executor.ranks import Ranks
 from ssdsim.executor.speculation import Guesses, SpeculationCache, read_outcome, write_outcome
 from ssdsim.hardware import load_profile
@@ -141,7 +141,7 @@ def test_only_a_measured_profile_is_compared_with_this_machine() -> None:
     elsewhere = imported.model_copy(update={"sources": by_us})
     with pytest.raises(InputError, match=f"was measured on {re.escape(imported.device.name)}, cpu:0 is "):
         check_profile(elsewhere, ["cpu:0"])
-    here = elsewhere.device.model_copy(update={"name": device_name("cpu:0")})
+    here = elsewhere.device.model_copy(update={"name": device_names(["cpu:0"])["cpu:0"]})
     check_profile(elsewhere.model_copy(update={"device": here}), ["cpu:0", "cpu:1"])
 
 

@@ -7,7 +7,7 @@ import torch
 
 from ssdsim.errors import InputError
 from ssdsim.executor import machine
-from ssdsim.executor.machine import Gpu, check_dtype, device_name, gpus, natural_dtype
+from ssdsim.executor.machine import Gpu, check_dtype, device_names, gpus, natural_dtype
 
 V100 = Gpu("Tesla V100", "", (7, 0), memory_bytes=32 << 30, free_bytes=30 << 30, compute_units=80, peers=frozenset())
 A100 = Gpu("A100", "", (8, 0), memory_bytes=80 << 30, free_bytes=78 << 30, compute_units=108, peers=frozenset())
@@ -15,7 +15,7 @@ A100 = Gpu("A100", "", (8, 0), memory_bytes=80 << 30, free_bytes=78 << 30, compu
 
 def test_cpus_are_no_gpus_and_have_a_name() -> None:
     assert gpus(["cpu:0", "cpu:1"]) == {}
-    assert device_name("cpu:0")
+    assert device_names(["cpu:0", "cpu:1"])["cpu:1"]
     assert natural_dtype(["cpu:0", "cpu:1"]) == "float32"
     check_dtype("bfloat16", ["cpu:0"])
 
@@ -31,7 +31,7 @@ def test_gpus_are_asked_in_a_process_that_ends() -> None:
     gpu = gpus(["cuda:0", "cpu:0"])["cuda:0"]
     assert not torch.cuda.is_initialized()
     assert 0 < gpu.free_bytes <= gpu.memory_bytes
-    assert gpu.name == device_name("cuda:0") == torch.cuda.get_device_name(0)
+    assert gpu.name == device_names(["cuda:0"])["cuda:0"] == torch.cuda.get_device_name(0)
 
 
 def test_bfloat16_needs_a_gpu_that_has_it(monkeypatch: pytest.MonkeyPatch) -> None:

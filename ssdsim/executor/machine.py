@@ -77,10 +77,10 @@ def _describe(names: Sequence[str]) -> dict[str, Gpu]:
     return found
 
 
-def device_name(device: str) -> str:
-    """The model of a device, such as ``Tesla V100-SXM2-32GB`` for ``cuda:0``."""
-    found = gpus([device])
-    return found[device].name if found else _cpu_name()
+def device_names(devices: Sequence[str]) -> dict[str, str]:
+    """The model of each device, such as ``Tesla V100-SXM2-32GB`` for ``cuda:0``."""
+    found = gpus(devices)
+    return {device: found[device].name if device in found else _cpu_name() for device in devices}
 
 
 def _cpu_name() -> str:
