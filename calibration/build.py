@@ -6,10 +6,8 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-import torch
 from scipy.optimize import nnls
 
 from calibration.calibrate import today
@@ -22,6 +20,7 @@ from calibration.topology import topology
 from ssdsim.attention_model import AnyAttention
 from ssdsim.costs import cost_of_pass, streaming_share
 from ssdsim.errors import InputError
+from ssdsim.executor.machine import gpus
 from ssdsim.hardware import Device, HardwareProfile, Provenance
 from ssdsim.operations import DTYPE_BYTES
 from ssdsim.timing_model import (
@@ -98,12 +97,12 @@ def build_profile(
     return profile.model_copy(update={"interference": _interference(rows, workload, profile)})
 
 
-def check_passes(profile: HardwareProfile, workload: Workload, points: Sequence[Point], log: Log) -> list[PassCheck]:
+def check_passes(profile: HardwareProfile, workload: Workload, rows: Sequence[Row]) -> list[PassCheck]:
     """Whole passes, single layers and a round trip, where the profile can price them (a partial one may lack some)."""
     passes = {("target", n): f for n, f in workload.target_passes()}
     passes |= {("draft", n): f for n, f in workload.draft_passes()}
     found = []
-    for row in rows_of(log, points):
+    for row in rows:
         parameters = dict(row.point.parameters)
         with suppress(InputError):
             if row.point.benchmark == "round trip":
@@ -213,25 +212,21 @@ def _device(gemms: Sequence[Row], workload: Workload, devices: Sequence[str], na
     columns = _columns(gemms, ("m", "n", "k"))
     m, n, k, seconds = (columns[name] for name in ("m", "n", "k", "seconds"))
     moved_bytes = DTYPE_BYTES[workload.dtype] * (m * k + k * n + m * n)
-    kind, index = devices[0].split(":")
-    if kind == "cuda":
-        properties: Any = torch.cuda.get_device_properties(int(index))
-        memory, units = int(properties.total_memory), int(properties.multi_processor_count)
-    else:
-        memory, units = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), 1
+    gpu = gpus(devices).get(devices[0])
+    memory_bytes = gpu.memory_bytes if gpu else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return Device(
         name=name,
-        kind="cuda" if kind == "cuda" else "cpu",
-        memory_bytes=memory,
+        kind="cuda" if gpu else "cpu",
+        memory_bytes=memory_bytes,
         memory_bandwidth=float((moved_bytes / seconds).max()),
         peak_flops={workload.dtype: float((2.0 * m * n * k / seconds).max())},
-        compute_units=units,
+        compute_units=gpu.compute_units if gpu else 1,
         count=len(devices),
         topology=topology(devices),
     )
 
 
-def summary(checks: Sequence[PassCheck], points: Sequence[Point], log: Log) -> Mapping[str, float]:
+def summary(checks: Sequence[PassCheck], rows: Sequence[Row]) -> Mapping[str, float]:
     """The worst error of a pass, and how much the machine's speed wandered."""
     worst = max((abs(check.error) for check in checks), default=float("nan"))
-    return {"worst_pass_error": worst, "instability": instability(rows_of(log, points))}
+    return {"worst_pass_error": worst, "instability": instability(rows)}

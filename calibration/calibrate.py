@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import date
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,6 +16,7 @@ import torch
 from calibration.log import Log, Visit
 from calibration.points import Point, Workload, plan
 from calibration.topology import driver_version
+from ssdsim.executor.machine import device_names
 from ssdsim.executor.ranks import Ranks
 
 VISITS = {"cpu": 16, "cuda": 3}  # short timings of every point: a shared machine's moods last from 0.1 s to minutes
@@ -29,9 +29,8 @@ _HANDLER = "calibration.benchmarks:make_handler"
 def machine_of(devices: Sequence[str], workload: Workload) -> dict[str, Any]:
     """What a measurement depends on: it marks the log, and the profile's provenance."""
     device = devices[0]
-    name = torch.cuda.get_device_name(device) if device.startswith("cuda") else _cpu_name()
     return {
-        "device": name,
+        "device": device_names(devices)[device],
         "devices": list(devices),
         "torch": torch.__version__,
         "cuda": torch.version.cuda,
@@ -39,15 +38,6 @@ def machine_of(devices: Sequence[str], workload: Workload) -> dict[str, Any]:
         "system": platform.system(),
         "workload": json.loads(json.dumps(workload_options(workload))),
     }
-
-
-def _cpu_name() -> str:
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor() or platform.machine()
 
 
 def workload_options(workload: Workload) -> dict[str, Any]:

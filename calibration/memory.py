@@ -7,25 +7,66 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch
-
 from calibration.benchmarks.streams import POOL_BYTES
-from calibration.points import Workload
+from calibration.points import Point, Workload, plan
 from ssdsim.errors import InputError
-from ssdsim.memory import draft_demand, target_demand
+from ssdsim.executor.graph_memory import FLOAT32_BYTES, attention_bytes, graph_memory
+from ssdsim.executor.machine import gpus
+from ssdsim.operations import DTYPE_BYTES, Attention
+from ssdsim.transformer import ForwardPass
 
-_OTHER_BYTES = 600 << 20  # torch itself, buffers, masks
+# torch itself; on a GPU the kernels that load when first used, the workspace of GEMMs, NCCL's buffers
+_OTHER_BYTES = {"cpu": 600 << 20, "cuda": 1 << 30}
+_ON_FIRST_RANK = ("gemm", "attention", "elementwise")
 
 
 def rank_bytes(workload: Workload, rank: int, ranks: int, kind: str) -> int:
-    """Weights and cache of the models that a rank holds, and the pool that operations stream from."""
-    w = workload
-    total = POOL_BYTES[kind] + _OTHER_BYTES
+    """Most bytes that a rank holds at once.
+
+    That is its models with their caches and buffers, on the first rank the pool that operations stream from, and
+    beside them one benchmark's own tensors or a tensor that is being made.
+    """
+    w, pool = workload, POOL_BYTES[kind] if rank == 0 else 0
+    models: list[list[tuple[str, ForwardPass]]] = []
     if rank < w.tp:
-        total += target_demand(w.target, w.tp, w.context, w.lookahead, w.dtype).total_bytes(w.batch)
+        models.append(w.target_passes())
     if rank == ranks - 1:
-        total += draft_demand(w.draft, 1, w.context, w.lookahead, 0, w.dtype, False).total_bytes(w.batch)
-    return total
+        models.append(w.draft_passes())
+    graphs = [graph_memory([one for _, one in passes], w.batch, w.context, w.dtype) for passes in models]
+    points = [point for point in plan(w, ranks) if rank == 0 or point.benchmark not in _ON_FIRST_RANK]
+    passing = [graph.passing_bytes for graph in graphs] + [benchmark_bytes(point, w.dtype, kind) for point in points]
+    return _OTHER_BYTES[kind] + pool + sum(graph.held_bytes for graph in graphs) + max(passing)
+
+
+def benchmark_bytes(point: Point, dtype: str, kind: str) -> int:
+    """Bytes of the tensors that a benchmark makes for itself, beside the pool and the models."""
+    value, given = DTYPE_BYTES[dtype], dict(point.parameters)
+    match point.benchmark:
+        case "gemm":  # itself, and one like it before it
+            return 2 * _gemm_bytes(given["m"], given["n"], given["k"], value, kind)
+        case "attention":
+            op = Attention("attention", **given)
+            tokens, inner = op.batch * op.queries, op.heads * op.head_dim
+            width = inner + 2 * op.kv_heads * op.head_dim
+            caches = 2 * _copied_bytes(value * op.batch * op.kv_heads * op.context * op.head_dim, kind)
+            mask = value * op.queries * op.heads // op.kv_heads * op.context if op.masked else 0
+            projection = _gemm_bytes(tokens, width, inner, value, kind)
+            return (FLOAT32_BYTES + value) * tokens * width + caches + mask + projection + attention_bytes(op)
+        case "elementwise":
+            return int(given["moved_bytes"])
+        case _:  # a message there and back, or what a collective reads and writes; passes are the models'
+            return 2 * int(given.get("message_bytes", 0))
+
+
+def _gemm_bytes(m: int, n: int, k: int, value: int, kind: str) -> int:
+    """Inputs, drawn as float32 and converted, outputs, and the weights where they are no view of the pool."""
+    return FLOAT32_BYTES * m * k + value * (m * k + m * n) + _copied_bytes(value * n * k, kind)
+
+
+def _copied_bytes(streamed_bytes: int, kind: str) -> int:
+    """Whole pools put together, for what is larger than the pool."""
+    pool = POOL_BYTES[kind]
+    return -(-streamed_bytes // pool) * pool if streamed_bytes > pool else 0
 
 
 def check_memory(workload: Workload, devices: Sequence[str]) -> None:
@@ -34,8 +75,9 @@ def check_memory(workload: Workload, devices: Sequence[str]) -> None:
     for rank, device in enumerate(devices):
         kind = device.split(":")[0]
         needs["cpu" if kind == "cpu" else device] += rank_bytes(workload, rank, len(devices), kind)
+    found = gpus(devices)
     for device, need in needs.items():
-        free = free_bytes(device)
+        free = found[device].free_bytes if device in found else free_memory_bytes()
         if need > free:
             raise InputError(
                 f"{workload.target.name} with {workload.draft.name} needs {need / 2**30:.1f} GiB on {device}, "
@@ -43,10 +85,8 @@ def check_memory(workload: Workload, devices: Sequence[str]) -> None:
             )
 
 
-def free_bytes(device: str) -> int:
-    """Memory that is free on a GPU, or that the machine can still give (Linux; elsewhere all that it has)."""
-    if device != "cpu":
-        return int(torch.cuda.mem_get_info(device)[0])
+def free_memory_bytes() -> int:
+    """What the machine can still give (Linux; elsewhere all that it has)."""
     meminfo = Path("/proc/meminfo")
     if meminfo.exists():
         fields = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())

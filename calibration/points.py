@@ -86,7 +86,7 @@ def plan(workload: Workload, ranks: int) -> list[Point]:
         *_attentions([op for op in ops if isinstance(op, Attention)], workload),
         *_elementwise([op for op in ops if isinstance(op, Elementwise)]),
         *_collectives([op for op in ops if isinstance(op, Collective)], workload),
-        *(_links() if ranks > 1 else ()),
+        *(_links(workload.tp) if ranks > 1 else ()),
     ]
     return list(dict.fromkeys(points))
 
@@ -161,9 +161,14 @@ def _collectives(ops: Sequence[Collective], workload: Workload) -> Iterator[Poin
             yield Point.of(f"{kind} with messages", fitted=False, message_bytes=message_bytes, ranks=workload.tp)
 
 
-def _links() -> Iterator[Point]:
-    for size in np.geomspace(64, 1 << 24, 16):
-        yield Point.of("link", message_bytes=int(size) // 16 * 16)
+def _links(tp: int) -> Iterator[Point]:
+    """The first rank's messages, which the fit sees, and a few sizes of every other target rank's."""
+    sizes = [int(size) // 16 * 16 for size in np.geomspace(64, 1 << 24, 16)]
+    for size in sizes:
+        yield Point.of("link", message_bytes=size)
+    for rank in range(1, tp):
+        for size in sizes[::5]:
+            yield Point.of("rank link", rank=rank, message_bytes=size, fitted=False)
     yield Point.of("round trip", outcome_bytes=256, response_bytes=1024, fitted=False)
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
-import torch
+from ssdsim.executor.machine import Gpu, gpus
 
 NO_DIRECT_LINK = "no direct link"
 _ANSWER_S = 20.0
@@ -23,24 +22,46 @@ def topology(devices: Sequence[str]) -> str:
     NV2 is two NVLinks; PIX and PXB stay below a PCIe root; PHB, NODE and SYS cross the host. Without the tool only peer
     access is known. CPUs share their memory.
     """
-    indices = [int(name.split(":")[1]) for name in devices if name.startswith("cuda")]
-    if not indices:
+    found = gpus(devices)
+    if not found:
         return "cores that share memory"
-    pairs = list(combinations(sorted(set(indices)), 2))
-    # where GPUs are hidden or reordered, torch numbers them otherwise than nvidia-smi does
-    links = {} if "CUDA_VISIBLE_DEVICES" in os.environ else parse_links(_nvidia_smi("topo", "-m"))
+    rows = parse_uuids(_nvidia_smi("--query-gpu=index,uuid", "--format=csv,noheader"))
+    links = parse_links(_nvidia_smi("topo", "-m"))
+    return describe(found, links_of(found, rows, links))
+
+
+def describe(found: Mapping[str, Gpu], links: Mapping[Pair, str]) -> str:
+    """How the GPUs ``found``, the last of which is the draft's, are linked; by peer access where a link is unknown."""
+    index = {name: int(name.split(":")[1]) for name in found}
+    pairs = list(combinations(sorted(index.values()), 2))
     if all(pair in links for pair in pairs):
         missing = [pair for pair in pairs if crosses_host(links[pair])]
-        found = ", ".join(f"{a}-{b} {links[a, b]}" for a, b in pairs)
+        how = ", ".join(f"{a}-{b} {links[a, b]}" for a, b in pairs)
     else:
-        missing = [(a, b) for a, b in pairs if not torch.cuda.can_device_access_peer(a, b)]
-        found = "every pair has peer access" if pairs and not missing else ""
+        missing = [(a, b) for a, b in pairs if f"cuda:{b}" not in found[f"cuda:{a}"].peers]
+        how = "every pair has peer access" if pairs and not missing else ""
     if not missing:
-        return found or "one GPU"
-    to_draft = (min(indices[0], indices[-1]), max(indices[0], indices[-1]))
-    where = "from target to draft" if to_draft in missing else "between some target GPUs"
+        return how or "one GPU"
+    first, last = next(iter(index.values())), list(index.values())[-1]
+    where = "from target to draft" if (min(first, last), max(first, last)) in missing else "between some target GPUs"
     absent = ", ".join(f"{a}-{b}" for a, b in missing)
-    return f"{NO_DIRECT_LINK} {where} (GPUs {absent})" + (f": {found}" if found else "")
+    return f"{NO_DIRECT_LINK} {where} (GPUs {absent})" + (f": {how}" if how else "")
+
+
+def links_of(found: Mapping[str, Gpu], rows: Mapping[str, int], links: Mapping[Pair, str]) -> dict[Pair, str]:
+    """``links`` between rows of nvidia-smi as links between torch's numbers, which the UUIDs match to the rows.
+
+    The two differ where GPUs are hidden, or ordered by speed (CUDA's own order) and not by bus.
+    """
+    row = {int(name.split(":")[1]): rows[gpu.uuid] for name, gpu in found.items() if gpu.uuid in rows}
+    pairs = {(a, b): (min(row[a], row[b]), max(row[a], row[b])) for a, b in combinations(sorted(row), 2)}
+    return {pair: links[of_rows] for pair, of_rows in pairs.items() if of_rows in links}
+
+
+def parse_uuids(table: str) -> dict[str, int]:
+    """Rows by UUID, written as torch writes it, from ``nvidia-smi --query-gpu=index,uuid --format=csv,noheader``."""
+    rows = [line.split(",") for line in table.splitlines() if line.count(",") == 1]
+    return {uuid.strip().removeprefix("GPU-").lower(): int(row) for row, uuid in rows if row.strip().isdigit()}
 
 
 def parse_links(matrix: str) -> Mapping[Pair, str]:

@@ -12,6 +12,7 @@ from ssdsim.errors import InputError
 from ssdsim.hardware import HardwareProfile
 from ssdsim.memory import check_fits, draft_demand, smallest_tp, target_demand
 from ssdsim.operations import DTYPE_BYTES
+from ssdsim.options import CHOICES
 from ssdsim.scenario import Gpus, RoundTimes
 from ssdsim.speculator import Fallback
 from ssdsim.transformer import ForwardPass, Transformer, forward_pass, legal_tensor_parallel
@@ -223,10 +224,26 @@ def place(values: dict[str, Any], sources: dict[str, str]) -> Placement:
     if values["dtype"] is None:
         values["dtype"], sources["dtype"] = placement.target.dtype, "the target card's"
     only = values["strategy"]
+    _check_dtype(placement, only)
     _check_context(placement, only)
     _check_devices(placement, only)
     _check_memory(placement, only)
     return placement
+
+
+def _check_dtype(placement: Placement, only: str | None) -> None:
+    """Where a profile lacks a model's dtype, name one that all have; without such a one pricing refuses the profile."""
+    p = placement
+    wanted = [(p.profile, p.dtype or p.target.dtype)]
+    wanted += [(p.draft_profile, p.dtype or p.draft.dtype)] if only != "ar" else []
+    common = [other for other in CHOICES["dtype"] if all(other in profile.gemm for profile, _ in wanted)]
+    for profile, dtype in wanted:
+        if dtype not in profile.gemm and common:
+            closest = min(common, key=lambda other: abs(DTYPE_BYTES[other] - DTYPE_BYTES[dtype]))
+            has = ", ".join(profile.gemm)
+            raise InputError(
+                f"profile {profile.name} has no {dtype} gemm timings (it has {has}); give --dtype {closest}"
+            )
 
 
 def _check_context(placement: Placement, only: str | None) -> None:

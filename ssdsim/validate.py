@@ -21,6 +21,7 @@ from ssdsim.engine.trace import Trace
 from ssdsim.errors import InputError
 from ssdsim.estimate import PARTS
 from ssdsim.executor.loops import Setting, Timeline
+from ssdsim.executor.machine import device_names
 from ssdsim.executor.ranks import Ranks
 from ssdsim.executor.speculation import uniform_fan_out
 from ssdsim.hardware import HardwareProfile
@@ -372,7 +373,13 @@ def speedups(comparisons: Sequence[Comparison]) -> list[tuple[str, Measured, flo
     return found
 
 
-def check_profile(profile: HardwareProfile) -> None:
-    """Raise :class:`InputError` unless the profile was measured, since a machine is compared with itself."""
+def check_profile(profile: HardwareProfile, devices: Sequence[str]) -> None:
+    """Raise :class:`InputError` unless the profile was measured on such devices: a machine is compared with itself."""
     if {source.kind for source in profile.sources.values()} != {"measured"}:
         raise InputError(f"profile {profile.name} was not measured on this machine: run ssdsim calibrate first")
+    for device, name in device_names(devices).items():
+        if name != profile.device.name:
+            raise InputError(
+                f"profile {profile.name} was measured on {profile.device.name}, {device} is {name}: "
+                "run ssdsim calibrate on it"
+            )

@@ -8,6 +8,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -115,10 +116,10 @@ def test_killed_three_times_and_resumed_every_visit_is_there_once(tmp_path: Path
     for _ in range(3):
         process = calibrate(output, *TINY)
         before = len(log.read_text().splitlines()) if log.exists() else 0
-        wanted = before + moments.randint(50, 300)
+        enough = before + moments.randint(50, 300)
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline and process.poll() is None:
-            if log.exists() and len(log.read_text().splitlines()) >= wanted:
+            if log.exists() and len(log.read_text().splitlines()) >= enough:
                 break
             time.sleep(0.02)
         os.kill(process.pid, signal.SIGKILL)
@@ -223,6 +224,21 @@ def test_ranks_are_pinned_processes_that_answer_in_order() -> None:
     assert all(not Path(f"/proc/{pid}").exists() for pid in (first[1], second[1]))
 
 
+def test_ctrl_c_while_ranks_start_leaves_none() -> None:
+    ranks = Ranks(["cpu:0", "cpu:1"] * 4, ECHO, {})
+
+    def interrupt() -> None:
+        while not any(ranks.pids):
+            time.sleep(0.001)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt), ranks:
+        pytest.fail("the ranks were up before the interrupt")
+    assert any(ranks.pids)
+    assert [pid for pid in ranks.pids if pid and Path(f"/proc/{pid}").exists()] == []
+
+
 def test_a_killed_rank_is_named_in_bounded_time() -> None:
     with Ranks(["cpu:0", "cpu:1", "cpu:0"], ECHO, {}) as ranks:
         pids = ranks.pids
@@ -292,8 +308,9 @@ def test_devices_are_parsed_and_checked() -> None:
     assert backend_of(["cpu:0", "cpu:1"]) == "gloo"
     assert backend_of(["cuda:0", "cuda:1"]) == "nccl"
     assert backend_of(["cuda:0", "cpu:0"]) == "gloo"
-    with pytest.raises(InputError, match="share a GPU"):
-        backend_of(["cuda:0", "cuda:0"])
+    for shared in (["cuda:0", "cuda:0"], ["cuda:0", "cuda:0", "cpu:0"]):
+        with pytest.raises(InputError, match="share a GPU"):
+            backend_of(shared)
 
 
 def test_a_median_ignores_outliers_and_reports_them() -> None:

@@ -66,6 +66,8 @@ def test_the_measured_engines_are_reproduced() -> None:
         ("predict --contxt 10", "No such option '--contxt'"),
         ("predict --backup jti", "'jti' is not one of 'jit'"),
         ("predict --dtype float16", "has no float16 gemm timings (it has bfloat16"),
+        ("predict --hardware v100-sxm2-32gb --target llama-3.1-8b --tp 2", "float32); give --dtype float16"),
+        ("validate --paper kumar2026 --rounds 12", "--rounds has no effect with --paper"),
         ("predict --hardware v100-sxm2-32gb --dtype float16 --tp 8", "has 8; the nearest that fits is tp 4"),
         ("predict --tp 1", "llama-3.1-70b at tp 1 needs"),
         ("predict --b 4096 --context 8192", "the largest batch that fits is"),

@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ssdsim.catalog import find_transformer
 from ssdsim.executor.graph import Graph
+from ssdsim.executor.graph_memory import graph_memory
 from ssdsim.executor.ranks import Ranks
 from ssdsim.operations import Attention, Gemm
 from ssdsim.transformer import Transformer, forward_pass, transformer_shaped
@@ -52,6 +53,36 @@ def test_every_operation_of_the_list_is_run_at_its_shape(card: Transformer, mask
     assert seen.attentions == sum(isinstance(op, Attention) for op in forward.operations())
     assert out.shape[0] == 6
     assert torch.isfinite(out).all()
+
+
+def test_operations_around_the_layers_run_alone_too() -> None:
+    card = tiny_llama()
+    graph = Graph(card, device=torch.device("cpu"), dtype="float32", batch=2, context=16)
+    forward = forward_pass(card, batch=2, queries=3, context=16, dtype="float32")
+    around = (*forward.before, *forward.after)
+    actions = graph.single_operations(around, forward.tokens)
+    with Recorded() as seen:
+        for action in actions:
+            action()
+    assert len(actions) == len(around) == 3  # embedding, norm, head
+    assert seen.gemms == {(6, card.vocab_size, card.hidden_size): 1}
+
+
+@pytest.mark.parametrize("card", [tiny_llama(), transformer_shaped(64, 2, "float32")], ids=["llama", "shaped"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_what_a_graph_allocates_is_known_before(card: Transformer, dtype: str) -> None:
+    shapes = [(1, 1, False), (2, 3, False), (2, 5, True)]
+    passes = [forward_pass(card, batch=b, queries=q, context=16, dtype=dtype, masked=masked) for b, q, masked in shapes]
+    known = graph_memory(passes, batch=2, context=16, dtype=dtype)
+    graph = Graph(card, device=torch.device("cpu"), dtype=dtype, batch=2, context=16)
+    for forward in passes:
+        graph.run(forward)
+    weights = [tensor for layer in (*graph._layers, graph._outside) for tensor in layer.values()]
+    made = [*weights, *(tensor for pair in graph._cache for tensor in pair), *graph._buffers.values()]
+    held = sum(tensor.numel() * tensor.itemsize for tensor in made)
+    assert held <= known.held_bytes <= 1.1 * held  # the activation keeps less than it moves
+    if dtype == "bfloat16":  # drawn as float32, then converted
+        assert known.passing_bytes >= 4 * max(tensor.numel() for tensor in made)
 
 
 def test_a_branch_sees_the_trunk_and_itself_alone() -> None:

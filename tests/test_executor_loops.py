@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -13,9 +14,11 @@ import numpy as np
 import pytest
 import torch
 
+from ssdsim.catalog import find_hardware
 from ssdsim.configuration import configure
 from ssdsim.errors import InputError
 from ssdsim.executor.loops import Setting, Timeline, stream
+from ssdsim.executor.machine import device_names
 from ssdsim.executor.ranks import Ranks
 from ssdsim.executor.speculation import Guesses, SpeculationCache, read_outcome, write_outcome
 from ssdsim.hardware import load_profile
@@ -131,10 +134,15 @@ def test_two_target_ranks_and_a_draft_work_on_three_processes(strategy: str) -> 
 
 
 def test_only_a_measured_profile_is_compared_with_this_machine() -> None:
-    from ssdsim.catalog import find_hardware
-
+    imported = find_hardware("h100-sxm")
     with pytest.raises(InputError, match="was not measured on this machine"):
-        check_profile(find_hardware("h100-sxm"))
+        check_profile(imported, ["cpu:0"])
+    by_us = {name: source.model_copy(update={"kind": "measured"}) for name, source in imported.sources.items()}
+    elsewhere = imported.model_copy(update={"sources": by_us})
+    with pytest.raises(InputError, match=f"was measured on {re.escape(imported.device.name)}, cpu:0 is "):
+        check_profile(elsewhere, ["cpu:0"])
+    here = elsewhere.device.model_copy(update={"name": device_names(["cpu:0"])["cpu:0"]})
+    check_profile(elsewhere.model_copy(update={"device": here}), ["cpu:0", "cpu:1"])
 
 
 def test_the_interval_of_repeats_is_students() -> None:

@@ -19,6 +19,7 @@ _BENCHMARKS: Mapping[str, Callable[..., Result | None]] = {
     "all_reduce with messages": collectives.all_reduce_with_messages,
     "all_gather with messages": collectives.all_gather_with_messages,
     "link": link.measure,
+    "rank link": link.measure,
     "round trip": link.round_trip,
     "host gap": host.measure,
     "pass": passes.measure,

@@ -11,7 +11,7 @@ import torch.distributed as dist
 from calibration.benchmarks.streams import Streams
 from calibration.points import Workload
 from calibration.timing import Timed, time_action
-from ssdsim.executor.devices import messages_lie_on
+from ssdsim.executor.devices import messages_lie_on, target_group
 from ssdsim.executor.graph import DTYPES, Graph
 from ssdsim.transformer import Transformer
 
@@ -29,7 +29,7 @@ class Bench(Streams):
         self.ranks = dist.get_world_size()
         self.draft_rank = self.ranks - 1
         self.known_s: dict[str, float] = {}  # about how long a pass takes, by its name
-        self.target_group = dist.new_group(list(range(self.workload.tp)))
+        self.target_group = target_group(self.workload.tp, device)
 
     @property
     def message_device(self) -> torch.device:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from calibration.benchmarks.bench import Bench, Result
 from ssdsim.executor.graph import Graph
+from ssdsim.operations import Operation
 from ssdsim.transformer import ForwardPass, Transformer, forward_pass
 
 _FEW, _MANY = 2, 18
@@ -21,10 +24,11 @@ def measure(bench: Bench, *, role: str) -> Result | None:
     card = bench.workload.target if role == "target" else bench.workload.draft
     few, many = (_seconds(bench, _tiny(card, layers)) for layers in (_FEW, _MANY))
     layer_s = (many - few) / (_MANY - _FEW)
-    alone_s = _layer_alone(bench, _tiny(card, _FEW))
+    graph, forward = _graph(bench, _tiny(card, _FEW))
+    around = (*forward.before, *forward.after)
     return {
-        "seconds": max(0.0, layer_s - alone_s),
-        "per_pass_s": max(0.0, few - _FEW * layer_s),
+        "seconds": max(0.0, layer_s - _alone(bench, graph, forward.layer)),
+        "per_pass_s": max(0.0, few - _FEW * layer_s - _alone(bench, graph, around)),
         "runs": 2 * _RUNS,
         "spread": 0.0,
         "outliers": 0,
@@ -47,10 +51,9 @@ def _seconds(bench: Bench, card: Transformer) -> float:
     return bench.time(graph.prepare(forward), least_runs=_RUNS, most_runs=_RUNS, clock="wall").seconds
 
 
-def _layer_alone(bench: Bench, card: Transformer) -> float:
-    """The sum of a layer's operations, each timed by itself as the other benchmarks time them."""
-    graph, forward = _graph(bench, card)
-    actions = graph.single_operations(forward)
+def _alone(bench: Bench, graph: Graph, ops: Sequence[Operation]) -> float:
+    """The sum of operations, each timed by itself as the other benchmarks time them."""
+    actions = graph.single_operations(ops, tokens=1)
     if bench.device.type == "cuda":
         return sum(bench.time_captured(action, 0.0).seconds for action in actions)
     return sum(bench.time(action, least_runs=_RUNS, most_runs=_RUNS, clock="wall").seconds for action in actions)

@@ -83,10 +83,12 @@ def calibrate(
     """Time what the log beside ``output`` lacks, write the profile, warn of what makes it doubtful."""
     from calibration.build import build_profile, check_passes, summary
     from calibration.calibrate import machine_of, measure
+    from calibration.doubts import doubts
     from calibration.log import Log
     from calibration.memory import check_memory
     from calibration.points import plan
-    from calibration.topology import NO_DIRECT_LINK
+    from calibration.rank_links import check_rank_links
+    from calibration.rows import rows_of
     from ssdsim.executor.ranks import RankError
 
     workload = _workload(devices, **options)
@@ -104,13 +106,11 @@ def calibrate(
     how = f"torch {log.machine['torch']}, {driver}weights streamed, every visit normalised by those around it"
     profile = build_profile(output.stem, workload, devices, points, log, how)
     profile.save(output)
-    checks = check_passes(profile, workload, points, log)
-    figures = summary(checks, points, log)
-    if figures["instability"] > 0.1:
-        click.echo(f"warning: this machine's speed wandered by {figures['instability']:.0%} meanwhile", err=True)
-    if profile.device.topology.startswith(f"{NO_DIRECT_LINK} from target to draft"):
-        click.echo(f"warning: {profile.device.topology}; messages to the draft may cross the host", err=True)
-    return Calibration(profile, checks, figures, interrupted)
+    rows = rows_of(log, points)
+    checks = [*check_passes(profile, workload, rows), *check_rank_links(profile, rows)]
+    for doubt in doubts(profile.device.topology, rows, devices):
+        click.echo(f"warning: {doubt}", err=True)
+    return Calibration(profile, checks, summary(checks, rows), interrupted)
 
 
 def alone_under_torchrun() -> None:
@@ -128,6 +128,7 @@ def alone_under_torchrun() -> None:
 
 def _workload(devices: list[str], **options: Any) -> Workload:
     from calibration.points import Workload
+    from ssdsim.executor.machine import check_dtype, natural_dtype
 
     workload = Workload(
         target=find_transformer(options["target"]),
@@ -137,8 +138,9 @@ def _workload(devices: list[str], **options: Any) -> Workload:
         branches=options["budget"] or 3 * (options["k"] + 1),
         context=options["context"],
         tp=len(devices) - 1 if len(devices) > 1 else 1,
-        dtype=options["dtype"] or _natural_dtype(devices[0]),
+        dtype=options["dtype"] or natural_dtype(devices),
     )
+    check_dtype(workload.dtype, devices)
     workload.target_passes()  # refuses a tp that does not divide the heads before anything starts
     return workload
 
@@ -162,15 +164,6 @@ def _devices(device: str | None, gpus: str | None, tp: int | None, draft_gpu: in
     if tp is not None and tp > max(1, len(targets)):
         raise InputError(f"--tp {tp} needs {tp + 1} GPUs with the draft's, --gpus {gpus} has {len(found)}")
     return [*targets, draft]
-
-
-def _natural_dtype(device: str) -> str:
-    """float32 on a CPU; bfloat16 on a GPU that has it, float16 before (a V100)."""
-    if device.startswith("cpu"):
-        return "float32"
-    import torch
-
-    return "bfloat16" if torch.cuda.get_device_capability(device)[0] >= 8 else "float16"
 
 
 def _checks(checks: Sequence[PassCheck]) -> Table:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 import numpy as np
+from click.core import ParameterSource
 from rich.table import Table
 
 from ssdsim.cli.calibrate import alone_under_torchrun
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 _PAPER_HARDWARE = "h100-sxm"
 _OUTPUT = "validation"
 _CALIBRATION_MINUTES = 5.0
+_OF_PAPER = ("paper", "hardware", "max_error", "as_json", "seed", "quiet")  # options that --paper takes
 
 
 @click.command("validate")
@@ -69,6 +71,7 @@ def command(
     Predictions come from microbenchmarks alone; no round enters a fit.
     """
     if paper is not None:
+        _refuse_others()
         from ssdsim.cli.validate_paper import replay_paper
 
         within = replay_paper(paper, hardware or _PAPER_HARDWARE, 0.05 if max_error is None else max_error, as_json)
@@ -94,6 +97,15 @@ def command(
         console().print(_table(compared))
         click.echo(f"median error {np.median(errors):.1%}, worst {errors.max():.1%}; {_signs(compared)}")
     sys.exit(1 if max_error is not None and errors.max() > max_error else 0)
+
+
+def _refuse_others() -> None:
+    """Raise :class:`InputError` for an option that a replay of a paper does not read."""
+    context = click.get_current_context()
+    for name in context.params:
+        given = context.get_parameter_source(name) is not ParameterSource.DEFAULT
+        if given and name not in _OF_PAPER:
+            raise InputError(f"--{name.replace('_', '-')} has no effect with --paper, which runs nothing")
 
 
 def _calibrate(log: Path, seed: int, quiet: bool, **options: object) -> Path:
@@ -132,13 +144,12 @@ def _run(hardware: str, log: Path, seed: int, quiet: bool, **options: object) ->
     from ssdsim.executor.ranks import RankError
     from ssdsim.validate import GRIDS, Bench, check_profile, run_grid
 
-    profile = find_hardware(hardware)
-    check_profile(profile)
-    if options["draft_hardware"]:
-        check_profile(find_hardware(str(options["draft_hardware"])))
     devices = (*parse_devices(str(options["target_device"])), *parse_devices(str(options["draft_device"])))
+    profile = find_hardware(hardware)
     if len({name.split(":")[0] for name in devices}) > 1 and not options["draft_hardware"]:
         raise InputError("a draft on a device of another kind needs --draft-hardware, a profile of that device")
+    check_profile(profile, devices[:-1])
+    check_profile(find_hardware(str(options["draft_hardware"] or hardware)), devices[-1:])
     bench = Bench(
         devices=devices,
         target=str(options["target"]),

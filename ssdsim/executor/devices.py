@@ -17,6 +17,7 @@ from ssdsim.errors import InputError
 
 _NAME = re.compile(r"(cpu|cuda)(?::(\d+)(?:-(\d+))?)?")
 _PR_SET_PDEATHSIG = 1
+LOOPBACK = "lo" if sys.platform == "linux" else "lo0"  # the network interface of a machine to itself
 
 
 def parse_devices(text: str) -> list[str]:
@@ -49,17 +50,27 @@ def check_devices(names: Sequence[str]) -> None:
 
 
 def backend_of(names: Sequence[str]) -> str:
-    """Nccl where every rank has a GPU of its own, gloo otherwise.
+    """Nccl where every rank has a GPU, gloo otherwise.
 
     Raises
     ------
     InputError : two ranks on one GPU, which NCCL refuses.
     """
-    if not all(name.startswith("cuda") for name in names):
-        return "gloo"
-    if len(set(names)) < len(names):
+    on_gpu = [name for name in names if name.startswith("cuda")]
+    if len(set(on_gpu)) < len(on_gpu):
         raise InputError(f"two ranks share a GPU ({', '.join(names)}); NCCL needs one device a rank")
-    return "nccl"
+    return "nccl" if len(on_gpu) == len(names) else "gloo"
+
+
+def target_group(tp: int, device: torch.device) -> dist.ProcessGroup:
+    """The group of the target's ranks ``0 .. tp-1``; every rank makes it, those outside cannot use it.
+
+    Beside a draft on a CPU all ranks speak gloo, which gathers nothing that lies on a GPU: among themselves, the
+    target's ranks on GPUs then speak NCCL for what lies there.
+    """
+    mixed = device.type == "cuda" and dist.get_backend() == "gloo"
+    group: dist.ProcessGroup = dist.new_group(list(range(tp)), backend="cpu:gloo,cuda:nccl" if mixed else None)
+    return group
 
 
 def messages_lie_on(device: torch.device) -> torch.device:
@@ -104,7 +115,8 @@ def occupy(name: str) -> torch.device:
     return torch.device("cpu")
 
 
-def die_with_parent() -> None:
-    """Ask the kernel to kill this process when its parent dies (Linux), so that no rank is orphaned."""
+def belong_to_parent() -> None:
+    """Leave Ctrl-C to the parent, and ask the kernel to kill this process when the parent dies (Linux)."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

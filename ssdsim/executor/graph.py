@@ -86,20 +86,20 @@ class Graph:
         return flow
 
     def prepare(self, forward: ForwardPass) -> Callable[[], object]:
-        """An action that runs ``forward``: a captured CUDA graph on a GPU, the operations one by one on a CPU.
-
-        Collectives through gloo cannot be captured: they wait for the host.
-        """
-        if self.device.type == "cuda" and (self.tp == 1 or dist.get_backend(self._group) == "nccl"):
+        """An action that runs ``forward``: a captured CUDA graph on a GPU, the operations one by one on a CPU."""
+        if self.device.type == "cuda":
             return capture(lambda: self.run(forward))
         return lambda: self.run(forward)
 
-    def single_operations(self, forward: ForwardPass) -> list[Callable[[], object]]:
-        """An action for each operation of one layer alone, on the input that it has in the pass."""
-        flow = self._buffer("input", forward.tokens, self.card.hidden_size)
-        weights, cache = self._layers[0], self._cache[0]
+    def single_operations(self, ops: Iterable[Operation], tokens: int) -> list[Callable[[], object]]:
+        """An action for each of ``ops`` alone, on the input that it has in a pass over ``tokens``.
+
+        ``ops`` are those of one layer, or those around the layers.
+        """
+        flow = self._buffer("input", tokens, self.card.hidden_size)
+        weights, cache = self._layers[0] | self._outside, self._cache[0]
         actions: list[Callable[[], object]] = []
-        for op in forward.layer:
+        for op in ops:
             actions.append(partial(self._step, op, flow, weights, cache))
             flow = self._step(op, flow, weights, cache)
         return actions

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from calibration.benchmarks.streams import Streams
 from ssdsim.engine.outcomes import outcome_source, rounds_to_run_in
-from ssdsim.executor.devices import busy, messages_lie_on, synchronised
+from ssdsim.executor.devices import busy, messages_lie_on, synchronised, target_group
 from ssdsim.executor.graph import DTYPES, Graph
 from ssdsim.executor.speculation import Guesses, Outcome, SpeculationCache, misses, read_outcome, write_outcome
 from ssdsim.scenario import Scenario
@@ -72,7 +72,7 @@ class Executor:
         self.tp = int(capacity["tp"])
         self.draft_rank = dist.get_world_size() - 1
         self._capacity = capacity
-        self.target_group = dist.new_group(list(range(self.tp)))
+        self.target_group = target_group(self.tp, device)
         self._passes: dict[tuple[Any, ...], Callable[[], object]] = {}
 
     def run(self, strategy: str, setting: Setting, scenario: Scenario, seed: int, rounds: int) -> Timeline | None:

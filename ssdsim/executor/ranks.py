@@ -12,6 +12,7 @@ from contextlib import suppress
 from datetime import timedelta
 from importlib import import_module
 from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -20,7 +21,7 @@ import torch
 import torch.distributed as dist
 
 from ssdsim.errors import InputError
-from ssdsim.executor.devices import backend_of, check_devices, die_with_parent, messages_lie_on, occupy
+from ssdsim.executor.devices import LOOPBACK, backend_of, belong_to_parent, check_devices, messages_lie_on, occupy
 
 Handler = Callable[[Mapping[str, Any]], Any]
 _START_S = 60.0  # importing torch on a busy core takes its time
@@ -45,27 +46,31 @@ class Ranks:
         check_devices(devices)
         self.devices = list(devices)
         self.backend = backend_of(devices)
+        self._life = (serve, dict(options), collective_s)
         self._folder = tempfile.TemporaryDirectory(prefix="ssdsim-ranks-")
-        context = multiprocessing.get_context("spawn")
         self._pipes: list[Connection] = []
-        self._processes = []
-        store = str(Path(self._folder.name) / "store")
-        for rank, _ in enumerate(devices):
-            ours, theirs = context.Pipe()
-            arguments = (rank, list(devices), self.backend, store, serve, dict(options), collective_s, theirs)
-            process = context.Process(target=_rank, args=arguments, daemon=True, name=f"ssdsim rank {rank}")
-            process.start()
-            theirs.close()
-            self._pipes.append(ours)
-            self._processes.append(process)
+        self._processes: list[SpawnProcess] = []
 
     def __enter__(self) -> Ranks:
         try:
+            self._start()
             self._collect(_START_S)
-        except BaseException:
+        except BaseException:  # Ctrl-C too
             self.close()
             raise
         return self
+
+    def _start(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        store = str(Path(self._folder.name) / "store")
+        for rank in range(len(self.devices)):
+            ours, theirs = context.Pipe()
+            arguments = (rank, self.devices, self.backend, store, *self._life, theirs)
+            process = context.Process(target=_rank, args=arguments, daemon=True, name=f"ssdsim rank {rank}")
+            self._pipes.append(ours)
+            self._processes.append(process)
+            process.start()
+            theirs.close()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -128,15 +133,16 @@ class Ranks:
         return f"rank {rank} ({self.devices[rank]}) died: {how}"
 
     def close(self) -> None:
-        """End every rank: politely, then by force."""
+        """End every rank: politely, then by force. One that a driver holds even then is left to the kernel."""
         for pipe in self._pipes:
             pipe.close()
-        for process in self._processes:
+        started = [process for process in self._processes if process.pid is not None]
+        for process in started:
             process.join(_GRACE_S / 4)
-        for process in self._processes:
+        for process in started:
             if process.is_alive():
                 process.kill()
-            process.join()
+            process.join(_GRACE_S)
         self._folder.cleanup()
 
 
@@ -151,11 +157,12 @@ def _rank(
     pipe: Connection,
 ) -> None:
     """A rank's life: set up, then answer requests until the pipe closes."""
-    die_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    belong_to_parent()
     try:
         device = occupy(devices[rank])
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # ranks share this machine
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", LOOPBACK)  # ranks share this machine
+        # in a round there is one message at a time, and collectives have a group of their own
+        os.environ.setdefault("TORCH_NCCL_SHOW_EAGER_INIT_P2P_SERIALIZATION_WARNING", "false")
         # NCCL's watchdog would abort the ranks that wait for a hung one, and they would be blamed; the parent watches
         os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0")
         dist.init_process_group(
@@ -164,6 +171,8 @@ def _rank(
             rank=rank,
             world_size=len(devices),
             timeout=timedelta(seconds=collective_s),
+            # else NCCL guesses the device of a barrier; it connects at once then, over one communicator for all pairs
+            device_id=device if backend == "nccl" else None,
         )
         _connect_pairs(rank, len(devices), messages_lie_on(device))
         module, function = serve.split(":")
@@ -189,7 +198,7 @@ def _told(error: Exception) -> tuple[str, str]:
 
 
 def _connect_pairs(rank: int, ranks: int, device: torch.device) -> None:
-    """Send a byte both ways between every pair: NCCL connects lazily, and the first message would time that."""
+    """Send a byte both ways between every pair: NCCL connects a pair late, and the first message would time that."""
     byte = torch.zeros(1, device=device)
     for low in range(ranks):
         for high in range(low + 1, ranks):

@@ -1,0 +1,43 @@
+"""What a calibration allocates, against what is free."""
+
+from __future__ import annotations
+
+import pytest
+
+from calibration.benchmarks.streams import POOL_BYTES
+from calibration.memory import benchmark_bytes, check_memory, rank_bytes
+from calibration.points import Point, Workload
+from ssdsim.catalog import find_transformer
+from ssdsim.errors import InputError
+
+WORKLOAD = Workload(
+    find_transformer("llama-3.1-70b"),
+    find_transformer("llama-3.2-1b"),
+    batch=4,
+    lookahead=5,
+    branches=18,
+    context=512,
+    tp=4,
+    dtype="bfloat16",
+)
+
+
+def test_weights_larger_than_the_pool_are_whole_copies_of_it() -> None:
+    pool = POOL_BYTES["cpu"]
+    values = pool // 2  # of bfloat16: as many bytes as the pool
+    fits, exceeds = (Point.of("gemm", m=1, n=n, k=1024, dtype="bfloat16") for n in (values // 1024, values // 512))
+    assert benchmark_bytes(fits, "bfloat16", "cpu") < 0.01 * pool
+    assert 4 * pool <= benchmark_bytes(exceeds, "bfloat16", "cpu") < 4.01 * pool  # this one's and that before it
+
+
+def test_each_rank_holds_its_share_and_the_first_the_pool() -> None:
+    first, second, draft = (rank_bytes(WORKLOAD, rank, 5, "cuda") for rank in (0, 1, 4))
+    assert first >= second + POOL_BYTES["cuda"]
+    weights = WORKLOAD.target.weight_bytes(4, "bfloat16")
+    assert weights < second < 1.2 * weights
+    assert draft < second / 5
+
+
+def test_what_does_not_fit_is_one_line() -> None:
+    with pytest.raises(InputError, match=r"^llama-3.1-70b with llama-3.2-1b needs \d+\.\d GiB on cpu, [^\n]+$"):
+        check_memory(WORKLOAD, [f"cpu:{core}" for core in range(5)])
