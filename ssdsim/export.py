@@ -60,7 +60,7 @@ def export(format: str, *, seed: int = 0, **options: Any) -> Exported:
     >>> json.loads(export("vllm", b=[1, 64], k=[2, 4, 8], f=3).text)["num_speculative_tokens_per_batch_size"]
     [[1, 7, 8], [8, 64, 4]]
     """
-    if format not in FORMATS:
+    if not isinstance(format, str) or format not in FORMATS:
         raise InputError(f"unknown format '{format}'{nearest(format, FORMATS)} Allowed: {', '.join(FORMATS)}")
     notes: list[str] = []
     if format in _ENGINES:

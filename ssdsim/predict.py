@@ -9,8 +9,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ssdsim.checks import whole
 from ssdsim.configuration import Configuration, configure
-from ssdsim.errors import InputError
+from ssdsim.errors import InputError, nearest
 from ssdsim.estimate import PARTS, Estimate
 from ssdsim.intervals import centred_on
 from ssdsim.provenance import summary
@@ -51,6 +52,10 @@ def predict(*, seed: int = 0, engine: PredictEngine = "auto", **options: Any) ->
     >>> round(predict(t_sd=0.2, alpha=0.9, k=5, p_hit=0.85).verdict.ssd_over_sd, 3)
     1.165
     """
+    whole("--seed", seed, 0)
+    engines = ("auto", "closed", *_PRECISION)
+    if not isinstance(engine, str) or engine not in engines:
+        raise InputError(f"unknown engine '{engine}'{nearest(engine, engines)} Allowed: {', '.join(engines)}")
     return predict_configured(configure(**options), seed, engine)
 
 

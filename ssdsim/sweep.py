@@ -67,8 +67,8 @@ def sweep(
     """
     how: dict[str, Any] = {"engine": engine, "precision": precision, "draws": draws, "seed": seed}
     plan = plan_of(preset, options, **how)
-    if jobs == 0 or jobs < -1:
-        raise InputError(f"--jobs must be at least 1, or -1 for one a core, got {jobs}")
+    if jobs != -1 and not (isinstance(jobs, int) and jobs >= 1):
+        raise InputError(f"--jobs must be at least 1, or -1 for one a core, got {jobs!r}")
     if cluster is not None and jobs != 1:
         raise InputError("--jobs has no effect with --cluster (its workers do the work)")
     kept = None if folder is None else SweepFolder(Path(folder), plan)

@@ -229,7 +229,7 @@ def test_only_the_best_of_a_finite_search_is_named_once() -> None:
         ({"rank": "cost"}, "--rank cost needs --gpu-hour"),
         ({"gpu_hour": -1.0}, "--gpu-hour must be above 0"),
         ({"tp": 16}, "--tp 16 is more than --gpus 8"),
-        ({"k": []}, "--k is empty"),
+        ({"k": []}, "--k is an empty list"),
         ({"b": 0}, "--b must be whole numbers of at least 1"),
         ({"f": 3}, "--f is searched"),
         ({"contxt": 3}, "did you mean 'context'"),

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from ssdsim.acceptance_models import load_acceptance
 from ssdsim.catalog import find_transformer
+from ssdsim.checks import listed, whole
 from ssdsim.errors import InputError, nearest
 from ssdsim.options import DEFAULTS, UNIT_FREE, checked, option
 from ssdsim.transformer import legal_tensor_parallel
@@ -68,19 +69,20 @@ def make_request(
         if name not in WORKLOAD:
             why = "is searched" if name in _SEARCHED else "is unknown here"
             raise InputError(f"{option(name)} {why}{nearest(name, WORKLOAD)} Allowed: {', '.join(WORKLOAD)}")
-    if rank not in RANKS:
+    if not isinstance(rank, str) or rank not in RANKS:
         raise InputError(f"--rank must be one of {', '.join(RANKS)}, got '{rank}'{nearest(rank, RANKS)}")
+    whole("--seed", seed, 0)
     if rank == "cost" and gpu_hour is None:
         raise InputError("--rank cost needs --gpu-hour, the price of a GPU for an hour")
     for name, number in (("--gpu-hour", gpu_hour), ("--at-least", at_least)):
-        if number is not None and not 0.0 < number < float("inf"):
-            raise InputError(f"{name} must be above 0 and finite, got {number:g}")
+        if number is not None and not (isinstance(number, int | float) and 0.0 < number < float("inf")):
+            raise InputError(f"{name} must be above 0 and finite, got {number!r}")
     checked({**options, "backup": "auto" if backup is None else backup})
     if "acceptance" in options:
         load_acceptance(Path(options["acceptance"]), 1)
     if "p_hit" not in options:
         options.setdefault("fan_out_policy", "optimal")  # of the highest hit rate for a budget, and so never behind
-    total = whole_numbers("gpus", gpus)[0]
+    total = whole("--gpus", gpus, 1)
     target = find_transformer(options.get("target", DEFAULTS["target"]))
     return Request(
         gpus=total,
@@ -100,13 +102,11 @@ def make_request(
 
 def whole_numbers(name: str, value: int | Sequence[int]) -> tuple[int, ...]:
     """One or more whole numbers of at least 1, in increasing order, each once."""
-    numbers = [value] if isinstance(value, int) else list(value)
+    numbers = listed(option(name), value)
     for number in numbers:
         if not isinstance(number, int) or isinstance(number, bool) or number < 1:
-            raise InputError(f"{option(name)} must be whole numbers of at least 1, got {number}")
-    if not numbers:
-        raise InputError(f"{option(name)} is empty: at least one value is needed")
-    return tuple(sorted(set(numbers)))
+            raise InputError(f"{option(name)} must be whole numbers of at least 1, got {number!r}")
+    return tuple(sorted(numbers))
 
 
 def _lookaheads(alpha: Any) -> tuple[int, ...]:

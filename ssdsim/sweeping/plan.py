@@ -8,13 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice, product
 from math import prod
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Literal, NamedTuple
 
 import pandas as pd
 import pyarrow as pa
 
 from ssdsim.catalog import find_hardware, find_transformer
+from ssdsim.checks import whole
 from ssdsim.errors import InputError, nearest
 from ssdsim.grid import evaluate, simulate_each
 from ssdsim.options import DEFAULTS, check_names, option
@@ -110,7 +111,7 @@ def plan_of(preset: str | None, options: Mapping[str, Any], **how: Any) -> Plan:
     ------
     InputError : an unknown option, preset or engine; an empty list or one that names a value twice.
     """
-    if preset is not None and preset not in PRESETS:
+    if preset is not None and not (isinstance(preset, str) and preset in PRESETS):
         raise InputError(f"unknown preset '{preset}'{nearest(preset, PRESETS)} Allowed: {', '.join(PRESETS)}")
     given = {name: _plain(value) for name, value in options.items() if value is not None}
     check_names(given)
@@ -128,14 +129,16 @@ def plan_of(preset: str | None, options: Mapping[str, Any], **how: Any) -> Plan:
 
 
 def _check(plan: Plan) -> None:
-    if plan.engine not in _POINTS_A_PART:
+    if not isinstance(plan.engine, str) or plan.engine not in _POINTS_A_PART:
         raise InputError(f"unknown engine '{plan.engine}'; allowed: {', '.join(_POINTS_A_PART)}")
+    if plan.precision is not None and not (isinstance(plan.precision, int | float) and 0 < plan.precision <= 1):
+        raise InputError(f"--precision must lie above 0 and at most at 1, got {plan.precision!r}")
     if plan.engine == "closed" and plan.precision is not None:
         raise InputError("--precision has no effect with --engine closed (it is exact)")
     if plan.engine != "closed" and plan.draws:
         raise InputError(f"--draws has no effect with --engine {plan.engine} (its intervals are always given)")
-    if plan.draws < 0:
-        raise InputError(f"--draws must be at least 0, got {plan.draws}")
+    whole("--draws", plan.draws, 0)
+    whole("--seed", plan.seed, 0)
     if plan.draws and ("t_sd" in plan.options or "t_sd" in plan.grid):
         raise InputError("--draws has no effect with --t-sd (unit-free durations have no errors)")
     for name, find in (("target", find_transformer), ("draft", find_transformer), ("hardware", find_hardware)):
@@ -161,7 +164,9 @@ def as_configured(point: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Lists for numpy arrays, ranges and tuples."""
+    """Lists for numpy arrays, ranges and tuples; text for a path."""
+    if isinstance(value, PurePath):
+        return str(value)
     if hasattr(value, "tolist"):
         return value.tolist()
     return [_plain(each) for each in value] if isinstance(value, list | tuple | range) else value

@@ -49,7 +49,7 @@ def work_on_cluster(plan: Plan, parts: Sequence[Part], address: str) -> Done:
     ------
     InputError : no Dask here, no scheduler or no worker there, or all workers went away.
     """
-    if not re.fullmatch(r"\w+://\S+:\d+", address):
+    if not re.fullmatch(r"\w+://\S+:\d+", str(address)):
         raise InputError(f"--cluster must be an address such as tcp://host:8786, got '{address}'")
     try:
         from distributed import Client
