@@ -18,13 +18,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from click.testing import CliRunner
 from pandas.testing import assert_frame_equal
 
+from ssdsim.cli.main import cli
 from ssdsim.errors import InputError
 from ssdsim.grid import INTERVALS, evaluate
 from ssdsim.predict import predict
 from ssdsim.sweep import sweep
-from ssdsim.sweeping.plan import PRESETS, Plan, as_configured, plan_of
+from ssdsim.sweeping.plan import PRESETS, Plan, as_configured, number_columns, plan_of
 
 # 40 points of Monte Carlo, a tenth of a second each: 10 parts
 SIMULATED: dict[str, Any] = {
@@ -260,6 +262,23 @@ def test_lists_and_ranges_of_the_command_line() -> None:
     assert answer["rows"][0]["error"] is None
 
 
+def test_points_are_sorted_from_the_best() -> None:
+    """The largest speedup, but the shortest round; and every column that may be asked for is there."""
+    options: dict[str, Any] = {"t_sd": [0.1, 0.3], "p_hit": [0.5, 0.9], "b": 1}
+    columns = number_columns(plan_of(None, options))
+    table = sweep(**options)
+    assert set(columns) == {name for name in table if pd.api.types.is_numeric_dtype(table[name])}
+
+    def first(column: str) -> list[str]:
+        done = CliRunner().invoke(cli, f"sweep --t-sd 0.1,0.3 --p-hit 0.5,0.9 --sort {column} --top 1".split())
+        assert done.exit_code == 0, done.output
+        return done.stdout.splitlines()[2].split()[:2]
+
+    assert first("ssd_over_sd") == ["0.9", "0.3"]
+    assert first("ssd_round_s") == ["0.9", "0.1"]
+    assert first("t_sd")[1] == "0.1"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -274,7 +293,11 @@ def test_lists_and_ranges_of_the_command_line() -> None:
         ("--t-sd 0.2 --jobs 2 --cluster tcp://a:1", "--jobs has no effect with --cluster"),
         ("--t-sd 0.2 --cluster nonsense", "--cluster must be an address such as tcp://host:8786, got 'nonsense'"),
         ("--t-sd 0.2 --jobs 0", "--jobs must be at least 1, or -1"),
-        ("--t-sd 0.2 --b 1,2 --sort ssd_over_ds --quiet", "did you mean 'ssd_over_sd'?"),
+        ("--t-sd 0.2 --b 1,2 --sort ssd_over_ds", "did you mean 'ssd_over_sd'?"),
+        ("--t-sd 0.2 --b 1,2 --sort backup", "--sort backup: no such column of numbers"),
+        ("--t-sd 0.2 --b 1,2 --sort ssd_low", "--sort ssd_low: no such column of numbers"),
+        ("--t-sd 0.2 --b 1,2 --top 3 --json", "--top has no effect with --json"),
+        ("--t-sd 0.2 --b 1,2 --sort b --top 0", "--sort has no effect with --top 0"),
         ("--tp 3,5 --quiet", "none of the 2 points is possible"),
         ("--t-sd 0.2 -o pyproject.toml", "pyproject.toml"),
     ],

@@ -17,7 +17,7 @@ import pyarrow as pa
 from ssdsim.catalog import find_hardware, find_transformer
 from ssdsim.checks import whole
 from ssdsim.errors import InputError, nearest
-from ssdsim.grid import evaluate, simulate_each
+from ssdsim.grid import INTERVALS, RESULTS, evaluate, simulate_each
 from ssdsim.options import DEFAULTS, check_names, option
 
 Engine = Literal["closed", "mc", "des"]
@@ -195,6 +195,14 @@ def _array(values: list[Any], axis: Sequence[Any]) -> pa.Array:
     if kinds <= {int, float}:
         return pa.array(values, type=pa.int64() if kinds == {int} else pa.float64())
     return pa.array(values if kinds == {list} else list(map(str, values)))
+
+
+def number_columns(plan: Plan) -> list[str]:
+    """Names of the columns of numbers that the plan's results have: axes, then results."""
+    axes = [name for name, values in plan.grid.items() if {type(value) for value in values} <= {int, float}]
+    bounded = plan.draws or plan.engine != "closed"
+    results = [name for name in (*RESULTS, *(INTERVALS if bounded else ())) if name != "backup"]
+    return [*axes, *(f"effective_{name}" if name in plan.grid else name for name in results)]
 
 
 def column(results: pd.DataFrame, name: str) -> pd.Series:
