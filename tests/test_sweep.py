@@ -21,12 +21,16 @@ import pytest
 from click.testing import CliRunner
 from pandas.testing import assert_frame_equal
 
+from ssdsim.catalog import find_hardware
 from ssdsim.cli.main import cli
 from ssdsim.errors import InputError
 from ssdsim.grid import INTERVALS, evaluate
 from ssdsim.predict import predict
+from ssdsim.report.run_folder import read_run_folder
+from ssdsim.report.study import Study
 from ssdsim.sweep import sweep
 from ssdsim.sweeping.plan import PRESETS, Plan, as_configured, number_columns, plan_of
+from ssdsim.what_if import scale
 
 # 40 points of Monte Carlo, a tenth of a second each: 10 parts
 SIMULATED: dict[str, Any] = {
@@ -162,6 +166,45 @@ def test_another_sweep_does_not_go_into_the_same_folder(tmp_path: Path) -> None:
     assert (tmp_path / "results.parquet").read_bytes() == before
 
 
+def test_files_that_options_name_are_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A profile and its namesake, as an axis; the report and a resume from another directory, the profiles gone."""
+    work, other = tmp_path / "work", tmp_path / "other" / "place"
+    for folder, bandwidth in ((work, 1.0), (work / "slow", 0.5), (other, 1.0)):
+        folder.mkdir(parents=True)
+        scale(find_hardware("h100-sxm"), "mine", memory_bandwidth=bandwidth).save(folder / "mine.json")
+    monkeypatch.chdir(work)
+    options: dict[str, Any] = {"p_hit": 0.8, "b": [1, 4], "folder": tmp_path / "run"}
+    table = sweep(**options, hardware=["mine.json", "slow/mine.json"])
+    assert table["hardware"].tolist() == ["files/mine.json", "files/mine-2.json"] * 2
+    found = sweep(p_hit=0.8, b=1, hardware="slow/mine.json")
+    assert table["ssd_over_sd"][1] == found["ssd_over_sd"][0] != table["ssd_over_sd"][0]
+    (work / "slow" / "mine.json").rename(other / "slow.json")
+    monkeypatch.chdir(other)
+    study = Study(read_run_folder(Path("../../run")))
+    assert study.base["hardware"] == "files/mine-2.json"
+    assert study.prediction.verdict.ssd_over_sd == pytest.approx(found["ssd_over_sd"][0], rel=1e-12)
+    kept = tmp_path / "run" / "files"
+    again = sweep(**options, hardware=[kept / "mine.json", "../../run/files/mine-2.json"])
+    assert_frame_equal(again, table)
+    (kept / "mine.json").write_text((kept / "mine-2.json").read_text())
+    with pytest.raises(InputError, match=r"holds another sweep \(files/mine.json differ\)"):
+        sweep(**options, hardware=[kept / "mine.json", kept / "mine-2.json"])
+
+
+def test_two_sweeps_do_not_work_in_one_folder(tmp_path: Path) -> None:
+    def second(done: int, size: int) -> None:
+        other = run(*"--t-sd 0.2 --b 1,2".split(), "-o", str(tmp_path))
+        assert other.returncode == 2
+        at_work = "another sweep is at work in it; wait for it or choose another folder"
+        assert other.stderr == f"error: {tmp_path}: {at_work}\n"
+        seen.append(done)
+
+    seen: list[int] = []
+    sweep(t_sd=0.2, b=[1, 2], folder=tmp_path, progress=second)
+    assert seen == [0, 2]
+    assert run(*"--t-sd 0.2 --b 1,2".split(), "-o", str(tmp_path)).returncode == 0
+
+
 def test_what_was_done_before_an_interruption_is_not_done_again(tmp_path: Path, undisturbed: pd.DataFrame) -> None:
     def interrupt(done: int, size: int) -> None:
         if done >= 24:
@@ -169,7 +212,7 @@ def test_what_was_done_before_an_interruption_is_not_done_again(tmp_path: Path, 
 
     with pytest.raises(KeyboardInterrupt):
         sweep(**SIMULATED, folder=tmp_path, progress=interrupt)
-    parts = sorted((tmp_path / "parts").iterdir())
+    parts = sorted((tmp_path / "parts").glob("*.parquet"))
     parts[3].write_bytes(parts[3].read_bytes()[:500])  # as if the disk had torn it
     seen: list[int] = []
     resumed = sweep(**SIMULATED, folder=tmp_path, progress=lambda done, size: seen.append(done))

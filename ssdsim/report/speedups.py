@@ -18,7 +18,6 @@ from ssdsim.report.figure import Figure, LeftOut, number, rounded
 from ssdsim.report.run_folder import grid_key
 from ssdsim.report.study import RATIOS, Study
 from ssdsim.report.style import LOG2_TICKS, STRATEGY_COLOUR, STRATEGY_NAME, band, new_plot
-from ssdsim.sweeping.plan import as_configured
 
 SECTION = "Speedups"
 # along which options a chart is drawn where the grid does not say: (values, axis title)
@@ -93,7 +92,7 @@ def _at_hit_rate(study: Study) -> Callable[[Any], dict[str, Any]]:
         base["budget"] = study.configuration.values["budget"]
     if base.get("backup") == "jit":  # every speculation is the primary's
         return lambda p_hit: {**base, "p_hit": p_hit}
-    now = configure(**as_configured({**study.base, "backup": "fast"})).values
+    now = configure(**study.configurable({**study.base, "backup": "fast"})).values
     primary, backup = float(now["p_hit"]), float(now["p_hit_backup"])
     return lambda p_hit: {**base, "p_hit": p_hit, "p_hit_backup": backup_in_proportion(p_hit, primary, backup)}
 

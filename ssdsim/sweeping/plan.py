@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice, product
 from math import prod
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import Any, Literal, NamedTuple
 
 import pandas as pd
@@ -19,6 +18,7 @@ from ssdsim.checks import whole
 from ssdsim.errors import InputError, nearest
 from ssdsim.grid import INTERVALS, RESULTS, evaluate, simulate_each
 from ssdsim.options import DEFAULTS, check_names, option
+from ssdsim.run_files import FILE_OPTIONS
 
 Engine = Literal["closed", "mc", "des"]
 
@@ -42,7 +42,6 @@ PRESETS: dict[str, dict[str, list[Any]]] = {
 }
 
 _POINTS_A_PART = {"closed": 4096, "mc": 4, "des": 4}  # a second or a few: what a kill loses
-_FILES = ("hardware", "draft_hardware", "target", "draft", "acceptance")
 _LISTS_IN_A_VALUE = {"fl": 1, "flm": 1, "hit_curve": 2}  # one value of these is itself a list, or a list of pairs
 
 
@@ -75,11 +74,9 @@ class Plan:
         """Everything but options and grid."""
         return {name: value for name, value in asdict(self).items() if name not in ("options", "grid")}
 
-    def file_digests(self) -> dict[str, str]:
-        """SHA-256 of every file that the options name: with another content they mean another sweep."""
-        named = {str(value) for name in _FILES for value in (self.options.get(name), *self.grid.get(name, ()))}
-        files = sorted(name for name in named if Path(name).is_file())
-        return {name: hashlib.sha256(Path(name).read_bytes()).hexdigest() for name in files}
+    def named(self) -> list[Any]:
+        """What the options that may name files name."""
+        return [value for name in FILE_OPTIONS for value in (self.options.get(name), *self.grid.get(name, ()))]
 
     def parts(self) -> list[Part]:
         """All points, cut in the same way whenever the same plan is made."""
