@@ -37,6 +37,7 @@ class Request:
     draft_gpus: tuple[int, ...]
     budgets: tuple[int, ...] | None  # None: searched (or, with a given hit rate, the default)
     backups: tuple[str, ...]
+    warnings: tuple[str, ...] = ()  # what was asked for and cannot be
 
     @property
     def searches_budgets(self) -> bool:
@@ -84,6 +85,8 @@ def make_request(
         options.setdefault("fan_out_policy", "optimal")  # of the highest hit rate for a budget, and so never behind
     total = whole("--gpus", gpus, 1)
     target = find_transformer(options.get("target", DEFAULTS["target"]))
+    degrees, unfit_degrees = _within(total, "tp", tp, legal_tensor_parallel(target))
+    drafts, unfit_drafts = _within(total, "draft_gpus", draft_gpus, range(1, total))
     return Request(
         gpus=total,
         batches=whole_numbers("b", b),
@@ -93,10 +96,11 @@ def make_request(
         seed=seed,
         options=options,
         lookaheads=whole_numbers("k", k) if k is not None else _lookaheads(options.get("alpha")),
-        degrees=_within(total, "tp", tp, legal_tensor_parallel(target)),
-        draft_gpus=_within(total, "draft_gpus", draft_gpus, range(1, total)),
+        degrees=degrees,
+        draft_gpus=drafts,
         budgets=None if budget is None else whole_numbers("budget", budget),
         backups=("jit", "fast") if backup in (None, "auto") else (str(backup),),
+        warnings=(*unfit_degrees, *unfit_drafts),
     )
 
 
@@ -115,10 +119,24 @@ def _lookaheads(alpha: Any) -> tuple[int, ...]:
     return tuple(range(1, longest + 1))
 
 
-def _within(gpus: int, name: str, given: int | Sequence[int] | None, legal: Sequence[int]) -> tuple[int, ...]:
-    """The given numbers, or every legal one, that leave the GPU budget unexceeded."""
-    numbers = whole_numbers(name, given) if given is not None else tuple(legal)
-    fitting = tuple(number for number in numbers if number <= gpus)
-    if given is not None and not fitting:
-        raise InputError(f"{option(name)} {min(numbers)} is more than --gpus {gpus}")
-    return fitting
+def _within(
+    gpus: int, name: str, given: int | Sequence[int] | None, legal: Sequence[int]
+) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """The given numbers that are legal and within the GPU budget, and a line on the others; every such one by default.
+
+    Raises
+    ------
+    InputError : none of those given can be.
+    """
+    possible = tuple(number for number in legal if number <= gpus)
+    if given is None:
+        return possible, ()
+    numbers = whole_numbers(name, given)
+    unfit = [number for number in numbers if number not in possible]
+    if not unfit:
+        return numbers, ()
+    refused = f"{option(name)} {', '.join(map(str, unfit))} cannot be used with --gpus {gpus}"
+    allowed = f"allowed: {', '.join(map(str, possible)) or 'none'}"
+    if len(unfit) == len(numbers):
+        raise InputError(f"{refused}; {allowed}")
+    return tuple(number for number in numbers if number in possible), (f"{refused} and is left out; {allowed}",)
