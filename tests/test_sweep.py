@@ -21,6 +21,7 @@ import pytest
 from click.testing import CliRunner
 from pandas.testing import assert_frame_equal
 
+import ssdsim
 from ssdsim.catalog import find_hardware
 from ssdsim.cli.main import cli
 from ssdsim.errors import InputError
@@ -281,6 +282,34 @@ def test_a_killed_worker_of_a_cluster_loses_and_doubles_nothing(
     assert seen == sorted(set(seen)), "a part came twice"
     assert seen[-1] == 40
     assert_frame_equal(table, undisturbed)
+
+
+def test_a_worker_of_another_version_is_refused_in_one_line(tmp_path: Path) -> None:
+    from distributed import LocalCluster
+
+    package = Path(ssdsim.__file__).parent
+    older = tmp_path / "older" / "ssdsim"
+    shutil.copytree(package, older, ignore=shutil.ignore_patterns("__pycache__"))
+    text = (older / "__init__.py").read_text()
+    (older / "__init__.py").write_text(text.replace(f'"{ssdsim.__version__}"', '"0.0.1"'))
+    with LocalCluster(n_workers=0, processes=True, dashboard_address=":0") as scheduler:
+        address = scheduler.scheduler_address
+        command = [sys.executable, "-m", "distributed.cli.dask_worker", address, "--no-dashboard", "--nworkers", "1"]
+        paths = os.pathsep.join([str(older.parent), os.environ.get("PYTHONPATH", "")])
+        worker = subprocess.Popen(
+            [*command, "--nthreads", "1", "--local-directory", str(tmp_path)],
+            env=os.environ | {"PYTHONPATH": paths},
+            cwd=tmp_path,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            message = f"a worker has ssdsim 0.0.1, here is {ssdsim.__version__}: install one version on both sides"
+            with pytest.raises(InputError, match=message):
+                sweep(t_sd=0.2, b=[1, 2], cluster=address)
+        finally:
+            worker.terminate()
+            worker.wait(timeout=60)
 
 
 def test_a_cluster_that_is_not_there_is_one_line_in_bounded_time() -> None:
