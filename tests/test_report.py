@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from ssdsim.catalog import find_hardware
 from ssdsim.errors import InputError
 from ssdsim.fallback import critical_batch_size
 from ssdsim.predict import predict
@@ -22,6 +23,7 @@ from ssdsim.report.page import plotlyjs
 from ssdsim.report.run_folder import read_run_folder
 from ssdsim.report.speedups import grid_json, speedups
 from ssdsim.report.study import Study
+from ssdsim.what_if import scale
 from tests.run_folders import write_measurements, write_run
 from tests.test_cli import run
 
@@ -200,6 +202,21 @@ def test_nothing_beats_the_frontier_and_the_frontier_is_of_the_points(made: Repo
     np.testing.assert_allclose(sorted(ends), sorted(best), rtol=1e-9)
     assert (frontier["low / mean"] < 1).all()
     assert (frontier["high / mean"] > 1).all()
+
+
+def test_the_frontier_knows_sd_with_a_draft_on_other_hardware(tmp_path: Path) -> None:
+    """SD's own draft device counts, and its kind changes SD's speed."""
+    slow = tmp_path / "slow.json"
+    scale(find_hardware("h100-sxm"), "slow", memory_bandwidth=0.3).save(slow)
+    options = {"p_hit": 0.1, "sd_draft": "separate", "backup": "jit"}
+    folder = write_run(tmp_path / "run", options, {"b": [1, 2], "draft_hardware": [str(slow), "h100-sxm"]})
+    frontier = figure(report(folder), "pareto").table
+    results = pd.read_parquet(folder / "results.parquet")
+    best = results.loc[results["sd_tokens_per_second"].idxmax()]
+    sd = frontier[frontier["strategy"] == "sd"].sort_values("b").iloc[-1]
+    assert sd["gpus"] == 5
+    assert sd["draft_hardware"] == best["draft_hardware"] == "h100-sxm"
+    assert sd["tokens/s per GPU"] == pytest.approx(best["sd_tokens_per_second"] / 5)
 
 
 def test_the_scatter_shows_what_validate_logged(made: Report) -> None:
