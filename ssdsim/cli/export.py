@@ -7,8 +7,10 @@ from typing import Any
 
 import click
 
+from ssdsim.cli.console import console
 from ssdsim.cli.options import chosen_options, common_options, echo_json
-from ssdsim.cli.render import console
+from ssdsim.cli.values import OutputFile
+from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.export import FORMATS, export
 from ssdsim.schedule import BATCHES, CONTEXTS, FAN_OUTS, LOOKAHEADS, OPTIONS
 
@@ -18,7 +20,7 @@ _SHOWN = "; ".join(f"--{name} {','.join(map(str, values))}" for name, values in 
 
 @click.command("export", epilog=f"Without them: {_SHOWN}.")
 @click.option("--format", "format_", type=click.Choice(FORMATS), default="json", show_default=True)
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="a file [default: stdout]")
+@click.option("-o", "--output", type=OutputFile(), help="a file [default: stdout]")
 @chosen_options(*_DEFAULTS, several=True, defaults=False)
 @chosen_options(*OPTIONS)
 @common_options
@@ -44,8 +46,7 @@ def command(format_: str, output: Path | None, as_json: bool, seed: int, quiet: 
         log = console(stderr=True)
         for note in exported.notes:
             log.print(f"note: {note}", style="cyan")
-        for warning in exported.warnings:
-            log.print(f"warning: {warning}", style="yellow")
+        print_warnings(exported.warnings, quiet)
     if exported.refusal is not None and not as_json:
         click.echo(exported.refusal, err=True)
     return int(exported.refusal is not None)

@@ -10,16 +10,16 @@ import click
 import pandas as pd
 from rich.table import Table
 
+from ssdsim.cli.console import console
 from ssdsim.cli.options import common_options, echo_json, grid_options
 from ssdsim.cli.progress import shown
-from ssdsim.cli.render import console
+from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.errors import InputError, nearest
 from ssdsim.options import UNIT_FREE
 from ssdsim.sweep import sweep
 from ssdsim.sweeping.plan import PRESETS, Plan, column, number_columns, plan_of
 
 _SORT, _TOP = "ssd_over_sd", 10
-_NOTES = 3  # warnings shown; --json and the folder have all
 
 
 @click.command("sweep")
@@ -73,8 +73,7 @@ def command(
     _print(plan, results, sort or _SORT, _TOP if top is None else top)
     if output is not None:
         click.echo(f"{len(results)} rows in {output}/results.parquet")
-    if not quiet:
-        _warn(results.attrs["warnings"])
+    print_warnings(results.attrs["warnings"], quiet)
 
 
 def _check_shown(plan: Plan, sort: str | None, top: int | None, as_json: bool) -> None:
@@ -165,11 +164,3 @@ def _summary(possible: pd.DataFrame) -> str:
     ratio, jit = possible["ssd_over_sd"], (column(possible, "backup") == "jit").mean()
     spread = f"SSD/SD {ratio.min():.2f}-{ratio.max():.2f}x, median {ratio.median():.2f}x"
     return f"Fastest: {shares} of the possible points; {spread}; just in time is the fallback at {jit:.0%}"
-
-
-def _warn(warnings: list[str]) -> None:
-    log = console(stderr=True)
-    for warning in warnings[:_NOTES]:
-        log.print(f"warning: {warning}", style="yellow")
-    if len(warnings) > _NOTES:
-        log.print(f"warning: and {len(warnings) - _NOTES} more of extrapolation (--json lists them)", style="yellow")

@@ -12,9 +12,10 @@ import numpy as np
 from rich.table import Table
 
 from ssdsim.cli.calibrate import alone_under_torchrun
+from ssdsim.cli.console import console
 from ssdsim.cli.options import Share, common_options, echo_json
 from ssdsim.cli.progress import shown
-from ssdsim.cli.render import console
+from ssdsim.cli.values import OutputFile
 from ssdsim.engine.trace import Trace
 from ssdsim.errors import InputError
 
@@ -46,7 +47,7 @@ _CALIBRATION_MINUTES = 5.0
 @click.option("--repeats", type=click.IntRange(2), default=5, show_default=True)
 @click.option(
     "--trace",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=OutputFile(),
     help="SSD's rounds of the first point, measured and simulated, in one file",
 )
 @click.option(
@@ -79,6 +80,8 @@ def command(
         raise InputError("validate needs torch: pip install 'ssdsim[torch]'")
     output = Path(str(options["output"] or _OUTPUT))
     if output.suffix == ".jsonl":
+        if not output.parent.is_dir():
+            raise InputError(f"-o '{output}' cannot be written: there is no folder {output.parent}")
         log = output
     else:
         output.mkdir(parents=True, exist_ok=True)
