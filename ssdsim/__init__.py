@@ -13,8 +13,21 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOME = {
+    "Configuration": "ssdsim.configuration",
+    "Exported": "ssdsim.export",
+    "ForwardPass": "ssdsim.transformer",
+    "HardwareProfile": "ssdsim.hardware",
     "InputError": "ssdsim.errors",
+    "PowerLawFit": "ssdsim.token_model",
+    "Prediction": "ssdsim.predict",
+    "Recommendation": "ssdsim.recommendation.answer",
+    "Report": "ssdsim.report.build",
+    "Schedule": "ssdsim.schedule",
     "TokenModel": "ssdsim.token_model",
+    "TokenModelFit": "ssdsim.token_model",
+    "TokenRates": "ssdsim.token_model",
+    "TokenRounds": "ssdsim.token_model",
+    "Transformer": "ssdsim.transformer",
     "configure": "ssdsim.configuration",
     "evaluate": "ssdsim.grid",
     "export": "ssdsim.export",

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from ssdsim.checks import text
 from ssdsim.errors import InputError, nearest
 from ssdsim.folder import models_folder
 from ssdsim.hardware import HardwareProfile, load_profile
@@ -26,7 +27,7 @@ def hardware_names() -> list[str]:
     return sorted(path.stem for path in (models_folder() / "hardware").glob("*.json"))
 
 
-def find_transformer(name: str) -> Transformer:
+def find_transformer(name: str | Path) -> Transformer:
     """The card called ``name``: a bundled card, ``transformer-shaped-HxL``, a TOML file, or a Hugging Face config.
 
     Names are matched without case; ``meta-llama/Llama-3.1-70B-Instruct`` finds ``llama-3.1-70b``.
@@ -35,6 +36,7 @@ def find_transformer(name: str) -> Transformer:
     ------
     InputError : no such card, or a file that is not a valid card.
     """
+    name = text("a transformer", name)
     shaped = _SHAPED.fullmatch(name)
     if shaped:
         return transformer_shaped(int(shaped[1]), int(shaped[2]))
@@ -80,13 +82,14 @@ def _first_problem(error: ValidationError) -> str:
     return f"{key}: {problem['msg'].removeprefix('Value error, ')}"
 
 
-def find_hardware(name: str) -> HardwareProfile:
+def find_hardware(name: str | Path) -> HardwareProfile:
     """The hardware profile called ``name``: a bundled one or a JSON file.
 
     Raises
     ------
     InputError : no such profile, or a file that is not a valid profile.
     """
+    name = text("hardware", name)
     bundled = _bundled("hardware", name.lower(), ".json")
     if bundled is not None:
         return _unchanged_profile(*_state(bundled))

@@ -1,8 +1,9 @@
-"""Checks of numbers that functions broadcast over: cheap, and one clear line when they fail."""
+"""Checks of what callers pass: cheap, and one clear line when they fail."""
 
 from __future__ import annotations
 
 import operator
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,10 @@ def plain(value: Any) -> FloatOrArray:
 
 def within(name: str, value: ArrayLike, low: float, high: float = np.inf) -> NDArray[np.float64]:
     """``value`` as a float array, every element of it finite and in ``[low, high]``; InputError otherwise."""
-    array = np.asarray(value, dtype=float)
+    try:
+        array = np.asarray(value, dtype=float)
+    except (TypeError, ValueError):  # text, None, a complex number, lists of different lengths
+        raise InputError(f"{name} must be a number or an array of numbers, got {value!r}") from None
     if array.size == 0:
         raise InputError(f"{name} is empty: at least one value is needed")
     least, most = array.min(), array.max()
@@ -40,6 +44,32 @@ def whole(name: str, value: int, low: int) -> int:
     if number < low:
         raise InputError(f"{name} must be at least {low}, got {number}")
     return number
+
+
+def text(name: str, value: Any) -> str:
+    """``value`` as text, which a path is too; InputError otherwise."""
+    if not isinstance(value, str | PurePath):
+        raise InputError(f"{name} must be a name or a path, got {value!r}")
+    return str(value)
+
+
+def listed(name: str, value: Any) -> list[Any]:
+    """The distinct values of what may be one value or several (list, tuple, range, array), in their order.
+
+    Raises
+    ------
+    InputError : an empty list, or a value that can be none of several (a list, a mapping).
+    """
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    try:
+        values = list(dict.fromkeys(value)) if isinstance(value, list | tuple | range) else list({value: None})
+    except TypeError:
+        raise InputError(f"{name} must be one value or a list of values, got {value!r}") from None
+    if not values or None in values:
+        what = "has None in its list" if values else "is an empty list"
+        raise InputError(f"{name} {what}: at least one value is needed")
+    return values
 
 
 def distribution(name: str, value: ArrayLike) -> NDArray[np.float64]:

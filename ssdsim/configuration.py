@@ -93,10 +93,10 @@ def _configure(values: dict[str, Any], sources: dict[str, str], fallback: Fallba
 # The steps of configuring. Each reads ``values`` and writes what it derived there, and its origin into ``sources``.
 
 
-def locate(values: dict[str, Any], sources: dict[str, str]) -> Placement | None:
+def locate(values: dict[str, Any], sources: dict[str, str], together: bool = True) -> Placement | None:
     """Where the models run, None where times are unit-free; settles the budget of cached outcomes."""
     if values["t_sd"] is None:
-        return _place(values, sources)
+        return _place(values, sources, together)
     if values["f"] == "window":
         raise InputError("--f window needs hardware: without it nothing says what a branch token costs")
     if values["budget"] is None:
@@ -104,17 +104,17 @@ def locate(values: dict[str, Any], sources: dict[str, str]) -> Placement | None:
     return None
 
 
-def _place(values: dict[str, Any], sources: dict[str, str]) -> Placement:
+def _place(values: dict[str, Any], sources: dict[str, str], together: bool) -> Placement:
     if values["fl"] is not None:
         lists = [values["fl"], values["flm"] or values["fl"]]
         values["budget"], sources["budget"] = max(map(sum, lists)), "the sum of the fan-out list"
     elif values["f"] == "window":
         values["budget"] = 1
-        values["budget"] = window_budget(place(values, sources))
+        values["budget"] = window_budget(place(values, sources, together))
         sources["budget"] = "the largest that the draft finishes while the target verifies"
     elif values["budget"] is None:
         values["budget"], sources["budget"] = values["f"] * (values["k"] + 1), "f (k + 1)"
-    return place(values, sources)
+    return place(values, sources, together)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ class InputError(ValueError):
     """Bad input. The message is one line; the command line prints it and exits with code 2."""
 
 
-def nearest(name: str, allowed: Iterable[str]) -> str:
+def nearest(name: object, allowed: Iterable[str]) -> str:
     """``"; did you mean 'x'?"`` for the allowed name closest to ``name``, or an empty string."""
-    close = difflib.get_close_matches(name.lower(), list(allowed), n=1, cutoff=0.5)
+    close = difflib.get_close_matches(str(name).lower(), list(allowed), n=1, cutoff=0.5)
     return f"; did you mean '{close[0]}'?" if close else ""

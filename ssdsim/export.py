@@ -33,11 +33,15 @@ SSD_ENGINE_SIZES = {"llama": ("1", "3", "8", "70"), "qwen": ("0.6", "1.7", "4", 
 
 @dataclass(frozen=True)
 class Exported:
-    """``text`` for the engine (or a file); ``notes`` say what it leaves out; ``warnings`` are of the timings."""
+    """``text`` for the engine (or a file); ``notes`` say what it leaves out; ``warnings`` are of the timings.
+
+    Where nothing fits, ``refusal`` says why; an engine's text is then empty, a schedule holds the reason of each cell.
+    """
 
     text: str
     notes: tuple[str, ...]
     warnings: tuple[str, ...]
+    refusal: str | None = None
 
 
 def export(format: str, *, seed: int = 0, **options: Any) -> Exported:
@@ -53,14 +57,14 @@ def export(format: str, *, seed: int = 0, **options: Any) -> Exported:
 
     Raises
     ------
-    InputError : an unknown format; models that the SSD engine does not have; what the candidates raise.
+    InputError : an unknown format; models that the SSD engine does not have or pair; what the candidates raise.
 
     >>> from ssdsim import export
     >>> import json
     >>> json.loads(export("vllm", b=[1, 64], k=[2, 4, 8], f=3).text)["num_speculative_tokens_per_batch_size"]
     [[1, 7, 8], [8, 64, 4]]
     """
-    if format not in FORMATS:
+    if not isinstance(format, str) or format not in FORMATS:
         raise InputError(f"unknown format '{format}'{nearest(format, FORMATS)} Allowed: {', '.join(FORMATS)}")
     notes: list[str] = []
     if format in _ENGINES:
@@ -68,21 +72,25 @@ def export(format: str, *, seed: int = 0, **options: Any) -> Exported:
             if options.get(name) not in (None, value):
                 options[name] = value
                 notes.append(note)
+        if format == "ssd":
+            _check_ssd_models(options)
     found = candidates(**options)
     if options.get("alpha") is None and options.get("acceptance") is None:
         notes.append(f"the acceptance rate {DEFAULTS['alpha']} is a placeholder, not a measurement: give --alpha")
     for (b, context), reason in found.impossible.items():
         notes.append(f"nothing for batch {b}, context {context}: {reason}")
+    refusal = f"nothing fits: {next(iter(found.impossible.values()))}" if found.table.empty else None
+    text = "" if refusal and format in _ENGINES else _text(format, found, notes, seed)
+    return Exported(text, tuple(notes), tuple(found.warnings), refusal)
+
+
+def _text(format: str, found: Candidates, notes: list[str], seed: int) -> str:
     if format in ("json", "csv"):
         made = of_candidates(found, seed)
-        text = made.to_json() if format == "json" else made.to_csv()
-    elif found.table.empty:
-        raise InputError(f"nothing to export: {next(iter(found.impossible.values()))}")
-    elif format == "ssd":
-        text = ssd_commands(found, notes, seed)
-    else:
-        text = vllm_config(found, notes) if format == "vllm" else sglang_command(found, notes)
-    return Exported(text, tuple(notes), tuple(found.warnings))
+        return made.to_json() if format == "json" else made.to_csv()
+    if format == "ssd":
+        return ssd_commands(found, notes, seed)
+    return vllm_config(found, notes) if format == "vllm" else sglang_command(found, notes)
 
 
 _BESIDE = "{} drafts on the target's devices: SD's draft is priced there, not on a device of its own"
@@ -199,9 +207,7 @@ def _ssd_command(cell: Cell, found: Candidates) -> Iterator[str]:
     yield from ("--temp", f"{found.options.get('temperature', 0.0):g}")
     if cell.strategy == "ar":
         return
-    draft_family, draft_size = _ssd_engine_model(_card(found, "draft"))
-    if draft_family != family:
-        raise InputError(f"the SSD engine pairs models of one family, not {family} with a {draft_family} draft")
+    _, draft_size = _ssd_engine_model(_card(found, "draft"))
     yield from ("--draft", draft_size, "--spec", "--k", str(cell.k))
     if cell.strategy == "ssd":
         yield from ("--async", "--backup", str(cell.fallback))
@@ -217,6 +223,14 @@ def _fan_out_flags(cell: Cell) -> Iterator[str]:
     for flag, fan_outs in lists.items():
         if fan_outs is not None:
             yield from (flag, *map(str, fan_outs))
+
+
+def _check_ssd_models(options: Mapping[str, Any]) -> None:
+    """Before anything is worked out, and whichever strategy is best: the engine must have both models."""
+    cards = [find_transformer(options.get(role) or DEFAULTS[role]) for role in ("target", "draft")]
+    (family, _), (draft_family, _) = map(_ssd_engine_model, cards)
+    if draft_family != family:
+        raise InputError(f"the SSD engine pairs models of one family, not {family} with a {draft_family} draft")
 
 
 def _ssd_engine_model(card: Transformer) -> tuple[str, str]:

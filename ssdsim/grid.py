@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from ssdsim.checks import whole
 from ssdsim.configuration import Priced, configure, effective, locate, price, settle_spread
 from ssdsim.costs import TimingErrors
 from ssdsim.errors import InputError
@@ -66,6 +67,10 @@ def evaluate(points: Iterable[Mapping[str, Any]], draws: int = 0, seed: int = 0)
     ``error`` is None, or says in one line why the point is not possible: the rest is then NaN.
     ``attrs["warnings"]`` lists the extrapolations behind the rows.
 
+    Raises
+    ------
+    InputError : ``points`` are not mappings; draws or seed is not a whole number of at least 0.
+
     >>> points = [{"t_sd": 0.2, "alpha": 0.9, "k": 5, "p_hit": p_hit} for p_hit in (0.5, 0.85, 1.5)]
     >>> evaluate(points)[["ssd_over_sd", "error"]].round(3)
        ssd_over_sd                                error
@@ -73,10 +78,20 @@ def evaluate(points: Iterable[Mapping[str, Any]], draws: int = 0, seed: int = 0)
     1        1.165                                 None
     2          NaN  --p-hit must lie in [0, 1], got 1.5
     """
+    whole("draws", draws, 0), whole("seed", seed, 0)
     table = _Table()
-    for point in points:
+    for point in _mappings(points):
         table.add(point)
     return table.frame(draws, seed)
+
+
+def _mappings(points: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    if not isinstance(points, Iterable) or isinstance(points, Mapping | str):
+        raise InputError(f"points must be several mappings of options, got {points!r}")
+    for point in points:
+        if not isinstance(point, Mapping):
+            raise InputError(f"a point must be a mapping of options, got {point!r}")
+        yield point
 
 
 def simulate_each(

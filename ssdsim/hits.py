@@ -102,6 +102,15 @@ def _hits(
     return hit, backup_hit
 
 
+def backup_in_proportion(p_hit: float, primary: float, backup: float) -> float:
+    """The hit rate after a speculation by the backup when that after one by the primary becomes ``p_hit``.
+
+    ``primary`` and ``backup`` are the two rates now; their misses change in proportion.
+    """
+    share = (1.0 - backup) / (1.0 - primary) if primary < 1.0 else 1.0
+    return min(1.0, max(0.0, 1.0 - share * (1.0 - p_hit)))
+
+
 def _hit_curves(values: dict[str, Any]) -> tuple[HitCurve, HitCurve]:
     """h(F) for k < K, and for k = K, whose bonus token comes from the target and not from the residual."""
     if values["hit_curve"] is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from ssdsim.checks import text
 from ssdsim.errors import InputError, nearest
 
 DEFAULTS: dict[str, Any] = {
@@ -88,9 +89,10 @@ _NEEDS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("flm", ("fl",), "(the fan-outs after a hit)"),
     ("output_tokens", ("acceptance", "alpha_concentration"), "(requests that are alike need no length)"),
 )
+_NAMES = ("target", "draft", "hardware", "draft_hardware", "acceptance")
 _INTEGERS = ("b", "k", "sd_k", "tp", "draft_gpus", "context", "budget", "output_tokens")
 _SHARES = ("alpha_backup", "p_hit", "p_hit_backup", "hit_c", "hit_c_all")
-_POSITIVE = ("hit_r", "hit_r_all", "temperature", "backup_ms", *UNIT_FREE)
+_POSITIVE = ("hit_r", "hit_r_all", "alpha_concentration", "temperature", "backup_ms", *UNIT_FREE)
 
 
 def option(name: str) -> str:
@@ -105,19 +107,6 @@ def refuse_others(verb: str, given: Iterable[str], allowed: Collection[str]) -> 
             raise InputError(f"{verb} has no option '{name}'{nearest(name, allowed)} Allowed: {', '.join(allowed)}")
 
 
-def listed(name: str, value: Any) -> list[Any]:
-    """The distinct values of an option that may be one value or several, in their order.
-
-    Raises
-    ------
-    InputError : an empty list.
-    """
-    values = list(dict.fromkeys(value)) if isinstance(value, list | tuple | range) else [value]
-    if not values:
-        raise InputError(f"{option(name)} is an empty list: at least one value is needed")
-    return values
-
-
 def checked(given: Mapping[str, Any]) -> dict[str, Any]:
     """``given`` completed by the defaults.
 
@@ -126,8 +115,15 @@ def checked(given: Mapping[str, Any]) -> dict[str, Any]:
     InputError : an unknown name, a value out of its range, or an option that means nothing in this combination.
     """
     check_names(given)
+    given = {name: _as_python(value) for name, value in given.items()}
+    for name, value in given.items():
+        if isinstance(value, list | tuple) and None in value:
+            raise InputError(f"{option(name)} must not have None in its list")
     _check_combination(given)
-    values = {**DEFAULTS, **{name: _as_python(value) for name, value in given.items()}}
+    values = {**DEFAULTS, **given}
+    for name in _NAMES:
+        if values[name] is not None:
+            values[name] = text(option(name), values[name])
     for name, allowed in CHOICES.items():
         if values[name] is not None and values[name] not in allowed:
             hint = nearest(str(values[name]), allowed)
@@ -137,8 +133,10 @@ def checked(given: Mapping[str, Any]) -> dict[str, Any]:
     if values["f"] != "window":
         _check_integer("f", values["f"], least=1)
     for name in ("fl", "flm"):
+        _check_list(name, values[name])
         for guesses in values[name] or ():
             _check_integer(name, guesses, least=0)
+    _check_hit_curve(values["hit_curve"])
     for rate in values["alpha"] if isinstance(values["alpha"], list | tuple) else [values["alpha"]]:
         _check_range("alpha", rate, 1.0)
     for name in _SHARES:
@@ -160,8 +158,22 @@ def check_names(given: Iterable[str]) -> None:
 
 
 def _as_python(value: Any) -> Any:
-    """A number of numpy's, as a DataFrame gives them, as Python's own."""
-    return value.item() if type(value).__module__ == "numpy" and hasattr(value, "item") and not value.shape else value
+    """A number of numpy's, as a DataFrame gives them, as Python's own; an array as a list."""
+    return value.tolist() if type(value).__module__ == "numpy" and hasattr(value, "tolist") else value
+
+
+def _check_list(name: str, value: Any) -> None:
+    if value is not None and not (isinstance(value, list | tuple) and value):
+        raise InputError(f"{option(name)} must be a list, got {value!r}")
+
+
+def _check_hit_curve(value: Any) -> None:
+    _check_list("hit_curve", value)
+    for pair in value or ():
+        if not isinstance(pair, list | tuple) or len(pair) != 2:
+            raise InputError(f"--hit-curve must be pairs of a fan-out and its hit rate, got {pair!r}")
+        for number in pair:
+            _check_range("hit_curve", number, float("inf"))
 
 
 def _check_integer(name: str, value: Any, least: int) -> None:
@@ -174,7 +186,7 @@ def _check_range(name: str, value: Any, high: float) -> None:
         return
     if not isinstance(value, int | float) or not 0.0 <= value <= high or value == float("inf"):
         allowed = f"lie in [0, {high:g}]" if high != float("inf") else "be at least 0 and finite"
-        raise InputError(f"{option(name)} must {allowed}, got {value}")
+        raise InputError(f"{option(name)} must {allowed}, got {value!r}")
 
 
 def _check_combination(given: Mapping[str, Any]) -> None:

@@ -199,8 +199,11 @@ class RoundCosts:
         return frozenset().union(*(getattr(self, f.name).warnings for f in fields(self)))
 
 
-def place(values: dict[str, Any], sources: dict[str, str]) -> Placement:
-    """Load the cards and check that everything fits; writes derived values into ``values`` and ``sources``."""
+def place(values: dict[str, Any], sources: dict[str, str], together: bool = True) -> Placement:
+    """Load the cards and check that everything fits; writes derived values into ``values`` and ``sources``.
+
+    ``together``: target and draft run at the same time, so that devices of one profile must be enough for both.
+    """
     k = values["k"]
     if values["draft_hardware"] is None:
         values["draft_hardware"], sources["draft_hardware"] = values["hardware"], "same as hardware"
@@ -226,7 +229,7 @@ def place(values: dict[str, Any], sources: dict[str, str]) -> Placement:
     only = values["strategy"]
     _check_dtype(placement, only)
     _check_context(placement, only)
-    _check_devices(placement, only)
+    _check_devices(placement, only, together)
     _check_memory(placement, only)
     return placement
 
@@ -256,18 +259,19 @@ def _check_context(placement: Placement, only: str | None) -> None:
             )
 
 
-def _check_devices(placement: Placement, only: str | None) -> None:
-    """Target and draft of one profile must find their devices in one node."""
+def _check_devices(placement: Placement, only: str | None, together: bool) -> None:
+    """Each profile's node must have the devices of the model that runs there; of both, where they share a node."""
     p, strategy = placement, only or "ssd"
-    have, need = p.profile.device.count, getattr(p.gpus, strategy)
-    if p.profile.name != p.draft_profile.name or need <= have:
-        return
-    draft = need - p.tp
-    fitting = [tp for tp in legal_tensor_parallel(p.target) if tp + draft <= have]
-    nearest_fit = f"; the nearest that fits is tp {max(fitting)}" if fitting else ""
-    raise InputError(
-        f"{strategy.upper()} needs {p.tp} target and {draft} draft devices, {p.profile.name} has {have}{nearest_fit}"
-    )
+    have, draft = p.profile.device.count, getattr(p.gpus, strategy) - p.tp
+    shared = draft if together and p.profile.name == p.draft_profile.name else 0
+    if p.tp + shared > have:
+        fitting = [tp for tp in legal_tensor_parallel(p.target) if tp + shared <= have]
+        nearest_fit = f"; the nearest that fits is tp {max(fitting)}" if fitting else ""
+        needs = f"{p.tp} target and {shared} draft devices" if shared else f"{p.tp} target devices"
+        raise InputError(f"{strategy.upper()} needs {needs}, {p.profile.name} has {have}{nearest_fit}")
+    if draft > p.draft_profile.device.count:
+        count = p.draft_profile.device.count
+        raise InputError(f"{strategy.upper()} needs {draft} draft devices, {p.draft_profile.name} has {count}")
 
 
 def _check_memory(placement: Placement, only: str | None) -> None:

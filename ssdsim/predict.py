@@ -9,38 +9,22 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ssdsim.checks import whole
 from ssdsim.configuration import Configuration, configure
-from ssdsim.errors import InputError
+from ssdsim.errors import InputError, nearest
 from ssdsim.estimate import PARTS, Estimate
-from ssdsim.intervals import bounds_95, centred_on
+from ssdsim.intervals import centred_on
 from ssdsim.provenance import summary
 from ssdsim.scenario import Scenario, Stationary
 from ssdsim.simulate import Engine, simulate
 from ssdsim.strategies import autoregressive, speculative, ssd
+from ssdsim.verdict import Interval, Verdict, verdict
+from ssdsim.verdict import as_json as verdict_json
 
 STRATEGIES = ("ar", "sd", "ssd")
 PredictEngine = Literal["auto", "closed", "mc", "des"]
 _PRECISION = {"mc": 0.001, "des": 0.005}  # of tokens/s: a second or so each
 DRAWS = 1000  # of the timings' errors; the 95 % bounds then wander by a few percent of their width
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A 95 % interval."""
-
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """Is SSD worth one more device than SD? ``probability`` is that of SSD being faster, given the timings' errors."""
-
-    best: str
-    ssd_over_sd: float
-    interval: Interval | None
-    probability: float | None
-    sentence: str
 
 
 @dataclass(frozen=True)
@@ -68,6 +52,10 @@ def predict(*, seed: int = 0, engine: PredictEngine = "auto", **options: Any) ->
     >>> round(predict(t_sd=0.2, alpha=0.9, k=5, p_hit=0.85).verdict.ssd_over_sd, 3)
     1.165
     """
+    whole("--seed", seed, 0)
+    engines = ("auto", "closed", *_PRECISION)
+    if not isinstance(engine, str) or engine not in engines:
+        raise InputError(f"unknown engine '{engine}'{nearest(engine, engines)} Allowed: {', '.join(engines)}")
     return predict_configured(configure(**options), seed, engine)
 
 
@@ -89,8 +77,8 @@ def predict_configured(
         estimates, errors = _simulate_all(configuration.scenario, engine, seed, precision or _PRECISION[engine])
     sampled = configuration.sampled(DRAWS, seed)
     draws = _rate_draws(estimates, errors, sampled, seed)
-    intervals = {name: _interval(draws[name]) if draws else None for name in STRATEGIES}
-    return Prediction(configuration, engine, estimates, intervals, _verdict(estimates, draws))
+    intervals = {name: Interval.of(draws[name]) if draws else None for name in STRATEGIES}
+    return Prediction(configuration, engine, estimates, intervals, verdict(estimates, draws))
 
 
 def check_constant(spread: float) -> None:
@@ -148,45 +136,6 @@ def estimate_all(scenario: Stationary) -> dict[str, Estimate]:
     }
 
 
-def _interval(draws: NDArray[np.float64]) -> Interval:
-    low, high = bounds_95(draws)
-    return Interval(float(low), float(high))
-
-
-def _verdict(estimates: Mapping[str, Estimate], draws: Mapping[str, NDArray[np.float64]] | None) -> Verdict:
-    rate = {name: float(e.tokens_per_second) for name, e in estimates.items()}
-    best = max(STRATEGIES, key=lambda name: rate[name])
-    ratio = rate["ssd"] / rate["sd"]
-    ratios = draws["ssd"] / draws["sd"] if draws else None
-    interval = _interval(ratios) if ratios is not None else None
-    probability = float(np.mean(ratios > 1.0)) if ratios is not None else None
-    sentence = _sentence(best, ratio, interval, estimates["sd"].gpus, estimates["ssd"].gpus, rate)
-    return Verdict(best, ratio, interval, probability, sentence)
-
-
-def _sentence(
-    best: str, ratio: float, interval: Interval | None, sd_gpus: int, ssd_gpus: int, rate: Mapping[str, float]
-) -> str:
-    bounds = f" (95 %: {interval.low:.2f}-{interval.high:.2f})" if interval else ""
-    devices = f"{ssd_gpus} GPUs against {sd_gpus}" if ssd_gpus != sd_gpus else f"the same {sd_gpus} GPUs"
-    per_gpu = ratio * sd_gpus / ssd_gpus - 1.0
-    if best == "ar":
-        return (
-            f"No: at this batch plain autoregressive decoding is fastest, {rate['ar'] / rate['ssd']:.2f}x SSD and "
-            f"{rate['ar'] / rate['sd']:.2f}x SD."
-        )
-    if ratio <= 1.0:
-        return f"No: SSD is {ratio:.2f}x SD{bounds} on {devices}; SD is faster and needs no draft device of its own."
-    if interval and interval.low < 1.0:
-        return f"Undecided: SSD is {ratio:.2f}x SD{bounds} on {devices}; the timings' errors leave the sign open."
-    if per_gpu >= 0.0:
-        return f"Yes: SSD is {ratio:.2f}x SD{bounds} on {devices}, {per_gpu:.0%} more tokens/s per GPU."
-    return (
-        f"Yes for latency, no for cost: SSD is {ratio:.2f}x SD{bounds} on {devices}, "
-        f"so {-per_gpu:.0%} fewer tokens/s per GPU."
-    )
-
-
 def as_json(prediction: Prediction) -> dict[str, Any]:
     """The stable JSON object of ``ssdsim predict --json`` (schema 1); durations are in ms, or in T_v unit-free."""
     configuration = prediction.configuration
@@ -199,7 +148,7 @@ def as_json(prediction: Prediction) -> dict[str, Any]:
             for name, value in configuration.values.items()
         },
         "strategies": {name: _strategy_json(prediction, name) for name in STRATEGIES},
-        "verdict": _verdict_json(prediction.verdict),
+        "verdict": verdict_json(prediction.verdict),
         "provenance": provenance(configuration),
         "warnings": list(configuration.warnings),
     }
@@ -227,17 +176,6 @@ def _strategy_json(prediction: Prediction, name: str) -> dict[str, Any]:
         "paper_tokens_per_second": None if paper is None else float(paper),
         "low": interval.low if interval else None,
         "high": interval.high if interval else None,
-    }
-
-
-def _verdict_json(verdict: Verdict) -> dict[str, Any]:
-    return {
-        "best": verdict.best,
-        "ssd_over_sd": verdict.ssd_over_sd,
-        "low": verdict.interval.low if verdict.interval else None,
-        "high": verdict.interval.high if verdict.interval else None,
-        "probability_ssd_beats_sd": verdict.probability,
-        "sentence": verdict.sentence,
     }
 
 

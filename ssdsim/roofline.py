@@ -71,8 +71,9 @@ def roofline(**options: Any) -> pd.DataFrame:
     'memory'
     """
     refuse_others("roofline", options, OPTIONS)
-    # SD's draft, which may sit beside the target, plays no part here and asks nothing of the memory
-    placement = locate(effective({**options, "sd_draft": "separate"}), {})
+    # SD's draft, which may sit beside the target, plays no part here and asks nothing of the memory; a pass is held
+    # against its own devices, so it does not matter whether those of the other model are in the same node
+    placement = locate(effective({**options, "sd_draft": "separate"}), {}, together=False)
     assert placement is not None  # only --t-sd reads no hardware
     return of_placement(placement)
 

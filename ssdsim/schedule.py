@@ -15,9 +15,10 @@ import numpy as np
 from pydantic import Field, ValidationError
 
 from ssdsim.catalog import find_hardware, find_transformer
+from ssdsim.checks import listed
 from ssdsim.configuration import configure, effective
 from ssdsim.errors import InputError
-from ssdsim.options import DEFAULTS, listed, refuse_others
+from ssdsim.options import DEFAULTS, option, refuse_others
 from ssdsim.predict import provenance
 from ssdsim.timing_model import Card
 
@@ -233,7 +234,7 @@ def _axes_and_fixed(options: Mapping[str, Any]) -> tuple[dict[str, list[Any]], d
     defaults: dict[str, Sequence[Any]] = {"b": BATCHES, "context": CONTEXTS, "k": LOOKAHEADS, "f": FAN_OUTS}
     refuse_others("a schedule", given, (*defaults, *OPTIONS))
     fixed = {name: value for name, value in given.items() if name in OPTIONS}
-    axes = {name: listed(name, given.get(name, default)) for name, default in defaults.items()}
+    axes = {name: listed(option(name), given.get(name, default)) for name, default in defaults.items()}
     guesses: list[dict[str, Any]] = [{"f": f} for f in axes["f"]] if "p_hit" not in fixed or "f" in given else [{}]
     # a name or a value that is wrong is wrong in every cell: not something that does not fit
     for role in ("target", "draft"):

@@ -9,8 +9,9 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
+from ssdsim.checks import text
 from ssdsim.errors import InputError
-from ssdsim.sweeping.folder import SweepFolder, joined, warnings_of
+from ssdsim.sweeping.folder import joined, opened, warnings_of
 from ssdsim.sweeping.plan import Engine, Part, Plan, plan_of
 from ssdsim.sweeping.workers import Done, work_here, work_on_cluster
 
@@ -41,7 +42,8 @@ def sweep(
     engine : ``closed`` form; ``mc`` or ``des`` simulate every point until tokens/s is known to ``precision``.
     draws : of the timings' errors, for intervals of the closed form (1000 as in ``predict``; 0: no intervals).
     folder : a run folder (``config.toml``, ``results.parquet``). Results are written as they come; the same call on the
-        same folder resumes after a kill and works nothing out twice.
+        same folder resumes after a kill and works nothing out twice. Files that options name are copied into it, and
+        its results call them by the copies' names. One process at a time works in it.
     jobs : processes on this machine; -1 for one a core.
     cluster : address of a Dask scheduler, ``tcp://host:port``, whose workers take the place of ``jobs``. They need
         ssdsim and every file that the options name.
@@ -67,21 +69,19 @@ def sweep(
     """
     how: dict[str, Any] = {"engine": engine, "precision": precision, "draws": draws, "seed": seed}
     plan = plan_of(preset, options, **how)
-    if jobs == 0 or jobs < -1:
-        raise InputError(f"--jobs must be at least 1, or -1 for one a core, got {jobs}")
+    if jobs != -1 and not (isinstance(jobs, int) and jobs >= 1):
+        raise InputError(f"--jobs must be at least 1, or -1 for one a core, got {jobs!r}")
     if cluster is not None and jobs != 1:
         raise InputError("--jobs has no effect with --cluster (its workers do the work)")
-    kept = None if folder is None else SweepFolder(Path(folder), plan)
     report = progress or (lambda done, size: None)
-    if kept is None:
+    if folder is None:
         tables = {part.number: table for part, table in _worked_out(plan, plan.parts(), jobs, cluster, report)}
-        table = joined([tables[number] for number in sorted(tables)])
-    else:
+        return _checked(joined([tables[number] for number in sorted(tables)]))
+    with opened(Path(text("a run folder", folder)), plan) as kept:
         missing = [part for part in plan.parts() if not kept.has(part)]
         for part, piece in _worked_out(plan, missing, jobs, cluster, report):
             kept.add(part, piece)
-        table = kept.join(plan)
-    return _checked(table)
+        return _checked(kept.join(plan))
 
 
 def _worked_out(plan: Plan, parts: list[Part], jobs: int, cluster: str | None, report: Progress) -> Done:

@@ -159,8 +159,8 @@ class TokenModel:
         ------
         InputError : as :meth:`rates`, or rounds below 1.
         """
-        k = len(fan_outs) - 1
         taus, cs, guesses = _checked(tau, c, fan_outs)
+        k = guesses.size - 1
         rng = np.random.default_rng(seed)
         accepted, hit = np.full(whole("rounds", rounds, 1), k), np.zeros(rounds, dtype=bool)
         target, draft = (_tempered(logits, float(taus[0])) for logits in self.logits())
@@ -282,14 +282,17 @@ def fit_token_model(
     r: float,
     tau: float = 1.0,
     fan_outs: Sequence[int] = FIT_FAN_OUTS,
-    **model: int,
+    *,
+    vocabulary: int = 4096,
+    contexts: int = 1000,
+    seed: int = 0,
 ) -> TokenModelFit:
     """The spread and noise whose acceptance rate and hit curve come nearest to measured ones.
 
     ``alpha`` is the acceptance rate and ``h(F) = 1 - c F^-r`` the hit rate after a rejection, both measured at
-    temperature ``tau`` with plain sampling; ``fan_outs`` are those that ``c`` and ``r`` were fitted to; ``model``
-    holds ``vocabulary``, ``contexts`` and ``seed``. Two parameters meet three numbers: least squares of the relative
-    errors of ``1 - alpha``, ``c`` and ``r``, on common random numbers. What was met is in the result.
+    temperature ``tau`` with plain sampling; ``fan_outs`` are those that ``c`` and ``r`` were fitted to;
+    ``vocabulary``, ``contexts`` and ``seed`` are the model's. Two parameters meet three numbers: least squares of the
+    relative errors of ``1 - alpha``, ``c`` and ``r``, on common random numbers. What was met is in the result.
 
     Raises
     ------
@@ -300,7 +303,8 @@ def fit_token_model(
     within("alpha", alpha, _ROUNDING, 1 - _ROUNDING)
     measured = np.log([1 - alpha, float(within("c", c, _ROUNDING, 1)), float(within("r", r, _ROUNDING))])
     within("tau", tau, np.finfo(float).tiny)
-    base = TokenModel(spread=1.0, sigma=1.0, **model)  # at temperature 1: only ratios to the temperature matter
+    # at temperature 1: only ratios to the temperature matter
+    base = TokenModel(spread=1.0, sigma=1.0, vocabulary=vocabulary, contexts=contexts, seed=seed)
     draws = list(base._draws())
 
     def rates(parameters: Floats, contexts: int = base.contexts) -> TokenRates:
@@ -333,10 +337,10 @@ def fit_token_model(
 
 def _checked(taus: ArrayLike, cs: ArrayLike, fan_outs: ArrayLike) -> tuple[Floats, Floats, NDArray[np.int64]]:
     """The three axes, each one-dimensional."""
-    guesses = within("fan_outs", np.atleast_1d(fan_outs), 0)
+    guesses = np.atleast_1d(within("fan_outs", fan_outs, 0))
     if np.any(guesses != np.round(guesses)):
         raise InputError(f"fan_outs must be whole numbers, got {guesses.tolist()}")
-    tau, c = within("tau", np.atleast_1d(taus), 0), within("c", np.atleast_1d(cs), 0, 1)
+    tau, c = np.atleast_1d(within("tau", taus, 0)), np.atleast_1d(within("c", cs, 0, 1))
     if max(tau.ndim, c.ndim, guesses.ndim) > 1:
         raise InputError("taus, cs and fan_outs must be numbers or lists of numbers")
     if tau.min() == 0 and c.min() == 0:

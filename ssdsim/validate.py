@@ -329,7 +329,8 @@ def _done(log: Path, bench: Bench) -> dict[str, list[Comparison]]:
     """Grid points that an earlier run left in ``log``, which must be of the same bench."""
     profiles = [find_hardware(name) for name in (bench.hardware, bench.draft_hardware) if name]
     digest = hashlib.sha256("".join(profile.model_dump_json() for profile in profiles).encode()).hexdigest()
-    header = {"bench": json.loads(json.dumps(asdict(bench))), "profiles": digest}
+    settings = {name: value for name, value in asdict(bench).items() if name not in ("hardware", "draft_hardware")}
+    header = {"bench": json.loads(json.dumps(settings)), "profiles": digest}
     if not log.exists() or not log.stat().st_size:  # a kill can leave an empty one
         log.write_text(json.dumps(header) + "\n")
         return {}

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ssdsim.catalog import find_hardware, find_transformer
+from ssdsim.checks import listed, whole
 from ssdsim.costs import Cost, TimingErrors, cost_of_message, cost_of_round
 from ssdsim.errors import InputError
 from ssdsim.memory import largest_budget
-from ssdsim.options import checked, listed, refuse_others
+from ssdsim.options import checked, option, refuse_others
 from ssdsim.placement import Placement, place, window_budget
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ def window(*, seed: int = 0, **options: Any) -> pd.DataFrame:
     """
     import pandas as pd
 
+    whole("--seed", seed, 0)
     rows = []
     for values in _combinations(options):
         sources: dict[str, str] = {}
@@ -104,9 +106,9 @@ def window(*, seed: int = 0, **options: Any) -> pd.DataFrame:
             row["reason"] = str(error)
         rows.append({axis: values[axis] for axis in AXES} | row)
     frame = pd.DataFrame(rows, columns=[*AXES, *MEASURES], dtype=object)
-    whole = ("tp", "b", "context", "k", *_COUNTS)
+    counts = ("tp", "b", "context", "k", *_COUNTS)
     seconds = [name for name in MEASURES if name.endswith("_s")]
-    return frame.astype(dict.fromkeys(whole, "Int64") | dict.fromkeys(seconds, float))
+    return frame.astype(dict.fromkeys(counts, "Int64") | dict.fromkeys(seconds, float))
 
 
 def measure(placement: Placement, seed: int = 0) -> Window:
@@ -164,7 +166,7 @@ def _combinations(options: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
     """The options of each combination, complete, as :func:`ssdsim.placement.place` takes them."""
     refuse_others("window", options, (*AXES, *SINGLE))
     given = {name: value for name, value in options.items() if value is not None}
-    axes = {name: listed(name, given[name]) for name in AXES if name in given}
+    axes = {name: listed(option(name), given[name]) for name in AXES if name in given}
     single = {name: given[name] for name in SINGLE if name in given}
     for name, find in (("target", find_transformer), ("draft", find_transformer), ("hardware", find_hardware)):
         for card in (*axes.get(name, ()), *axes.get(f"draft_{name}", ())):

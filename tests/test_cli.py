@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
+from click.testing import CliRunner
+
+from ssdsim.cli.main import cli
+from ssdsim.errors import InputError
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -92,6 +98,40 @@ def test_bad_input_is_one_clear_line_and_exit_code_2(arguments: str, message: st
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "simulate --t-sd 0.2 --trace",
+        "export --b 1 --k 2 --f 2 -o",
+        "calibrate --device cpu -o",
+        "report . -o",
+        "validate --trace",
+        "validate -o",
+        "hardware scale h100-sxm --clock 2 -o",
+        "import csv pyproject.toml -o",
+    ],
+)
+def test_an_output_without_its_folder_is_refused_before_any_work(arguments: str) -> None:
+    path = "absent/made.jsonl"
+    try:
+        CliRunner().invoke(cli, [*arguments.split(), path], standalone_mode=False, catch_exceptions=False)
+    except (click.ClickException, InputError) as error:
+        message = error.format_message() if isinstance(error, click.ClickException) else str(error)
+    assert f"'{path}' cannot be written: there is no folder absent" in message
+    assert "\n" not in message
+
+
+def test_warnings_of_a_kind_are_one_line_with_their_number() -> None:
+    command = "recommend --gpus 2 --k 4 --tp 1,3 --draft-gpus 1 --target llama-3.1-8b --hardware v100-sxm2-32gb"
+    arguments = [*command.split(), "--dtype", "float16"]
+    shown = " ".join(CliRunner().invoke(cli, arguments).stderr.split()).split("warning: ")[1:]
+    every = json.loads(CliRunner().invoke(cli, [*arguments, "--json"]).stdout)["warnings"]
+    assert shown[0].startswith("--tp 3 cannot be used")
+    assert len(shown) < 8 < len(every)
+    counts = [re.search(r"and (\d+) more of this kind", line) for line in shown]
+    assert len(shown) + sum(int(count[1]) for count in counts if count) == len(every)
 
 
 def test_a_truncated_profile_is_one_clear_line(tmp_path: Path) -> None:

@@ -215,12 +215,30 @@ def test_what_an_engine_fixes_is_noted() -> None:
         ("json", {"draft_hardware": "h100"}, "unknown hardware 'h100'"),
         ("ssd", {"target": "llama-2-70b", "dtype": "bfloat16"}, "the SSD engine does not know llama-2-70b"),
         ("ssd", {"draft": "qwen3-0.6b"}, "the SSD engine pairs models of one family, not llama with a qwen draft"),
-        ("vllm", {"tp": 1}, "nothing to export: llama-3.1-70b at tp 1 needs"),
     ],
 )
 def test_mistakes_are_errors(format_: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         export(format_, **{"b": 1, "k": 2, "f": 2, **options} if "p_hit" not in options else options)
+
+
+@pytest.mark.parametrize("format_", ["json", "csv", "vllm", "sglang", "ssd"])
+def test_nothing_that_fits_is_a_no_and_not_a_mistake(format_: str, tmp_path: Path) -> None:
+    """Alike in every format; a schedule is written all the same, since it holds the reasons."""
+    path = tmp_path / "out"
+    arguments = ["export", "--format", format_, *"--tp 1 --b 1,8 --k 2 --f 2 --quiet -o".split(), str(path)]
+    done = CliRunner().invoke(cli, arguments, standalone_mode=False)
+    assert done.return_value == 1
+    assert done.stderr.startswith("nothing fits: llama-3.1-70b at tp 1 needs")
+    assert done.stderr.count("\n") == 1
+    assert path.exists() == (format_ in ("json", "csv"))
+    if path.exists():
+        assert {cell.strategy for cell in Schedule.load(path).cells} == {None}
+
+
+def test_models_that_the_ssd_engine_lacks_are_refused_whatever_is_best() -> None:
+    with pytest.raises(InputError, match="the SSD engine pairs models of one family"):
+        export("ssd", b=64, k=2, f=2, alpha=0.01, draft="qwen3-0.6b")
 
 
 def test_the_command_writes_a_file_and_speaks_on_stderr(tmp_path: Path) -> None:

@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 from ssdsim.configuration import configure
 from ssdsim.errors import InputError
-from ssdsim.estimate import PARTS
+from ssdsim.estimate import PARTS, Estimate
+from ssdsim.intervals import centred_on
 from ssdsim.predict import as_json, estimate_all, predict
 from ssdsim.theory import sandwich_bounds, ssd_speedup
+from ssdsim.verdict import verdict
 
 rates = st.floats(0.0, 1.0)
 ratios = st.floats(0.01, 3.0)
@@ -124,6 +126,50 @@ def test_breakdowns_add_up_and_json_is_complete() -> None:
         assert set(result["breakdown_ms"]) == set(PARTS)
     assert answer["strategies"]["sd"]["speedup_over_sd"] == 1.0
     assert answer["scenario"]["t_b"] == {"value": 0.3, "source": "same as t_sd"}
+
+
+near_draws = st.lists(st.floats(0.7, 1.4), min_size=40, max_size=40)
+
+
+@given(rates=st.tuples(*[st.floats(0.8, 1.25)] * 3), draws=st.tuples(*[near_draws] * 3))
+@settings(derandomize=True, deadline=None)
+def test_the_sentence_never_contradicts_the_draws(rates: tuple[float, ...], draws: tuple[list[float], ...]) -> None:
+    """Yes and No are said where 95 % of the draws agree, against SD and against AR alike."""
+    names = ("ar", "sd", "ssd")
+    parts = dict.fromkeys(PARTS, 0.0)
+    estimates = {
+        name: Estimate(name, 1, 5 if name == "ssd" else 4, 1.0, parts | {"verify": 1.0 / rate})
+        for name, rate in zip(names, rates, strict=True)
+    }
+    drawn = {name: centred_on(rate, each) for name, rate, each in zip(names, rates, draws, strict=True)}
+    found = verdict(estimates, drawn)
+    ahead = {rival: float(np.mean(drawn["ssd"] > drawn[rival])) for rival in ("ar", "sd")}
+    assert found.probability == ahead["sd"]
+    word = found.sentence.split()[0].rstrip(":")
+    assert found.decided == (word != "Undecided")
+    if word == "Yes":
+        assert min(ahead.values()) >= 0.975
+    elif word == "No":
+        assert min(ahead.values()) <= 0.025
+    else:
+        at_least = {rival: float(np.mean(drawn["ssd"] >= drawn[rival])) for rival in ahead}
+        assert any(ahead[rival] <= 0.975 and at_least[rival] >= 0.025 for rival in ahead)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"b": 16, "p_hit": 0.85}, "Yes for latency, no for cost: SSD is 1."),
+        ({"b": 16, "p_hit": 0.69}, "Undecided: SSD is 1.0"),
+        ({"b": 16, "p_hit": 0.3}, "No: SSD is 0."),
+        ({"b": 64, "alpha": 0.3, "k": 4, "p_hit": 0.9}, "Undecided: SSD is 1.01x AR (95 %: 0.9"),
+        ({"b": 64, "alpha": 0.1, "p_hit": 0.9}, "No: SSD is 0.56x AR (95 %: 0."),
+    ],
+)
+def test_the_verdict_weighs_sd_and_ar_under_the_same_errors(options: dict[str, Any], sentence: str) -> None:
+    found = predict(**options).verdict
+    assert found.sentence.startswith(sentence)
+    assert found.sentence == as_json(predict(**options))["verdict"]["sentence"]
 
 
 def test_rates_by_position_replace_the_power_of_one_rate() -> None:

@@ -228,8 +228,10 @@ def test_only_the_best_of_a_finite_search_is_named_once() -> None:
         ({"rank": "speed"}, "--rank must be one of user, gpu, cost"),
         ({"rank": "cost"}, "--rank cost needs --gpu-hour"),
         ({"gpu_hour": -1.0}, "--gpu-hour must be above 0"),
-        ({"tp": 16}, "--tp 16 is more than --gpus 8"),
-        ({"k": []}, "--k is empty"),
+        ({"tp": 16}, "--tp 16 cannot be used with --gpus 8; allowed: 1, 2, 4, 8"),
+        ({"tp": [3, 5]}, "--tp 3, 5 cannot be used with --gpus 8; allowed: 1, 2, 4, 8"),
+        ({"draft_gpus": 8}, "--draft-gpus 8 cannot be used with --gpus 8; allowed: 1, 2, 3, 4, 5, 6, 7"),
+        ({"k": []}, "--k is an empty list"),
         ({"b": 0}, "--b must be whole numbers of at least 1"),
         ({"f": 3}, "--f is searched"),
         ({"contxt": 3}, "did you mean 'context'"),
@@ -243,6 +245,27 @@ def test_only_the_best_of_a_finite_search_is_named_once() -> None:
 def test_bad_questions_are_refused_in_one_line(given_options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         recommend(**{"gpus": 8, **given_options})
+
+
+def test_a_degree_that_cannot_be_is_left_out_with_a_warning() -> None:
+    found = recommend(gpus=5, b=1, k=4, draft_gpus=1, tp=[3, 4])
+    assert found.warnings[0] == "--tp 3 cannot be used with --gpus 5 and is left out; allowed: 1, 2, 4"
+    assert found.request.degrees == (4,)
+
+
+@pytest.mark.parametrize("separate", [{}, {"draft_hardware": "v100-sxm2-32gb", "dtype": "float16"}])
+def test_devices_are_those_of_the_placement(separate: dict[str, Any]) -> None:
+    """Of SD with a draft of its own, of several draft devices and copies, whatever hardware the draft has."""
+    hardware = {"hardware": "v100-sxm2-32gb", "dtype": "float16"} if separate else {}
+    workload = {"target": "llama-3.1-8b", **hardware, **separate}
+    search = Search(a_request(gpus=8, b=8, k=4, tp=[2, 4], **workload))
+    search.run()
+    deployments = search.deployments(8)
+    assert {("sd", 0), ("sd", 1), ("ssd", 2)} <= {(d.shape.strategy, d.shape.draft_gpus) for d in deployments}
+    for d in deployments:
+        frame = evaluate([d.shape.point(search.request.options, d.copy_batch)])
+        assert d.gpus == d.copies * frame[f"{d.shape.strategy}_gpus"][0] <= 8
+        assert d.per_gpu == pytest.approx(d.per_user * 8 / d.gpus)
 
 
 def test_the_command_line_answers_in_json() -> None:

@@ -13,15 +13,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from ssdsim.catalog import find_hardware
 from ssdsim.errors import InputError
 from ssdsim.fallback import critical_batch_size
 from ssdsim.predict import predict
 from ssdsim.report.build import Report, report
 from ssdsim.report.figure import Figure
 from ssdsim.report.page import plotlyjs
+from ssdsim.report.pareto import _points
 from ssdsim.report.run_folder import read_run_folder
-from ssdsim.report.speedups import grid_json
+from ssdsim.report.speedups import grid_json, speedups
 from ssdsim.report.study import Study
+from ssdsim.what_if import scale
 from tests.run_folders import write_measurements, write_run
 from tests.test_cli import run
 
@@ -99,6 +102,25 @@ def test_bands_are_the_intervals_of_predict(made: Report) -> None:
     # predict takes 1000 draws, a band 400
     assert row["ssd/sd low"] == pytest.approx(interval.low, rel=0.01)
     assert row["ssd/sd high"] == pytest.approx(interval.high, rel=0.01)
+
+
+@pytest.mark.parametrize("backup", ["auto", "jit", "fast"])
+def test_the_chart_over_the_hit_rate_passes_through_the_base_point(tmp_path: Path, backup: str) -> None:
+    """Here the cache hits more often after a fast backup (0.95 against 0.86), and keeps doing so."""
+    options = {"b": 8, "k": 4, "f": 4, "backup": backup}
+    study = Study(read_run_folder(write_run(tmp_path, options, {})))
+    table = next(f for f in speedups(study) if isinstance(f, Figure) and f.key == "speedup-p_hit").table
+    found = predict(**options)
+    row = table.set_index("p_hit").loc[found.configuration.scenario.primary.p_hit]
+    assert row["ssd/sd"] == pytest.approx(found.verdict.ssd_over_sd, rel=1e-9)
+
+
+def test_the_base_point_is_a_possible_one(tmp_path: Path) -> None:
+    """Tp 4, the default, does not fit with a batch of 4096: the nearest point that does is one step away."""
+    folder = write_run(tmp_path, {"p_hit": 0.8}, {"tp": [1, 2, 4], "b": [64, 4096, 8192]})
+    study = Study(read_run_folder(folder))
+    assert {name: study.base[name] for name in ("tp", "b")} == {"tp": 4, "b": 64}
+    assert report(folder).sentence == predict(p_hit=0.8, b=64).verdict.sentence
 
 
 def test_a_batch_that_does_not_fit_is_a_gap_with_its_reason(made: Report) -> None:
@@ -181,6 +203,22 @@ def test_nothing_beats_the_frontier_and_the_frontier_is_of_the_points(made: Repo
     np.testing.assert_allclose(sorted(ends), sorted(best), rtol=1e-9)
     assert (frontier["low / mean"] < 1).all()
     assert (frontier["high / mean"] > 1).all()
+
+
+def test_the_frontier_knows_sd_with_a_draft_on_other_hardware(tmp_path: Path) -> None:
+    """SD's own draft device counts, and its kind changes SD's speed."""
+    slow = tmp_path / "slow.json"
+    scale(find_hardware("h100-sxm"), "slow", memory_bandwidth=0.3).save(slow)
+    options = {"p_hit": 0.1, "sd_draft": "separate", "backup": "jit"}
+    folder = write_run(tmp_path / "run", options, {"b": [1, 2], "draft_hardware": [str(slow), "h100-sxm"]})
+    results = pd.read_parquet(folder / "results.parquet")
+    points = _points(Study(read_run_folder(folder)))
+    sd = points[points["strategy"] == "sd"].merge(results, on=["b", "draft_hardware"])
+    assert len(sd) == 4
+    assert set(sd["gpus"]) == {5}
+    assert sd["rate"].tolist() == sd["sd_tokens_per_second"].tolist()
+    assert sd["rate"].nunique() == 4
+    assert (points["strategy"] == "ar").sum() == 2
 
 
 def test_the_scatter_shows_what_validate_logged(made: Report) -> None:

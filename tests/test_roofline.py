@@ -113,11 +113,25 @@ def test_the_draft_on_another_device_is_held_against_its_own_roofs() -> None:
     assert gemms["roof_s"].to_numpy() == pytest.approx(expected.to_numpy())
 
 
+def test_a_target_on_every_device_has_a_roofline() -> None:
+    """No device of the node is left for a draft, whose passes have roofs of their own all the same."""
+    wide, narrow = roofline(tp=8), roofline(tp=4)
+    assert wide["pass"].unique().tolist() == list(PASSES)
+    of_draft = ["draft_step", "glue", "branch_step"]
+    columns = ["operation", "seconds"]
+    draft = [frame.loc[frame["pass"].isin(of_draft), columns].reset_index(drop=True) for frame in (wide, narrow)]
+    pd.testing.assert_frame_equal(*draft)
+    gate_up = [frame.set_index(["pass", "operation"]).loc[("ar", "gate_up"), "bytes"] for frame in (wide, narrow)]
+    assert gate_up[0] < 0.6 * gate_up[1]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"alpha": 0.5}, "roofline has no option 'alpha'"),
         ({"tp": 3}, "tp 3 does not divide"),
+        ({"target": "transformer-shaped-2048x4", "tp": 16}, "needs 16 target devices, h100-sxm has 8"),
+        ({"draft_gpus": 9}, "needs 9 draft devices, h100-sxm has 8"),
         ({"f": 3, "budget": 10}, "--f has no effect with --budget"),
     ],
 )

@@ -18,13 +18,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from click.testing import CliRunner
 from pandas.testing import assert_frame_equal
 
+import ssdsim
+from ssdsim.catalog import find_hardware
+from ssdsim.cli.main import cli
 from ssdsim.errors import InputError
 from ssdsim.grid import INTERVALS, evaluate
 from ssdsim.predict import predict
+from ssdsim.report.run_folder import read_run_folder
+from ssdsim.report.study import Study
 from ssdsim.sweep import sweep
-from ssdsim.sweeping.plan import PRESETS, Plan, as_configured, plan_of
+from ssdsim.sweeping.plan import PRESETS, Plan, as_configured, number_columns, plan_of
+from ssdsim.what_if import scale
 
 # 40 points of Monte Carlo, a tenth of a second each: 10 parts
 SIMULATED: dict[str, Any] = {
@@ -160,6 +167,45 @@ def test_another_sweep_does_not_go_into_the_same_folder(tmp_path: Path) -> None:
     assert (tmp_path / "results.parquet").read_bytes() == before
 
 
+def test_files_that_options_name_are_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A profile and its namesake, as an axis; the report and a resume from another directory, the profiles gone."""
+    work, other = tmp_path / "work", tmp_path / "other" / "place"
+    for folder, bandwidth in ((work, 1.0), (work / "slow", 0.5), (other, 1.0)):
+        folder.mkdir(parents=True)
+        scale(find_hardware("h100-sxm"), "mine", memory_bandwidth=bandwidth).save(folder / "mine.json")
+    monkeypatch.chdir(work)
+    options: dict[str, Any] = {"p_hit": 0.8, "b": [1, 4], "folder": tmp_path / "run"}
+    table = sweep(**options, hardware=["mine.json", "slow/mine.json"])
+    assert table["hardware"].tolist() == ["files/mine.json", "files/mine-2.json"] * 2
+    found = sweep(p_hit=0.8, b=1, hardware="slow/mine.json")
+    assert table["ssd_over_sd"][1] == found["ssd_over_sd"][0] != table["ssd_over_sd"][0]
+    (work / "slow" / "mine.json").rename(other / "slow.json")
+    monkeypatch.chdir(other)
+    study = Study(read_run_folder(Path("../../run")))
+    assert study.base["hardware"] == "files/mine-2.json"
+    assert study.prediction.verdict.ssd_over_sd == pytest.approx(found["ssd_over_sd"][0], rel=1e-12)
+    kept = tmp_path / "run" / "files"
+    again = sweep(**options, hardware=[kept / "mine.json", "../../run/files/mine-2.json"])
+    assert_frame_equal(again, table)
+    (kept / "mine.json").write_text((kept / "mine-2.json").read_text())
+    with pytest.raises(InputError, match=r"holds another sweep \(files/mine.json differ\)"):
+        sweep(**options, hardware=[kept / "mine.json", kept / "mine-2.json"])
+
+
+def test_two_sweeps_do_not_work_in_one_folder(tmp_path: Path) -> None:
+    def second(done: int, size: int) -> None:
+        other = run(*"--t-sd 0.2 --b 1,2".split(), "-o", str(tmp_path))
+        assert other.returncode == 2
+        at_work = "another sweep is at work in it; wait for it or choose another folder"
+        assert other.stderr == f"error: {tmp_path}: {at_work}\n"
+        seen.append(done)
+
+    seen: list[int] = []
+    sweep(t_sd=0.2, b=[1, 2], folder=tmp_path, progress=second)
+    assert seen == [0, 2]
+    assert run(*"--t-sd 0.2 --b 1,2".split(), "-o", str(tmp_path)).returncode == 0
+
+
 def test_what_was_done_before_an_interruption_is_not_done_again(tmp_path: Path, undisturbed: pd.DataFrame) -> None:
     def interrupt(done: int, size: int) -> None:
         if done >= 24:
@@ -167,7 +213,7 @@ def test_what_was_done_before_an_interruption_is_not_done_again(tmp_path: Path, 
 
     with pytest.raises(KeyboardInterrupt):
         sweep(**SIMULATED, folder=tmp_path, progress=interrupt)
-    parts = sorted((tmp_path / "parts").iterdir())
+    parts = sorted((tmp_path / "parts").glob("*.parquet"))
     parts[3].write_bytes(parts[3].read_bytes()[:500])  # as if the disk had torn it
     seen: list[int] = []
     resumed = sweep(**SIMULATED, folder=tmp_path, progress=lambda done, size: seen.append(done))
@@ -238,6 +284,34 @@ def test_a_killed_worker_of_a_cluster_loses_and_doubles_nothing(
     assert_frame_equal(table, undisturbed)
 
 
+def test_a_worker_of_another_version_is_refused_in_one_line(tmp_path: Path) -> None:
+    from distributed import LocalCluster
+
+    package = Path(ssdsim.__file__).parent
+    older = tmp_path / "older" / "ssdsim"
+    shutil.copytree(package, older, ignore=shutil.ignore_patterns("__pycache__"))
+    text = (older / "__init__.py").read_text()
+    (older / "__init__.py").write_text(text.replace(f'"{ssdsim.__version__}"', '"0.0.1"'))
+    with LocalCluster(n_workers=0, processes=True, dashboard_address=":0") as scheduler:
+        address = scheduler.scheduler_address
+        command = [sys.executable, "-m", "distributed.cli.dask_worker", address, "--no-dashboard", "--nworkers", "1"]
+        paths = os.pathsep.join([str(older.parent), os.environ.get("PYTHONPATH", "")])
+        worker = subprocess.Popen(
+            [*command, "--nthreads", "1", "--local-directory", str(tmp_path)],
+            env=os.environ | {"PYTHONPATH": paths},
+            cwd=tmp_path,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            message = f"a worker has ssdsim 0.0.1, here is {ssdsim.__version__}: install one version on both sides"
+            with pytest.raises(InputError, match=message):
+                sweep(t_sd=0.2, b=[1, 2], cluster=address)
+        finally:
+            worker.terminate()
+            worker.wait(timeout=60)
+
+
 def test_a_cluster_that_is_not_there_is_one_line_in_bounded_time() -> None:
     started = time.monotonic()
     done = run(*"--t-sd 0.2 --b 1,2 --cluster tcp://127.0.0.1:9".split())
@@ -260,6 +334,23 @@ def test_lists_and_ranges_of_the_command_line() -> None:
     assert answer["rows"][0]["error"] is None
 
 
+def test_points_are_sorted_from_the_best() -> None:
+    """The largest speedup, but the shortest round; and every column that may be asked for is there."""
+    options: dict[str, Any] = {"t_sd": [0.1, 0.3], "p_hit": [0.5, 0.9], "b": 1}
+    columns = number_columns(plan_of(None, options))
+    table = sweep(**options)
+    assert set(columns) == {name for name in table if pd.api.types.is_numeric_dtype(table[name])}
+
+    def first(column: str) -> list[str]:
+        done = CliRunner().invoke(cli, f"sweep --t-sd 0.1,0.3 --p-hit 0.5,0.9 --sort {column} --top 1".split())
+        assert done.exit_code == 0, done.output
+        return done.stdout.splitlines()[2].split()[:2]
+
+    assert first("ssd_over_sd") == ["0.9", "0.3"]
+    assert first("ssd_round_s") == ["0.9", "0.1"]
+    assert first("t_sd")[1] == "0.1"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -274,7 +365,11 @@ def test_lists_and_ranges_of_the_command_line() -> None:
         ("--t-sd 0.2 --jobs 2 --cluster tcp://a:1", "--jobs has no effect with --cluster"),
         ("--t-sd 0.2 --cluster nonsense", "--cluster must be an address such as tcp://host:8786, got 'nonsense'"),
         ("--t-sd 0.2 --jobs 0", "--jobs must be at least 1, or -1"),
-        ("--t-sd 0.2 --b 1,2 --sort ssd_over_ds --quiet", "did you mean 'ssd_over_sd'?"),
+        ("--t-sd 0.2 --b 1,2 --sort ssd_over_ds", "did you mean 'ssd_over_sd'?"),
+        ("--t-sd 0.2 --b 1,2 --sort backup", "--sort backup: no such column of numbers"),
+        ("--t-sd 0.2 --b 1,2 --sort ssd_low", "--sort ssd_low: no such column of numbers"),
+        ("--t-sd 0.2 --b 1,2 --top 3 --json", "--top has no effect with --json"),
+        ("--t-sd 0.2 --b 1,2 --sort b --top 0", "--sort has no effect with --top 0"),
         ("--tp 3,5 --quiet", "none of the 2 points is possible"),
         ("--t-sd 0.2 -o pyproject.toml", "pyproject.toml"),
     ],

@@ -13,10 +13,11 @@ import click
 from rich.table import Table
 
 from ssdsim.catalog import find_transformer
+from ssdsim.cli.console import console
 from ssdsim.cli.hardware import print_profile
 from ssdsim.cli.options import common_options, echo_json
 from ssdsim.cli.progress import shown
-from ssdsim.cli.render import console
+from ssdsim.cli.values import OutputFile
 from ssdsim.errors import InputError
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     "--dtype", type=click.Choice(["float32", "bfloat16", "float16"]), default=None, help="[default: by device]"
 )
 @click.option("--minutes", type=click.FloatRange(0.0, min_open=True), default=5.0, show_default=True)
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), required=True)
+@click.option("-o", "--output", type=OutputFile(), required=True)
 @common_options
 def command(output: Path, minutes: float, as_json: bool, seed: int, quiet: bool, **options: Any) -> None:
     """Time this machine and fit a hardware profile to it.

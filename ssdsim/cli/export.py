@@ -7,8 +7,10 @@ from typing import Any
 
 import click
 
+from ssdsim.cli.console import console
 from ssdsim.cli.options import chosen_options, common_options, echo_json
-from ssdsim.cli.render import console
+from ssdsim.cli.values import OutputFile
+from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.export import FORMATS, export
 from ssdsim.schedule import BATCHES, CONTEXTS, FAN_OUTS, LOOKAHEADS, OPTIONS
 
@@ -18,30 +20,33 @@ _SHOWN = "; ".join(f"--{name} {','.join(map(str, values))}" for name, values in 
 
 @click.command("export", epilog=f"Without them: {_SHOWN}.")
 @click.option("--format", "format_", type=click.Choice(FORMATS), default="json", show_default=True)
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="a file [default: stdout]")
+@click.option("-o", "--output", type=OutputFile(), help="a file [default: stdout]")
 @chosen_options(*_DEFAULTS, several=True, defaults=False)
 @chosen_options(*OPTIONS)
 @common_options
-def command(format_: str, output: Path | None, as_json: bool, seed: int, quiet: bool, **options: Any) -> None:
+def command(format_: str, output: Path | None, as_json: bool, seed: int, quiet: bool, **options: Any) -> int:
     """Write which of AR, SD (with its K) and SSD (with its K, fan-out and fallback) is best at which batch and context.
 
     json and csv hold the whole schedule; vllm is the object of --speculative-config, sglang a server's command line,
     ssd command lines of the SSD engine's bench.py. --b, --context, --k and --f take lists and ranges: 1,2,4 or 1:8.
-    What an engine cannot do is said on stderr, and the nearest that it can is exported.
+    What an engine cannot do is said on stderr, and the nearest that it can is exported. Exits with 1 if nothing fits.
     """
     exported = export(format_, seed=seed, **options)
-    if output is not None:
+    if output is not None and exported.text:
         partial = output.with_suffix(output.suffix + ".partial")
         partial.write_text(exported.text, encoding="utf-8")
         partial.replace(output)
     if as_json:
         notes, warnings = list(exported.notes), list(exported.warnings)
-        echo_json({"schema": 1, "format": format_, "text": exported.text, "notes": notes, "warnings": warnings})
+        made = {"schema": 1, "format": format_, "text": exported.text, "refusal": exported.refusal}
+        echo_json({**made, "notes": notes, "warnings": warnings})
     elif output is None:
         click.echo(exported.text, nl=False)
     if not quiet and not as_json:
         log = console(stderr=True)
         for note in exported.notes:
             log.print(f"note: {note}", style="cyan")
-        for warning in exported.warnings:
-            log.print(f"warning: {warning}", style="yellow")
+        print_warnings(exported.warnings, quiet)
+    if exported.refusal is not None and not as_json:
+        click.echo(exported.refusal, err=True)
+    return int(exported.refusal is not None)

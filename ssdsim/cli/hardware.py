@@ -8,8 +8,9 @@ import click
 from rich.table import Table
 
 from ssdsim.catalog import find_hardware, hardware_names
+from ssdsim.cli.console import console
 from ssdsim.cli.options import echo_json, json_option
-from ssdsim.cli.render import console
+from ssdsim.cli.values import OutputFile
 from ssdsim.errors import InputError
 from ssdsim.hardware import HardwareProfile
 from ssdsim.what_if import scale
@@ -101,7 +102,7 @@ def _timings(profile: HardwareProfile) -> Table:
 @click.option("--memory-bandwidth", type=float, default=1.0, show_default=True, help="factor")
 @click.option("--clock", type=float, default=1.0, show_default=True, help="factor")
 @click.option("--link", help="pcie3, pcie4, pcie5, nvlink2, nvlink3 or nvlink4 [default: as it was]")
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), required=True)
+@click.option("-o", "--output", type=OutputFile(), required=True)
 def scale_hardware(name: str, memory_bandwidth: float, clock: float, link: str | None, output: Path) -> None:
     """Derive a hypothetical device from a profile, for what-if questions such as a weaker draft GPU."""
     profile = find_hardware(name)

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import click
 
 from ssdsim.catalog import find_hardware
+from ssdsim.cli.values import OutputFile
 from ssdsim.errors import InputError
 
 if TYPE_CHECKING:
     from calibration.fixed_costs import DecodingSpeed
     from ssdsim.hardware import HardwareProfile
 
-_OUTPUT = click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), required=True)
+_OUTPUT = click.option("-o", "--output", type=OutputFile(), required=True)
 _OPERATIONS = ["all_reduce", "all_gather", "sendrecv"]
 _COMMIT = click.option("--commit", default="", help="of the source repository, for the provenance")
 

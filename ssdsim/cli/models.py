@@ -6,8 +6,8 @@ import click
 from rich.table import Table
 
 from ssdsim.catalog import find_transformer, transformer_names
+from ssdsim.cli.console import console
 from ssdsim.cli.options import echo_json, json_option
-from ssdsim.cli.render import console
 
 
 @click.group("models")

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ssdsim.cli.render import console
+from ssdsim.cli.console import console
 
 _LINE_EVERY_S = 5.0
 

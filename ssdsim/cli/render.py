@@ -6,22 +6,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ssdsim.cli.console import console
+from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.configuration import Configuration
 from ssdsim.estimate import PARTS, Estimate
 from ssdsim.predict import STRATEGIES, Prediction, provenance
 
 BAR_WIDTH = 56
-PIPE_WIDTH = 120
 _STYLES = {"verify": "blue", "draft": "yellow", "communicate": "magenta", "fallback": "red", "host": "bright_black"}
 _BLOCKS = {"verify": "█", "draft": "▓", "communicate": "▒", "fallback": "░", "host": "▪"}
-
-
-def console(stderr: bool = False) -> Console:
-    """A console as wide as the terminal, and wide enough for a table where there is none (a file, a pipe)."""
-    found = Console(stderr=stderr, highlight=False)
-    if not found.is_terminal:
-        found.width = PIPE_WIDTH
-    return found
 
 
 def print_prediction(prediction: Prediction, quiet: bool) -> None:
@@ -38,10 +31,7 @@ def print_prediction(prediction: Prediction, quiet: bool) -> None:
     if verdict.probability is not None:
         out.print(f"         P(SSD faster than SD | errors of the timings) = {verdict.probability:.2f}")
     _print_notes(prediction, out)
-    if not quiet:
-        log = console(stderr=True)
-        for warning in prediction.configuration.warnings:
-            log.print(f"warning: {warning}", style="yellow")
+    print_warnings(prediction.configuration.warnings, quiet)
 
 
 def title(configuration: Configuration) -> str:

@@ -8,7 +8,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ssdsim.cli.render import console
+from ssdsim.cli.console import console
+from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.options import DEFAULTS
 from ssdsim.recommendation.answer import Answer, Recommendation
 from ssdsim.recommendation.break_even import BreakEven
@@ -42,10 +43,7 @@ def print_recommendation(found: Recommendation, quiet: bool) -> None:
     )
     for profile, text in found.provenance:
         out.print(f"Timings  {profile}: {text}", style="dim")
-    if not quiet:
-        log = console(stderr=True)
-        for warning in found.warnings:
-            log.print(f"warning: {warning}", style="yellow")
+    print_warnings(found.warnings, quiet)
 
 
 def _at_equal_count(found: Recommendation, about: Answer | None) -> Iterator[str]:

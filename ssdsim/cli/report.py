@@ -7,13 +7,12 @@ from pathlib import Path
 import click
 
 from ssdsim.cli.options import common_options, echo_json
+from ssdsim.cli.values import OutputFile
 
 
 @click.command("report")
 @click.argument("run_folder", type=click.Path(path_type=Path))
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="[default: report.html in the run folder]"
-)
+@click.option("-o", "--output", type=OutputFile(), help="[default: report.html in the run folder]")
 @common_options
 def command(run_folder: Path, output: Path | None, as_json: bool, seed: int, quiet: bool) -> None:
     """Show a run folder as one self-contained page: open it in any browser, on a phone, offline, or print it.

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.table import Table
 
+from ssdsim.cli.console import console
 from ssdsim.cli.options import chosen_options, echo_json, json_option, quiet_option
-from ssdsim.cli.render import console
+from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.errors import InputError, nearest
 from ssdsim.roofline import BOUNDS, OPTIONS, PASSES, roofline, summarise
 from ssdsim.roofline import as_json as roofline_json
@@ -51,9 +52,7 @@ def command(as_json: bool, quiet: bool, only: tuple[str, ...], **options: Any) -
         _print_pass(summary, frame[frame["pass"] == summary["pass"]])
         out.print()
     out.print(_LEGEND, style="dim")
-    if not quiet:
-        for warning in attrs["warnings"]:
-            console(stderr=True).print(f"warning: {warning}", style="yellow")
+    print_warnings(attrs["warnings"], quiet)
 
 
 def _print_pass(summary: pd.Series[Any], operations: pd.DataFrame) -> None:

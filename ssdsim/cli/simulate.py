@@ -9,8 +9,10 @@ import click
 from rich.table import Table
 from rich.text import Text
 
+from ssdsim.cli.console import console
 from ssdsim.cli.options import common_options, echo_json, scenario_options
-from ssdsim.cli.render import console, title
+from ssdsim.cli.render import title
+from ssdsim.cli.values import OutputFile
 from ssdsim.configuration import Configuration, configure
 from ssdsim.engine.trace import Trace
 from ssdsim.errors import InputError
@@ -30,7 +32,7 @@ _TRACED_ROUNDS = 50
 @click.option("--rounds", type=click.IntRange(1), help=f"[default: {_ROUNDS}; with --trace {_TRACED_ROUNDS}]")
 @click.option("--tokens", type=click.IntRange(1), help="start together and run until every sequence has so many tokens")
 @click.option("--precision", type=click.FloatRange(0.0, 1.0, min_open=True), help="of tokens/s at 95 %, such as 0.01")
-@click.option("--trace", type=click.Path(path_type=Path, dir_okay=False), help="write a timeline that Perfetto opens")
+@click.option("--trace", type=OutputFile(), help="write a timeline that Perfetto opens")
 @common_options
 def command(
     engine: str,

@@ -10,14 +10,16 @@ import click
 import pandas as pd
 from rich.table import Table
 
+from ssdsim.cli.console import console
 from ssdsim.cli.options import common_options, echo_json, grid_options
 from ssdsim.cli.progress import shown
-from ssdsim.cli.render import console
+from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.errors import InputError, nearest
+from ssdsim.options import UNIT_FREE
 from ssdsim.sweep import sweep
-from ssdsim.sweeping.plan import PRESETS, Plan, column, plan_of
+from ssdsim.sweeping.plan import PRESETS, Plan, column, number_columns, plan_of
 
-_NOTES = 3  # warnings shown; --json and the folder have all
+_SORT, _TOP = "ssd_over_sd", 10
 
 
 @click.command("sweep")
@@ -31,14 +33,14 @@ _NOTES = 3  # warnings shown; --json and the folder have all
 )
 @click.option("--jobs", type=int, default=1, show_default=True, help="processes on this machine; -1: one a core")
 @click.option("--cluster", metavar="TCP://HOST:PORT", help="a Dask scheduler, whose workers do the work")
-@click.option("--sort", default="ssd_over_sd", show_default=True, help="the column by which points are best")
-@click.option("--top", type=click.IntRange(0), default=10, show_default=True, help="best points to print")
+@click.option("--sort", help=f"the column by which points are best: times and GPUs the smallest [default: {_SORT}]")
+@click.option("--top", type=click.IntRange(0), help=f"best points to print [default: {_TOP}]")
 @common_options
 def command(
     preset: str | None,
     output: Path | None,
-    sort: str,
-    top: int,
+    sort: str | None,
+    top: int | None,
     as_json: bool,
     quiet: bool,
     engine: Any,
@@ -62,18 +64,31 @@ def command(
     given = {name: values[0] if len(values) == 1 else values for name, values in options.items() if values is not None}
     how = {"engine": engine, "precision": precision, "draws": draws, "seed": seed}
     plan = plan_of(preset, given, **how)
+    _check_shown(plan, sort, top, as_json)
     with shown("sweep", "points", quiet) as progress:
         results = sweep(preset=preset, folder=output, jobs=jobs, cluster=cluster, progress=progress, **how, **given)
-    if sort not in results or not pd.api.types.is_numeric_dtype(results[sort]):
-        raise InputError(f"--sort {sort}: no such column of numbers{nearest(sort, results.columns)}")
     if as_json:
         echo_json(_json(plan, results))
         return
-    _print(plan, results, sort, top)
+    _print(plan, results, sort or _SORT, _TOP if top is None else top)
     if output is not None:
         click.echo(f"{len(results)} rows in {output}/results.parquet")
-    if not quiet:
-        _warn(results.attrs["warnings"])
+    print_warnings(results.attrs["warnings"], quiet)
+
+
+def _check_shown(plan: Plan, sort: str | None, top: int | None, as_json: bool) -> None:
+    """Before the work: how points are shown must mean something."""
+    for name, value in (("--sort", sort), ("--top", top)):
+        if as_json and value is not None:
+            raise InputError(f"{name} has no effect with --json (it has every point, in the order of the grid)")
+    if sort is None:
+        return
+    if top == 0:
+        raise InputError("--sort has no effect with --top 0")
+    columns = number_columns(plan)
+    if sort not in columns:
+        hint = nearest(sort, columns)
+        raise InputError(f"--sort {sort}: no such column of numbers{hint} Allowed: {', '.join(columns)}")
 
 
 def _json(plan: Plan, results: pd.DataFrame) -> dict[str, Any]:
@@ -100,7 +115,7 @@ def _print(plan: Plan, results: pd.DataFrame, sort: str, top: int) -> None:
     axes = " x ".join(f"{name} {len(values)}" for name, values in plan.grid.items()) or "one point"
     out.print(f"{len(results)} points: {axes}", style="bold")
     possible = results[results["error"].isna()]
-    best = possible.sort_values(sort, ascending=False, kind="stable").head(top)
+    best = possible.sort_values(sort, ascending=_less_is_better(sort), kind="stable").head(top)
     if len(best):
         out.print(_table(plan, best, sort))
     out.print(_summary(possible))
@@ -108,6 +123,10 @@ def _print(plan: Plan, results: pd.DataFrame, sort: str, top: int) -> None:
     if len(refused):
         reason, count = refused.value_counts().index[0], refused.value_counts().iloc[0]
         out.print(f"{len(refused)} points are not possible; {count} of them: {reason}", style="yellow")
+
+
+def _less_is_better(name: str) -> bool:
+    return name.endswith(("_s", "_ms", "_gpus")) or name in UNIT_FREE
 
 
 def _table(plan: Plan, best: pd.DataFrame, sort: str) -> Table:
@@ -145,11 +164,3 @@ def _summary(possible: pd.DataFrame) -> str:
     ratio, jit = possible["ssd_over_sd"], (column(possible, "backup") == "jit").mean()
     spread = f"SSD/SD {ratio.min():.2f}-{ratio.max():.2f}x, median {ratio.median():.2f}x"
     return f"Fastest: {shares} of the possible points; {spread}; just in time is the fallback at {jit:.0%}"
-
-
-def _warn(warnings: list[str]) -> None:
-    log = console(stderr=True)
-    for warning in warnings[:_NOTES]:
-        log.print(f"warning: {warning}", style="yellow")
-    if len(warnings) > _NOTES:
-        log.print(f"warning: and {len(warnings) - _NOTES} more of extrapolation (--json lists them)", style="yellow")

@@ -13,8 +13,10 @@ from click.core import ParameterSource
 from rich.table import Table
 
 from ssdsim.cli.calibrate import alone_under_torchrun
+from ssdsim.cli.console import console
 from ssdsim.cli.options import Share, common_options, echo_json
-from ssdsim.cli.render import console
+from ssdsim.cli.progress import shown
+from ssdsim.cli.values import OutputFile
 from ssdsim.engine.trace import Trace
 from ssdsim.errors import InputError
 
@@ -47,7 +49,7 @@ _OF_PAPER = ("paper", "hardware", "max_error", "as_json", "seed", "quiet")  # op
 @click.option("--repeats", type=click.IntRange(2), default=5, show_default=True)
 @click.option(
     "--trace",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=OutputFile(),
     help="SSD's rounds of the first point, measured and simulated, in one file",
 )
 @click.option(
@@ -81,6 +83,8 @@ def command(
         raise InputError("validate needs torch: pip install 'ssdsim[torch]'")
     output = Path(str(options["output"] or _OUTPUT))
     if output.suffix == ".jsonl":
+        if not output.parent.is_dir():
+            raise InputError(f"-o '{output}' cannot be written: there is no folder {output.parent}")
         log = output
     else:
         output.mkdir(parents=True, exist_ok=True)
@@ -166,14 +170,11 @@ def _run(hardware: str, log: Path, seed: int, quiet: bool, **options: object) ->
         _write_config(log.with_name("config.toml"), bench.options(GRIDS[str(options["grid"])][0]))
     trace = Trace("ssdsim validate") if options["trace"] else None
 
-    def progress(done: int, total: int) -> None:
-        if not quiet:
-            click.echo(f"validate: {done} of {total} grid points", err=True)
-
     if bench.shared and not quiet:
         click.echo("validate: ranks share a device; predictions, for which each has its own, do not hold", err=True)
     try:
-        found = list(run_grid(bench, GRIDS[str(options["grid"])], log, progress, trace))
+        with shown("validate", "grid points", quiet) as progress:
+            found = list(run_grid(bench, GRIDS[str(options["grid"])], log, progress, trace))
     except RankError as error:
         raise InputError(f"{error}; what was measured is kept in {log}, run again to resume") from None
     if trace is not None and trace.tracks:
@@ -187,8 +188,14 @@ def _write_config(path: Path, options: dict[str, object]) -> None:
     """What the first grid point's scenario is, for the report; a sweep's own is left alone."""
     import tomli_w
 
-    if not path.exists():
-        path.write_text(tomli_w.dumps({"schema": 1, "verb": "validate", "options": options}), encoding="utf-8")
+    from ssdsim.run_files import FILE_OPTIONS, keep, names_in_folder, renamed
+
+    if path.exists():
+        return
+    names = names_in_folder(path.parent, (options.get(name) for name in FILE_OPTIONS))
+    keep(path.parent, names)
+    config = {"schema": 1, "verb": "validate", "options": renamed(options, names)}
+    path.write_text(tomli_w.dumps(config), encoding="utf-8")
 
 
 def _table(compared: Sequence[Sequence[Comparison]]) -> Table:

@@ -6,8 +6,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from ssdsim.cli.console import console
 from ssdsim.cli.options import echo_json
-from ssdsim.cli.render import console
 from ssdsim.replay import FamilyReplay, Published, SweepReplay, load_published, replay_family, replay_sweep
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -51,6 +52,19 @@ class Values(click.ParamType[Any]):
         if count > MOST_VALUES:
             raise ValueError(f"'{part}' has {count} values")
         return [self.kind(round(first + i * step, 12)) for i in range(count)]
+
+
+class OutputFile(click.Path):
+    """A file to be written, whose folder must be there before any work is done for it."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path, dir_okay=False)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        path = Path(str(super().convert(value, param, ctx)))
+        if not path.parent.is_dir():
+            self.fail(f"'{path}' cannot be written: there is no folder {path.parent}", param, ctx)
+        return path
 
 
 class Lists(click.ParamType[Any]):

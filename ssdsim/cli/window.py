@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.table import Table
 
+from ssdsim.cli.console import console
 from ssdsim.cli.options import chosen_options, common_options, echo_json
-from ssdsim.cli.render import console
+from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.window import AXES, SINGLE, sentence, window
 from ssdsim.window import as_json as window_json
 
@@ -36,10 +37,8 @@ def command(as_json: bool, seed: int, quiet: bool, **options: Any) -> int:
         echo_json(window_json(frame))
     else:
         _print(frame)
-    if not quiet and not as_json:
-        log = console(stderr=True)
-        for warning in sorted({w for warnings in frame["warnings"].dropna() for w in warnings}):
-            log.print(f"warning: {warning}", style="yellow")
+    if not as_json:
+        print_warnings(sorted({w for warnings in frame["warnings"].dropna() for w in warnings}), quiet)
     return int(frame["reason"].notna().all())
 
 

@@ -115,7 +115,7 @@ def recommend(
         break_evens=tuple(break_evens(search, focus)) if focus is not None else (),
         elasticities=tuple(elasticities(about.best, request)) if about and about.best else (),
         provenance=_provenance(request),
-        warnings=tuple(sorted(search.warnings)),
+        warnings=(*request.warnings, *sorted(search.warnings)),
         evaluated=len({case for case in search.rates if case[0].backup != "auto"}) + len(search.errors),
     )
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ssdsim.catalog import find_hardware
 from ssdsim.configuration import configure
 from ssdsim.grid import evaluate
+from ssdsim.hits import backup_in_proportion
 from ssdsim.options import CACHE_SHAPE, DEFAULTS
 from ssdsim.recommendation.choice import best
 from ssdsim.recommendation.deployment import Deployment, Shape
@@ -155,10 +156,9 @@ def _hits(contest: _Contest, point: Mapping[str, Any]) -> BreakEven:
     values = configure(**point).values
     present = float(values["p_hit"])
     after_backup = values.get("p_hit_backup", present)
-    share = (1.0 - after_backup) / (1.0 - present) if present < 1.0 else 1.0
 
     def change(p_hit: float) -> Mapping[str, Any]:
-        return {"p_hit": p_hit, "p_hit_backup": min(1.0, max(0.0, 1.0 - share * (1.0 - p_hit)))}
+        return {"p_hit": p_hit, "p_hit_backup": backup_in_proportion(p_hit, present, after_backup)}
 
     return _least("hit rate p_hit", "", contest, change, 0.0, 1.0, present)
 

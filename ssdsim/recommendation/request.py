@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from ssdsim.acceptance_models import load_acceptance
 from ssdsim.catalog import find_transformer
+from ssdsim.checks import listed, whole
 from ssdsim.errors import InputError, nearest
 from ssdsim.options import DEFAULTS, UNIT_FREE, checked, option
 from ssdsim.transformer import legal_tensor_parallel
@@ -36,6 +37,7 @@ class Request:
     draft_gpus: tuple[int, ...]
     budgets: tuple[int, ...] | None  # None: searched (or, with a given hit rate, the default)
     backups: tuple[str, ...]
+    warnings: tuple[str, ...] = ()  # what was asked for and cannot be
 
     @property
     def searches_budgets(self) -> bool:
@@ -68,20 +70,23 @@ def make_request(
         if name not in WORKLOAD:
             why = "is searched" if name in _SEARCHED else "is unknown here"
             raise InputError(f"{option(name)} {why}{nearest(name, WORKLOAD)} Allowed: {', '.join(WORKLOAD)}")
-    if rank not in RANKS:
+    if not isinstance(rank, str) or rank not in RANKS:
         raise InputError(f"--rank must be one of {', '.join(RANKS)}, got '{rank}'{nearest(rank, RANKS)}")
+    whole("--seed", seed, 0)
     if rank == "cost" and gpu_hour is None:
         raise InputError("--rank cost needs --gpu-hour, the price of a GPU for an hour")
     for name, number in (("--gpu-hour", gpu_hour), ("--at-least", at_least)):
-        if number is not None and not 0.0 < number < float("inf"):
-            raise InputError(f"{name} must be above 0 and finite, got {number:g}")
+        if number is not None and not (isinstance(number, int | float) and 0.0 < number < float("inf")):
+            raise InputError(f"{name} must be above 0 and finite, got {number!r}")
     checked({**options, "backup": "auto" if backup is None else backup})
     if "acceptance" in options:
         load_acceptance(Path(options["acceptance"]), 1)
     if "p_hit" not in options:
         options.setdefault("fan_out_policy", "optimal")  # of the highest hit rate for a budget, and so never behind
-    total = whole_numbers("gpus", gpus)[0]
+    total = whole("--gpus", gpus, 1)
     target = find_transformer(options.get("target", DEFAULTS["target"]))
+    degrees, unfit_degrees = _within(total, "tp", tp, legal_tensor_parallel(target))
+    drafts, unfit_drafts = _within(total, "draft_gpus", draft_gpus, range(1, total))
     return Request(
         gpus=total,
         batches=whole_numbers("b", b),
@@ -91,22 +96,21 @@ def make_request(
         seed=seed,
         options=options,
         lookaheads=whole_numbers("k", k) if k is not None else _lookaheads(options.get("alpha")),
-        degrees=_within(total, "tp", tp, legal_tensor_parallel(target)),
-        draft_gpus=_within(total, "draft_gpus", draft_gpus, range(1, total)),
+        degrees=degrees,
+        draft_gpus=drafts,
         budgets=None if budget is None else whole_numbers("budget", budget),
         backups=("jit", "fast") if backup in (None, "auto") else (str(backup),),
+        warnings=(*unfit_degrees, *unfit_drafts),
     )
 
 
 def whole_numbers(name: str, value: int | Sequence[int]) -> tuple[int, ...]:
     """One or more whole numbers of at least 1, in increasing order, each once."""
-    numbers = [value] if isinstance(value, int) else list(value)
+    numbers = listed(option(name), value)
     for number in numbers:
         if not isinstance(number, int) or isinstance(number, bool) or number < 1:
-            raise InputError(f"{option(name)} must be whole numbers of at least 1, got {number}")
-    if not numbers:
-        raise InputError(f"{option(name)} is empty: at least one value is needed")
-    return tuple(sorted(set(numbers)))
+            raise InputError(f"{option(name)} must be whole numbers of at least 1, got {number!r}")
+    return tuple(sorted(numbers))
 
 
 def _lookaheads(alpha: Any) -> tuple[int, ...]:
@@ -115,10 +119,24 @@ def _lookaheads(alpha: Any) -> tuple[int, ...]:
     return tuple(range(1, longest + 1))
 
 
-def _within(gpus: int, name: str, given: int | Sequence[int] | None, legal: Sequence[int]) -> tuple[int, ...]:
-    """The given numbers, or every legal one, that leave the GPU budget unexceeded."""
-    numbers = whole_numbers(name, given) if given is not None else tuple(legal)
-    fitting = tuple(number for number in numbers if number <= gpus)
-    if given is not None and not fitting:
-        raise InputError(f"{option(name)} {min(numbers)} is more than --gpus {gpus}")
-    return fitting
+def _within(
+    gpus: int, name: str, given: int | Sequence[int] | None, legal: Sequence[int]
+) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """The given numbers that are legal and within the GPU budget, and a line on the others; every such one by default.
+
+    Raises
+    ------
+    InputError : none of those given can be.
+    """
+    possible = tuple(number for number in legal if number <= gpus)
+    if given is None:
+        return possible, ()
+    numbers = whole_numbers(name, given)
+    unfit = [number for number in numbers if number not in possible]
+    if not unfit:
+        return numbers, ()
+    refused = f"{option(name)} {', '.join(map(str, unfit))} cannot be used with --gpus {gpus}"
+    allowed = f"allowed: {', '.join(map(str, possible)) or 'none'}"
+    if len(unfit) == len(numbers):
+        raise InputError(f"{refused}; {allowed}")
+    return tuple(number for number in numbers if number in possible), (f"{refused} and is left out; {allowed}",)

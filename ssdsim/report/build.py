@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from ssdsim.checks import text
 from ssdsim.report.batch import batch_and_fallback
 from ssdsim.report.figure import Figure, LeftOut
 from ssdsim.report.hit_rate import hit_rate
@@ -56,7 +57,7 @@ def report(folder: str | Path, seed: int = 0) -> Report:
     ------
     InputError : not a run folder, or its base point is not possible.
     """
-    study = Study(read_run_folder(Path(folder)), seed)
+    study = Study(read_run_folder(Path(text("a run folder", folder))), seed)
     made = [item for group in _GROUPS for item in group(study)]
     figures = tuple(item for item in made if isinstance(item, Figure))
     left_out = tuple(item for item in made if isinstance(item, LeftOut))

@@ -72,7 +72,8 @@ def hit_rate(study: Study) -> list[Figure | LeftOut]:
 
 
 def _rate(study: Study, fan_out: int, policy: str) -> float:
-    shape = {name: study.base[name] for name in _SHAPES if study.base.get(name) is not None}
+    base = study.configurable(study.base)
+    shape = {name: base[name] for name in _SHAPES if base.get(name) is not None}
     made = configure(t_sd=1.0, backup="jit", f=fan_out, fan_out_policy=policy, **shape)
     return made.scenario.primary.p_hit
 

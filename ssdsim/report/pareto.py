@@ -24,7 +24,7 @@ CHOICES = (
 )
 _BATCHES, _LOOKAHEADS = (1, 2, 4, 8, 16, 32, 64), (1, 2, 3, 4, 5, 6, 8, 10, 12)
 _SHOWN_POINTS = 500  # of each strategy off the frontier: more are one blot
-_OF_SSD = ("f", "fan_out_policy", "budget", "backup", "draft_gpus", "draft_hardware")  # do not change AR and SD
+_OF_SSD = ("f", "fan_out_policy", "budget", "backup", "draft_gpus")  # do not change AR and SD
 
 
 def pareto(study: Study) -> list[Figure | LeftOut]:
@@ -71,8 +71,9 @@ def _points(study: Study) -> pd.DataFrame:
         table = _computed(study)
     varied = [name for name in table.columns if name in CHOICES]
     parts = []
+    separate = "separate" in (study.base.get("sd_draft"), *study.folder.grid.get("sd_draft", ()))
     for name in STRATEGY_NAME:
-        own = [option for option in varied if _matters(option, name)]
+        own = [option for option in varied if _matters(option, name, separate)]
         part = table[own].assign(strategy=name, rate=table[f"{name}_tokens_per_second"], gpus=table[f"{name}_gpus"])
         parts.append(part.dropna(subset=["rate"]).drop_duplicates([*own, "gpus"]))
     points = pd.concat(parts, ignore_index=True)
@@ -80,11 +81,13 @@ def _points(study: Study) -> pd.DataFrame:
     return points.assign(**{"per user": points["rate"] / batch, "per gpu": points["rate"] / points["gpus"]})
 
 
-def _matters(option: str, strategy: str) -> bool:
+def _matters(option: str, strategy: str, sd_separate: bool) -> bool:
     """Whether ``option`` changes how ``strategy`` runs (SD's lookahead is SSD's unless it has its own)."""
     if strategy == "ar":
-        return option not in (*_OF_SSD, "k", "sd_k", "sd_draft")
-    return option not in _OF_SSD if strategy == "sd" else option not in ("sd_k", "sd_draft")
+        return option not in (*_OF_SSD, "k", "sd_k", "sd_draft", "draft_hardware")
+    if strategy == "sd":
+        return option not in _OF_SSD and (sd_separate or option != "draft_hardware")
+    return option not in ("sd_k", "sd_draft")
 
 
 def _from_results(study: Study) -> pd.DataFrame | None:

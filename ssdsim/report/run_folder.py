@@ -6,9 +6,11 @@ import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from ssdsim.errors import InputError, nearest
@@ -44,15 +46,31 @@ class RunFolder:
         """The options of the grid that take more than one value."""
         return {name: values for name, values in self.grid.items() if len(values) > 1}
 
-    @property
+    @cached_property
     def base(self) -> dict[str, Any]:
-        """The options of the point in the middle: a grid option has its default, or else its middle value."""
-        return {**self.options, **{name: _base_value(name, values) for name, values in self.grid.items()}}
+        """The options of the point in the middle: a grid option has its default, or else its middle value.
+
+        Where that point is not possible, the possible one that is fewest steps away along the axes.
+        """
+        at = {name: _base_index(name, values) for name, values in self.grid.items()}
+        if self.results is not None and "error" in self.results and self.results["error"].notna().any():
+            at = self._nearest_possible(self.results, at)
+        return {**self.options, **{name: values[at[name]] for name, values in self.grid.items()}}
+
+    def _nearest_possible(self, results: pd.DataFrame, wanted: dict[str, int]) -> dict[str, int]:
+        """Indices into the grid of the possible point nearest to ``wanted``; that itself where none is possible."""
+        possible = results[results["error"].isna()]
+        index = {name: {grid_key(v): at for at, v in enumerate(values)} for name, values in self.grid.items()}
+        found = pd.DataFrame({name: possible[name].map(grid_key).map(at) for name, at in index.items()}).dropna()
+        if found.empty:
+            return wanted
+        steps = np.abs(found.to_numpy() - [wanted[name] for name in index]).sum(axis=1)
+        return {name: int(found[name].iloc[int(steps.argmin())]) for name in index}
 
 
-def _base_value(name: str, values: Sequence[Any]) -> Any:
+def _base_index(name: str, values: Sequence[Any]) -> int:
     default = DEFAULTS.get(name)
-    return default if default is not None and default in values else values[len(values) // 2]
+    return values.index(default) if default is not None and default in values else len(values) // 2
 
 
 def grid_key(value: Any) -> str:

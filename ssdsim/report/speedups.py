@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from ssdsim.configuration import configure
 from ssdsim.errors import InputError
+from ssdsim.hits import backup_in_proportion
 from ssdsim.options import CACHE_SHAPE
 from ssdsim.report.figure import Figure, LeftOut, number, rounded
 from ssdsim.report.run_folder import grid_key
@@ -67,23 +69,32 @@ def _usual_values(study: Study, axis: str) -> list[Any]:
     configure_at = _at(study, axis)
     base = study.configuration.values.get(axis)
     values = [*_ALONG[axis]]
-    if isinstance(base, int | float) and axis != "p_hit":
+    if isinstance(base, int | float):
         values = sorted({*values, base})
     study.rates(configure_at(values[0]), draws=0)
     return values
 
 
-def _at(study: Study, axis: str) -> Any:
-    """How to set ``axis`` at the base point. A hit rate takes the place of the cache that gave it, not of its work."""
-    base = dict(study.base)
-    if axis == "p_hit" and base.get("p_hit") is None:
-        values = study.configuration.values
-        base = {name: value for name, value in base.items() if name not in CACHE_SHAPE}
-        if not study.unit_free:
-            base["budget"] = values["budget"]
-        else:
-            base.pop("budget", None)
-    return lambda value: {**base, axis: value}
+def _at(study: Study, axis: str) -> Callable[[Any], dict[str, Any]]:
+    """How to set ``axis`` at the base point."""
+    if axis == "p_hit" and study.base.get("p_hit") is None:
+        return _at_hit_rate(study)
+    return lambda value: {**study.base, axis: value}
+
+
+def _at_hit_rate(study: Study) -> Callable[[Any], dict[str, Any]]:
+    """A hit rate takes the place of the cache that gave it, not of its work; that after a backup keeps in proportion.
+
+    The chart so passes through the base point, where the cache gave both rates.
+    """
+    base = {name: value for name, value in study.base.items() if name not in (*CACHE_SHAPE, "budget")}
+    if not study.unit_free:
+        base["budget"] = study.configuration.values["budget"]
+    if base.get("backup") == "jit":  # every speculation is the primary's
+        return lambda p_hit: {**base, "p_hit": p_hit}
+    now = configure(**study.configurable({**study.base, "backup": "fast"})).values
+    primary, backup = float(now["p_hit"]), float(now["p_hit_backup"])
+    return lambda p_hit: {**base, "p_hit": p_hit, "p_hit_backup": backup_in_proportion(p_hit, primary, backup)}
 
 
 def _chart(study: Study, axis: str, values: Sequence[Any]) -> Figure:

@@ -13,6 +13,7 @@ from ssdsim.options import BACKUP_QUALITY, DEFAULTS
 from ssdsim.predict import Prediction, estimate_all, predict
 from ssdsim.report.figure import number
 from ssdsim.report.run_folder import RunFolder
+from ssdsim.run_files import located
 from ssdsim.sweeping.plan import as_configured
 
 DRAWS = 400  # of the timings' errors at each point: bands then wander by a few percent of their width
@@ -57,7 +58,7 @@ class Study:
 
     @cached_property
     def prediction(self) -> Prediction:
-        return predict(seed=self.seed, **as_configured(self.base))
+        return predict(seed=self.seed, **self.configurable(self.base))
 
     @property
     def configuration(self) -> Configuration:
@@ -78,7 +79,7 @@ class Study:
         ------
         InputError : the options are not possible together, or do not fit in memory.
         """
-        configuration = configure(**as_configured(options))
+        configuration = configure(**self.configurable(options))
         estimates = estimate_all(configuration.scenario)
         rates = {name: float(e.tokens_per_second) for name, e in estimates.items()}
         sampled = configuration.sampled(draws, self.seed) if draws else None
@@ -89,6 +90,10 @@ class Study:
             {name: int(e.gpus) for name, e in estimates.items()},
             {name: centred_on(rates[name], e.tokens_per_second) for name, e in drawn.items()} or None,
         )
+
+    def configurable(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Options of the folder as :func:`ssdsim.configure` takes them, from wherever the report is made."""
+        return as_configured(located(self.folder.path, options))
 
     def with_backup(self, backup: str, **others: Any) -> dict[str, Any]:
         """The base options with one fallback; what only describes a fast backup goes where there is none."""

@@ -6,40 +6,64 @@ import json
 import os
 import shutil
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import tomli_w
+from filelock import FileLock, Timeout
 
 from ssdsim import __version__
 from ssdsim.errors import InputError
+from ssdsim.run_files import FILE_OPTIONS, keep, names_in_folder, renamed
 from ssdsim.sweeping.plan import Part, Plan
 
 CONFIG, HOW, RESULTS = "config.toml", "sweep.json", "results.parquet"
 
 
-class SweepFolder:
-    """``config.toml`` (options and grid), ``sweep.json`` (engine, seed), ``parts/`` while it runs, ``results.parquet``.
+@contextmanager
+def opened(path: Path, plan: Plan) -> Iterator[SweepFolder]:
+    """The folder for ``plan`` alone, until the sweep is done or its process is.
 
     Raises
     ------
-    InputError : the folder holds another sweep, or cannot be written.
+    InputError : the folder holds another sweep, another process is at work in it, or it cannot be written.
+    """
+    parts = path / "parts"
+    with ExitStack() as stack:
+        try:
+            parts.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(FileLock(parts / "lock", timeout=0))  # the system frees it when the process dies
+            folder = SweepFolder(path, plan)
+        except Timeout:
+            raise InputError(f"{path}: another sweep is at work in it; wait for it or choose another folder") from None
+        except OSError as error:
+            raise InputError(f"{path}: cannot be used as a run folder ({error.strerror})") from None
+        yield folder
+
+
+class SweepFolder:
+    """``config.toml`` (options and grid), ``sweep.json`` (engine, seed), ``parts/`` while it runs, ``results.parquet``.
+
+    ``files/`` holds copies of the files that the options name; config and results call them by their names there.
     """
 
     def __init__(self, path: Path, plan: Plan) -> None:
         self.path = path
         self._parts = path / "parts"
-        config = {"schema": 1, "verb": "sweep", "options": dict(plan.options), "grid": dict(plan.grid)}
-        how = {"schema": 1, **plan.how, "version": __version__, "files": plan.file_digests()}
-        try:
-            self._parts.mkdir(parents=True, exist_ok=True)
-            self._claim(path / CONFIG, tomli_w.dumps(config), tomllib.loads)
-            self._claim(path / HOW, json.dumps(how, indent=1) + "\n", json.loads)
-        except OSError as error:
-            raise InputError(f"{path}: cannot be used as a run folder ({error.strerror})") from None
+        self._names = names_in_folder(path, plan.named())
+        options, grid = renamed(plan.options, self._names), renamed(plan.grid, self._names)
+        config = {"schema": 1, "verb": "sweep", "options": options, "grid": grid}
+        # with another content a file means another sweep
+        digests = {name: sha256(Path(given).read_bytes()).hexdigest() for given, name in self._names.items()}
+        how = {"schema": 1, **plan.how, "version": __version__, "files": dict(sorted(digests.items()))}
+        self._claim(path / CONFIG, tomli_w.dumps(config), tomllib.loads)
+        self._claim(path / HOW, json.dumps(how, indent=1) + "\n", json.loads)
+        keep(path, self._names)
 
     def _claim(self, file: Path, text: str, read: Callable[[str], dict[str, Any]]) -> None:
         if not file.exists():
@@ -66,6 +90,9 @@ class SweepFolder:
         return rows == part.stop - part.start
 
     def add(self, part: Part, table: pa.Table) -> None:
+        for name in set(FILE_OPTIONS) & set(table.column_names):
+            called = renamed({name: table[name].to_pylist()}, self._names)[name]
+            table = table.set_column(table.column_names.index(name), name, pa.array(called))
         _replace(self._file(part), lambda partial: pq.write_table(table, partial))
 
     def join(self, plan: Plan) -> pa.Table:
@@ -78,7 +105,7 @@ class SweepFolder:
             whole = pq.read_table(results)
         except (OSError, pa.ArrowInvalid):
             raise InputError(f"{results}: not readable; remove it to work it out again") from None
-        shutil.rmtree(self._parts)
+        shutil.rmtree(self._parts, ignore_errors=True)
         return whole
 
     def _file(self, part: Part) -> Path:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice, product
 from math import prod
-from pathlib import Path
+from pathlib import PurePath
 from typing import Any, Literal, NamedTuple
 
 import pandas as pd
 import pyarrow as pa
 
 from ssdsim.catalog import find_hardware, find_transformer
+from ssdsim.checks import whole
 from ssdsim.errors import InputError, nearest
-from ssdsim.grid import evaluate, simulate_each
+from ssdsim.grid import INTERVALS, RESULTS, evaluate, simulate_each
 from ssdsim.options import DEFAULTS, check_names, option
+from ssdsim.run_files import FILE_OPTIONS
 
 Engine = Literal["closed", "mc", "des"]
 
@@ -41,7 +42,6 @@ PRESETS: dict[str, dict[str, list[Any]]] = {
 }
 
 _POINTS_A_PART = {"closed": 4096, "mc": 4, "des": 4}  # a second or a few: what a kill loses
-_FILES = ("hardware", "draft_hardware", "target", "draft", "acceptance")
 _LISTS_IN_A_VALUE = {"fl": 1, "flm": 1, "hit_curve": 2}  # one value of these is itself a list, or a list of pairs
 
 
@@ -74,11 +74,9 @@ class Plan:
         """Everything but options and grid."""
         return {name: value for name, value in asdict(self).items() if name not in ("options", "grid")}
 
-    def file_digests(self) -> dict[str, str]:
-        """SHA-256 of every file that the options name: with another content they mean another sweep."""
-        named = {str(value) for name in _FILES for value in (self.options.get(name), *self.grid.get(name, ()))}
-        files = sorted(name for name in named if Path(name).is_file())
-        return {name: hashlib.sha256(Path(name).read_bytes()).hexdigest() for name in files}
+    def named(self) -> list[Any]:
+        """What the options that may name files name."""
+        return [value for name in FILE_OPTIONS for value in (self.options.get(name), *self.grid.get(name, ()))]
 
     def parts(self) -> list[Part]:
         """All points, cut in the same way whenever the same plan is made."""
@@ -110,7 +108,7 @@ def plan_of(preset: str | None, options: Mapping[str, Any], **how: Any) -> Plan:
     ------
     InputError : an unknown option, preset or engine; an empty list or one that names a value twice.
     """
-    if preset is not None and preset not in PRESETS:
+    if preset is not None and not (isinstance(preset, str) and preset in PRESETS):
         raise InputError(f"unknown preset '{preset}'{nearest(preset, PRESETS)} Allowed: {', '.join(PRESETS)}")
     given = {name: _plain(value) for name, value in options.items() if value is not None}
     check_names(given)
@@ -128,14 +126,16 @@ def plan_of(preset: str | None, options: Mapping[str, Any], **how: Any) -> Plan:
 
 
 def _check(plan: Plan) -> None:
-    if plan.engine not in _POINTS_A_PART:
+    if not isinstance(plan.engine, str) or plan.engine not in _POINTS_A_PART:
         raise InputError(f"unknown engine '{plan.engine}'; allowed: {', '.join(_POINTS_A_PART)}")
+    if plan.precision is not None and not (isinstance(plan.precision, int | float) and 0 < plan.precision <= 1):
+        raise InputError(f"--precision must lie above 0 and at most at 1, got {plan.precision!r}")
     if plan.engine == "closed" and plan.precision is not None:
         raise InputError("--precision has no effect with --engine closed (it is exact)")
     if plan.engine != "closed" and plan.draws:
         raise InputError(f"--draws has no effect with --engine {plan.engine} (its intervals are always given)")
-    if plan.draws < 0:
-        raise InputError(f"--draws must be at least 0, got {plan.draws}")
+    whole("--draws", plan.draws, 0)
+    whole("--seed", plan.seed, 0)
     if plan.draws and ("t_sd" in plan.options or "t_sd" in plan.grid):
         raise InputError("--draws has no effect with --t-sd (unit-free durations have no errors)")
     for name, find in (("target", find_transformer), ("draft", find_transformer), ("hardware", find_hardware)):
@@ -161,7 +161,9 @@ def as_configured(point: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Lists for numpy arrays, ranges and tuples."""
+    """Lists for numpy arrays, ranges and tuples; text for a path."""
+    if isinstance(value, PurePath):
+        return str(value)
     if hasattr(value, "tolist"):
         return value.tolist()
     return [_plain(each) for each in value] if isinstance(value, list | tuple | range) else value
@@ -190,6 +192,14 @@ def _array(values: list[Any], axis: Sequence[Any]) -> pa.Array:
     if kinds <= {int, float}:
         return pa.array(values, type=pa.int64() if kinds == {int} else pa.float64())
     return pa.array(values if kinds == {list} else list(map(str, values)))
+
+
+def number_columns(plan: Plan) -> list[str]:
+    """Names of the columns of numbers that the plan's results have: axes, then results."""
+    axes = [name for name, values in plan.grid.items() if {type(value) for value in values} <= {int, float}]
+    bounded = plan.draws or plan.engine != "closed"
+    results = [name for name in (*RESULTS, *(INTERVALS if bounded else ())) if name != "backup"]
+    return [*axes, *(f"effective_{name}" if name in plan.grid else name for name in results)]
 
 
 def column(results: pd.DataFrame, name: str) -> pd.Series:

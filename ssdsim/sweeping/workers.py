@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from ssdsim import __version__
 from ssdsim.errors import InputError
 from ssdsim.sweeping.plan import Part, Plan
 
@@ -22,6 +23,18 @@ Done = Iterator[tuple[Part, pa.Table]]
 
 def work(plan: Plan, part: Part) -> tuple[Part, pa.Table]:
     return part, plan.results(part)
+
+
+def work_as(version: str, plan: Plan, part: Part) -> tuple[Part, pa.Table]:
+    """:func:`work` of a worker that may have joined late: InputError where it is not of ``version``."""
+    if __version__ != version:
+        raise InputError(_other_version(__version__, version))
+    return work(plan, part)
+
+
+def _other_version(theirs: str | None, ours: str) -> str:
+    has = f"ssdsim {theirs}" if theirs else "no ssdsim that it can import"
+    return f"a worker has {has}, here is {ours}: install one version on both sides"
 
 
 def work_here(plan: Plan, parts: Sequence[Part], jobs: int) -> Done:
@@ -49,7 +62,7 @@ def work_on_cluster(plan: Plan, parts: Sequence[Part], address: str) -> Done:
     ------
     InputError : no Dask here, no scheduler or no worker there, or all workers went away.
     """
-    if not re.fullmatch(r"\w+://\S+:\d+", address):
+    if not re.fullmatch(r"\w+://\S+:\d+", str(address)):
         raise InputError(f"--cluster must be an address such as tcp://host:8786, got '{address}'")
     try:
         from distributed import Client
@@ -65,13 +78,30 @@ def work_on_cluster(plan: Plan, parts: Sequence[Part], address: str) -> Done:
         yield from _results_of(client, plan, parts, address)
 
 
+def _check_versions(client: Any, address: str) -> None:
+    """Raise :class:`InputError` at a worker with another ssdsim, whose rows would mean something else."""
+
+    def version_there() -> str | None:  # travels by value, so that it runs without any ssdsim
+        from importlib import import_module
+
+        try:
+            return str(import_module("ssdsim").__version__)
+        except ImportError:
+            return None
+
+    for found in client.run(version_there).values():
+        if found != __version__:
+            raise InputError(f"--cluster {address}: {_other_version(found, __version__)}")
+
+
 def _results_of(client: Any, plan: Plan, parts: Sequence[Part], address: str) -> Done:
     from distributed import KilledWorker, wait
     from distributed.comm.core import CommClosedError
 
     try:
         client.wait_for_workers(1, timeout=CONNECT_S)
-        waiting = set(client.map(work, [plan] * len(parts), parts, pure=False))
+        _check_versions(client, address)
+        waiting = set(client.map(work_as, [__version__] * len(parts), [plan] * len(parts), parts, pure=False))
         while waiting:
             try:
                 with client.as_current():

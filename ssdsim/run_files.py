@@ -1,0 +1,58 @@
+"""The files that a run's options name, kept in its folder: so it is read and resumed from anywhere."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+FILE_OPTIONS = ("hardware", "draft_hardware", "target", "draft", "acceptance")
+KEPT = "files"
+
+
+def names_in_folder(folder: Path, given: Iterable[Any]) -> dict[str, str]:
+    """The name inside ``folder`` of each file among ``given``: its own if it lies there, else that of a copy.
+
+    Copies of different files with one name are numbered. What names no file (a bundled card) is left out.
+    """
+    names: dict[str, str] = {}
+    for path in dict.fromkeys(str(value) for value in given if Path(str(value)).is_file()):
+        file = Path(path).resolve()
+        if file.is_relative_to(folder.resolve()):
+            names[path] = file.relative_to(folder.resolve()).as_posix()
+            continue
+        same = [other for other in names if Path(other).resolve() == file]
+        number = sum(Path(other).name == file.name for other in names)
+        copy = f"{KEPT}/{file.stem}{f'-{number + 1}' if number else ''}{file.suffix}"
+        names[path] = names[same[0]] if same else copy
+    return names
+
+
+def keep(folder: Path, names: Mapping[str, str]) -> None:
+    """Copy the files that ``folder`` does not yet hold."""
+    for given, name in names.items():
+        kept = folder / name
+        if not kept.exists():
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            partial = kept.with_name(f"{kept.name}.partial")
+            shutil.copyfile(given, partial)
+            partial.replace(kept)
+
+
+def renamed(values: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """Options, or lists of them, with their files called by ``names``."""
+
+    def name_of(value: Any) -> Any:
+        return names.get(value, value) if isinstance(value, str) else value
+
+    def one_or_more(value: Any) -> Any:
+        return [name_of(each) for each in value] if isinstance(value, list) else name_of(value)
+
+    return {name: one_or_more(value) if name in FILE_OPTIONS else value for name, value in values.items()}
+
+
+def located(folder: Path, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options whose files, where ``folder`` holds them, are found from the present directory."""
+    names = [value for name, value in options.items() if name in FILE_OPTIONS and isinstance(value, str)]
+    return renamed(options, {name: str(folder / name) for name in names if (folder / name).is_file()})
