@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 import torch
 
+from calibration.calibrate import wanted
 from calibration.points import Workload, plan
 from calibration.timing import summarise, time_action
 from ssdsim.catalog import find_transformer

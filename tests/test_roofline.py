@@ -130,7 +130,10 @@ def test_a_target_on_every_device_has_a_roofline() -> None:
     [
         ({"alpha": 0.5}, "roofline has no option 'alpha'"),
         ({"tp": 3}, "tp 3 does not divide"),
-        ({"target": "transformer-shaped-2048x4", "tp": 16}, "needs 16 target devices, h100-sxm has 8"),
+        (
+            {"target": "transformer-shaped-2048x4", "dtype": "bfloat16", "tp": 16},
+            "needs 16 target devices, h100-sxm has 8",
+        ),
         ({"draft_gpus": 9}, "needs 9 draft devices, h100-sxm has 8"),
         ({"f": 3, "budget": 10}, "--f has no effect with --budget"),
     ],
