@@ -6,13 +6,26 @@ What is kept is the covariance of the coefficients, as the few independent direc
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.timing_model import Array, Directions
+from ssdsim.attention_model import AnyAttention
+from ssdsim.timing_model import (
+    Array,
+    CollectiveModel,
+    Directions,
+    ElementwiseModel,
+    FitReport,
+    GemmModel,
+    LinkModel,
+)
+
+Model = TypeVar("Model", bound=GemmModel | AnyAttention | CollectiveModel | LinkModel | ElementwiseModel)
 
 RESAMPLINGS = 50
+_MOST_SHAPES = 500
 _LEAST = 0.001  # directions that move what is predicted for the timed shapes by less (root mean square) are left out
 
 
@@ -29,6 +42,20 @@ def directions(refit: Callable[[NDArray[np.intp]], Array], sensitivity: Array, s
     mixtures, sizes, _ = np.linalg.svd(deviations @ sensitivity.T, full_matrices=False)
     found = (mixtures.T @ deviations)[sizes / np.sqrt(rows) >= _LEAST]
     return tuple(tuple(significant(float(value)) for value in direction) for direction in found)
+
+
+def judged(model: Model, found: FitReport, *shapes: Array | float) -> Model:
+    """The model with its report, which says how far predictions for the timed ``shapes`` wander with the coefficients.
+
+    ``shapes`` are the arguments of the model's ``seconds``, columns of shape ``(rows,)`` or numbers.
+    """
+    rows = list(zip(*(np.ravel(column) for column in np.broadcast_arrays(*shapes)), strict=True))
+    variances = [
+        sum(moved**2 for moved in model.wander(*shape).values()) for shape in rows[:: 1 + len(rows) // _MOST_SHAPES]
+    ]
+    coefficient_sd = significant(float(np.sqrt(np.mean(variances))))
+    update = {"report": found.model_copy(update={"coefficient_sd": coefficient_sd})}
+    return cast(Model, model.model_copy(update=update))
 
 
 def significant(value: float) -> float:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import least_squares
 
-from calibration.bootstrap import significant
+from calibration.bootstrap import judged, significant
 from calibration.hinges import choose_terms, domain_of, fit_terms, with_uncertainty
 from calibration.regimes import fit_line, fit_regimes, line_uncertainty
 from ssdsim.attention_model import AttentionModel
@@ -109,18 +109,19 @@ def fit_gemm(
         segments=tuple(fit[0] for fit in fits),
         blends=blends,
     )
-    judged = {name: column[held] for name, column in rows.items()}
-    predicted = trained.seconds(judged["m"], judged["n"], judged["k"])
-    serving = np.searchsorted([np.sqrt(start * end) for start, end in blends], judged["m"])
+    unseen = {name: column[held] for name, column in rows.items()}
+    predicted = trained.seconds(unseen["m"], unseen["n"], unseen["k"])
+    serving = np.searchsorted([np.sqrt(start * end) for start, end in blends], unseen["m"])
     segments = []
     for i, (_, final, rows_fitted) in enumerate(fits):
         of = serving == i
         coefficients = _ROOFLINE_COEFFICIENTS + 1 + len(final.correction.terms)
-        found = report(judged["seconds"][of], predicted[of], rows_fitted, coefficients) if of.any() else None
+        found = report(unseen["seconds"][of], predicted[of], rows_fitted, coefficients) if of.any() else None
         segments.append(final.model_copy(update={"report": found}))
     coefficients = sum(_ROOFLINE_COEFFICIENTS + 1 + len(fit[1].correction.terms) for fit in fits)
-    total = report(judged["seconds"], predicted, int(np.sum(~held)), coefficients)
-    return trained.model_copy(update={"segments": tuple(segments), "report": total})
+    total = report(unseen["seconds"], predicted, int(np.sum(~held)), coefficients)
+    model = trained.model_copy(update={"segments": tuple(segments)})
+    return judged(model, total, rows["m"], rows["n"], rows["k"])
 
 
 def fit_attention(
@@ -158,13 +159,9 @@ def fit_attention(
     fit = _fit_corrected(moved_bytes, flops, values, measured, held, _ATTENTION_KNOTS, _ATTENTION_TERMS, seed)
     predicted = fit.roofline.seconds(moved_bytes, flops) * np.exp(fit.trained.log_factor(values))
     coefficients = _ROOFLINE_COEFFICIENTS + 1 + len(fit.final.terms)
-    return AttentionModel(
-        source=source,
-        domain=domain_of(values),
-        roofline=fit.roofline,
-        correction=fit.final,
-        report=report(measured[held], predicted[held], int(np.sum(~held)), coefficients),
-    )
+    found = report(measured[held], predicted[held], int(np.sum(~held)), coefficients)
+    model = AttentionModel(source=source, domain=domain_of(values), roofline=fit.roofline, correction=fit.final)
+    return judged(model, found, *rows.values(), element_bytes)
 
 
 def fit_collective(message_bytes: ArrayLike, seconds: ArrayLike, source: str, seed: int = 0) -> CollectiveModel:
@@ -179,14 +176,15 @@ def fit_collective(message_bytes: ArrayLike, seconds: ArrayLike, source: str, se
     rows = _checked("collective", message_bytes=message_bytes, seconds=seconds)
     sizes, measured = rows["message_bytes"], rows["seconds"]
     regimes = fit_regimes(sizes, measured)
-    judged, predicted = [], []
+    unseen, predicted = [], []
     for split in range(_COLLECTIVE_SPLITS):
         held = hold_out(len(sizes), seed + split)
         trained = CollectiveModel(source=source, regimes=fit_regimes(sizes[~held], measured[~held]))
-        judged.append(measured[held])
+        unseen.append(measured[held])
         predicted.append(trained.seconds(sizes[held]))
-    found = report(np.concatenate(judged), np.concatenate(predicted), int(np.sum(~held)), 3 * len(regimes) - 1)
-    return CollectiveModel(source=source, domain=_up_to("message_bytes", sizes), report=found, regimes=regimes)
+    found = report(np.concatenate(unseen), np.concatenate(predicted), int(np.sum(~held)), 3 * len(regimes) - 1)
+    model = CollectiveModel(source=source, domain=_up_to("message_bytes", sizes), regimes=regimes)
+    return judged(model, found, sizes)
 
 
 def fit_link(message_bytes: ArrayLike, seconds: ArrayLike, source: str, seed: int = 0) -> LinkModel:
@@ -199,14 +197,14 @@ def fit_link(message_bytes: ArrayLike, seconds: ArrayLike, source: str, seed: in
     rows = _checked("link", message_bytes=message_bytes, seconds=seconds)
     (latency, bandwidth), found = _fit_judged_line(rows["message_bytes"], rows["seconds"], seed)
     domain = _up_to("message_bytes", rows["message_bytes"])
-    return LinkModel(
+    model = LinkModel(
         source=source,
         domain=domain,
-        report=found,
         latency_s=latency,
         bandwidth=bandwidth,
         uncertainty=line_uncertainty(rows["message_bytes"], rows["seconds"]),
     )
+    return judged(model, found, rows["message_bytes"])
 
 
 def fit_elementwise(moved_bytes: ArrayLike, seconds: ArrayLike, source: str, seed: int = 0) -> ElementwiseModel:
@@ -219,14 +217,14 @@ def fit_elementwise(moved_bytes: ArrayLike, seconds: ArrayLike, source: str, see
     rows = _checked("elementwise", moved_bytes=moved_bytes, seconds=seconds)
     (launch, bandwidth), found = _fit_judged_line(rows["moved_bytes"], rows["seconds"], seed)
     domain = _up_to("moved_bytes", rows["moved_bytes"])
-    return ElementwiseModel(
+    model = ElementwiseModel(
         source=source,
         domain=domain,
-        report=found,
         launch_s=launch,
         bandwidth=bandwidth,
         uncertainty=line_uncertainty(rows["moved_bytes"], rows["seconds"]),
     )
+    return judged(model, found, rows["moved_bytes"])
 
 
 def _checked(what: str, **columns: ArrayLike) -> dict[str, Array]:

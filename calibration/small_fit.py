@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.additive_attention import fit_additive_attention
+from calibration.bootstrap import judged
 from calibration.fit import FEWEST_ROWS, fit_attention, fit_gemm, report
 from calibration.hinges import fit_terms, with_uncertainty
 from calibration.regimes import fit_line
@@ -38,7 +39,7 @@ def fit_small_gemm(rows: Rows, element_bytes: int, source: str, seed: int = 0) -
     model = fit(rows)
     found = cross_validate(rows, fit, predict, _coefficients(model), seed)
     segments = tuple(segment.model_copy(update={"report": found}) for segment in model.segments)
-    return model.model_copy(update={"segments": segments, "report": found})
+    return judged(model.model_copy(update={"segments": segments}), found, rows["m"], rows["n"], rows["k"])
 
 
 def fit_small_attention(rows: Rows, element_bytes: int, source: str, seed: int = 0) -> AnyAttention:
@@ -57,14 +58,14 @@ def fit_small_attention(rows: Rows, element_bytes: int, source: str, seed: int =
         shape = {name: column for name, column in some.items() if name != "seconds"}
         return model.seconds(**shape, element_bytes=element_bytes)
 
-    def judged(fit: Callable[[Rows], AnyAttention]) -> AnyAttention:
+    def candidate(fit: Callable[[Rows], AnyAttention]) -> AnyAttention:
         model = fit(rows)
         found = cross_validate(rows, fit, predict, model.coefficients, seed)
-        return model.model_copy(update={"report": found})
+        return judged(model, found, *(column for name, column in rows.items() if name != "seconds"), element_bytes)
 
-    candidates = [judged(corrected)]
+    candidates = [candidate(corrected)]
     with suppress(InputError):  # too few rows of some number of query rows
-        candidates.append(judged(additive))
+        candidates.append(candidate(additive))
     return min(candidates, key=lambda model: model.report.median_error if model.report else np.inf)
 
 

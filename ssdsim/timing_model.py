@@ -59,6 +59,7 @@ class FitReport(Card):
 
     ``log_sd`` is the standard deviation of the normal distribution whose 95th percentile of
     ``|log(measured / predicted)|`` is the held-out one: a few wild timings do not move it, a heavy tail does.
+    ``coefficient_sd`` is the part of it that the uncertainty of the coefficients makes, for the shapes timed.
     """
 
     rows_fitted: int = Field(ge=0)
@@ -67,6 +68,7 @@ class FitReport(Card):
     p95_error: float = Field(ge=0)
     log_sd: float = Field(ge=0)
     coefficients: int = Field(ge=0)
+    coefficient_sd: float = Field(default=0.0, ge=0)
 
 
 class TimingModel(Card):

@@ -84,16 +84,28 @@ def print_profile(profile: HardwareProfile) -> None:
 
 def _timings(profile: HardwareProfile) -> Table:
     table = Table(box=None, header_style="dim")
-    for column in ("timing", "source", "held-out rows", "median error", "95th percentile", "coefficients", "domain"):
+    columns = (
+        "timing",
+        "source",
+        "held-out rows",
+        "median error",
+        "95th percentile",
+        "coefficients",
+        "their sd",
+        "domain",
+    )
+    for column in columns:
         table.add_column(column)
     for name, model in profile.models().items():
         report = model.report
-        errors = ["-"] * 4
+        found = ["-"] * 5
         if report:
             counts = (report.rows_held_out, report.coefficients)
-            errors = [str(counts[0]), f"{report.median_error:.1%}", f"{report.p95_error:.1%}", str(counts[1])]
+            shares = (report.median_error, report.p95_error, report.coefficient_sd)
+            median, p95, wander = (f"{share:.1%}" for share in shares)
+            found = [str(counts[0]), median, p95, str(counts[1]), wander]
         domain = ", ".join(f"{key} {low:.3g}-{high:.3g}" for key, (low, high) in model.domain.items())
-        table.add_row(name, model.source, *errors, domain)
+        table.add_row(name, model.source, *found, domain)
     return table
 
 
