@@ -26,7 +26,7 @@ def write_run(folder: Path, options: Mapping[str, Any], grid: Mapping[str, Seque
 
 def write_measurements(folder: Path) -> None:
     """A validation log and a measured trace in the formats of ``ssdsim validate``; the numbers are the test's own."""
-    point = GridPoint(k=3, f=1, alpha=0.8, p_hit=0.8, b=1, backup="jit")
+    point = GridPoint(k=3, f=1, alpha=0.8, p_hit=0.8, b=1, backup="jit", sd_draft="colocated")
     rounds = {"ar": (0.020, 0.0202), "sd": (0.050, 0.048), "ssd": (0.040, 0.0441)}
     comparisons = [
         Comparison(

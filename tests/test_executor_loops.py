@@ -43,6 +43,8 @@ SETTING = Setting(
     backup_s=0.0,
     outcome_bytes=88,
     response_bytes=50,
+    token_bytes=48,
+    sd_draft_tp=None,
     fan_out=(1, 1, 1, 1),
 )
 ROUNDS = 20
@@ -90,6 +92,32 @@ def test_a_measured_run_has_the_simulators_rounds() -> None:
     assert 0 < missed_rounds < ROUNDS
     assert draft.misses == misses.tolist()  # found by looking up what the target sent
     assert len(spans(draft, "fallback step")) == 3 * missed_rounds
+
+
+def test_a_colocated_draft_of_sd_drafts_on_the_targets_device_before_each_verification() -> None:
+    case = scenario(p_hit=1.0, backup="jit")
+    target, idle = run("sd", case, replace(SETTING, sd_draft_tp=1))
+    assert idle is None  # the draft's rank takes no part
+    assert [what for what, _, _ in target.events] == ["draft step", "draft step", "draft step", "verify"] * ROUNDS
+    simulated = simulate(case, "sd", engine="des", rounds=ROUNDS, seed=3)
+    assert sum(target.tokens) / (2 * ROUNDS) == simulated.tokens_per_round.value
+
+
+@pytest.mark.parametrize("draft_tp", [1, 2])
+def test_a_colocated_draft_sits_on_the_first_target_rank_or_on_all(draft_tp: int) -> None:
+    """Oversubscribed as below. Ranks without the draft wait for its tokens, then all verify."""
+    setting = replace(SETTING, tp=2, sd_draft_tp=draft_tp)
+    first, other, idle = run("sd", scenario(p_hit=1.0, backup="jit"), setting, ("cpu:0", "cpu:1", "cpu:0"))
+    assert idle is None
+    drafting = ["draft step"] * 3
+    told, waited = (["send tokens"], ["wait for tokens"]) if draft_tp == 1 else ([], drafting)
+    assert [what for what, _, _ in first.events] == [*drafting, *told, "verify"] * ROUNDS
+    assert [what for what, _, _ in other.events] == [*waited, "verify"] * ROUNDS
+    assert first.tokens == other.tokens
+    if draft_tp == 1:
+        drafted = [end for _, end in spans(first, "draft step")[2::3]]
+        received = [end for _, end in spans(other, "wait for tokens")]
+        assert all(got > made for made, got in zip(drafted, received, strict=True))  # one clock
 
 
 def test_an_outcome_is_a_hit_where_its_bonus_token_was_guessed_after_as_many_accepted_tokens() -> None:
