@@ -195,7 +195,8 @@ def _compare(bench: Bench, point: GridPoint, ranks: Ranks, trace: Trace | None) 
     configuration = bench.configuration(point)
     runs = _run(bench, configuration, ranks)
     if trace is not None:
-        _draw(trace, runs["ssd"].timelines[0], bench)
+        for name in ("sd", "ssd"):
+            _draw(trace, name, runs[name].timelines[0], bench)
         scenario = _scenario_now(configuration, mean_drift(runs["ssd"].drifts))
         simulate(scenario, "ssd", engine="des", rounds=bench.rounds, seed=bench.seed, trace=trace)
     found = []
@@ -329,15 +330,16 @@ def _spent_s(timelines: Sequence[Timeline | None], names: Sequence[str]) -> floa
     return sum(end - start for what, start, end in events if what in names)
 
 
-def _draw(trace: Trace, timelines: Sequence[Timeline | None], bench: Bench) -> None:
-    """The measured SSD rounds on tracks of their own, from time zero."""
+def _draw(trace: Trace, strategy: str, timelines: Sequence[Timeline | None], bench: Bench) -> None:
+    """A strategy's measured rounds on tracks of their own, from time zero."""
     present = [timeline for timeline in timelines if timeline is not None]
     start = min(timeline.events[0][1] for timeline in present)
     for rank, timeline in enumerate(timelines):
         role = "draft" if rank == len(timelines) - 1 else f"target {rank}"
+        track = f"measured {strategy.upper()} {role} ({bench.devices[rank]})"
         for what, begun, ended in timeline.events if timeline else ():
             if not what.startswith("wait"):
-                trace.slice(f"measured {role} ({bench.devices[rank]})", what, begun - start, ended - start)
+                trace.slice(track, what, begun - start, ended - start)
 
 
 def _done(log: Path, bench: Bench) -> dict[str, list[Comparison]]:

@@ -56,7 +56,7 @@ _OF_PAPER = ("paper", "hardware", "max_error", "as_json", "seed", "quiet")  # op
 @click.option(
     "--trace",
     type=OutputFile(),
-    help="SSD's rounds of the first point, measured and simulated, in one file",
+    help="rounds of the first point in one file: SD's measured, SSD's measured and simulated",
 )
 @click.option(
     "-o",
