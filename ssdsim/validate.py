@@ -41,15 +41,22 @@ class GridPoint:
     """One setting of the grid; ``f`` is the fan-out a position, whose branches the draft really runs.
 
     ``sd_draft`` is where SD's draft sits: beside the target (SD on n devices against SSD on n+1), or where SSD's does.
+    ``fl`` are the K+1 fan-outs themselves, in place of ``f`` and of ``p_hit``, which then follows from them.
     """
 
     k: int
-    f: int
+    f: int | None
     alpha: float
-    p_hit: float
+    p_hit: float | None
     b: int
     backup: str
     sd_draft: str
+    fl: tuple[int, ...] | None = None
+
+    @property
+    def branches(self) -> int:
+        """Cached outcomes a sequence."""
+        return sum(self.fl) if self.fl is not None else (self.f or 0) * (self.k + 1)
 
     @property
     def key(self) -> str:
@@ -73,9 +80,14 @@ GRIDS: Mapping[str, tuple[GridPoint, ...]] = {
 }
 
 
-def grid_of(name: str, sd_draft: str | None) -> tuple[GridPoint, ...]:
-    """The grid called ``name``, with SD's draft where its points say or, if given, in one place at all of them."""
-    return tuple(replace(point, sd_draft=sd_draft or point.sd_draft) for point in GRIDS[name])
+def grid_of(name: str, sd_draft: str | None, fl: tuple[int, ...] | None) -> tuple[GridPoint, ...]:
+    """The grid called ``name``, with SD's draft in one place at all points, and fan-outs that set K, where given."""
+    points: Sequence[GridPoint] = GRIDS[name]
+    if sd_draft is not None:
+        points = [replace(point, sd_draft=sd_draft) for point in points]
+    if fl is not None:
+        points = [replace(point, k=len(fl) - 1, f=None, p_hit=None, fl=fl) for point in points]
+    return tuple(dict.fromkeys(points))
 
 
 @dataclass(frozen=True)
@@ -150,7 +162,8 @@ class Bench:
             "k": point.k,
             "alpha": point.alpha,
             "p_hit": point.p_hit,
-            "budget": point.f * (point.k + 1),
+            "budget": point.branches if point.fl is None else None,
+            "fl": point.fl,
             "b": point.b,
             "backup": point.backup,
         }
@@ -284,7 +297,7 @@ def _setting(configuration: Configuration) -> Setting:
         response_bytes=placement.response_bytes(placement.lookahead),
         token_bytes=placement.token_bytes(placement.lookahead),
         sd_draft_tp=None if placement.sd_separate else placement.colocated_draft_step()[1],
-        fan_out=uniform_fan_out(placement.branches, placement.lookahead),
+        fan_out=tuple(values.get("fan_outs") or uniform_fan_out(placement.branches, placement.lookahead)),
     )
 
 
@@ -366,8 +379,9 @@ def _done(log: Path, bench: Bench) -> dict[str, list[Comparison]]:
 
 
 def _comparison(record: Mapping[str, Any]) -> Comparison:
+    point = GridPoint(**record["point"])
     return Comparison(
-        point=GridPoint(**record["point"]),
+        point=replace(point, fl=None if point.fl is None else tuple(point.fl)),
         strategy=record["strategy"],
         measured=Measured(**record["measured"]),
         predicted_s=record["predicted_s"],

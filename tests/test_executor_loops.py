@@ -26,7 +26,7 @@ from ssdsim.report.build import report
 from ssdsim.scenario import Scenario
 from ssdsim.simulate import simulate
 from ssdsim.transformer import transformer_shaped
-from ssdsim.validate import check_profile, interval, mean_round_s
+from ssdsim.validate import check_profile, grid_of, interval, mean_round_s
 
 HANDLER = "ssdsim.executor.loops:make_executor"
 TARGET, DRAFT = transformer_shaped(512, 3, "float32"), transformer_shaped(256, 1, "float32")
@@ -159,6 +159,18 @@ def test_two_target_ranks_and_a_draft_work_on_three_processes(strategy: str) -> 
     answers = run(strategy, scenario(p_hit=0.5, backup="jit"), setting, ("cpu:0", "cpu:1", "cpu:0"))
     assert len(answers[0].ends_s) == len(answers[1].ends_s) == ROUNDS
     assert mean_round_s(answers[0]) > 0
+
+
+def test_given_fan_outs_set_k_and_the_hit_rate_and_are_what_the_draft_caches() -> None:
+    """Nothing is cached after two accepted tokens, so nothing hits there; elsewhere the hit curve says how often."""
+    points = grid_of("short", "separate", (3, 1, 0, 2))
+    assert {(point.k, point.branches, point.sd_draft) for point in points} == {(3, 6, "separate")}
+    case = configure(t_sd=0.3, k=3, b=2, fl=[3, 1, 0, 2], backup="jit").scenario
+    block = stream(case, "ssd", 3).block(ROUNDS)
+    assert not block.hits[block.tokens == 3].any()
+    _, draft = run("ssd", case, replace(SETTING, branches=6, fan_out=(3, 1, 0, 2)))
+    assert draft.misses == block.totals()[1].tolist()
+    assert 0 < sum(draft.misses) < 2 * ROUNDS
 
 
 def test_only_a_measured_profile_is_compared_with_this_machine() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
@@ -14,7 +14,7 @@ from rich.table import Table
 
 from ssdsim.cli.calibrate import alone_under_torchrun
 from ssdsim.cli.console import console
-from ssdsim.cli.options import Share, common_options, echo_json
+from ssdsim.cli.options import Share, WholeNumbers, common_options, echo_json
 from ssdsim.cli.progress import shown
 from ssdsim.cli.values import OutputFile
 from ssdsim.engine.trace import Trace
@@ -50,6 +50,11 @@ _OF_PAPER = ("paper", "hardware", "max_error", "as_json", "seed", "quiet")  # op
     "--sd-draft",
     type=click.Choice(CHOICES["sd_draft"]),
     help="SD's draft on the target's devices, or on its own as in SSD, at every point [default: some points each]",
+)
+@click.option(
+    "--fl",
+    type=WholeNumbers(),
+    help="K+1 fan-outs for every point, which set its K and, by predict's hit curve, its p_hit [default: the grid's]",
 )
 @click.option("--rounds", type=click.IntRange(1), default=12, show_default=True, help="of each strategy and repeat")
 @click.option("--repeats", type=click.IntRange(2), default=5, show_default=True)
@@ -135,7 +140,7 @@ def _calibrate(log: Path, seed: int, quiet: bool, **options: object) -> Path:
         draft=str(options["draft"]),
         b=max(point.b for point in grid),
         k=max(point.k for point in grid),
-        budget=max(point.f * (point.k + 1) for point in grid),
+        budget=max(point.branches for point in grid),
         context=int(str(options["context"])),
         dtype=str(options["dtype"]) if options["dtype"] else None,
         minutes=_CALIBRATION_MINUTES,
@@ -190,10 +195,10 @@ def _run(hardware: str, log: Path, seed: int, quiet: bool, **options: object) ->
     return found
 
 
-def _grid(options: Mapping[str, object]) -> tuple[GridPoint, ...]:
+def _grid(options: Mapping[str, Any]) -> tuple[GridPoint, ...]:
     from ssdsim.validate import grid_of
 
-    return grid_of(str(options["grid"]), str(options["sd_draft"]) if options["sd_draft"] else None)
+    return grid_of(options["grid"], options["sd_draft"], tuple(options["fl"]) if options["fl"] else None)
 
 
 def _write_config(path: Path, options: dict[str, object]) -> None:
@@ -218,7 +223,9 @@ def _table(compared: Sequence[Sequence[Comparison]]) -> Table:
         for c in comparisons:
             p, half = c.point, (c.measured.high - c.measured.low) / 2.0
             measured = f"{1e3 * c.measured.value:.2f} ± {1e3 * half:.2f}"
-            setting = (str(p.b), str(p.k), str(p.f), f"{p.p_hit:g}", p.backup, _what(c))
+            fan_out = str(p.f) if p.fl is None else ",".join(map(str, p.fl))
+            p_hit = "by F" if p.p_hit is None else f"{p.p_hit:g}"
+            setting = (str(p.b), str(p.k), fan_out, p_hit, p.backup, _what(c))
             table.add_row(*setting, measured, f"{1e3 * c.predicted_s:.2f}", f"{c.error:+.1%}", c.worst_part)
     return table
 
