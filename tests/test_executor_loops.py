@@ -202,6 +202,7 @@ def test_a_validation_keeps_its_points_shows_both_traces_and_judges(tmp_path: Pa
     answer = json.loads(done.stdout)
     assert [c["strategy"] for c in answer["comparisons"]] == ["ar", "sd", "ssd"] * 3
     assert all(c["measured"]["value"] > 0 and c["predicted_s"] > 0 for c in answer["comparisons"])
+    assert all(c["parts"]["draft"][0] > 0 for c in answer["comparisons"] if c["strategy"] == "sd")  # wherever it is
     tracks = {e["args"]["name"] for e in json.loads(trace.read_text())["traceEvents"] if e["name"] == "thread_name"}
     assert {"target GPU 0", "draft GPU 0"} <= tracks
     assert {name for name in tracks if name.startswith("measured")} == {
