@@ -82,8 +82,8 @@ class Executor:
         self.draft_rank = dist.get_world_size() - 1
         self._capacity = capacity
         self.target_group = target_group(self.tp, device)
-        self._graphs: dict[tuple[str, int], Graph] = {}
         self._passes: dict[tuple[Any, ...], Callable[[], object]] = {}
+        self._graphs: dict[tuple[str, int], Graph] = {}
 
     def run(self, strategy: str, setting: Setting, scenario: Scenario, seed: int, rounds: int) -> Timeline | None:
         """Run ``rounds`` rounds of a strategy; None on a rank that takes no part in it."""
