@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -136,9 +137,10 @@ def test_a_colocated_draft_step_drifts_by_itself() -> None:
         ({"b": 4000, "context": 8192}, "the largest batch that fits is [0-9]+"),
         ({"tp": 8}, "SSD needs 8 target and 1 draft devices, h100-sxm has 8; the nearest that fits is tp 4"),
         ({"tp": 4, "draft_gpus": 5}, "the nearest that fits is tp 2"),
+        ({"k": 2, "fl": [0, 0, 0]}, "--fl caches no outcome: at least one fan-out must be above 0"),
         ({"tp": 2, "draft": "llama-3.1-8b"}, r"with llama-3.1-8b beside it .* --sd-draft separate needs less"),
     ],
 )
-def test_what_cannot_run_is_refused_with_the_nearest_that_fits(options: dict[str, int], message: str) -> None:
+def test_what_cannot_run_is_refused_with_the_nearest_that_fits(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         configure(**options)
