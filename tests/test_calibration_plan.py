@@ -23,7 +23,8 @@ def test_a_draft_step_on_the_targets_ranks_is_timed_as_it_can_be_shared(
         for op in forward_pass(draft, batch=2, context=32, tp=tp, dtype="float32").operations():
             match op:
                 case Gemm():
-                    assert {"m": op.m, "n": op.n, "k": op.k, "dtype": op.dtype} in timed["gemm"]
+                    matrix = {"m": op.m, "n": op.n, "k": op.k, "dtype": op.dtype}
+                    assert any(matrix.items() <= point.items() for point in timed["gemm"])
                 case Attention():
                     shape = {"batch": 2, "queries": 1, "context": 32, "heads": op.heads, "kv_heads": op.kv_heads}
                     assert any(shape.items() <= point.items() for point in timed["attention"])
