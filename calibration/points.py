@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ssdsim.operations import Attention, Collective, Elementwise, Gemm
-from ssdsim.transformer import ForwardPass, Transformer, forward_pass
+from ssdsim.transformer import ForwardPass, Transformer, forward_pass, legal_tensor_parallel
 
 _TOKENS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 _FEW_TOKENS = 8  # kernels for few tokens are odd: time every matrix with them
@@ -69,6 +69,11 @@ class Workload:
             ("branch step", self._pass(self.draft, self.batch, self.branches, 1, True)),
         ]
 
+    def shared_draft_steps(self) -> list[ForwardPass]:
+        """A step of SD's draft on all of the target's ranks, where they can share it; whole it is ``draft step``."""
+        shared = self.tp > 1 and self.tp in legal_tensor_parallel(self.draft)
+        return [self._pass(self.draft, self.batch, 1, self.tp, False)] if shared else []
+
     def _pass(self, card: Transformer, batch: int, queries: int, tp: int, masked: bool) -> ForwardPass:
         return forward_pass(
             card, batch=batch, queries=queries, context=self.context, tp=tp, dtype=self.dtype, masked=masked
@@ -78,6 +83,7 @@ class Workload:
 def plan(workload: Workload, ranks: int) -> list[Point]:
     """Every point, what a pass needs first; a few around them, so that a fit has a domain and rows to hold out."""
     passes = [forward for _, forward in (*workload.target_passes(), *workload.draft_passes())]
+    passes += workload.shared_draft_steps()
     ops = [op for forward in passes for op, _ in forward.counted()]
     points = [
         *_checks(workload),

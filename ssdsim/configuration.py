@@ -108,6 +108,8 @@ def _place(values: dict[str, Any], sources: dict[str, str], together: bool) -> P
     if values["fl"] is not None:
         lists = [values["fl"], values["flm"] or values["fl"]]
         values["budget"], sources["budget"] = max(map(sum, lists)), "the sum of the fan-out list"
+        if values["budget"] == 0:
+            raise InputError("--fl caches no outcome: at least one fan-out must be above 0")
     elif values["f"] == "window":
         values["budget"] = 1
         values["budget"] = window_budget(place(values, sources, together))

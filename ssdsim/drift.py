@@ -14,17 +14,20 @@ from ssdsim.executor.ranks import Ranks
 from ssdsim.operations import Gemm
 from ssdsim.placement import Drift, Placement
 
-TARGET_PASSES = ("ar", "verify")
+_ON_TARGET = ("ar", "verify", "colocated_draft_step")
 _RUNS = 3
 _ANSWER_S = 60.0
 
 
 def time_drift(placement: Placement, ranks: Ranks) -> Drift:
-    """Measured over predicted seconds of the GEMMs of each pass, on the first target rank and on the draft's."""
+    """Measured over predicted seconds of the GEMMs of each pass, on the first target rank or on the draft's."""
     found = {}
-    for name, (forward, profile) in placement.forward_passes().items():
+    passes = placement.forward_passes()
+    if not placement.sd_separate:
+        passes["colocated_draft_step"] = placement.colocated_draft_step()[0], placement.profile
+    for name, (forward, profile) in passes.items():
         gemms = [op for op in forward.layer if isinstance(op, Gemm)]
-        rank = 0 if name in TARGET_PASSES else len(ranks.devices) - 1
+        rank = 0 if name in _ON_TARGET else len(ranks.devices) - 1
         request = {"gemms": [(op.m, op.n, op.k) for op in gemms], "runs": _RUNS, "rank": rank}
         seconds = next(answer for answer in ranks.ask(request, _ANSWER_S) if answer is not None)
         found[name] = float(seconds / sum(profile.seconds(op).seconds for op in gemms))

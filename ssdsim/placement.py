@@ -30,6 +30,7 @@ class Drift:
 
     ar: float = 1.0
     verify: float = 1.0
+    colocated_draft_step: float = 1.0
     draft_step: float = 1.0
     glue: float = 1.0
     branch_step: float = 1.0
@@ -76,11 +77,11 @@ class Placement:
         """One pass on the draft's own device."""
         return cost_of_pass(self._draft_forward(1, queries, 0, False), self.draft_profile)
 
-    def colocated_draft_step(self) -> tuple[Cost, int]:
+    def colocated_draft_step(self) -> tuple[ForwardPass, int]:
         """SD's draft step on the target's devices and its tp: on one of them or on all, whichever is faster."""
         degrees = {1, self.tp} & {1, *legal_tensor_parallel(self.draft)}
-        priced = [(cost_of_pass(self._draft_forward(tp, 1, 0, False), self.profile), tp) for tp in sorted(degrees)]
-        return min(priced, key=lambda option: option[0].seconds)
+        passes = [(self._draft_forward(tp, 1, 0, False), tp) for tp in sorted(degrees)]
+        return min(passes, key=lambda option: cost_of_pass(option[0], self.profile).seconds)
 
     def _draft_forward(self, tp: int, queries: int, extra_context: int, masked: bool) -> ForwardPass:
         return forward_pass(
@@ -114,9 +115,7 @@ class Placement:
     @cached_property
     def costs_but_fallback(self) -> RoundCosts:
         """What a round costs until a miss; both fallbacks share it."""
-        sd_step = self.draft_step if self.sd_separate else self.colocated_draft_step()[0]
-        send = cost_of_message(self.outcome_bytes, self.draft_profile)
-        sd_message = send + cost_of_message(self.response_bytes(self.sd_lookahead), self.draft_profile)
+        sd_step, sd_message = self._sd_drafting()
         verify, (glue, branches) = self.target_pass(self.lookahead + 1) * self.drift.verify, self.prespeculation()
         slower = self.interference(verify.seconds, branches.seconds)
         verify_stretch, draft_stretch = contention(verify.seconds, (glue + branches).seconds, *slower)
@@ -128,12 +127,33 @@ class Placement:
             glue_s=glue * draft_stretch,
             branches_s=branches * draft_stretch,
             fallback_s=Cost(),
-            sd_message_s=sd_message if self.sd_separate else Cost(),
+            sd_message_s=sd_message,
             post_s=cost_of_round(self.profile),
-            send_s=send,
-            respond_s=cost_of_message(self.response_bytes(self.lookahead), self.draft_profile),
+            send_s=self._send(),
+            respond_s=self._respond(self.lookahead),
             lookup_s=Cost(),
         )
+
+    def _sd_drafting(self) -> tuple[Cost, Cost]:
+        """SD's draft step, and what brings its tokens to the target's ranks."""
+        if self.sd_separate:
+            return self.draft_step, self._send() + self._respond(self.sd_lookahead)
+        forward, tp = self.colocated_draft_step()
+        step = cost_of_pass(forward, self.profile) * self.drift.colocated_draft_step
+        return step, Cost() if tp == self.tp else self._tell_ranks(self.sd_lookahead)
+
+    def _send(self) -> Cost:
+        return cost_of_message(self.outcome_bytes, self.draft_profile)
+
+    def _respond(self, lookahead: int) -> Cost:
+        """The speculation to the target's first rank, which tells the others."""
+        return cost_of_message(self.response_bytes(lookahead), self.draft_profile) + self._tell_ranks(lookahead)
+
+    def _tell_ranks(self, lookahead: int) -> Cost:
+        """Broadcast of the draft's tokens over the target's ranks: a binomial tree of messages."""
+        if self.tp == 1:
+            return Cost()
+        return cost_of_message(self.token_bytes(lookahead), self.profile) * (self.tp - 1).bit_length()
 
     def _branch_forward(self) -> ForwardPass:
         return self._draft_forward(1, self.branches_per_gpu, self.lookahead + 1, True)
@@ -165,10 +185,14 @@ class Placement:
     def outcome_bytes(self) -> int:
         return self.batch * (OUTCOME_BYTES + 4 * -(-self.context // PAGE_TOKENS))
 
+    def token_bytes(self, lookahead: int) -> int:
+        """The tokens of a speculation."""
+        return self.batch * lookahead * TOKEN_BYTES
+
     def response_bytes(self, lookahead: int) -> int:
         """Tokens, hit flags, and the draft's logits when sampling (greedy decoding needs none)."""
         logits = lookahead * self.draft.vocab_size * DTYPE_BYTES[self.dtype or self.draft.dtype]
-        return self.batch * (1 + lookahead * TOKEN_BYTES + (logits if self.sampling else 0))
+        return self.token_bytes(lookahead) + self.batch * (1 + (logits if self.sampling else 0))
 
 
 @dataclass(frozen=True)

@@ -25,12 +25,13 @@ class RoundTimes:
     ar_pass        one target pass over b tokens
     sd_draft       SD's K draft steps over b tokens
     sd_verify      SD's verification over b(K+1) tokens
-    sd_message     SD with a separate draft: outcome there and speculation back; 0 when colocated
+    sd_message     SD with a separate draft: outcome there and speculation back;
+                   with one on the first of several target ranks: its tokens to the others; else 0
     verify         SSD's verification over b(K+1) tokens, T_v
     glue           pre-speculation's first pass, over b(K+1) tokens on the draft
     branches       pre-speculation's K steps over the branch tokens on the draft; T_p = glue + branches
     post           sampling and host work after a target pass
-    send, respond  outcome to the draft, speculation back
+    send, respond  outcome to the draft, speculation back to the target's first rank and on to the others
     lookup         the draft's cache lookup
     fallback       the backup speculator on a miss, T_b
     ============== ====================================================================================

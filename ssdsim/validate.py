@@ -31,20 +31,32 @@ from ssdsim.simulate import SimulatedRounds, simulate
 
 STRATEGIES = ("ar", "sd", "ssd")
 _HANDLER = "ssdsim.executor.loops:make_executor"
+_SCHEMA = 2  # of the log: 2 says where SD's draft is
 _ANSWER_S = 300.0
 _SPEEDUPS = (("sd", "ar"), ("ssd", "sd"))
 
 
 @dataclass(frozen=True)
 class GridPoint:
-    """One setting of the grid; ``f`` is the fan-out a position, whose branches the draft really runs."""
+    """One setting of the grid; ``f`` is the fan-out a position, whose branches the draft really runs.
+
+    ``sd_draft`` is where SD's draft sits: beside the target (SD on n devices against SSD on n+1), or where SSD's does.
+    ``fl`` are the K+1 fan-outs themselves, in place of ``f`` and of ``p_hit``, which then follows from them.
+    """
 
     k: int
-    f: int
+    f: int | None
     alpha: float
-    p_hit: float
+    p_hit: float | None
     b: int
     backup: str
+    sd_draft: str
+    fl: tuple[int, ...] | None = None
+
+    @property
+    def branches(self) -> int:
+        """Cached outcomes a sequence."""
+        return sum(self.fl) if self.fl is not None else (self.f or 0) * (self.k + 1)
 
     @property
     def key(self) -> str:
@@ -53,25 +65,37 @@ class GridPoint:
 
 GRIDS: Mapping[str, tuple[GridPoint, ...]] = {
     "short": (
-        GridPoint(3, 1, 0.8, 0.8, 1, "jit"),
-        GridPoint(3, 1, 0.8, 0.0, 2, "jit"),
-        GridPoint(2, 1, 0.8, 0.8, 2, "fast"),
+        GridPoint(3, 1, 0.8, 0.8, 1, "jit", "colocated"),
+        GridPoint(3, 1, 0.8, 0.0, 2, "jit", "separate"),  # where SSD is SD but for messages and contention
+        GridPoint(2, 1, 0.8, 0.8, 2, "fast", "colocated"),
     ),
-    "full": tuple(
-        GridPoint(k, f, alpha, p_hit, b, backup)
-        for k, f, b, (alpha, p_hit, backup) in itertools.product(
-            (2, 4), (1, 2), (1, 2), ((0.6, 0.5, "jit"), (0.9, 0.85, "fast"), (0.8, 1.0, "jit"))
+    "full": tuple(  # either placement at half of the points, spread evenly over each axis
+        GridPoint(k, f, alpha, p_hit, b, backup, sd_draft)
+        for (k, f, b, (alpha, p_hit, backup)), sd_draft in zip(
+            itertools.product((2, 4), (1, 2), (1, 2), ((0.6, 0.5, "jit"), (0.9, 0.85, "fast"), (0.8, 1.0, "jit"))),
+            itertools.cycle(("colocated", "separate")),
+            strict=False,
         )
     ),
 }
+
+
+def grid_of(name: str, sd_draft: str | None, fl: tuple[int, ...] | None) -> tuple[GridPoint, ...]:
+    """The grid called ``name``, with SD's draft in one place at all points, and fan-outs that set K, where given."""
+    points: Sequence[GridPoint] = GRIDS[name]
+    if sd_draft is not None:
+        points = [replace(point, sd_draft=sd_draft) for point in points]
+    if fl is not None:
+        points = [replace(point, k=len(fl) - 1, f=None, p_hit=None, fl=fl) for point in points]
+    return tuple(dict.fromkeys(points))
 
 
 @dataclass(frozen=True)
 class Comparison:
     """A strategy at a grid point: mean round measured (with its interval over repeats) and predicted, in seconds.
 
-    ``parts`` holds measured and predicted means of what a round is made of; ``tokens`` is what the rounds yielded,
-    the same for both by construction of the stream.
+    ``parts`` holds measured and predicted means of what a round is made of. ``tokens_per_round`` is what a sequence's
+    predicted rounds yield, ``tokens_repeats`` what the measured ones of each repeat yielded.
     """
 
     point: GridPoint
@@ -125,20 +149,21 @@ class Bench:
         return configure(**self.options(point))
 
     def options(self, point: GridPoint) -> dict[str, Any]:
-        """A grid point as options of a scenario; SD's draft sits on its own device, as SSD's does."""
+        """A grid point as options of a scenario."""
         given = {
             "target": self.target,
             "draft": self.draft,
             "hardware": self.hardware,
             "draft_hardware": self.draft_hardware,
             "tp": self.tp,
-            "sd_draft": "separate",
+            "sd_draft": point.sd_draft,
             "context": self.context,
             "dtype": self.dtype,
             "k": point.k,
             "alpha": point.alpha,
             "p_hit": point.p_hit,
-            "budget": point.f * (point.k + 1),
+            "budget": point.branches if point.fl is None else None,
+            "fl": point.fl,
             "b": point.b,
             "backup": point.backup,
         }
@@ -174,6 +199,7 @@ class _Runs:
     """The repeats of a strategy at a grid point, and the drifts that were timed before and after each."""
 
     rounds_s: list[float] = field(default_factory=list)
+    tokens: list[float] = field(default_factory=list)
     drifts: list[Drift] = field(default_factory=list)
     timelines: list[list[Timeline | None]] = field(default_factory=list)
 
@@ -182,7 +208,8 @@ def _compare(bench: Bench, point: GridPoint, ranks: Ranks, trace: Trace | None) 
     configuration = bench.configuration(point)
     runs = _run(bench, configuration, ranks)
     if trace is not None:
-        _draw(trace, runs["ssd"].timelines[0], bench)
+        for name in ("sd", "ssd"):
+            _draw(trace, name, runs[name].timelines[0], bench)
         scenario = _scenario_now(configuration, mean_drift(runs["ssd"].drifts))
         simulate(scenario, "ssd", engine="des", rounds=bench.rounds, seed=bench.seed, trace=trace)
     found = []
@@ -193,7 +220,6 @@ def _compare(bench: Bench, point: GridPoint, ranks: Ranks, trace: Trace | None) 
             for repeat in range(bench.repeats)
         ]
         predicted = float(np.mean([run.round_s.value for run in simulated]))
-        tokens = tuple(run.tokens_per_round.value for run in simulated)
         parts = _parts(name, of_strategy.timelines, simulated)
         found.append(
             Comparison(
@@ -201,8 +227,8 @@ def _compare(bench: Bench, point: GridPoint, ranks: Ranks, trace: Trace | None) 
                 strategy=name,
                 measured=interval(of_strategy.rounds_s),
                 predicted_s=predicted,
-                tokens_per_round=float(np.mean(tokens)),
-                tokens_repeats=tokens,
+                tokens_per_round=float(np.mean([run.tokens_per_round.value for run in simulated])),
+                tokens_repeats=tuple(of_strategy.tokens),
                 parts=parts,
                 repeats_s=tuple(of_strategy.rounds_s),
             )
@@ -221,6 +247,7 @@ def _run(bench: Bench, configuration: Configuration, ranks: Ranks) -> dict[str, 
             request = {"strategy": name, "setting": setting, "scenario": configuration.scenario}
             answers = ranks.ask(request | {"seed": bench.seed + repeat, "rounds": bench.rounds}, _ANSWER_S)
             of_strategy.rounds_s.append(mean_round_s(answers[0]))
+            of_strategy.tokens.append(sum(answers[0].tokens) / (bench.rounds * setting.batch))
             of_strategy.timelines.append(answers)
             before, drift = drift, time_drift(placement, ranks)
             of_strategy.drifts += [before, drift]
@@ -268,7 +295,9 @@ def _setting(configuration: Configuration) -> Setting:
         backup_s=placement.backup_s,
         outcome_bytes=placement.outcome_bytes,
         response_bytes=placement.response_bytes(placement.lookahead),
-        fan_out=uniform_fan_out(placement.branches, placement.lookahead),
+        token_bytes=placement.token_bytes(placement.lookahead),
+        sd_draft_tp=None if placement.sd_separate else placement.colocated_draft_step()[1],
+        fan_out=tuple(values.get("fan_outs") or uniform_fan_out(placement.branches, placement.lookahead)),
     )
 
 
@@ -282,11 +311,11 @@ def _capacity(bench: Bench, grid: Sequence[GridPoint]) -> dict[str, Any]:
     return {"tp": setting.tp, "dtype": setting.dtype, "batch": largest.b, "context": context, **cards}
 
 
-# Where a strategy's rounds spend their time: the events of a rank that make up each part of an estimate.
+# The events that make up each part of an estimate. Draft steps are the first target rank's where SD is colocated.
 _EVENTS = {
-    "verify": ("target", ("verify", "decode")),
-    "draft": ("draft", ("draft step",)),
-    "fallback": ("draft", ("fallback", "fallback step")),
+    "verify": ("verify", "decode"),
+    "draft": ("draft step",),
+    "fallback": ("fallback", "fallback step"),
 }
 _PARTS = {"ar": ("verify",), "sd": ("verify", "draft"), "ssd": ("verify", "fallback")}
 
@@ -299,9 +328,8 @@ def _parts(
     rounds = simulated[0].rounds
     predicted = {part: float(np.mean([run.breakdown_s[part] for run in simulated])) for part in PARTS}
     for part in _PARTS[strategy]:
-        role, names = _EVENTS[part]
-        timelines = [ranks[0 if role == "target" else -1] for ranks in repeats]
-        parts[part] = (float(np.mean([_spent_s(timeline, names) / rounds for timeline in timelines])), predicted[part])
+        spent = [_spent_s((ranks[0], ranks[-1]), _EVENTS[part]) / rounds for ranks in repeats]
+        parts[part] = (float(np.mean(spent)), predicted[part])
     rounds_s = float(np.mean([mean_round_s(ranks[0]) for ranks in repeats if ranks[0] is not None]))
     left = (rounds_s, sum(predicted.values()))
     for measured, expected in parts.values():
@@ -309,20 +337,22 @@ def _parts(
     return parts | {"communicate": left}
 
 
-def _spent_s(timeline: Timeline | None, names: Sequence[str]) -> float:
-    events = timeline.events if timeline else []
+def _spent_s(timelines: Sequence[Timeline | None], names: Sequence[str]) -> float:
+    """Seconds of the events called ``names`` on the first target rank and on the draft's."""
+    events = [event for timeline in timelines if timeline for event in timeline.events]
     return sum(end - start for what, start, end in events if what in names)
 
 
-def _draw(trace: Trace, timelines: Sequence[Timeline | None], bench: Bench) -> None:
-    """The measured SSD rounds on tracks of their own, from time zero."""
+def _draw(trace: Trace, strategy: str, timelines: Sequence[Timeline | None], bench: Bench) -> None:
+    """A strategy's measured rounds on tracks of their own, from time zero."""
     present = [timeline for timeline in timelines if timeline is not None]
     start = min(timeline.events[0][1] for timeline in present)
     for rank, timeline in enumerate(timelines):
         role = "draft" if rank == len(timelines) - 1 else f"target {rank}"
+        track = f"measured {strategy.upper()} {role} ({bench.devices[rank]})"
         for what, begun, ended in timeline.events if timeline else ():
             if not what.startswith("wait"):
-                trace.slice(f"measured {role} ({bench.devices[rank]})", what, begun - start, ended - start)
+                trace.slice(track, what, begun - start, ended - start)
 
 
 def _done(log: Path, bench: Bench) -> dict[str, list[Comparison]]:
@@ -330,7 +360,7 @@ def _done(log: Path, bench: Bench) -> dict[str, list[Comparison]]:
     profiles = [find_hardware(name) for name in (bench.hardware, bench.draft_hardware) if name]
     digest = hashlib.sha256("".join(profile.model_dump_json() for profile in profiles).encode()).hexdigest()
     settings = {name: value for name, value in asdict(bench).items() if name not in ("hardware", "draft_hardware")}
-    header = {"bench": json.loads(json.dumps(settings)), "profiles": digest}
+    header = {"schema": _SCHEMA, "bench": json.loads(json.dumps(settings)), "profiles": digest}
     if not log.exists() or not log.stat().st_size:  # a kill can leave an empty one
         log.write_text(json.dumps(header) + "\n")
         return {}
@@ -349,8 +379,9 @@ def _done(log: Path, bench: Bench) -> dict[str, list[Comparison]]:
 
 
 def _comparison(record: Mapping[str, Any]) -> Comparison:
+    point = GridPoint(**record["point"])
     return Comparison(
-        point=GridPoint(**record["point"]),
+        point=replace(point, fl=None if point.fl is None else tuple(point.fl)),
         strategy=record["strategy"],
         measured=Measured(**record["measured"]),
         predicted_s=record["predicted_s"],

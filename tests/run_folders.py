@@ -26,7 +26,7 @@ def write_run(folder: Path, options: Mapping[str, Any], grid: Mapping[str, Seque
 
 def write_measurements(folder: Path) -> None:
     """A validation log and a measured trace in the formats of ``ssdsim validate``; the numbers are the test's own."""
-    point = GridPoint(k=3, f=1, alpha=0.8, p_hit=0.8, b=1, backup="jit")
+    point = GridPoint(k=3, f=1, alpha=0.8, p_hit=0.8, b=1, backup="jit", sd_draft="colocated")
     rounds = {"ar": (0.020, 0.0202), "sd": (0.050, 0.048), "ssd": (0.040, 0.0441)}
     comparisons = [
         Comparison(
@@ -46,10 +46,14 @@ def write_measurements(folder: Path) -> None:
     (folder / "validation.jsonl").write_text("\n".join([*map(json.dumps, lines), torn]))
     trace = Trace("ssdsim validate")
     for number in range(6):
+        for step in range(3):
+            drafted = 0.05 * number + 0.005 * step
+            trace.slice("measured SD target 0 (cpu:0)", "draft step", drafted, drafted + 0.005)
+        trace.slice("measured SD target 0 (cpu:0)", "verify", 0.05 * number + 0.015, 0.05 * number + 0.045)
         start = 0.04 * number
-        trace.slice("measured target 0 (cpu:0)", "verify", start, start + 0.03)
-        trace.slice("measured target 0 (cpu:0)", "send outcome", start + 0.03, start + 0.031)
-        trace.slice("measured draft (cpu:1)", "glue", start, start + 0.004)
-        trace.slice("measured draft (cpu:1)", "branch step", start + 0.004, start + 0.009)
-        trace.slice("measured draft (cpu:1)", "send speculation", start + 0.038, start + 0.039)
+        trace.slice("measured SSD target 0 (cpu:0)", "verify", start, start + 0.03)
+        trace.slice("measured SSD target 0 (cpu:0)", "send outcome", start + 0.03, start + 0.031)
+        trace.slice("measured SSD draft (cpu:1)", "glue", start, start + 0.004)
+        trace.slice("measured SSD draft (cpu:1)", "branch step", start + 0.004, start + 0.009)
+        trace.slice("measured SSD draft (cpu:1)", "send speculation", start + 0.038, start + 0.039)
     trace.save(folder / "measured_trace.json")

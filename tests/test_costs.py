@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from ssdsim.catalog import find_hardware, find_transformer
 from ssdsim.configuration import configure
 from ssdsim.costs import Cost, TimingErrors, cost_of_pass
 from ssdsim.errors import InputError
-from ssdsim.placement import window_budget
+from ssdsim.placement import Drift, round_costs, window_budget
 from ssdsim.timing_model import FixedCosts
 from ssdsim.transformer import forward_pass
 
@@ -102,6 +104,32 @@ def test_a_separate_draft_of_sd_pays_the_messages() -> None:
     assert ssd_s == pytest.approx(sd_s)  # p_hit = 0 with jit is SD on the same placement
 
 
+def test_one_rank_that_drafts_tells_the_others_its_tokens() -> None:
+    """Colocated SD messages only where the draft is not on every rank; SSD's speculation reaches them all."""
+    profile = find_hardware("h100-sxm")
+    tokens_s = profile.message_seconds(8 * 8 * 6).seconds
+    three_heads = "transformer-shaped-384x2"
+    sharded, single = (configure(draft=card, b=8, dtype="bfloat16") for card in ("llama-3.2-1b", three_heads))
+    for configuration, degree, told_s in ((sharded, 4, 0.0), (single, 1, 2 * tokens_s)):
+        assert configuration.placement is not None
+        assert configuration.placement.colocated_draft_step()[1] == degree
+        assert configuration.scenario.times.sd_message_s == pytest.approx(told_s)
+    placement = sharded.placement
+    assert placement is not None
+    to_first_s = profile.message_seconds(placement.response_bytes(6)).seconds
+    assert sharded.scenario.times.respond_s == pytest.approx(to_first_s + 2 * tokens_s)
+
+
+def test_a_colocated_draft_step_drifts_by_itself() -> None:
+    drift = Drift(colocated_draft_step=2.0)
+    for sd_draft, slower in (("colocated", 2.0), ("separate", 1.0)):
+        placement = configure(sd_draft=sd_draft).placement
+        assert placement is not None
+        steady, drifted = (round_costs(one, "jit").times() for one in (placement, replace(placement, drift=drift)))
+        assert drifted.sd_draft_s == pytest.approx(slower * steady.sd_draft_s)
+        assert drifted.fallback_s == steady.fallback_s
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -109,8 +137,10 @@ def test_a_separate_draft_of_sd_pays_the_messages() -> None:
         ({"b": 4000, "context": 8192}, "the largest batch that fits is [0-9]+"),
         ({"tp": 8}, "SSD needs 8 target and 1 draft devices, h100-sxm has 8; the nearest that fits is tp 4"),
         ({"tp": 4, "draft_gpus": 5}, "the nearest that fits is tp 2"),
+        ({"k": 2, "fl": [0, 0, 0]}, "--fl caches no outcome: at least one fan-out must be above 0"),
+        ({"tp": 2, "draft": "llama-3.1-8b"}, r"with llama-3.1-8b beside it .* --sd-draft separate needs less"),
     ],
 )
-def test_what_cannot_run_is_refused_with_the_nearest_that_fits(options: dict[str, int], message: str) -> None:
+def test_what_cannot_run_is_refused_with_the_nearest_that_fits(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         configure(**options)

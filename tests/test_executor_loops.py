@@ -26,7 +26,7 @@ from ssdsim.report.build import report
 from ssdsim.scenario import Scenario
 from ssdsim.simulate import simulate
 from ssdsim.transformer import transformer_shaped
-from ssdsim.validate import check_profile, interval, mean_round_s
+from ssdsim.validate import check_profile, grid_of, interval, mean_round_s
 
 HANDLER = "ssdsim.executor.loops:make_executor"
 TARGET, DRAFT = transformer_shaped(512, 3, "float32"), transformer_shaped(256, 1, "float32")
@@ -43,6 +43,8 @@ SETTING = Setting(
     backup_s=0.0,
     outcome_bytes=88,
     response_bytes=50,
+    token_bytes=48,
+    sd_draft_tp=None,
     fan_out=(1, 1, 1, 1),
 )
 ROUNDS = 20
@@ -92,6 +94,32 @@ def test_a_measured_run_has_the_simulators_rounds() -> None:
     assert len(spans(draft, "fallback step")) == 3 * missed_rounds
 
 
+def test_a_colocated_draft_of_sd_drafts_on_the_targets_device_before_each_verification() -> None:
+    case = scenario(p_hit=1.0, backup="jit")
+    target, idle = run("sd", case, replace(SETTING, sd_draft_tp=1))
+    assert idle is None  # the draft's rank takes no part
+    assert [what for what, _, _ in target.events] == ["draft step", "draft step", "draft step", "verify"] * ROUNDS
+    simulated = simulate(case, "sd", engine="des", rounds=ROUNDS, seed=3)
+    assert sum(target.tokens) / (2 * ROUNDS) == simulated.tokens_per_round.value
+
+
+@pytest.mark.parametrize("draft_tp", [1, 2])
+def test_a_colocated_draft_sits_on_the_first_target_rank_or_on_all(draft_tp: int) -> None:
+    """Oversubscribed as below. Ranks without the draft wait for its tokens, then all verify."""
+    setting = replace(SETTING, tp=2, sd_draft_tp=draft_tp)
+    first, other, idle = run("sd", scenario(p_hit=1.0, backup="jit"), setting, ("cpu:0", "cpu:1", "cpu:0"))
+    assert idle is None
+    drafting = ["draft step"] * 3
+    told, waited = (["send tokens"], ["wait for tokens"]) if draft_tp == 1 else ([], drafting)
+    assert [what for what, _, _ in first.events] == [*drafting, *told, "verify"] * ROUNDS
+    assert [what for what, _, _ in other.events] == [*waited, "verify"] * ROUNDS
+    assert first.tokens == other.tokens
+    if draft_tp == 1:
+        drafted = [end for _, end in spans(first, "draft step")[2::3]]
+        received = [end for _, end in spans(other, "wait for tokens")]
+        assert all(got > made for made, got in zip(drafted, received, strict=True))  # one clock
+
+
 def test_an_outcome_is_a_hit_where_its_bonus_token_was_guessed_after_as_many_accepted_tokens() -> None:
     guesses = Guesses((2, 0, 1))
     cache = SpeculationCache(guesses)
@@ -133,6 +161,18 @@ def test_two_target_ranks_and_a_draft_work_on_three_processes(strategy: str) -> 
     assert mean_round_s(answers[0]) > 0
 
 
+def test_given_fan_outs_set_k_and_the_hit_rate_and_are_what_the_draft_caches() -> None:
+    """Nothing is cached after two accepted tokens, so nothing hits there; elsewhere the hit curve says how often."""
+    points = grid_of("short", "separate", (3, 1, 0, 2))
+    assert {(point.k, point.branches, point.sd_draft) for point in points} == {(3, 6, "separate")}
+    case = configure(t_sd=0.3, k=3, b=2, fl=[3, 1, 0, 2], backup="jit").scenario
+    block = stream(case, "ssd", 3).block(ROUNDS)
+    assert not block.hits[block.tokens == 3].any()
+    _, draft = run("ssd", case, replace(SETTING, branches=6, fan_out=(3, 1, 0, 2)))
+    assert draft.misses == block.totals()[1].tolist()
+    assert 0 < sum(draft.misses) < 2 * ROUNDS
+
+
 def test_only_a_measured_profile_is_compared_with_this_machine() -> None:
     imported = find_hardware("h100-sxm")
     with pytest.raises(InputError, match="was not measured on this machine"):
@@ -162,8 +202,12 @@ def test_a_validation_keeps_its_points_shows_both_traces_and_judges(tmp_path: Pa
     answer = json.loads(done.stdout)
     assert [c["strategy"] for c in answer["comparisons"]] == ["ar", "sd", "ssd"] * 3
     assert all(c["measured"]["value"] > 0 and c["predicted_s"] > 0 for c in answer["comparisons"])
+    assert all(c["parts"]["draft"][0] > 0 for c in answer["comparisons"] if c["strategy"] == "sd")  # wherever it is
     tracks = {e["args"]["name"] for e in json.loads(trace.read_text())["traceEvents"] if e["name"] == "thread_name"}
-    assert {"measured target 0 (cpu:0)", "measured draft (cpu:1)", "target GPU 0", "draft GPU 0"} <= tracks
+    assert {"target GPU 0", "draft GPU 0"} <= tracks
+    assert {name for name in tracks if name.startswith("measured")} == {
+        *("measured SD target 0 (cpu:0)", "measured SSD target 0 (cpu:0)", "measured SSD draft (cpu:1)"),
+    }  # SD's draft is beside its target at the first point
     profile = load_profile(run / "validation-profile.json")
     assert {source.kind for source in profile.sources.values()} == {"measured"}
     before = log.read_text()

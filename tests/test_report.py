@@ -174,7 +174,7 @@ def test_tracks_of_the_timeline_never_overlap(made: Report) -> None:
     tracks = list(table["track"].unique())
     assert tracks == [
         *("AR target", "SD target", "SSD target", "SSD link", "SSD draft"),
-        *("measured target", "measured draft"),
+        *("measured SD target", "measured SSD target", "measured SSD draft"),
     ]
     assert table["start ms"].min() == 0.0
     for track in tracks:
@@ -184,9 +184,11 @@ def test_tracks_of_the_timeline_never_overlap(made: Report) -> None:
     ssd = table[table["track"] == "SSD target"]
     assert (ssd["what"] == "verify").sum() == 4
     assert (table[table["track"] == "SSD draft"]["what"] == "jit fallback").any(), "a miss is shown"
-    measured = table[table["track"] == "measured target"]
+    measured = table[table["track"] == "measured SSD target"]
     assert (measured["what"] == "verify").sum() == 4
     assert measured["duration ms"].max() == pytest.approx(30.0)
+    alternating = table[table["track"] == "measured SD target"]["what"].tolist()
+    assert alternating[:5] == ["draft step", "draft step", "draft step", "verify", "draft step"]
 
 
 def test_nothing_beats_the_frontier_and_the_frontier_is_of_the_points(made: Report, folder: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
@@ -14,16 +14,17 @@ from rich.table import Table
 
 from ssdsim.cli.calibrate import alone_under_torchrun
 from ssdsim.cli.console import console
-from ssdsim.cli.options import Share, common_options, echo_json
+from ssdsim.cli.options import Share, WholeNumbers, common_options, echo_json
 from ssdsim.cli.progress import shown
 from ssdsim.cli.values import OutputFile
 from ssdsim.engine.trace import Trace
 from ssdsim.errors import InputError
+from ssdsim.options import CHOICES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from ssdsim.validate import Comparison
+    from ssdsim.validate import Comparison, GridPoint
 
 _PAPER_HARDWARE = "h100-sxm"
 _OUTPUT = "validation"
@@ -45,12 +46,22 @@ _OF_PAPER = ("paper", "hardware", "max_error", "as_json", "seed", "quiet")  # op
 @click.option("--context", type=click.IntRange(1), default=256, show_default=True)
 @click.option("--dtype", type=click.Choice(["float32", "bfloat16", "float16"]), help="[default: the profile's]")
 @click.option("--grid", type=click.Choice(["short", "full"]), default="short", show_default=True)
+@click.option(
+    "--sd-draft",
+    type=click.Choice(CHOICES["sd_draft"]),
+    help="SD's draft on the target's devices, or on its own as in SSD, at every point [default: some points each]",
+)
+@click.option(
+    "--fl",
+    type=WholeNumbers(),
+    help="K+1 fan-outs for every point, which set its K and, by predict's hit curve, its p_hit [default: the grid's]",
+)
 @click.option("--rounds", type=click.IntRange(1), default=12, show_default=True, help="of each strategy and repeat")
 @click.option("--repeats", type=click.IntRange(2), default=5, show_default=True)
 @click.option(
     "--trace",
     type=OutputFile(),
-    help="SSD's rounds of the first point, measured and simulated, in one file",
+    help="rounds of the first point in one file: SD's measured, SSD's measured and simulated",
 )
 @click.option(
     "-o",
@@ -116,12 +127,11 @@ def _calibrate(log: Path, seed: int, quiet: bool, **options: object) -> Path:
     """Time this machine for the grid's passes; the profile lies beside the measurements and is resumed as they are."""
     from ssdsim.cli.calibrate import calibrate
     from ssdsim.executor.devices import parse_devices
-    from ssdsim.validate import GRIDS
 
     devices = [*parse_devices(str(options["target_device"])), *parse_devices(str(options["draft_device"]))]
     if len({name.split(":")[0] for name in devices}) > 1:
         raise InputError("devices of two kinds need --hardware and --draft-hardware, each from ssdsim calibrate")
-    grid = GRIDS[str(options["grid"])]
+    grid = _grid(options)
     output = log.with_name(f"{log.stem}-profile.json")
     done = calibrate(
         output,
@@ -130,7 +140,7 @@ def _calibrate(log: Path, seed: int, quiet: bool, **options: object) -> Path:
         draft=str(options["draft"]),
         b=max(point.b for point in grid),
         k=max(point.k for point in grid),
-        budget=max(point.f * (point.k + 1) for point in grid),
+        budget=max(point.branches for point in grid),
         context=int(str(options["context"])),
         dtype=str(options["dtype"]) if options["dtype"] else None,
         minutes=_CALIBRATION_MINUTES,
@@ -146,7 +156,7 @@ def _run(hardware: str, log: Path, seed: int, quiet: bool, **options: object) ->
     from ssdsim.catalog import find_hardware
     from ssdsim.executor.devices import parse_devices
     from ssdsim.executor.ranks import RankError
-    from ssdsim.validate import GRIDS, Bench, check_profile, run_grid
+    from ssdsim.validate import Bench, check_profile, run_grid
 
     devices = (*parse_devices(str(options["target_device"])), *parse_devices(str(options["draft_device"])))
     profile = find_hardware(hardware)
@@ -166,15 +176,16 @@ def _run(hardware: str, log: Path, seed: int, quiet: bool, **options: object) ->
         repeats=int(str(options["repeats"])),
         seed=seed,
     )
+    grid = _grid(options)
     if log.name == "validation.jsonl":
-        _write_config(log.with_name("config.toml"), bench.options(GRIDS[str(options["grid"])][0]))
+        _write_config(log.with_name("config.toml"), bench.options(grid[0]))
     trace = Trace("ssdsim validate") if options["trace"] else None
 
     if bench.shared and not quiet:
         click.echo("validate: ranks share a device; predictions, for which each has its own, do not hold", err=True)
     try:
         with shown("validate", "grid points", quiet) as progress:
-            found = list(run_grid(bench, GRIDS[str(options["grid"])], log, progress, trace))
+            found = list(run_grid(bench, grid, log, progress, trace))
     except RankError as error:
         raise InputError(f"{error}; what was measured is kept in {log}, run again to resume") from None
     if trace is not None and trace.tracks:
@@ -182,6 +193,12 @@ def _run(hardware: str, log: Path, seed: int, quiet: bool, **options: object) ->
     elif trace is not None and not Path(str(options["trace"])).exists() and not quiet:
         click.echo("validate: no trace: its point was measured by an earlier run; use another -o", err=True)
     return found
+
+
+def _grid(options: Mapping[str, Any]) -> tuple[GridPoint, ...]:
+    from ssdsim.validate import grid_of
+
+    return grid_of(options["grid"], options["sd_draft"], tuple(options["fl"]) if options["fl"] else None)
 
 
 def _write_config(path: Path, options: dict[str, object]) -> None:
@@ -206,9 +223,16 @@ def _table(compared: Sequence[Sequence[Comparison]]) -> Table:
         for c in comparisons:
             p, half = c.point, (c.measured.high - c.measured.low) / 2.0
             measured = f"{1e3 * c.measured.value:.2f} ± {1e3 * half:.2f}"
-            setting = (str(p.b), str(p.k), str(p.f), f"{p.p_hit:g}", p.backup, c.strategy.upper())
+            fan_out = str(p.f) if p.fl is None else ",".join(map(str, p.fl))
+            p_hit = "by F" if p.p_hit is None else f"{p.p_hit:g}"
+            setting = (str(p.b), str(p.k), fan_out, p_hit, p.backup, _what(c))
             table.add_row(*setting, measured, f"{1e3 * c.predicted_s:.2f}", f"{c.error:+.1%}", c.worst_part)
     return table
+
+
+def _what(c: Comparison) -> str:
+    """The strategy, and of SD where its draft is."""
+    return f"SD {c.point.sd_draft}" if c.strategy == "sd" else c.strategy.upper()
 
 
 def _signs(compared: Sequence[Sequence[Comparison]]) -> str:

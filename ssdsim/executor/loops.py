@@ -46,21 +46,30 @@ class Setting:
     backup_s: float
     outcome_bytes: int
     response_bytes: int
+    token_bytes: int  # of a response, the tokens, which every target rank needs
+    sd_draft_tp: int | None  # target ranks that hold SD's draft; None: it has the draft's rank to itself
     fan_out: tuple[int, ...]  # cached bonus tokens for each of the K+1 accepted lengths
 
 
 @dataclass
 class Timeline:
-    """What a rank did when, when its rounds ended, and how many sequences missed in each (the draft's of SSD)."""
+    """What a rank did when; of a target rank, when its rounds ended and the tokens that they yielded over the batch; of
+    SSD's draft, how many sequences missed in each.
+    """
 
     events: list[Event] = field(default_factory=list)
     ends_s: list[float] = field(default_factory=list)
+    tokens: list[int] = field(default_factory=list)
     misses: list[int] = field(default_factory=list)
 
     def do(self, what: str, action: Callable[[], object]) -> None:
         start = time.perf_counter()
         action()
         self.events.append((what, start, time.perf_counter()))
+
+    def end_round(self, tokens: int) -> None:
+        self.ends_s.append(time.perf_counter())
+        self.tokens.append(tokens)
 
 
 class Executor:
@@ -74,6 +83,7 @@ class Executor:
         self._capacity = capacity
         self.target_group = target_group(self.tp, device)
         self._passes: dict[tuple[Any, ...], Callable[[], object]] = {}
+        self._graphs: dict[tuple[str, int], Graph] = {}
 
     def run(self, strategy: str, setting: Setting, scenario: Scenario, seed: int, rounds: int) -> Timeline | None:
         """Run ``rounds`` rounds of a strategy; None on a rank that takes no part in it."""
@@ -94,7 +104,7 @@ class Executor:
     def prepare(self, setting: Setting) -> None:
         """Allocate and capture before the clock runs: what one rank does late, another would wait for.
 
-        No rank waits for another one here unless the target's passes have collectives, whose ranks do the same.
+        No rank waits for another one here unless its passes have collectives, whose ranks all do the same.
         """
         if self.rank == self.draft_rank:
             self._draft_pass(setting, 1, False)
@@ -103,6 +113,8 @@ class Executor:
         else:
             self._target_pass(setting, 1)
             self._target_pass(setting, setting.lookahead + 1)
+        if setting.sd_draft_tp is not None and self.rank < setting.sd_draft_tp:
+            self._draft_pass(setting, 1, False, setting.sd_draft_tp)
 
     def _ar(self, setting: Setting, outcomes: NDArray[np.int64]) -> Timeline | None:
         if self.rank >= self.tp:
@@ -110,26 +122,52 @@ class Executor:
         decode, timeline = self._target_pass(setting, 1), Timeline()
         for _ in outcomes:
             timeline.do("decode", decode)
-            timeline.ends_s.append(time.perf_counter())
+            timeline.end_round(setting.batch)
         return timeline
 
     def _sd(self, setting: Setting, outcomes: NDArray[np.int64]) -> Timeline | None:
-        """The draft on its own device waits for the outcome, then drafts; the target waits for the speculation."""
+        """K draft steps and a verification take turns, on the same devices or on two sides."""
+        if setting.sd_draft_tp is not None:
+            return self._sd_colocated(setting, setting.sd_draft_tp, outcomes)
+        return self._sd_draft(setting, outcomes) if self.rank == self.draft_rank else self._sd_target(setting, outcomes)
+
+    def _sd_colocated(self, setting: Setting, draft_tp: int, outcomes: NDArray[np.int64]) -> Timeline | None:
+        """The target's first rank drafts and tells the others, or all of them draft, each its shard."""
+        if self.rank >= self.tp:
+            return None
         timeline, messages = Timeline(), _Messages(self, setting)
-        if self.rank == self.draft_rank:
-            step = self._draft_pass(setting, 1, False)
-            for _ in outcomes:
+        drafts = self.rank < draft_tp
+        verify = self._target_pass(setting, setting.lookahead + 1)
+        for outcome in outcomes:
+            if drafts:
+                step = self._draft_pass(setting, 1, False, draft_tp)
                 for _ in range(setting.lookahead):
                     timeline.do("draft step", step)
-                timeline.do("send speculation", messages.send_speculation)
-                timeline.do("wait for outcome", messages.receive_outcome)
-            return timeline
+            if draft_tp < self.tp:
+                timeline.do("send tokens" if drafts else "wait for tokens", messages.tell_ranks)
+            timeline.do("verify", verify)
+            timeline.end_round(_tokens(outcome))
+        return timeline
+
+    def _sd_target(self, setting: Setting, outcomes: NDArray[np.int64]) -> Timeline:
+        timeline, messages = Timeline(), _Messages(self, setting)
         verify = self._target_pass(setting, setting.lookahead + 1)
         for outcome in outcomes:
             timeline.do("wait for speculation", messages.receive_speculation)
             timeline.do("verify", verify)
             timeline.do("send outcome", partial(messages.send_outcome, outcome))
-            timeline.ends_s.append(time.perf_counter())
+            timeline.end_round(_tokens(outcome))
+        return timeline
+
+    def _sd_draft(self, setting: Setting, outcomes: NDArray[np.int64]) -> Timeline:
+        """The draft on a device of its own waits for the outcome, then drafts."""
+        timeline, messages = Timeline(), _Messages(self, setting)
+        step = self._draft_pass(setting, 1, False)
+        for _ in outcomes:
+            for _ in range(setting.lookahead):
+                timeline.do("draft step", step)
+            timeline.do("send speculation", messages.send_speculation)
+            timeline.do("wait for outcome", messages.receive_outcome)
         return timeline
 
     def _ssd(self, setting: Setting, outcomes: NDArray[np.int64]) -> Timeline | None:
@@ -145,7 +183,7 @@ class Executor:
             timeline.do("verify", verify)
             timeline.do("send outcome", partial(messages.send_outcome, outcome))
             timeline.do("wait for speculation", messages.receive_speculation)
-            timeline.ends_s.append(time.perf_counter())
+            timeline.end_round(_tokens(outcome))
         return timeline
 
     def _ssd_draft(self, setting: Setting, outcomes: NDArray[np.int64]) -> Timeline:
@@ -171,44 +209,38 @@ class Executor:
         return timeline
 
     def _target_pass(self, setting: Setting, queries: int) -> Callable[[], object]:
-        return self._prepared("target", setting, queries, False)
+        return self._prepared("target", self.tp, setting, queries, False)
 
-    def _draft_pass(self, setting: Setting, queries: int, masked: bool) -> Callable[[], object]:
-        return self._prepared("draft", setting, queries, masked)
+    def _draft_pass(self, setting: Setting, queries: int, masked: bool, tp: int = 1) -> Callable[[], object]:
+        return self._prepared("draft", tp, setting, queries, masked)
 
-    def _prepared(self, role: str, setting: Setting, queries: int, masked: bool) -> Callable[[], object]:
+    def _prepared(self, role: str, tp: int, setting: Setting, queries: int, masked: bool) -> Callable[[], object]:
         context = setting.context + (setting.lookahead + 1 if masked else 0)  # branches see the verified tokens too
-        key = (role, setting.batch, queries, context, masked)
+        key = (role, tp, setting.batch, queries, context, masked)
         if key not in self._passes:
-            card, tp = (setting.target, setting.tp) if role == "target" else (setting.draft, 1)
+            card = setting.target if role == "target" else setting.draft
             shape: dict[str, Any] = {"batch": setting.batch, "queries": queries, "context": context}
             forward = forward_pass(card, **shape, tp=tp, dtype=setting.dtype, masked=masked)
-            graph = self.target_graph if role == "target" else self.draft_graph
-            self._passes[key] = synchronised(graph.prepare(forward), self.device)
+            self._passes[key] = synchronised(self._graph(role, tp).prepare(forward), self.device)
             for _ in range(3):  # buffers are allocated, kernels chosen
                 self._passes[key]()
         return self._passes[key]
 
-    @cached_property
-    def target_graph(self) -> Graph:
-        return self._graph(self._capacity["target"], self.tp, self.target_group)
-
-    @cached_property
-    def draft_graph(self) -> Graph:
-        return self._graph(self._capacity["draft"], 1, None)
-
-    def _graph(self, card: Transformer, tp: int, group: dist.ProcessGroup | None) -> Graph:
+    def _graph(self, role: str, tp: int) -> Graph:
+        """The rank's shard of the target or of the draft; SD's draft may be sharded as the target is."""
         c = self._capacity
-        return Graph(
-            card,
-            device=self.device,
-            dtype=c["dtype"],
-            batch=c["batch"],
-            context=c["context"],
-            tp=tp,
-            group=group,
-            seed=self.rank,
-        )
+        if (role, tp) not in self._graphs:
+            self._graphs[role, tp] = Graph(
+                c[role],
+                device=self.device,
+                dtype=c["dtype"],
+                batch=c["batch"],
+                context=c["context"],
+                tp=tp,
+                group=self.target_group if tp > 1 else None,
+                seed=self.rank,
+            )
+        return self._graphs[role, tp]
 
 
 class _Messages:
@@ -217,6 +249,7 @@ class _Messages:
     def __init__(self, executor: Executor, setting: Setting) -> None:
         self._executor = executor
         self._batch = setting.batch
+        self._token_bytes = setting.token_bytes
         self._outcome, self._speculation = (
             torch.zeros(size, dtype=torch.uint8, device=messages_lie_on(executor.device))
             for size in (setting.outcome_bytes, setting.response_bytes)
@@ -241,11 +274,21 @@ class _Messages:
         if self._executor.rank == 0:
             self._end(lambda: dist.recv(self._speculation, self._executor.draft_rank))
         if self._executor.tp > 1:
-            self._end(lambda: dist.broadcast(self._speculation, 0, group=self._executor.target_group))
+            self.tell_ranks()
+
+    def tell_ranks(self) -> None:
+        """The first target rank tells the others the tokens, which their passes need; logits only it needs."""
+        tokens = self._speculation[: self._token_bytes]
+        self._end(lambda: dist.broadcast(tokens, 0, group=self._executor.target_group))
 
     def _end(self, message: Callable[[], object]) -> None:
         """Return when the message is through: NCCL only queues it."""
         synchronised(message, self._outcome.device)()
+
+
+def _tokens(outcome: Outcome) -> int:
+    """Tokens that a verification yields over the batch: the accepted ones and a bonus token each."""
+    return int(outcome[:, 0].sum()) + len(outcome)
 
 
 def stream(scenario: Scenario, strategy: str, seed: int) -> Any:

@@ -17,7 +17,8 @@ from ssdsim.simulate import STRATEGIES, simulate
 
 _ROUNDS = 4
 _SIMULATED_ROUNDS = 60  # enough that a miss is among them, if there are misses at all
-_ALONGSIDE = (STRATEGY_NAME["ar"], STRATEGY_NAME["sd"])
+_MEASURED = tuple(f"measured {STRATEGY_NAME[name]}" for name in ("sd", "ssd"))
+_ALONGSIDE = (STRATEGY_NAME["ar"], STRATEGY_NAME["sd"], _MEASURED[0])
 _ROLES = ("target", "link", "draft")
 # the first word that a slice's name holds says what the device does
 _WORK = (
@@ -59,7 +60,7 @@ def timeline(study: Study) -> list[Figure | LeftOut]:
     """Four rounds of SSD (one with a miss, if there is one), and SD and AR over the same time."""
     groups = dict(_simulated(study))
     if study.folder.measured_trace is not None:
-        groups["measured"] = _slices(study.folder.measured_trace)
+        groups |= {name: _slices(study.folder.measured_trace, f"{name} ") for name in _MEASURED}
     groups = {name: slices for name, slices in groups.items() if _round_starts(slices)}
     if not groups:
         return [LeftOut("rounds in time", "the folder's traces hold no pass of a target")]
@@ -130,11 +131,11 @@ def _simulated(study: Study) -> Iterator[tuple[str, list[_Slice]]]:
         yield STRATEGY_NAME[name], _slices(trace.to_json())
 
 
-def _slices(document: Mapping[str, Any]) -> list[_Slice]:
-    """The slices of the first device of each role, by start; of a trace with measured tracks only those."""
+def _slices(document: Mapping[str, Any], prefix: str = "") -> list[_Slice]:
+    """The slices of the first device of each role, by start, of the tracks whose names begin with ``prefix``."""
     events = document["traceEvents"]
     tracks = {e["tid"]: e["args"]["name"] for e in events if e.get("ph") == "M" and e["name"] == "thread_name"}
-    tracks = {tid: name for tid, name in tracks.items() if name.startswith("measured")} or tracks
+    tracks = {tid: name for tid, name in tracks.items() if name.startswith(prefix)}
     first: dict[str, int] = {}
     for tid, track in tracks.items():
         role = next((role for role in _ROLES if role in track), None)

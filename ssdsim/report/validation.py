@@ -72,7 +72,7 @@ def validation(study: Study) -> list[Figure | LeftOut]:
 
 def _row(record: Mapping[str, Any]) -> dict[str, Any]:
     measured, predicted = record["measured"], 1e3 * record["predicted_s"]
-    point = ", ".join(f"{name} {value}" for name, value in record["point"].items())
+    point = ", ".join(f"{name} {value}" for name, value in record["point"].items() if value is not None)
     value, low, high = (1e3 * measured[end] for end in ("value", "low", "high"))
     return {
         "strategy": record["strategy"],

@@ -57,6 +57,7 @@ def start(run: Run) -> Process:
 
 def _alternate(run: Run, target: Device, draft: Device, link: Device) -> Generator[Event]:
     step_name = [f"draft step {i + 1}" for i in range(run.scenario.sd.lookahead)]
+    message_name = "send tokens" if draft is target else "outcome and speculation"
     for rounds in run.blocks():
         block = monte_carlo(run.scenario, run.outcomes, run.steps, rounds)
         parts = block.parts_s
@@ -65,7 +66,7 @@ def _alternate(run: Run, target: Device, draft: Device, link: Device) -> Generat
         for drafting, message, verify, post in each:
             yield draft.run_steps([(name, drafting / len(step_name)) for name in step_name])
             if message:
-                yield link.run("outcome and speculation", message)
+                yield link.run(message_name, message)
             yield target.run("verify", verify)
             if post:
                 yield target.run("sample", post)
