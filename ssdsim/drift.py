@@ -5,6 +5,7 @@ Shared machines drift by tens of percent within minutes. What is timed are micro
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import fields
 
@@ -15,7 +16,8 @@ from ssdsim.operations import Gemm
 from ssdsim.placement import Drift, Placement
 
 _ON_TARGET = ("ar", "verify", "colocated_draft_step")
-_RUNS = 3
+_AT_LEAST_S = 0.1  # of each pass: a mood of the machine that lasts less would pass for a drift
+_FEWEST = 3
 _ANSWER_S = 60.0
 
 
@@ -28,9 +30,11 @@ def time_drift(placement: Placement, ranks: Ranks) -> Drift:
     for name, (forward, profile) in passes.items():
         gemms = [op for op in forward.layer if isinstance(op, Gemm)]
         rank = 0 if name in _ON_TARGET else len(ranks.devices) - 1
-        request = {"gemms": [(op.m, op.n, op.k) for op in gemms], "runs": _RUNS, "rank": rank}
+        predicted_s = sum(profile.seconds(op).seconds for op in gemms)
+        runs = max(_FEWEST, math.ceil(_AT_LEAST_S / predicted_s))
+        request = {"gemms": [(op.m, op.n, op.k) for op in gemms], "runs": runs, "rank": rank}
         seconds = next(answer for answer in ranks.ask(request, _ANSWER_S) if answer is not None)
-        found[name] = float(seconds / sum(profile.seconds(op).seconds for op in gemms))
+        found[name] = float(seconds / predicted_s)
     return Drift(**found)
 
 

@@ -13,6 +13,7 @@ from ssdsim.cli.options import echo_json, json_option
 from ssdsim.cli.values import OutputFile
 from ssdsim.errors import InputError
 from ssdsim.hardware import HardwareProfile
+from ssdsim.timing_model import TimingModel
 from ssdsim.what_if import scale
 
 
@@ -72,6 +73,10 @@ def print_profile(profile: HardwareProfile) -> None:
     device = profile.device
     out.print(f"{profile.name}: {device.count} x {device.name}, {device.topology}", style="bold")
     out.print(_timings(profile))
+    out.print("Timed", style="dim")
+    for name, model in profile.models().items():
+        if model.domain:
+            out.print(f"  {_domain(name, model)}", style="dim")
     fixed = profile.fixed
     out.print(
         f"Fixed costs: {1e6 * fixed.per_pass_s:.1f} us a pass, {1e6 * fixed.per_layer_s:.1f} us a layer, "
@@ -83,30 +88,25 @@ def print_profile(profile: HardwareProfile) -> None:
 
 
 def _timings(profile: HardwareProfile) -> Table:
+    """Held-out errors, and what of them the uncertainty of the coefficients makes (``their sd``)."""
     table = Table(box=None, header_style="dim")
-    columns = (
-        "timing",
-        "source",
-        "held-out rows",
-        "median error",
-        "95th percentile",
-        "coefficients",
-        "their sd",
-        "domain",
-    )
-    for column in columns:
+    table.add_column("timing", no_wrap=True)
+    for column in ("source", "held-out rows", "median error", "95th percentile", "coefficients", "their sd"):
         table.add_column(column)
     for name, model in profile.models().items():
         report = model.report
         found = ["-"] * 5
         if report:
-            counts = (report.rows_held_out, report.coefficients)
             shares = (report.median_error, report.p95_error, report.coefficient_sd)
             median, p95, wander = (f"{share:.1%}" for share in shares)
-            found = [str(counts[0]), median, p95, str(counts[1]), wander]
-        domain = ", ".join(f"{key} {low:.3g}-{high:.3g}" for key, (low, high) in model.domain.items())
-        table.add_row(name, model.source, *found, domain)
+            found = [str(report.rows_held_out), median, p95, str(report.coefficients), wander]
+        table.add_row(name, model.source, *found)
     return table
+
+
+def _domain(name: str, model: TimingModel) -> str:
+    """The shapes between which a timing is no extrapolation."""
+    return f"{name}: " + ", ".join(f"{key} {low:.3g}-{high:.3g}" for key, (low, high) in model.domain.items())
 
 
 @command.command("scale")
