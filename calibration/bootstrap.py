@@ -35,13 +35,21 @@ def directions(refit: Callable[[NDArray[np.intp]], Array], sensitivity: Array, s
     ``refit`` takes the numbers of the rows drawn, shape ``(rows,)``, and returns coefficients, shape ``(p,)``;
     ``sensitivity``, shape ``(rows, p)``, is how much each coefficient moves the logarithm of each row's time.
     """
-    rows = len(sensitivity)
+    rows, coefficients = sensitivity.shape
     rng = np.random.default_rng(seed)
-    drawn = np.array([refit(rng.integers(rows, size=rows)) for _ in range(RESAMPLINGS)])
+    drawn = np.array([refit(_drawn(rng, rows, min(rows, coefficients))) for _ in range(RESAMPLINGS)])
     deviations = (drawn - drawn.mean(axis=0)) / np.sqrt(RESAMPLINGS - 1)
     mixtures, sizes, _ = np.linalg.svd(deviations @ sensitivity.T, full_matrices=False)
     found = (mixtures.T @ deviations)[sizes / np.sqrt(rows) >= _LEAST]
     return tuple(tuple(significant(float(value)) for value in direction) for direction in found)
+
+
+def _drawn(rng: np.random.Generator, rows: int, fewest: int) -> NDArray[np.intp]:
+    """Rows drawn with replacement, but of ``fewest`` different ones: fewer would not determine the coefficients."""
+    while True:
+        drawn = rng.integers(rows, size=rows)
+        if len(np.unique(drawn)) >= fewest:
+            return drawn
 
 
 def judged(model: Model, found: FitReport, *shapes: Array | float) -> Model:

@@ -74,7 +74,7 @@ def build_profile(
         kind="measured",
         source=f"{log.machine['device']}, {', '.join(devices)}",
         date=today(),
-        note=f"{partial}{timings} timings of {len(points)} points, {outliers} outlying; {note}",
+        note=f"{partial}{timings} timings of {len(points)} points, {outliers} outlying; {note}{_beside_messages(rows)}",
     )
     profile = HardwareProfile(
         schema=1,
@@ -95,6 +95,21 @@ def build_profile(
         sources={_SOURCE: provenance},
     )
     return profile.model_copy(update={"interference": _interference(rows, workload, profile)})
+
+
+def _beside_messages(rows: Sequence[Row]) -> str:
+    """How many times longer collectives take while a message passes to the draft; no model reads it.
+
+    In a round messages follow the passes, so that it only tells how much a finer overlap would cost.
+    """
+    seconds = {row.point: row.seconds for row in rows}
+    slower: dict[str, list[float]] = {}
+    for beside, with_s in seconds.items():
+        kind, _, what = beside.benchmark.partition(" with ")
+        alone = Point.of(kind, **dict(beside.parameters))
+        if what == "messages" and alone in seconds:
+            slower.setdefault(kind, []).append(with_s / seconds[alone])
+    return "".join(f"; {kind} beside a message {np.median(ratios):.2f}x" for kind, ratios in slower.items())
 
 
 def check_passes(profile: HardwareProfile, workload: Workload, rows: Sequence[Row]) -> list[PassCheck]:

@@ -7,7 +7,7 @@ All losses are of logarithms, so that the relative error counts, and bounded, so
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,7 +38,7 @@ GEMM_BLENDS = ((64.0, 96.0), (512.0, 768.0))
 """Where the segments of GEMMs meet, in m: decoding, verification of large batches, prefill."""
 
 _SEGMENT_ROWS = 300
-_COLLECTIVE_SPLITS = 10
+_SPLITS = 10
 _GEMM_KNOTS = {"m": 8, "n": 8, "k": 8, "nk": 8}
 _GEMM_TERMS = 56
 _ATTENTION_KNOTS = {"kv": 20, "context": 8, "batch": 8, "blocks": 8, "group": 6, "head_dim": 1}
@@ -167,8 +167,6 @@ def fit_attention(
 def fit_collective(message_bytes: ArrayLike, seconds: ArrayLike, source: str, seed: int = 0) -> CollectiveModel:
     """The model of one kind of collective over one number of ranks; both arrays have shape ``(rows,)``.
 
-    Tables hold some twenty sizes, so the report pools ten random splits.
-
     Raises
     ------
     InputError : fewer than eight rows, sizes or times that are not positive, or a single size.
@@ -176,13 +174,11 @@ def fit_collective(message_bytes: ArrayLike, seconds: ArrayLike, source: str, se
     rows = _checked("collective", message_bytes=message_bytes, seconds=seconds)
     sizes, measured = rows["message_bytes"], rows["seconds"]
     regimes = fit_regimes(sizes, measured)
-    unseen, predicted = [], []
-    for split in range(_COLLECTIVE_SPLITS):
-        held = hold_out(len(sizes), seed + split)
-        trained = CollectiveModel(source=source, regimes=fit_regimes(sizes[~held], measured[~held]))
-        unseen.append(measured[held])
-        predicted.append(trained.seconds(sizes[held]))
-    found = report(np.concatenate(unseen), np.concatenate(predicted), int(np.sum(~held)), 3 * len(regimes) - 1)
+
+    def fit(sizes: Array, seconds: Array) -> Callable[[Array], Array]:
+        return CollectiveModel(source=source, regimes=fit_regimes(sizes, seconds)).seconds
+
+    found = _pooled_report(fit, sizes, measured, 3 * len(regimes) - 1, seed)
     model = CollectiveModel(source=source, domain=_up_to("message_bytes", sizes), regimes=regimes)
     return judged(model, found, sizes)
 
@@ -314,7 +310,24 @@ def _up_to(name: str, sizes: Array) -> Domain:
 
 
 def _fit_judged_line(sizes: Array, seconds: Array, seed: int) -> tuple[tuple[float, float], FitReport]:
-    held = hold_out(len(sizes), seed)
-    latency, bandwidth = fit_line(sizes[~held], seconds[~held])
-    found = report(seconds[held], latency + sizes[held] / bandwidth, int(np.sum(~held)), 2)
-    return fit_line(sizes, seconds), found
+    def fit(sizes: Array, seconds: Array) -> Callable[[Array], Array]:
+        latency, bandwidth = fit_line(sizes, seconds)
+        return lambda unseen: latency + unseen / bandwidth
+
+    return fit_line(sizes, seconds), _pooled_report(fit, sizes, seconds, 2, seed)
+
+
+def _pooled_report(
+    fit: Callable[[Array, Array], Callable[[Array], Array]],
+    sizes: Array,
+    seconds: Array,
+    coefficients: int,
+    seed: int,
+) -> FitReport:
+    """The error on held-out rows of ten random splits together: such tables hold some twenty sizes."""
+    measured, predicted = [], []
+    for split in range(_SPLITS):
+        held = hold_out(len(sizes), seed + split)
+        measured.append(seconds[held])
+        predicted.append(fit(sizes[~held], seconds[~held])(sizes[held]))
+    return report(np.concatenate(measured), np.concatenate(predicted), int(np.sum(~held)), coefficients)

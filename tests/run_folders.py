@@ -10,7 +10,8 @@ from typing import Any
 from ssdsim.engine.statistics import Measured
 from ssdsim.engine.trace import Trace
 from ssdsim.sweep import sweep
-from ssdsim.validate import Comparison, GridPoint
+from ssdsim.validation.comparison import Comparison
+from ssdsim.validation.grid import GridPoint
 
 
 def write_run(folder: Path, options: Mapping[str, Any], grid: Mapping[str, Sequence[Any]]) -> Path:

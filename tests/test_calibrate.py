@@ -145,6 +145,10 @@ def test_an_interrupted_calibration_leaves_a_partial_profile(tmp_path: Path) -> 
     deadline = time.monotonic() + 90
     while time.monotonic() < deadline and not (log.exists() and sum(logged_keys(log).values()) > 60):
         time.sleep(0.02)
+    second = calibrate(output, *TINY)
+    _, err = second.communicate(timeout=60)
+    assert second.returncode == 2
+    assert "another calibration is at work in it" in err
     os.kill(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err

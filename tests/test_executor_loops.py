@@ -26,7 +26,10 @@ from ssdsim.report.build import report
 from ssdsim.scenario import Scenario
 from ssdsim.simulate import simulate
 from ssdsim.transformer import transformer_shaped
-from ssdsim.validate import check_profile, grid_of, interval, mean_round_s
+from ssdsim.validate import check_profile
+from ssdsim.validation.comparison import interval
+from ssdsim.validation.grid import grid_of
+from ssdsim.validation.timelines import mean_round_s
 
 HANDLER = "ssdsim.executor.loops:make_executor"
 TARGET, DRAFT = transformer_shaped(512, 3, "float32"), transformer_shaped(256, 1, "float32")

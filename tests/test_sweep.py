@@ -196,7 +196,7 @@ def test_two_sweeps_do_not_work_in_one_folder(tmp_path: Path) -> None:
     def second(done: int, size: int) -> None:
         other = run(*"--t-sd 0.2 --b 1,2".split(), "-o", str(tmp_path))
         assert other.returncode == 2
-        at_work = "another sweep is at work in it; wait for it or choose another folder"
+        at_work = "another sweep is at work in it; wait for it or give another -o"
         assert other.stderr == f"error: {tmp_path}: {at_work}\n"
         seen.append(done)
 

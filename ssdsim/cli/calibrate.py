@@ -19,6 +19,7 @@ from ssdsim.cli.options import common_options, echo_json
 from ssdsim.cli.progress import shown
 from ssdsim.cli.values import OutputFile
 from ssdsim.errors import InputError
+from ssdsim.lock import locked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -94,11 +95,12 @@ def calibrate(
 
     workload = _workload(devices, **options)
     check_memory(workload, devices)
-    log = Log(output.with_suffix(".jsonl"), machine_of(devices, workload)).open()
+    log = Log(output.with_suffix(".jsonl"), machine_of(devices, workload))
     interrupted = False
+    lock = log.path.with_name(f".{log.path.name}.lock")
     try:
-        with shown("calibrate", "timings", quiet) as progress:
-            points = measure(workload, devices, log, minutes=minutes, seed=seed, progress=progress)
+        with locked(lock, log.path, "calibration"), shown("calibrate", "timings", quiet) as progress:
+            points = measure(workload, devices, log.open(), minutes=minutes, seed=seed, progress=progress)
     except KeyboardInterrupt:
         interrupted, points = True, plan(workload, len(devices))
     except RankError as error:

@@ -19,12 +19,14 @@ from ssdsim.cli.progress import shown
 from ssdsim.cli.values import OutputFile
 from ssdsim.engine.trace import Trace
 from ssdsim.errors import InputError
+from ssdsim.lock import locked
 from ssdsim.options import CHOICES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ssdsim.validate import Comparison, GridPoint
+    from ssdsim.validation.comparison import Comparison
+    from ssdsim.validation.grid import GridPoint
 
 _PAPER_HARDWARE = "h100-sxm"
 _OUTPUT = "validation"
@@ -184,7 +186,8 @@ def _run(hardware: str, log: Path, seed: int, quiet: bool, **options: object) ->
     if bench.shared and not quiet:
         click.echo("validate: ranks share a device; predictions, for which each has its own, do not hold", err=True)
     try:
-        with shown("validate", "grid points", quiet) as progress:
+        lock = log.with_name(f".{log.name}.lock")
+        with locked(lock, log, "validation"), shown("validate", "grid points", quiet) as progress:
             found = list(run_grid(bench, grid, log, progress, trace))
     except RankError as error:
         raise InputError(f"{error}; what was measured is kept in {log}, run again to resume") from None
@@ -196,7 +199,7 @@ def _run(hardware: str, log: Path, seed: int, quiet: bool, **options: object) ->
 
 
 def _grid(options: Mapping[str, Any]) -> tuple[GridPoint, ...]:
-    from ssdsim.validate import grid_of
+    from ssdsim.validation.grid import grid_of
 
     return grid_of(options["grid"], options["sd_draft"], tuple(options["fl"]) if options["fl"] else None)
 
@@ -237,7 +240,7 @@ def _what(c: Comparison) -> str:
 
 def _signs(compared: Sequence[Sequence[Comparison]]) -> str:
     """How often the prediction has the measured sign of SSD against SD, where the measurement has one."""
-    from ssdsim.validate import speedups
+    from ssdsim.validation.comparison import speedups
 
     decided, right = 0, 0
     for comparisons in compared:

@@ -15,10 +15,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import tomli_w
-from filelock import FileLock, Timeout
 
 from ssdsim import __version__
 from ssdsim.errors import InputError
+from ssdsim.lock import locked
 from ssdsim.run_files import FILE_OPTIONS, keep, names_in_folder, renamed
 from ssdsim.sweeping.plan import Part, Plan
 
@@ -37,10 +37,8 @@ def opened(path: Path, plan: Plan) -> Iterator[SweepFolder]:
     with ExitStack() as stack:
         try:
             parts.mkdir(parents=True, exist_ok=True)
-            stack.enter_context(FileLock(parts / "lock", timeout=0))  # the system frees it when the process dies
+            stack.enter_context(locked(parts / "lock", path, "sweep"))
             folder = SweepFolder(path, plan)
-        except Timeout:
-            raise InputError(f"{path}: another sweep is at work in it; wait for it or choose another folder") from None
         except OSError as error:
             raise InputError(f"{path}: cannot be used as a run folder ({error.strerror})") from None
         yield folder

@@ -1,0 +1,80 @@
+"""A strategy's rounds measured and predicted, and what they say of speedups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ssdsim.engine.statistics import Measured, student_quantile
+from ssdsim.validation.grid import GridPoint
+
+_SPEEDUPS = (("sd", "ar"), ("ssd", "sd"))
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A strategy at a grid point: mean round measured (with its interval over repeats) and predicted, in seconds.
+
+    ``parts`` holds measured and predicted means of what a round is made of. ``tokens_per_round`` is what a sequence's
+    predicted rounds yield, ``tokens_repeats`` what the measured ones of each repeat yielded.
+    """
+
+    point: GridPoint
+    strategy: str
+    measured: Measured
+    predicted_s: float
+    tokens_per_round: float
+    tokens_repeats: tuple[float, ...]
+    parts: Mapping[str, tuple[float, float]]
+    repeats_s: tuple[float, ...]
+
+    @property
+    def error(self) -> float:
+        return self.predicted_s / self.measured.value - 1.0
+
+    @property
+    def worst_part(self) -> str:
+        """The part that is off by most seconds."""
+        return max(self.parts, key=lambda name: abs(self.parts[name][1] - self.parts[name][0]), default="-")
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_json(record: Mapping[str, Any]) -> Comparison:
+        point = GridPoint(**record["point"])
+        return Comparison(
+            point=replace(point, fl=None if point.fl is None else tuple(point.fl)),
+            strategy=record["strategy"],
+            measured=Measured(**record["measured"]),
+            predicted_s=record["predicted_s"],
+            tokens_per_round=record["tokens_per_round"],
+            tokens_repeats=tuple(record["tokens_repeats"]),
+            parts={name: (pair[0], pair[1]) for name, pair in record["parts"].items()},
+            repeats_s=tuple(record["repeats_s"]),
+        )
+
+
+def interval(repeats: Sequence[float]) -> Measured:
+    """The mean over repeats with its 95 % Student interval."""
+    mean = float(np.mean(repeats))
+    if len(repeats) < 2:
+        return Measured(mean, float("-inf"), float("inf"))
+    half = student_quantile(0.95, len(repeats) - 1) * float(np.std(repeats, ddof=1)) / len(repeats) ** 0.5
+    return Measured(mean, mean - half, mean + half)
+
+
+def speedups(comparisons: Sequence[Comparison]) -> list[tuple[str, Measured, float]]:
+    """SD over AR and SSD over SD at one grid point: measured (by repeats, paired) and predicted."""
+    by_name = {c.strategy: c for c in comparisons}
+    found = []
+    for above, below in _SPEEDUPS:
+        a, b = by_name[above], by_name[below]
+        rates = [[t / s for t, s in zip(c.tokens_repeats, c.repeats_s, strict=True)] for c in (a, b)]
+        pairs = [faster / slower for faster, slower in zip(*rates, strict=True)]
+        predicted = (a.tokens_per_round / a.predicted_s) / (b.tokens_per_round / b.predicted_s)
+        found.append((f"{above}/{below}", interval(pairs), predicted))
+    return found

@@ -1,0 +1,62 @@
+"""The grids of settings that a validation runs."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+
+
+@dataclass(frozen=True)
+class GridPoint:
+    """One setting of the grid; ``f`` is the fan-out a position, whose branches the draft really runs.
+
+    ``sd_draft`` is where SD's draft sits: beside the target (SD on n devices against SSD on n+1), or where SSD's does.
+    ``fl`` are the K+1 fan-outs themselves, in place of ``f`` and of ``p_hit``, which then follows from them.
+    """
+
+    k: int
+    f: int | None
+    alpha: float
+    p_hit: float | None
+    b: int
+    backup: str
+    sd_draft: str
+    fl: tuple[int, ...] | None = None
+
+    @property
+    def branches(self) -> int:
+        """Cached outcomes a sequence."""
+        return sum(self.fl) if self.fl is not None else (self.f or 0) * (self.k + 1)
+
+    @property
+    def key(self) -> str:
+        return json.dumps(asdict(self), sort_keys=True)
+
+
+GRIDS: Mapping[str, tuple[GridPoint, ...]] = {
+    "short": (
+        GridPoint(3, 1, 0.8, 0.8, 1, "jit", "colocated"),
+        GridPoint(3, 1, 0.8, 0.0, 2, "jit", "separate"),  # where SSD is SD but for messages and contention
+        GridPoint(2, 1, 0.8, 0.8, 2, "fast", "colocated"),
+    ),
+    "full": tuple(  # either placement at half of the points, spread evenly over each axis
+        GridPoint(k, f, alpha, p_hit, b, backup, sd_draft)
+        for (k, f, b, (alpha, p_hit, backup)), sd_draft in zip(
+            itertools.product((2, 4), (1, 2), (1, 2), ((0.6, 0.5, "jit"), (0.9, 0.85, "fast"), (0.8, 1.0, "jit"))),
+            itertools.cycle(("colocated", "separate")),
+            strict=False,
+        )
+    ),
+}
+
+
+def grid_of(name: str, sd_draft: str | None, fl: tuple[int, ...] | None) -> tuple[GridPoint, ...]:
+    """The grid called ``name``, with SD's draft in one place at all points, and fan-outs that set K, where given."""
+    points: Sequence[GridPoint] = GRIDS[name]
+    if sd_draft is not None:
+        points = [replace(point, sd_draft=sd_draft) for point in points]
+    if fl is not None:
+        points = [replace(point, k=len(fl) - 1, f=None, p_hit=None, fl=fl) for point in points]
+    return tuple(dict.fromkeys(points))
