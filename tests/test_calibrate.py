@@ -89,7 +89,7 @@ def test_a_calibration_adds_up_to_passes_that_it_never_fitted(tmp_path: Path) ->
 
 def calibrated(output: Path) -> tuple[dict[str, Any], str]:
     process = calibrate(output, *SMALL, "--json", "--quiet")
-    out, err = process.communicate(timeout=240)
+    out, err = process.communicate(timeout=600)
     assert process.returncode == 0, err
     return json.loads(out), err
 
