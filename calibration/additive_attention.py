@@ -31,7 +31,9 @@ def fit_additive_attention(rows: Mapping[str, Array], element_bytes: int, source
     if not len(often):
         raise InputError(f"attention timings: at most {counts.max()} shapes of a group; a law needs {_FEWEST_ROWS}")
     laws = tuple(_law(float(group), values, rows["seconds"]) for group in often)
-    return AdditiveAttentionModel(source=source, domain=domain_of(values), laws=laws)
+    served = np.isin(values["group"], often)
+    domain = domain_of({name: column[served] for name, column in values.items()})
+    return AdditiveAttentionModel(source=source, domain=domain, laws=laws)
 
 
 def _law(group: float, values: Mapping[str, Array], seconds: Array) -> AttentionLaw:
@@ -48,5 +50,5 @@ def _law(group: float, values: Mapping[str, Array], seconds: Array) -> Attention
         head_s=significant(head_s),
         block_s=significant(block_s),
         bandwidth=significant(1.0 / max(byte_s, 1.0 / _FREE_BANDWIDTH)),
-        uncertainty=directions(lambda drawn: nnls(shares[drawn] / scale, wanted)[0] / scale, shares),
+        uncertainty=directions(lambda drawn: nnls(shares[drawn] / scale, wanted)[0] / scale, shares, fewest=3),
     )

@@ -29,15 +29,18 @@ _MOST_SHAPES = 500
 _LEAST = 0.001  # directions that move what is predicted for the timed shapes by less (root mean square) are left out
 
 
-def directions(refit: Callable[[NDArray[np.intp]], Array], sensitivity: Array, seed: int = 0) -> Directions:
+def directions(
+    refit: Callable[[NDArray[np.intp]], Array], sensitivity: Array, fewest: int = 1, seed: int = 0
+) -> Directions:
     """Independent directions, each one standard deviation long, in which coefficients wander when rows are drawn anew.
 
     ``refit`` takes the numbers of the rows drawn, shape ``(rows,)``, and returns coefficients, shape ``(p,)``;
-    ``sensitivity``, shape ``(rows, p)``, is how much each coefficient moves the logarithm of each row's time.
+    ``sensitivity``, shape ``(rows, p)``, is how much each coefficient moves the logarithm of each row's time. A draw
+    holds ``fewest`` different rows: fewer would not determine a line.
     """
-    rows, coefficients = sensitivity.shape
+    rows = len(sensitivity)
     rng = np.random.default_rng(seed)
-    drawn = np.array([refit(_drawn(rng, rows, min(rows, coefficients))) for _ in range(RESAMPLINGS)])
+    drawn = np.array([refit(_drawn(rng, rows, fewest)) for _ in range(RESAMPLINGS)])
     deviations = (drawn - drawn.mean(axis=0)) / np.sqrt(RESAMPLINGS - 1)
     mixtures, sizes, _ = np.linalg.svd(deviations @ sensitivity.T, full_matrices=False)
     found = (mixtures.T @ deviations)[sizes / np.sqrt(rows) >= _LEAST]
@@ -45,7 +48,7 @@ def directions(refit: Callable[[NDArray[np.intp]], Array], sensitivity: Array, s
 
 
 def _drawn(rng: np.random.Generator, rows: int, fewest: int) -> NDArray[np.intp]:
-    """Rows drawn with replacement, but of ``fewest`` different ones: fewer would not determine the coefficients."""
+    """Rows drawn with replacement, but ``fewest`` different ones at least."""
     while True:
         drawn = rng.integers(rows, size=rows)
         if len(np.unique(drawn)) >= fewest:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.optimize import nnls
 
-from calibration.calibrate import today
+from calibration.calibrate import today, wanted
 from calibration.fit import FEWEST_ROWS, fit_collective, fit_elementwise, fit_link
 from calibration.log import Log
 from calibration.points import Point, Workload
@@ -66,8 +66,8 @@ def build_profile(
     rows = rows_of(log, points)
     gemm = _gemm(_of(rows, "gemm"), workload)
     visits = [log.count(point) for point in points]
-    done = sum(visited > 0 for visited in visits)
-    partial = "" if done == len(points) else f"partial: {done} of {len(points)} points; "
+    planned = sum(wanted(point, devices[0]) for point in points)
+    partial = "" if sum(visits) >= planned else f"partial, of {planned} planned: "
     spreads = [row.spread for row in rows if row.point.benchmark in ("gemm", "attention")]
     outliers, timings = sum(row.outliers for row in rows), sum(visits)
     provenance = Provenance(
@@ -149,7 +149,7 @@ def _sizes(rows: Sequence[Row], name: str) -> tuple[Array, Array]:
 
 def _gemm(rows: Sequence[Row], workload: Workload) -> GemmModel:
     if len(rows) < _FEWEST_TIMED:
-        raise InputError(f"only {len(rows)} GEMMs were timed; a profile needs at least {_FEWEST_TIMED}: give --minutes")
+        raise InputError(f"only {len(rows)} GEMMs were timed, a profile needs {_FEWEST_TIMED}: give more --minutes")
     return fit_small_gemm(_columns(rows, ("m", "n", "k")), DTYPE_BYTES[workload.dtype], _SOURCE)
 
 

@@ -22,7 +22,7 @@ from ssdsim.executor.ranks import Ranks
 VISITS = {"cpu": 16, "cuda": 3}  # short timings of every point: a shared machine's moods last from 0.1 s to minutes
 _FEWER = {"interference": 6, "layer": 6}  # visits of what takes long
 FIRST_OF_EACH = 12  # points of each benchmark that come before the others
-_ANSWER_S = 30.0
+_PREPARE_S, _ANSWER_S = 600.0, 60.0  # to make the models; to time a point
 _HANDLER = "calibration.benchmarks:make_handler"
 
 
@@ -76,6 +76,7 @@ def measure(
     ]
     total = sum(often.values())
     with Ranks(devices, _HANDLER, workload_options(workload)) as ranks:
+        ranks.ask({"benchmark": "prepare"}, _PREPARE_S)  # no rank waits for another one here
         for done, point in enumerate(visits):
             progress(total - len(visits) + done, total)
             if time.monotonic() > deadline:

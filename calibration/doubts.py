@@ -19,8 +19,8 @@ def doubts(topology: str, rows: Sequence[Row], devices: Sequence[str]) -> Iterat
         yield f"this machine's speed wandered by {wandered:.0%} meanwhile"
     if (share := share_taken(rows)) > _TAKEN:
         yield f"other programs took {share:.0%} of the cores meanwhile; timings leave that out, real rounds will not"
-    if topology.startswith(f"{NO_DIRECT_LINK} from target to draft"):
-        yield f"{topology}; messages to the draft may cross the host"
+    if topology.startswith(NO_DIRECT_LINK):
+        yield f"{topology}; messages may cross the host"
     for rank, (size, factor) in slow_ranks(rows).items():
         who = f"target rank {rank} ({devices[rank]})"
         yield f"messages of {size:,} B to the draft take {who} {factor:.1f}x rank 0's time"

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
+from calibration.bootstrap import significant
 from ssdsim.catalog import find_transformer
 from ssdsim.costs import cost_of_pass
 from ssdsim.errors import InputError
@@ -50,9 +51,9 @@ def fit_fixed_costs(profile: HardwareProfile, seen: Sequence[DecodingSpeed], sou
     (per_layer, per_round), _ = nnls(np.column_stack([layers, np.ones_like(layers)]), left)
     speeds = "; ".join(f"{one.transformer} TP {one.tp} {one.tokens_per_second:g} tokens/s" for one in seen)
     return FixedCosts(
-        per_layer_s=_rounded(per_layer),
-        per_round_s=_rounded(per_round),
-        relative_error=_rounded(_left_out_error(layers, left)),
+        per_layer_s=significant(per_layer),
+        per_round_s=significant(per_round),
+        relative_error=significant(_left_out_error(layers, left)),
         how=(
             f"fitted to {len(seen)} autoregressive speeds only ({speeds}; {source}); what is not per layer is charged "
             "once a target pass, not to draft steps; error by leaving one out"
@@ -72,7 +73,3 @@ def _left_out_error(layers: NDArray[np.float64], left: NDArray[np.float64]) -> f
         per_layer = float(layers[others] @ left[others] / (layers[others] @ layers[others]))
         errors.append(abs(np.log(per_layer * layers[i] / left[i])))
     return float(max(errors))
-
-
-def _rounded(value: float) -> float:
-    return float(f"{value:.6g}")

@@ -118,20 +118,20 @@ def _matching_pursuit(features: NDArray[np.float32], target: Array, most: int) -
     """Greedy choice: each time the feature whose part orthogonal to those chosen explains the target best."""
     centred = features - features.mean(axis=1, keepdims=True)
     norms = np.linalg.norm(centred, axis=1)
-    directions = centred / np.maximum(norms, 1e-6)[:, None]
+    axes = centred / np.maximum(norms, 1e-6)[:, None]
     usable = norms > 1e-6
     residual = (target - target.mean()).astype(np.float32)
     chosen: list[int] = []
     while len(chosen) < min(most, len(features)):
-        lengths = np.linalg.norm(directions, axis=1)
+        lengths = np.linalg.norm(axes, axis=1)
         usable &= lengths > 0.03  # what is left of the others is rounding
-        gain = np.where(usable, np.abs(directions @ residual) / np.maximum(lengths, 1e-9), 0.0)
+        gain = np.where(usable, np.abs(axes @ residual) / np.maximum(lengths, 1e-9), 0.0)
         best = int(gain.argmax())
         if gain[best] <= 1e-5:
             break
-        axis = directions[best] / lengths[best]
+        axis = axes[best] / lengths[best]
         residual = residual - axis * (axis @ residual)
-        directions -= np.outer(directions @ axis, axis)
+        axes -= np.outer(axes @ axis, axis)
         usable[best] = False
         chosen.append(best)
     return chosen

@@ -43,15 +43,18 @@ class Log:
         ------
         InputError : the file belongs to another machine or workload.
         """
-        lines = [_parsed(line) for line in self.path.read_text().splitlines()] if self.path.exists() else []
+        text = self.path.read_text(errors="replace") if self.path.exists() else ""
+        lines = [_parsed(line) for line in text.splitlines()]
         records = [record for record in lines if record is not None]
         header = {"schema": _SCHEMA, "machine": dict(self.machine)}
         if not records:  # a kill can leave an empty file, or a torn header
             self._rewrite([header])
             return self
+        if records[0].get("schema") != _SCHEMA:
+            raise InputError(f"{self.path}: written by another version of ssdsim; remove it or use -o")
         if records[0] != header:
             raise InputError(f"{self.path}: measured on another machine or for another workload; remove it or use -o")
-        if None in lines:  # drop a torn line for good, so that the next append starts on a fresh one
+        if None in lines or not text.endswith("\n"):  # what a kill tore goes for good: the next append starts a line
             self._rewrite(records)
         for record in records[1:]:
             self.visits.setdefault(record["key"], []).append(Visit(record["at_s"], record["result"]))
@@ -76,8 +79,11 @@ class Log:
 
 
 def _parsed(line: str) -> dict[str, Any] | None:
+    """A header or a visit, or None for what is neither."""
     try:
         record = json.loads(line)
     except json.JSONDecodeError:
         return None
-    return record if isinstance(record, dict) else None
+    if not isinstance(record, dict):
+        return None
+    return record if "machine" in record or {"key", "at_s", "result"} <= record.keys() else None

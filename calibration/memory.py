@@ -42,15 +42,16 @@ def benchmark_bytes(point: Point, dtype: str, kind: str) -> int:
     """Bytes of the tensors that a benchmark makes for itself, beside the pool and the models."""
     value, given = DTYPE_BYTES[dtype], dict(point.parameters)
     match point.benchmark:
-        case "gemm":  # itself, and one like it before it
-            return 2 * _gemm_bytes(given["m"], given["n"], given["k"], value, kind)
+        case "gemm":  # itself, and on a core the one before it
+            m, (n, k) = given["m"], given["after"] if kind == "cpu" else (0, 0)
+            return _gemm_bytes(m, given["n"], given["k"], value, kind) + _gemm_bytes(m, n, k, value, kind)
         case "attention":
             op = Attention("attention", **given)
             tokens, inner = op.batch * op.queries, op.heads * op.head_dim
             width = inner + 2 * op.kv_heads * op.head_dim
             caches = 2 * _copied_bytes(value * op.batch * op.kv_heads * op.context * op.head_dim, kind)
             mask = value * op.queries * op.heads // op.kv_heads * op.context if op.masked else 0
-            projection = _gemm_bytes(tokens, width, inner, value, kind)
+            projection = _gemm_bytes(tokens, width, inner, value, kind) if kind == "cpu" else 0
             return (FLOAT32_BYTES + value) * tokens * width + caches + mask + projection + attention_bytes(op)
         case "elementwise":
             return int(given["moved_bytes"])

@@ -32,7 +32,7 @@ def line_uncertainty(sizes: Array, seconds: Array) -> Directions:
 
 def _wandering(fit: Callable[[Array, Array], tuple[float, float]], sizes: Array, seconds: Array) -> Directions:
     sensitivity = np.column_stack([1 / seconds, sizes / seconds])
-    return directions(lambda drawn: np.array(fit(sizes[drawn], seconds[drawn])), sensitivity)
+    return directions(lambda drawn: np.array(fit(sizes[drawn], seconds[drawn])), sensitivity, fewest=2)
 
 
 def _robust_line(sizes: Array, seconds: Array) -> tuple[float, float]:

@@ -58,7 +58,7 @@ class Row:
 
 
 def rows_of(log: Log, points: Sequence[Point]) -> list[Row]:
-    """The points that were timed; what waits for messages or for other ranks is not corrected for drift."""
+    """The points that were timed; messages, collectives, host gaps and slow-downs are not corrected for drift."""
     timed = [point for point in points if log.count(point)]
     computing = [point for point in timed if point.benchmark in _COMPUTING]
     visits = [(i, visit) for i, point in enumerate(computing) for visit in log.visits[point.key]]

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.additive_attention import fit_additive_attention
-from calibration.bootstrap import judged
+from calibration.bootstrap import judged, significant
 from calibration.fit import FEWEST_ROWS, fit_attention, fit_gemm, report
 from calibration.hinges import fit_terms, with_uncertainty
 from calibration.regimes import fit_line
@@ -22,6 +22,7 @@ from ssdsim.timing_model import Array, FitReport, GemmModel, GemmSegment, Roofli
 _FOLDS = 5
 _FEW_TOKENS = 16  # up to here libraries have kernels of their own: three tokens can take longer than four
 _ROWS_A_SEGMENT = 6
+_ATTENTION_SHAPE = ("batch", "queries", "context", "heads", "kv_heads", "head_dim")
 _NEVER = 1e30  # flops/s that are no limit
 
 Rows = Mapping[str, Array]
@@ -61,7 +62,7 @@ def fit_small_attention(rows: Rows, element_bytes: int, source: str, seed: int =
     def candidate(fit: Callable[[Rows], AnyAttention]) -> AnyAttention:
         model = fit(rows)
         found = cross_validate(rows, fit, predict, model.coefficients, seed)
-        return judged(model, found, *(column for name, column in rows.items() if name != "seconds"), element_bytes)
+        return judged(model, found, *(rows[name] for name in _ATTENTION_SHAPE), element_bytes)
 
     candidates = [candidate(corrected)]
     with suppress(InputError):  # too few rows of some number of query rows
@@ -90,7 +91,10 @@ def _fit_segments(rows: Rows, element_bytes: int, source: str, seed: int) -> Gem
     if np.sum(many) < FEWEST_ROWS:
         return fit_gemm(**rows, element_bytes=element_bytes, source=source, seed=seed)
     rest = fit_gemm(**_where(rows, many), element_bytes=element_bytes, source=source, seed=seed)
-    segments = [_fit_one(_where(rows, rows["m"] == m), element_bytes) for m in few]
+    segments: list[GemmSegment] = []
+    for m in few:  # what streams a single token's weights streams them for more
+        bandwidth = segments[0].roofline.bandwidth if segments else np.inf
+        segments.append(_fit_one(_where(rows, rows["m"] == m), element_bytes, bandwidth))
     edges = [float(m) for m in few] + [float(rows["m"][many].min())]
     domain = dict(rest.domain) | {"m": (float(rows["m"].min()), rest.domain["m"][1])}
     return GemmModel(
@@ -102,17 +106,22 @@ def _fit_segments(rows: Rows, element_bytes: int, source: str, seed: int) -> Gem
     )
 
 
-def _fit_one(rows: Rows, element_bytes: int) -> GemmSegment:
-    """One number of tokens: a launch and a streaming time, corrected for n and k.
+def _fit_one(rows: Rows, element_bytes: int, most_bandwidth: float) -> GemmSegment:
+    """One number of tokens: a launch and a time in proportion to the weights, corrected for n and k.
 
+    For one number of tokens bytes and arithmetic grow alike; what streaming at ``most_bandwidth`` leaves is arithmetic.
     Libraries stream a matrix well or badly by its k (kernels differ from k to k), so powers of n and k compete with a
     broken line through every k, and another one through every n; what predicts a matrix left out best is kept.
     """
     m, n, k = rows["m"], rows["n"], rows["k"]
     moved_bytes = element_bytes * (m * k + k * n + m * n)
+    flops = 2.0 * m * n * k
     launch_s, bandwidth = fit_line(moved_bytes, rows["seconds"])
-    roofline = Roofline(launch_s=launch_s, bandwidth=bandwidth, peak_flops=_NEVER, sharpness=1.0)
-    log_ratio = np.log(rows["seconds"] / roofline.seconds(moved_bytes, 0.0))
+    computing_s = (1.0 / bandwidth - 1.0 / most_bandwidth) * float(np.sum(moved_bytes))
+    peak_flops = float(np.sum(flops)) / computing_s if bandwidth < most_bandwidth < np.inf else _NEVER
+    bandwidth = most_bandwidth if peak_flops < _NEVER else bandwidth
+    roofline = Roofline(launch_s=launch_s, bandwidth=bandwidth, peak_flops=significant(peak_flops), sharpness=1.0)
+    log_ratio = np.log(rows["seconds"] / roofline.seconds(moved_bytes, flops))
     powers = [_hinges(name, sizes)[:1] for name, sizes in (("n", n), ("k", k))]
     lines = [_hinges(name, sizes) for name, sizes in (("n", n), ("k", k))]
     candidates = [[*powers[0], *powers[1]], [*powers[0], *lines[1]], [*lines[0], *lines[1]]]

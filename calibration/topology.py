@@ -42,8 +42,8 @@ def describe(found: Mapping[str, Gpu], links: Mapping[Pair, str]) -> str:
         how = "every pair has peer access" if pairs and not missing else ""
     if not missing:
         return how or "one GPU"
-    first, last = next(iter(index.values())), list(index.values())[-1]
-    where = "from target to draft" if (min(first, last), max(first, last)) in missing else "between some target GPUs"
+    draft = list(index.values())[-1]
+    where = "from target to draft" if any(draft in pair for pair in missing) else "between some target GPUs"
     absent = ", ".join(f"{a}-{b}" for a, b in missing)
     return f"{NO_DIRECT_LINK} {where} (GPUs {absent})" + (f": {how}" if how else "")
 

@@ -15,7 +15,7 @@ from ssdsim.timing_model import Array, Card, Correction, Directions, Roofline, T
 class DecodeAttention(TimingModel):
     """What models of decode attention share: the variables that they are made of.
 
-    Tables of timings have one query token per sequence. Kernels pack the queries that share keys and values,
+    Imported tables have one query token per sequence. Kernels pack the queries that share keys and values,
     so ``q`` tokens of ``heads`` heads are the same work as one token of ``q * heads`` heads. The variables:
 
     * ``kv``: bytes of keys and values read

@@ -65,7 +65,7 @@ class Cost:
         for direction, seconds in self.shared.items():
             moved += seconds * errors.standard_normal(direction)
         # as a factor, which leaves durations positive; to first order the same
-        return total * np.exp(moved / self.seconds) if self.shared else total
+        return total * np.exp(moved / self.seconds) if self.seconds else total
 
 
 class TimingErrors:

@@ -192,8 +192,9 @@ class HardwareProfile(Card):
         model = self._of_dtype("gemm", self.gemm, op.dtype)
         key = f"gemm:{op.n}x{op.k}:{op.dtype}"
         shape = (op.m, op.n, op.k)
-        shared = _under(f"gemm:{op.dtype}", model.wander(*shape))
-        return self._timing(key, model, model.seconds(*shape), model.outside(*shape), shared, model.log_sd_at(op.m))
+        log_sd = model.log_sd_at(op.m)
+        shared = _under(f"gemm:{op.dtype}", model.wander(*shape), log_sd)
+        return self._timing(key, model, model.seconds(*shape), model.outside(*shape), shared, log_sd)
 
     def _attention(self, op: Attention) -> Timing:
         model = self.attention_model(op)
@@ -202,8 +203,9 @@ class HardwareProfile(Card):
         if op.masked and op.dtype not in self.attention_masked and outside is None:
             outside = "branch masks were not timed, ordinary attention was"
         where = "attention_masked" if model is self.attention_masked.get(op.dtype) else "attention"
-        shared = _under(f"{where}:{op.dtype}", model.wander(*shape))
-        return self._timing(f"attention:{op.kv_heads}x{op.head_dim}", model, model.seconds(*shape), outside, shared)
+        shared = _under(f"{where}:{op.dtype}", model.wander(*shape), model.log_sd)
+        key = f"{where}:{op.kv_heads}x{op.head_dim}:{op.dtype}"
+        return self._timing(key, model, model.seconds(*shape), outside, shared)
 
     def _collective(self, op: Collective) -> Timing:
         key = f"{op.kind}:{op.ranks}"
@@ -214,7 +216,7 @@ class HardwareProfile(Card):
             ranks = ", ".join(map(str, sorted(by_ranks)))
             raise self._lacks(f"{op.ranks}-rank {op.kind}", ranks, "choose a degree that it has, calibrate")
         model = by_ranks[op.ranks]
-        shared = _under(key, model.wander(op.message_bytes))
+        shared = _under(key, model.wander(op.message_bytes), model.log_sd)
         return self._timing(key, model, model.seconds(op.message_bytes), model.outside(op.message_bytes), shared)
 
     def _elementwise(self, op: Elementwise) -> Timing:
@@ -222,7 +224,7 @@ class HardwareProfile(Card):
         if model is None:
             raise self._lacks("elementwise", "", "calibrate")
         outside = model.beyond({"moved_bytes": op.moved_bytes})
-        shared = _under("elementwise", model.wander(op.moved_bytes))
+        shared = _under("elementwise", model.wander(op.moved_bytes), model.log_sd)
         return self._timing("elementwise", model, model.seconds(op.moved_bytes), outside, shared)
 
     def message_seconds(self, message_bytes: int) -> Timing:
@@ -237,7 +239,7 @@ class HardwareProfile(Card):
         smallest = self.link.domain.get("message_bytes", (0.0, 0.0))[0]
         # a message below the smallest one timed takes the latency, which that one measured
         outside = self.link.beyond({"message_bytes": max(message_bytes, smallest)})
-        shared = _under("link", self.link.wander(message_bytes))
+        shared = _under("link", self.link.wander(message_bytes), self.link.log_sd)
         return self._timing("link", self.link, self.link.seconds(message_bytes), outside, shared)
 
     def _of_dtype(self, what: str, models: Mapping[str, Model], dtype: str) -> Model:
@@ -279,9 +281,14 @@ class HardwareProfile(Card):
         partial.replace(path)
 
 
-def _under(model: str, wander: Mapping[str, float]) -> dict[str, float]:
-    """Directions named by the model whose coefficients they move."""
-    return {f"{model} {direction}": moved for direction, moved in wander.items()}
+def _under(where: str, wander: Mapping[str, float], log_sd: float) -> dict[str, float]:
+    """Directions named by the model whose coefficients they move, together no more than the held-out error.
+
+    That one holds what the coefficients make; a bootstrap of few timings says more of it than there is.
+    """
+    length = math.hypot(*wander.values())
+    share = min(1.0, log_sd / length) if length else 1.0
+    return {f"{where} {direction}": share * moved for direction, moved in wander.items()}
 
 
 def load_profile(path: str | Path) -> HardwareProfile:

@@ -131,7 +131,19 @@ class Placement:
             post_s=cost_of_round(self.profile),
             send_s=self._send(),
             respond_s=self._respond(self.lookahead),
-            lookup_s=Cost(),
+            lookup_s=Cost(warnings=self._vocabularies()),
+        )
+
+    def _vocabularies(self) -> frozenset[str]:
+        """A warning where the models cannot speak of the same tokens."""
+        sizes = (self.draft.vocab_size, self.target.vocab_size)
+        if 0 in sizes or sizes[0] == sizes[1]:
+            return frozenset()
+        return frozenset(
+            [
+                f"{self.draft.name} has {sizes[0]} tokens, {self.target.name} {sizes[1]}: "
+                "speculation needs one vocabulary, engines refuse most such pairs"
+            ]
         )
 
     def _sd_drafting(self) -> tuple[Cost, Cost]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +15,31 @@ KEPT = "files"
 def names_in_folder(folder: Path, given: Iterable[Any]) -> dict[str, str]:
     """The name inside ``folder`` of each file among ``given``: its own if it lies there, else that of a copy.
 
-    Copies of different files with one name are numbered. What names no file (a bundled card) is left out.
+    Copies of different files with one name are numbered. A folder stands for the model's ``config.json`` in it. What
+    names no file (a bundled card) is left out.
     """
     names: dict[str, str] = {}
-    for path in dict.fromkeys(str(value) for value in given if Path(str(value)).is_file()):
-        file = Path(path).resolve()
+    for path in dict.fromkeys(str(value) for value in given if file_of(str(value)).is_file()):
+        file = file_of(path).resolve()
         if file.is_relative_to(folder.resolve()):
             names[path] = file.relative_to(folder.resolve()).as_posix()
             continue
-        same = [other for other in names if Path(other).resolve() == file]
-        number = sum(Path(other).name == file.name for other in names)
-        copy = f"{KEPT}/{file.stem}{f'-{number + 1}' if number else ''}{file.suffix}"
-        names[path] = names[same[0]] if same else copy
+        same = [other for other in names if file_of(other).resolve() == file]
+        names[path] = names[same[0]] if same else _free_name(file, set(names.values()))
     return names
+
+
+def file_of(given: str) -> Path:
+    """The file that an option names: of a folder from Hugging Face its ``config.json``."""
+    path = Path(given)
+    return path / "config.json" if path.is_dir() else path
+
+
+def _free_name(file: Path, taken: set[str]) -> str:
+    """A model's ``config.json`` keeps its folder, which names the model."""
+    stem, rest = (file.parent.name, f"/{file.name}") if file.name == "config.json" else (file.stem, file.suffix)
+    numbered = (f"{KEPT}/{stem}{f'-{number}' if number > 1 else ''}{rest}" for number in count(1))
+    return next(name for name in numbered if name not in taken)
 
 
 def keep(folder: Path, names: Mapping[str, str]) -> None:
@@ -36,7 +49,7 @@ def keep(folder: Path, names: Mapping[str, str]) -> None:
         if not kept.exists():
             kept.parent.mkdir(parents=True, exist_ok=True)
             partial = kept.with_name(f"{kept.name}.partial")
-            shutil.copyfile(given, partial)
+            shutil.copyfile(file_of(given), partial)
             partial.replace(kept)
 
 

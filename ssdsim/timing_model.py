@@ -198,7 +198,7 @@ def check_directions(directions: Directions, coefficients: int) -> None:
 
 
 def _line_wander(uncertainty: Directions, size: float, seconds: float) -> list[float]:
-    """The same for a fixed time plus a streaming one: directions are of the seconds fixed and of those a byte."""
+    """How much each direction moves the logarithm of a fixed time plus a streaming one, in seconds fixed and a byte."""
     return [(fixed_s + size * byte_s) / seconds for fixed_s, byte_s in uncertainty]
 
 
@@ -400,7 +400,7 @@ class SlowDown(Card):
 
 
 class Interference(Card):
-    """How devices slow each other while both compute: through shared memory, power, links. None where unknown."""
+    """How devices slow each other while both compute: through shared memory, power, links. None by default."""
 
     target: SlowDown = SlowDown()
     draft: SlowDown = SlowDown()

@@ -29,14 +29,16 @@ class Interval:
 class Verdict:
     """Is SSD worth one more device than SD?
 
-    ``best`` has the most tokens/s. ``probability`` is that of SSD being faster than SD, given the timings' errors;
-    ``decided`` is False where the 95 % interval of SSD over SD, or over AR, leaves open whether SSD is the fastest.
+    ``best`` has the most tokens/s. ``probability`` is that of SSD being faster than SD, given the timings' errors, and
+    ``probability_best`` that of its being faster than both; ``decided`` is False where the 95 % interval of SSD over
+    SD, or over AR, leaves open whether SSD is the fastest.
     """
 
     best: str
     ssd_over_sd: float
     interval: Interval | None
     probability: float | None
+    probability_best: float | None
     decided: bool
     sentence: str
 
@@ -57,7 +59,10 @@ class _Against:
 
     @property
     def loses(self) -> bool:
-        return self.ratio <= 1.0 if self.interval is None else self.interval.high < 1.0
+        """Or is as fast: an interval that rounds to 1 leaves nothing open."""
+        if self.interval is None:
+            return self.ratio <= 1.0
+        return self.interval.high < 1.0 or f"{self.interval.low:.2f} {self.interval.high:.2f}" == "1.00 1.00"
 
     def __str__(self) -> str:
         bounds = f" (95 %: {self.interval.low:.2f}-{self.interval.high:.2f})" if self.interval else ""
@@ -78,12 +83,15 @@ def verdict(estimates: Mapping[str, Estimate], draws: Mapping[str, Draws] | None
         ratios = " and ".join(map(str, open_))
         sentence = f"Undecided: SSD is {ratios}; the timings' errors leave the sign open."
     else:
-        sentence = _yes(sd)
+        sentence = _yes(max((sd, ar), key=lambda against: rates[against.rival]))
     return Verdict(
         best=max(rates, key=lambda name: rates[name]),
         ssd_over_sd=sd.ratio,
         interval=sd.interval,
         probability=None if draws is None else float(np.mean(draws["ssd"] > draws["sd"])),
+        probability_best=(
+            None if draws is None else float(np.mean(draws["ssd"] > np.maximum(draws["sd"], draws["ar"])))
+        ),
         decided=bool(lost or not open_),
         sentence=sentence,
     )
@@ -102,11 +110,12 @@ def _no(against: _Against) -> str:
     return f"No: SSD is {against}; {rival} is {faster}."
 
 
-def _yes(sd: _Against) -> str:
-    per_gpu = sd.ratio * sd.gpus / sd.ssd_gpus - 1.0
+def _yes(against: _Against) -> str:
+    """Against the faster rival."""
+    per_gpu = against.ratio * against.gpus / against.ssd_gpus - 1.0
     if per_gpu >= 0.0:
-        return f"Yes: SSD is {sd}, {per_gpu:.0%} more tokens/s per GPU."
-    return f"Yes for latency, no for cost: SSD is {sd}, so {-per_gpu:.0%} fewer tokens/s per GPU."
+        return f"Yes: SSD is {against}, {per_gpu:.0%} more tokens/s per GPU."
+    return f"Yes for latency, no for cost: SSD is {against}, so {-per_gpu:.0%} fewer tokens/s per GPU."
 
 
 def as_json(found: Verdict) -> dict[str, Any]:
@@ -117,6 +126,7 @@ def as_json(found: Verdict) -> dict[str, Any]:
         "low": found.interval.low if found.interval else None,
         "high": found.interval.high if found.interval else None,
         "probability_ssd_beats_sd": found.probability,
+        "probability_ssd_best": found.probability_best,
         "decided": found.decided,
         "sentence": found.sentence,
     }

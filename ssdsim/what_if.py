@@ -42,10 +42,10 @@ def scale(
         if not 0 < factor < float("inf"):
             raise InputError(f"{what} must be a positive factor, got {factor:g}")
     old_link, new_link = profile.link, _link(profile.link, link)
-    scaling = _Scaling(memory_bandwidth, clock)
+    scaling = _Scaling(memory_bandwidth, clock, link=link)
     if old_link is not None and new_link is not None:
         ratio, delay_s = new_link.bandwidth / old_link.bandwidth, new_link.latency_s - old_link.latency_s
-        scaling = _Scaling(memory_bandwidth, clock, ratio, delay_s)
+        scaling = _Scaling(memory_bandwidth, clock, ratio, delay_s, link)
     attention, masked, collectives = profile.attention, profile.attention_masked, profile.collectives
     changes = {
         "name": name,
@@ -69,12 +69,15 @@ class _Scaling:
     clock: float
     link_bandwidth: float = 1.0
     link_delay_s: float = 0.0
+    link: str | None = None
 
     def device(self, old: Device) -> Device:
         peak_flops = {dtype: flops * self.clock for dtype, flops in old.peak_flops.items()}
         bandwidth = old.memory_bandwidth * self.memory_bandwidth
         name = f"{old.name} (hypothetical)"
-        return old.model_copy(update={"name": name, "memory_bandwidth": bandwidth, "peak_flops": peak_flops})
+        topology = f"{self.link}, instead of {old.topology}" if self.link else old.topology
+        roofs = {"memory_bandwidth": bandwidth, "peak_flops": peak_flops}
+        return old.model_copy(update={"name": name, "topology": topology, **roofs})
 
     def roofline(self, old: Roofline) -> Roofline:
         return Roofline(

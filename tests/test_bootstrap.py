@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from calibration.additive_attention import fit_additive_attention
 from calibration.bootstrap import directions
@@ -27,6 +28,29 @@ def test_directions_have_the_covariance_of_least_squares() -> None:
     assert found.shape == (3, 3)
     wanted = 0.01 * np.linalg.inv(columns.T @ columns)
     assert np.sqrt(np.diag(found.T @ found)) == pytest.approx(np.sqrt(np.diag(wanted)), rel=0.35)
+
+
+def test_fewer_rows_than_coefficients_still_wander() -> None:
+    """A ridge determines what the rows do not; every draw is taken as it comes."""
+    rng = np.random.default_rng(5)
+    columns, noisy = rng.standard_normal((12, 13)), rng.standard_normal(12)
+
+    def ridge(rows: NDArray[np.intp]) -> Array:
+        return np.asarray(
+            np.linalg.solve(columns[rows].T @ columns[rows] + 0.1 * np.eye(13), columns[rows].T @ noisy[rows])
+        )
+
+    assert directions(ridge, columns)
+
+
+def test_a_timings_shared_error_is_no_more_than_its_held_out_one() -> None:
+    """Few timings make a bootstrap say more than there is."""
+    model = find_hardware("h100-sxm").link
+    assert model is not None
+    wild = model.model_copy(update={"uncertainty": ((3.0 * model.latency_s, 0.0), (2.0 * model.latency_s, 0.0))})
+    timing = find_hardware("h100-sxm").model_copy(update={"link": wild}).message_seconds(1024)
+    assert np.hypot(*timing.shared.values()) == pytest.approx(timing.log_sd)
+    assert timing.own_log_sd == pytest.approx(0.0, abs=1e-6)
 
 
 def test_what_moves_no_prediction_has_no_directions() -> None:

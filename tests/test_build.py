@@ -18,6 +18,7 @@ from calibration.rows import rows_of
 from ssdsim.hardware import HardwareProfile
 from ssdsim.operations import Attention, Collective, Elementwise, Gemm, Operation
 from ssdsim.transformer import ForwardPass, transformer_shaped
+from ssdsim.what_if import scale
 
 TARGET, DRAFT = transformer_shaped(1536, 4, "float32"), transformer_shaped(768, 2, "float32")
 WORKLOAD = Workload(TARGET, DRAFT, batch=4, lookahead=5, branches=18, context=256, tp=2, dtype="float32")
@@ -75,10 +76,10 @@ def result(point: Point) -> dict[str, Any]:
     raise AssertionError(point.benchmark)
 
 
-def built(tmp_path: Path, points: list[Point], noise: float) -> tuple[HardwareProfile, Log]:
+def built(tmp_path: Path, points: list[Point], noise: float, visits: int = 16) -> tuple[HardwareProfile, Log]:
     log = Log(tmp_path / "made-up.jsonl", {"device": "a made-up core"}).open()
     rng, clock = np.random.default_rng(0), count()
-    for _ in range(5):
+    for _ in range(visits):
         for point in points:
             found = result(point)
             found["seconds"] *= np.exp(noise * rng.standard_normal())
@@ -109,5 +110,20 @@ def test_half_a_plan_makes_a_partial_profile(tmp_path: Path) -> None:
     points = [point for i, point in enumerate(plan(WORKLOAD, 3)) if i % 2 or point.benchmark in ("host gap", "pass")]
     profile, _ = built(tmp_path, points, noise=0.02)
     (source,) = profile.sources.values()
-    assert source.note.startswith(f"partial: {len(points)} of {len(plan(WORKLOAD, 3))} points")
+    assert source.note.startswith("partial, of ")
     assert profile.seconds(Gemm("qkv", 4, 2304, 1536, "float32")).seconds > 0.0
+
+
+def test_a_run_that_ends_after_the_first_visits_is_partial(tmp_path: Path) -> None:
+    profile, _ = built(tmp_path, plan(WORKLOAD, 3), noise=0.0, visits=1)
+    (source,) = profile.sources.values()
+    assert source.note.startswith("partial, of ")
+
+
+def test_what_few_tokens_compute_scales_with_the_clock(tmp_path: Path) -> None:
+    """On the made-up core one token streams and sixteen compute."""
+    profile, _ = built(tmp_path, plan(WORKLOAD, 3), noise=0.0, visits=1)
+    slow = scale(profile, "slow", clock=0.5)
+    one, sixteen = (Gemm("up", m, 6144, 1536, "float32") for m in (1, 16))
+    assert slow.seconds(one).seconds == pytest.approx(profile.seconds(one).seconds, rel=0.1)
+    assert slow.seconds(sixteen).seconds > 1.3 * profile.seconds(sixteen).seconds

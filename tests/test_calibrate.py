@@ -23,7 +23,7 @@ from calibration.points import Workload, plan
 from calibration.timing import summarise, time_action
 from ssdsim.catalog import find_transformer
 from ssdsim.errors import InputError
-from ssdsim.executor.devices import backend_of, parse_devices
+from ssdsim.executor.devices import backend_of, parse_devices, target_group
 from ssdsim.executor.ranks import RankError, Ranks
 from ssdsim.hardware import load_profile
 
@@ -71,19 +71,21 @@ STEADY = 0.1  # range of the slowness of visits, beyond which the machine was no
 def test_a_calibration_adds_up_to_passes_that_it_never_fitted(tmp_path: Path) -> None:
     """The bars of the CPU path, in the better of two calibrations: CI's cores have neighbours.
 
-    The passes' bar is doubled for the same reason. A machine that the calibration's own visits saw to be unsteady
-    judges nothing: the test is then skipped, with the figures.
+    The passes' bar is doubled for the same reason. A machine that the calibrations' own visits saw to be unsteady is no
+    bench: then only wide bars hold, and the test is skipped with the figures.
     """
-    complaints = []
+    complaints, unsteady = [], 0.0
     for attempt in range(2):
         answer, err = calibrated(tmp_path / f"cpu{attempt}.json")
         complaint = what_is_off(tmp_path / f"cpu{attempt}.json", answer)
         if complaint is None:
             return
         complaints.append(complaint)
-        if answer["instability"] > STEADY:
-            assert "wandered" in err  # an unstable machine is said to be one
-            pytest.skip(f"{complaint}, and the machine's speed wandered by {answer['instability']:.0%}")
+        unsteady = max(unsteady, answer["instability"])
+        assert ("wandered" in err) == (answer["instability"] > STEADY)  # an unstable machine is said to be one
+        assert what_is_off(tmp_path / f"cpu{attempt}.json", answer, wider=3.0) is None
+    if unsteady > STEADY:
+        pytest.skip(f"{'; '.join(complaints)}, and the machine's speed wandered by {unsteady:.0%}")
     pytest.fail("; ".join(complaints))
 
 
@@ -94,8 +96,8 @@ def calibrated(output: Path) -> tuple[dict[str, Any], str]:
     return json.loads(out), err
 
 
-def what_is_off(output: Path, answer: dict[str, Any]) -> str | None:
-    """The first bar that a calibration misses, or None."""
+def what_is_off(output: Path, answer: dict[str, Any], wider: float = 1.0) -> str | None:
+    """The first bar, ``wider`` times as wide, that a calibration misses, or None."""
     profile = load_profile(output)
     (source,) = profile.sources.values()
     assert source.kind == "measured"
@@ -104,11 +106,11 @@ def what_is_off(output: Path, answer: dict[str, Any]) -> str | None:
     assert gemm is not None
     errors = {(p["role"], p["name"]): abs(p["error"]) for p in answer["passes"]}
     of_target = [errors["target", name] for name in ("ar", "verify one", "verify")]
-    if gemm.median_error > 0.05:
+    if gemm.median_error > 0.05 * wider:
         return f"held-out median error {gemm.median_error:.1%}"
-    if np.median(list(errors.values())) > 0.08:
+    if np.median(list(errors.values())) > 0.08 * wider:
         return f"median error of a pass {np.median(list(errors.values())):.1%}"
-    return f"error of a target pass {max(of_target):.1%}" if max(of_target) > 0.16 else None
+    return f"error of a target pass {max(of_target):.1%}" if max(of_target) > 0.16 * wider else None
 
 
 def test_killed_three_times_and_resumed_every_visit_is_there_once(tmp_path: Path) -> None:
@@ -198,6 +200,7 @@ def test_under_torchrun_the_first_process_works_and_the_others_end(tmp_path: Pat
 
 def make_echo(rank: int, device: torch.device, options: dict[str, Any]) -> Any:
     """A handler for the tests of ranks: answers, waits, raises or reduces as it is asked."""
+    target = target_group(2, device, options["collective_s"]) if "collective_s" in options else None
 
     def handle(request: dict[str, Any]) -> Any:
         if request.get("sleep_on") == rank:
@@ -211,6 +214,8 @@ def make_echo(rank: int, device: torch.device, options: dict[str, Any]) -> Any:
             total = torch.tensor([float(rank + 1)])
             torch.distributed.all_reduce(total)
             return float(total)
+        if request.get("reduce_target") and rank < 2:
+            torch.distributed.all_reduce(torch.zeros(1), group=target)
         return rank, os.getpid(), sorted(os.sched_getaffinity(0))
 
     return handle
@@ -278,6 +283,15 @@ def test_a_rank_that_hangs_in_a_collective_is_blamed_and_not_those_that_wait() -
         pytest.raises(RankError, match=r"^rank 1 \(cpu:1\) did not answer"),
     ):
         ranks.ask({"sleep_on": 1, "seconds": 60, "reduce": True})
+
+
+def test_a_rank_that_hangs_in_the_targets_group_is_blamed_too() -> None:
+    """Torch gives a group of its own half an hour unless told otherwise."""
+    with (
+        Ranks(["cpu:0", "cpu:1", "cpu:0"], ECHO, {"collective_s": 2.0}, collective_s=2.0) as ranks,
+        pytest.raises(RankError, match=r"^rank 1 \(cpu:1\) did not answer"),
+    ):
+        ranks.ask({"sleep_on": 1, "seconds": 60, "reduce_target": True})
 
 
 def test_a_ranks_error_is_its_own() -> None:

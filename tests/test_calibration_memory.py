@@ -25,9 +25,16 @@ WORKLOAD = Workload(
 def test_weights_larger_than_the_pool_are_whole_copies_of_it() -> None:
     pool = POOL_BYTES["cpu"]
     values = pool // 2  # of bfloat16: as many bytes as the pool
-    fits, exceeds = (Point.of("gemm", m=1, n=n, k=1024, dtype="bfloat16") for n in (values // 1024, values // 512))
-    assert benchmark_bytes(fits, "bfloat16", "cpu") < 0.01 * pool
-    assert 4 * pool <= benchmark_bytes(exceeds, "bfloat16", "cpu") < 4.01 * pool  # this one's and that before it
+    small, large = (values // 1024, 1024), (values // 512, 1024)
+
+    def in_pools(matrix: tuple[int, int], after: tuple[int, int], device: str) -> float:
+        point = Point.of("gemm", m=1, n=matrix[0], k=matrix[1], after=after, dtype="bfloat16")
+        return benchmark_bytes(point, "bfloat16", device) / POOL_BYTES[device]
+
+    assert in_pools(small, small, "cpu") < 0.01
+    assert in_pools(large, small, "cpu") == pytest.approx(2.0, abs=0.01)
+    assert in_pools(large, large, "cpu") == pytest.approx(4.0, abs=0.01)  # on a core the one before it really runs
+    assert in_pools(small, (16 * values // 1024, 1024), "cuda") < 0.01
 
 
 def test_each_rank_holds_its_share_and_the_first_the_pool() -> None:

@@ -25,6 +25,7 @@ _BENCHMARKS: Mapping[str, Callable[..., Result | None]] = {
     "pass": passes.measure,
     "layer": passes.measure_layer,
     "interference": interference.measure,
+    "prepare": Bench.prepare,
 }
 
 

@@ -63,5 +63,14 @@ class Bench(Streams):
         w = self.workload
         return Graph(w.draft, device=self.device, dtype=w.dtype, batch=w.batch, context=w.context, seed=self.rank)
 
+    def prepare(self) -> None:
+        """Make what the benchmarks need, which for billions of random weights takes minutes on a core."""
+        if self.has_target:
+            _ = self.target
+        if self.has_draft:
+            _ = self.draft
+        if self.rank == 0:
+            _ = self.pool
+
     def time(self, action: Any, **limits: Any) -> Timed:
         return time_action(action, self.device, **limits)

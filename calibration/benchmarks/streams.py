@@ -50,12 +50,12 @@ class Streams:
         self._place = -(-(start + size) // _ALIGNED) * _ALIGNED
         return self.pool[start : start + size]
 
-    def time_in_pass(self, action: Action, *, before: Action, streamed_bytes: float) -> Timed:
+    def time_in_pass(self, action: Action, *, before: tuple[int, int, int], streamed_bytes: float) -> Timed:
         """Time an operation that streams ``streamed_bytes`` as it finds the device in a pass, after another operation.
 
-        On a GPU that is within a CUDA graph. On a CPU ``before`` runs before each timing, and should be what runs
-        before it in a pass: a matrix takes some percent longer after one of another shape than after its like, a small
-        one a quarter longer after a large one, and a few queries attend a fifth faster repeated back to back.
+        On a GPU that is within a CUDA graph. On a CPU a GEMM of the shape ``before`` runs before each timing, which
+        should be the one before it in a pass: a matrix takes some percent longer after one of another shape than after
+        its like, a small one a quarter longer after a large one, and a few queries attend a fifth faster repeated.
         """
         if self.device.type == "cuda":
             return self.time_captured(action, streamed_bytes)
@@ -66,7 +66,7 @@ class Streams:
             least_runs=1,
             most_runs=_MOST_RUNS,
             at_least_s=_AT_LEAST_S,
-            before=before,
+            before=self.gemm(*before),
         )
 
     def time_captured(self, action: Action, streamed_bytes: float) -> Timed:
@@ -92,7 +92,7 @@ class Streams:
     def time_gemm(self, m: int, n: int, k: int, after: tuple[int, int]) -> Timed:
         """``(m, k) @ (k, n)``, weights stored ``(n, k)`` as linear layers store them, after one with other weights."""
         streamed_bytes = n * k * self.dtype.itemsize
-        return self.time_in_pass(self.gemm(m, n, k), before=self.gemm(m, *after), streamed_bytes=streamed_bytes)
+        return self.time_in_pass(self.gemm(m, n, k), before=(m, *after), streamed_bytes=streamed_bytes)
 
     def gemm(self, m: int, n: int, k: int) -> Action:
         """``(m, k) @ (k, n)``, each run with the next weights."""

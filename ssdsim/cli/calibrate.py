@@ -106,7 +106,7 @@ def calibrate(
     except RankError as error:
         raise InputError(f"{error}; what was timed is kept in {log.path}, run again to resume") from None
     driver = f"driver {log.machine['driver']}, " if log.machine["driver"] else ""
-    how = f"torch {log.machine['torch']}, {driver}weights streamed, every visit normalised by those around it"
+    how = f"torch {log.machine['torch']}, {driver}weights streamed, drift taken from neighbouring visits"
     profile = build_profile(output.stem, workload, devices, points, log, how)
     profile.save(output)
     rows = rows_of(log, points)

@@ -28,8 +28,8 @@ def print_prediction(prediction: Prediction, quiet: bool) -> None:
     out.print()
     verdict = prediction.verdict
     out.print(Text("Verdict  ", "bold"), Text(verdict.sentence, "green" if verdict.best == "ssd" else "yellow"), sep="")
-    if verdict.probability is not None:
-        out.print(f"         P(SSD faster than SD | errors of the timings) = {verdict.probability:.2f}")
+    if verdict.probability_best is not None:
+        out.print(f"         P(SSD faster than SD and AR | errors of the timings) = {verdict.probability_best:.2f}")
     _print_notes(prediction, out)
     print_warnings(prediction.configuration.warnings, quiet)
 

@@ -102,9 +102,10 @@ def command(
     else:
         output.mkdir(parents=True, exist_ok=True)
         log, options["trace"] = output / "validation.jsonl", options["trace"] or output / "measured_trace.json"
+    grid = _grid(options)  # refuses wrong fan-outs before a calibration
     if hardware is None:
         hardware = str(_calibrate(log, seed, quiet, **options))
-    compared = _run(hardware, log, seed, quiet, **options)
+    compared = _run(hardware, log, grid, seed, quiet, **options)
     errors = np.abs([c.error for comparisons in compared for c in comparisons])
     if as_json:
         rows = [c.to_json() | {"error": c.error} for comparisons in compared for c in comparisons]
@@ -154,7 +155,9 @@ def _calibrate(log: Path, seed: int, quiet: bool, **options: object) -> Path:
     return output
 
 
-def _run(hardware: str, log: Path, seed: int, quiet: bool, **options: object) -> list[list[Comparison]]:
+def _run(
+    hardware: str, log: Path, grid: Sequence[GridPoint], seed: int, quiet: bool, **options: object
+) -> list[list[Comparison]]:
     from ssdsim.catalog import find_hardware
     from ssdsim.executor.devices import parse_devices
     from ssdsim.executor.ranks import RankError
@@ -178,7 +181,6 @@ def _run(hardware: str, log: Path, seed: int, quiet: bool, **options: object) ->
         repeats=int(str(options["repeats"])),
         seed=seed,
     )
-    grid = _grid(options)
     if log.name == "validation.jsonl":
         _write_config(log.with_name("config.toml"), bench.options(grid[0]))
     trace = Trace("ssdsim validate") if options["trace"] else None

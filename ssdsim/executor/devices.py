@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -17,6 +18,7 @@ from ssdsim.errors import InputError
 
 _NAME = re.compile(r"(cpu|cuda)(?::(\d+)(?:-(\d+))?)?")
 _PR_SET_PDEATHSIG = 1
+COLLECTIVE_S = 20.0  # a collective that waits longer for another rank fails by itself
 LOOPBACK = "lo" if sys.platform == "linux" else "lo0"  # the network interface of a machine to itself
 
 
@@ -62,14 +64,19 @@ def backend_of(names: Sequence[str]) -> str:
     return "nccl" if len(on_gpu) == len(names) else "gloo"
 
 
-def target_group(tp: int, device: torch.device) -> dist.ProcessGroup:
+def target_group(tp: int, device: torch.device, collective_s: float = COLLECTIVE_S) -> dist.ProcessGroup:
     """The group of the target's ranks ``0 .. tp-1``; every rank makes it, those outside cannot use it.
+
+    A collective fails after ``collective_s``: torch would give a group of its own half an hour, whatever the default
+    group has.
 
     Beside a draft on a CPU all ranks speak gloo, which gathers nothing that lies on a GPU: among themselves, the
     target's ranks on GPUs then speak NCCL for what lies there.
     """
     mixed = device.type == "cuda" and dist.get_backend() == "gloo"
-    group: dist.ProcessGroup = dist.new_group(list(range(tp)), backend="cpu:gloo,cuda:nccl" if mixed else None)
+    group: dist.ProcessGroup = dist.new_group(
+        list(range(tp)), timeout=timedelta(seconds=collective_s), backend="cpu:gloo,cuda:nccl" if mixed else None
+    )
     return group
 
 

@@ -21,11 +21,18 @@ import torch
 import torch.distributed as dist
 
 from ssdsim.errors import InputError
-from ssdsim.executor.devices import LOOPBACK, backend_of, belong_to_parent, check_devices, messages_lie_on, occupy
+from ssdsim.executor.devices import (
+    COLLECTIVE_S,
+    LOOPBACK,
+    backend_of,
+    belong_to_parent,
+    check_devices,
+    messages_lie_on,
+    occupy,
+)
 
 Handler = Callable[[Mapping[str, Any]], Any]
 _START_S = 60.0  # importing torch on a busy core takes its time
-COLLECTIVE_S = 20.0  # a collective that waits longer for another rank fails by itself
 _GRACE_S = 2.0
 
 

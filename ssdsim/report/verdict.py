@@ -17,8 +17,8 @@ def verdict_lines(study: Study) -> tuple[str, list[str]]:
     prediction = study.prediction
     verdict, estimates = prediction.verdict, prediction.estimates
     lines = []
-    if verdict.probability is not None:
-        lines.append(f"P(SSD is faster than SD, given the errors of the timings) = {verdict.probability:.2f}.")
+    if verdict.probability_best is not None:
+        lines.append(f"P(SSD is faster than SD and AR, given the timings' errors) = {verdict.probability_best:.2f}.")
     gpus = ", ".join(f"{STRATEGY_NAME[name]} {estimates[name].gpus}" for name in STRATEGIES)
     ssd = estimates["ssd"]
     together = f"; all {ssd.batch} hit in {ssd.p_all_hit:.1%} of rounds" if ssd.batch > 1 else ""

@@ -19,7 +19,7 @@ import tomli_w
 from ssdsim import __version__
 from ssdsim.errors import InputError
 from ssdsim.lock import locked
-from ssdsim.run_files import FILE_OPTIONS, keep, names_in_folder, renamed
+from ssdsim.run_files import FILE_OPTIONS, file_of, keep, names_in_folder, renamed
 from ssdsim.sweeping.plan import Part, Plan
 
 CONFIG, HOW, RESULTS = "config.toml", "sweep.json", "results.parquet"
@@ -57,7 +57,7 @@ class SweepFolder:
         options, grid = renamed(plan.options, self._names), renamed(plan.grid, self._names)
         config = {"schema": 1, "verb": "sweep", "options": options, "grid": grid}
         # with another content a file means another sweep
-        digests = {name: sha256(Path(given).read_bytes()).hexdigest() for given, name in self._names.items()}
+        digests = {name: sha256(file_of(given).read_bytes()).hexdigest() for given, name in self._names.items()}
         how = {"schema": 1, **plan.how, "version": __version__, "files": dict(sorted(digests.items()))}
         self._claim(path / CONFIG, tomli_w.dumps(config), tomllib.loads)
         self._claim(path / HOW, json.dumps(how, indent=1) + "\n", json.loads)

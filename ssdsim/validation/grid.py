@@ -7,6 +7,8 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
+from ssdsim.errors import InputError
+
 
 @dataclass(frozen=True)
 class GridPoint:
@@ -53,10 +55,17 @@ GRIDS: Mapping[str, tuple[GridPoint, ...]] = {
 
 
 def grid_of(name: str, sd_draft: str | None, fl: tuple[int, ...] | None) -> tuple[GridPoint, ...]:
-    """The grid called ``name``, with SD's draft in one place at all points, and fan-outs that set K, where given."""
+    """The grid called ``name``, with SD's draft in one place at all points, and fan-outs that set K, where given.
+
+    Raises
+    ------
+    InputError : fan-outs below 0, or all of them 0.
+    """
     points: Sequence[GridPoint] = GRIDS[name]
     if sd_draft is not None:
         points = [replace(point, sd_draft=sd_draft) for point in points]
     if fl is not None:
+        if min(fl) < 0 or not any(fl):
+            raise InputError(f"--fl {','.join(map(str, fl))}: fan-outs are whole numbers of at least 0, one above 0")
         points = [replace(point, k=len(fl) - 1, f=None, p_hit=None, fl=fl) for point in points]
     return tuple(dict.fromkeys(points))
