@@ -178,11 +178,13 @@ def _fixed(rows: Sequence[Row]) -> FixedCosts:
     gaps = {dict(row.point.parameters)["role"]: row for row in _of(rows, "host gap")}
     if "target" not in gaps:
         return FixedCosts()
+    launch_s = gaps["target"].median_of("per_launch_s")
     return FixedCosts(
         per_layer_s=float(f"{gaps['target'].median_of('seconds'):.3g}"),
         per_pass_s=float(f"{gaps['target'].median_of('per_pass_s'):.3g}"),
         relative_error=0.5,  # gaps are differences of small times
-        how="host gaps of a tiny model: a layer's time less its operations timed alone; no whole pass was fitted",
+        how="host gaps of a tiny model: a layer's time less its operations timed alone; no whole pass was fitted"
+        + (f"; an eager launch takes {1e6 * launch_s:.1f} us more than one in a graph" if launch_s else ""),
     )
 
 

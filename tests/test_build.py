@@ -64,7 +64,7 @@ def result(point: Point) -> dict[str, Any]:
         case "round trip":
             return {"seconds": 2e-4 + (given["outcome_bytes"] + given["response_bytes"]) / 4e9}
         case "host gap":
-            return {"seconds": GAP_S, "per_pass_s": 0.0}
+            return {"seconds": GAP_S, "per_pass_s": 0.0, "per_launch_s": 4e-6}
         case "pass":
             return {"seconds": pass_s(passes[given["name"]])}
         case "layer":
@@ -97,6 +97,7 @@ def test_a_known_machine_is_found_again_and_its_passes_add_up(tmp_path: Path) ->
     assert {check.role for check in checks} == {"target", "draft", "link"}
     assert max(abs(check.error) for check in checks) < 0.05
     assert profile.fixed.per_layer_s == pytest.approx(GAP_S, rel=0.1)
+    assert "an eager launch takes 4.0 us more" in profile.fixed.how
     assert profile.interference.factors(1.0, 1.0) == pytest.approx((1.1, 1.1), abs=0.01)
     (source,) = profile.sources.values()
     beside = re.search(r"all_reduce beside a message (\d\.\d\d)x", source.note)

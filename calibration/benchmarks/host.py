@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
+
 from calibration.benchmarks.bench import Bench, Result
+from ssdsim.executor.capture import capture
 from ssdsim.executor.graph import Graph
 from ssdsim.operations import Operation
 from ssdsim.transformer import ForwardPass, Transformer, forward_pass
 
 _FEW, _MANY = 2, 18
 _RUNS = 10  # of each visit
+_LAUNCHES = 64
 
 
 def measure(bench: Bench, *, role: str) -> Result | None:
-    """Gaps a layer and a pass, in seconds, of the card of ``role`` made tiny; on the first rank.
+    """Gaps a layer, a pass and an eager launch, in seconds, of the card of ``role`` made tiny; on the first rank.
 
     A tiny model's operations take their launch floors; the same operations timed alone take them too, so the
     difference is the host's.
@@ -29,10 +33,25 @@ def measure(bench: Bench, *, role: str) -> Result | None:
     return {
         "seconds": max(0.0, layer_s - _alone(bench, graph, forward.layer)),
         "per_pass_s": max(0.0, few - _FEW * layer_s - _alone(bench, graph, around)),
+        "per_launch_s": _launch_s(bench),
         "runs": 2 * _RUNS,
         "spread": 0.0,
         "outliers": 0,
     }
+
+
+def _launch_s(bench: Bench) -> float:
+    """What a kernel takes longer when the host launches it than within a CUDA graph; a CPU launches nothing."""
+    if bench.device.type == "cpu":
+        return 0.0
+    values = torch.zeros(64, device=bench.device)
+
+    def launches() -> None:
+        for _ in range(_LAUNCHES):
+            values.mul_(1.0)
+
+    eager, captured = (bench.time(action).seconds for action in (launches, capture(launches)))
+    return max(0.0, eager - captured) / _LAUNCHES
 
 
 def _tiny(card: Transformer, layers: int) -> Transformer:
