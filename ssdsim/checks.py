@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ssdsim.errors import InputError
+from ssdsim.errors import InputError, told
 
 # A float where every input is a scalar, else an array of the broadcast shape (as numpy's ufuncs).
 FloatOrArray = Any
@@ -25,7 +25,7 @@ def within(name: str, value: ArrayLike, low: float, high: float = np.inf) -> NDA
     try:
         array = np.asarray(value, dtype=float)
     except (TypeError, ValueError):  # text, None, a complex number, lists of different lengths
-        raise InputError(f"{name} must be a number or an array of numbers, got {value!r}") from None
+        raise InputError(f"{name} must be a number or an array of numbers, got {told(value)}") from None
     if array.size == 0:
         raise InputError(f"{name} is empty: at least one value is needed")
     least, most = array.min(), array.max()
@@ -40,7 +40,7 @@ def whole(name: str, value: int, low: int) -> int:
     try:
         number = operator.index(value)
     except TypeError:
-        raise InputError(f"{name} must be a whole number, got {value!r}") from None
+        raise InputError(f"{name} must be a whole number, got {told(value)}") from None
     if number < low:
         raise InputError(f"{name} must be at least {low}, got {number}")
     return number
@@ -49,7 +49,7 @@ def whole(name: str, value: int, low: int) -> int:
 def text(name: str, value: Any) -> str:
     """``value`` as text, which a path is too; InputError otherwise."""
     if not isinstance(value, str | PurePath):
-        raise InputError(f"{name} must be a name or a path, got {value!r}")
+        raise InputError(f"{name} must be a name or a path, got {told(value)}")
     return str(value)
 
 
@@ -65,7 +65,7 @@ def listed(name: str, value: Any) -> list[Any]:
     try:
         values = list(dict.fromkeys(value)) if isinstance(value, list | tuple | range) else list({value: None})
     except TypeError:
-        raise InputError(f"{name} must be one value or a list of values, got {value!r}") from None
+        raise InputError(f"{name} must be one value or a list of values, got {told(value)}") from None
     if not values or None in values:
         what = "has None in its list" if values else "is an empty list"
         raise InputError(f"{name} {what}: at least one value is needed")

@@ -27,6 +27,13 @@ class Configuration:
     costs: RoundCosts | None = None
 
     @property
+    def shape(self) -> str:
+        """The batch and how it speculates, in words."""
+        v = self.values
+        accepted = f"alpha {v['alpha']}" if "alpha" in v else f"acceptance {v['acceptance']}"
+        return f"batch {v['b']}, K {v['k']}, {accepted}, {v['backup']} fallback"
+
+    @property
     def warnings(self) -> list[str]:
         return sorted(self.costs.warnings) if self.costs else []
 

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import reprlib
 from collections.abc import Iterable
+from typing import Any
+
+_SHORT = reprlib.Repr()
+_SHORT.maxother = _SHORT.maxstring = 60
 
 
 class InputError(ValueError):
@@ -11,6 +16,11 @@ class InputError(ValueError):
 
 
 def nearest(name: object, allowed: Iterable[str]) -> str:
-    """``"; did you mean 'x'?"`` for the allowed name closest to ``name``, or an empty string."""
+    """``"; did you mean 'x'?"`` for the allowed name closest to ``name``, or a full stop."""
     close = difflib.get_close_matches(str(name).lower(), list(allowed), n=1, cutoff=0.5)
-    return f"; did you mean '{close[0]}'?" if close else ""
+    return f"; did you mean '{close[0]}'?" if close else "."
+
+
+def told(value: Any) -> str:
+    """What was given, on one short line."""
+    return " ".join(_SHORT.repr(value).split())

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from ssdsim.checks import text
-from ssdsim.errors import InputError, nearest
+from ssdsim.errors import InputError, nearest, told
 
 DEFAULTS: dict[str, Any] = {
     "strategy": None,  # all three must fit, or only the one that is named
@@ -164,7 +164,7 @@ def _as_python(value: Any) -> Any:
 
 def _check_list(name: str, value: Any) -> None:
     if value is not None and not (isinstance(value, list | tuple) and value):
-        raise InputError(f"{option(name)} must be a list, got {value!r}")
+        raise InputError(f"{option(name)} must be a list, got {told(value)}")
 
 
 def _check_hit_curve(value: Any) -> None:
@@ -178,7 +178,7 @@ def _check_hit_curve(value: Any) -> None:
 
 def _check_integer(name: str, value: Any, least: int) -> None:
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
-        raise InputError(f"{option(name)} must be a whole number of at least {least}, got {value!r}")
+        raise InputError(f"{option(name)} must be a whole number of at least {least}, got {told(value)}")
 
 
 def _check_range(name: str, value: Any, high: float) -> None:
@@ -186,7 +186,7 @@ def _check_range(name: str, value: Any, high: float) -> None:
         return
     if not isinstance(value, int | float) or not 0.0 <= value <= high or value == float("inf"):
         allowed = f"lie in [0, {high:g}]" if high != float("inf") else "be at least 0 and finite"
-        raise InputError(f"{option(name)} must {allowed}, got {value!r}")
+        raise InputError(f"{option(name)} must {allowed}, got {told(value)}")
 
 
 def _check_combination(given: Mapping[str, Any]) -> None:

@@ -37,8 +37,7 @@ def print_prediction(prediction: Prediction, quiet: bool) -> None:
 def title(configuration: Configuration) -> str:
     """One line that says what was asked."""
     v = configuration.values
-    accepted = f"alpha {v['alpha']}" if "alpha" in v else f"acceptance {v['acceptance']}"
-    shape = f"batch {v['b']}, K {v['k']}, {accepted}, {v['backup']} fallback"
+    shape = configuration.shape
     if configuration.costs is None:
         return f"Unit-free (T_v = 1): T_SD {v['t_sd']:g}, T_p {v['t_p']:g}, T_b {v['t_b']:g}; {shape}"
     hardware = v["hardware"] if v["hardware"] == v["draft_hardware"] else f"{v['hardware']} + {v['draft_hardware']}"

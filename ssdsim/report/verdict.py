@@ -13,10 +13,10 @@ from ssdsim.report.style import STRATEGY_NAME
 
 
 def verdict_lines(study: Study) -> tuple[str, list[str]]:
-    """The sentence, and the lines under it: probability, hit rate, GPUs, and the recommendation if there is one."""
+    """The sentence, and the lines under it: settings, probability, hit rate, GPUs, and the recommendation if any."""
     prediction = study.prediction
     verdict, estimates = prediction.verdict, prediction.estimates
-    lines = []
+    lines = [f"At {prediction.configuration.shape}; the figures show other settings."]
     if verdict.probability_best is not None:
         lines.append(f"P(SSD is faster than SD and AR, given the timings' errors) = {verdict.probability_best:.2f}.")
     gpus = ", ".join(f"{STRATEGY_NAME[name]} {estimates[name].gpus}" for name in STRATEGIES)
