@@ -67,7 +67,7 @@ def build_profile(
     gemm = _gemm(_of(rows, "gemm"), workload)
     visits = [log.count(point) for point in points]
     planned = sum(wanted(point, devices[0]) for point in points)
-    partial = "" if sum(visits) >= planned else f"partial, of {planned} planned: "
+    partial = "" if sum(visits) >= planned else f"partial: {sum(visits)} of {planned} timings; "
     spreads = [row.spread for row in rows if row.point.benchmark in ("gemm", "attention")]
     outliers, timings = sum(row.outliers for row in rows), sum(visits)
     provenance = Provenance(

@@ -111,14 +111,14 @@ def test_half_a_plan_makes_a_partial_profile(tmp_path: Path) -> None:
     points = [point for i, point in enumerate(plan(WORKLOAD, 3)) if i % 2 or point.benchmark in ("host gap", "pass")]
     profile, _ = built(tmp_path, points, noise=0.02)
     (source,) = profile.sources.values()
-    assert source.note.startswith("partial, of ")
+    assert source.note.startswith("partial: ")
     assert profile.seconds(Gemm("qkv", 4, 2304, 1536, "float32")).seconds > 0.0
 
 
 def test_a_run_that_ends_after_the_first_visits_is_partial(tmp_path: Path) -> None:
     profile, _ = built(tmp_path, plan(WORKLOAD, 3), noise=0.0, visits=1)
     (source,) = profile.sources.values()
-    assert source.note.startswith("partial, of ")
+    assert source.note.startswith("partial: ")
 
 
 def test_what_few_tokens_compute_scales_with_the_clock(tmp_path: Path) -> None:
