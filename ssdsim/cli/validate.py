@@ -102,10 +102,10 @@ def command(
     else:
         output.mkdir(parents=True, exist_ok=True)
         log, options["trace"] = output / "validation.jsonl", options["trace"] or output / "measured_trace.json"
-    grid = _grid(options)  # refuses wrong fan-outs before a calibration
+    points = _grid(options)  # refuses wrong fan-outs before a calibration
     if hardware is None:
         hardware = str(_calibrate(log, seed, quiet, **options))
-    compared = _run(hardware, log, grid, seed, quiet, **options)
+    compared = _run(hardware, log, points, seed, quiet, **options)
     errors = np.abs([c.error for comparisons in compared for c in comparisons])
     if as_json:
         rows = [c.to_json() | {"error": c.error} for comparisons in compared for c in comparisons]
@@ -156,7 +156,7 @@ def _calibrate(log: Path, seed: int, quiet: bool, **options: object) -> Path:
 
 
 def _run(
-    hardware: str, log: Path, grid: Sequence[GridPoint], seed: int, quiet: bool, **options: object
+    hardware: str, log: Path, points: Sequence[GridPoint], seed: int, quiet: bool, **options: object
 ) -> list[list[Comparison]]:
     from ssdsim.catalog import find_hardware
     from ssdsim.executor.devices import parse_devices
@@ -182,7 +182,7 @@ def _run(
         seed=seed,
     )
     if log.name == "validation.jsonl":
-        _write_config(log.with_name("config.toml"), bench.options(grid[0]))
+        _write_config(log.with_name("config.toml"), bench.options(points[0]))
     trace = Trace("ssdsim validate") if options["trace"] else None
 
     if bench.shared and not quiet:
@@ -190,7 +190,7 @@ def _run(
     try:
         lock = log.with_name(f".{log.name}.lock")
         with locked(lock, log, "validation"), shown("validate", "grid points", quiet) as progress:
-            found = list(run_grid(bench, grid, log, progress, trace))
+            found = list(run_grid(bench, points, log, progress, trace))
     except RankError as error:
         raise InputError(f"{error}; what was measured is kept in {log}, run again to resume") from None
     if trace is not None and trace.tracks:
