@@ -12,10 +12,9 @@ from scipy.optimize import nnls
 
 from calibration.calibrate import today, wanted
 from calibration.fit import FEWEST_ROWS, fit_collective, fit_elementwise, fit_link
-from calibration.log import Log
 from calibration.points import Point, Workload
-from calibration.rows import Row, instability, rows_of
-from calibration.small_fit import fit_small_attention, fit_small_gemm
+from calibration.rows import Row, instability
+from calibration.small_fit import ATTENTION_SHAPE, fit_small_attention, fit_small_gemm
 from calibration.topology import topology
 from ssdsim.attention_model import AnyAttention
 from ssdsim.costs import cost_of_pass, streaming_share
@@ -55,31 +54,38 @@ class PassCheck:
 
 
 def build_profile(
-    name: str, workload: Workload, devices: Sequence[str], points: Sequence[Point], log: Log, note: str
+    name: str,
+    workload: Workload,
+    devices: Sequence[str],
+    points: Sequence[Point],
+    rows: Sequence[Row],
+    on: str,
+    note: str,
 ) -> HardwareProfile:
-    """Fit everything that was timed; a profile from part of the plan says so in its provenance.
+    """Fit the ``rows`` that were timed of the planned ``points`` on the device called ``on``.
+
+    A profile from part of the plan says so in its provenance.
 
     Raises
     ------
     InputError : too few GEMMs for any fit.
     """
-    rows = rows_of(log, points)
     gemm = _gemm(_of(rows, "gemm"), workload)
-    visits = [log.count(point) for point in points]
+    timings = sum(len(row.visits) for row in rows)
     planned = sum(wanted(point, devices[0]) for point in points)
-    partial = "" if sum(visits) >= planned else f"partial: {sum(visits)} of {planned} timings; "
+    partial = "" if timings >= planned else f"partial: {timings} of {planned} timings; "
     spreads = [row.spread for row in rows if row.point.benchmark in ("gemm", "attention")]
-    outliers, timings = sum(row.outliers for row in rows), sum(visits)
+    outliers = sum(row.outliers for row in rows)
     provenance = Provenance(
         kind="measured",
-        source=f"{log.machine['device']}, {', '.join(devices)}",
+        source=f"{on}, {', '.join(devices)}",
         date=today(),
         note=f"{partial}{timings} timings of {len(points)} points, {outliers} outlying; {note}{_beside_messages(rows)}",
     )
     profile = HardwareProfile(
         schema=1,
         name=name,
-        device=_device(_of(rows, "gemm"), workload, devices, str(log.machine["device"])),
+        device=_device(_of(rows, "gemm"), workload, devices, on),
         gemm={workload.dtype: gemm},
         attention=_attention(rows, workload, masked=False),
         attention_masked=_attention(rows, workload, masked=True),
@@ -157,8 +163,7 @@ def _attention(rows: Sequence[Row], workload: Workload, *, masked: bool) -> dict
     timed = [row for row in _of(rows, "attention") if dict(row.point.parameters)["masked"] == masked]
     if len(timed) < _FEWEST_TIMED:
         return {}
-    names = ("batch", "queries", "context", "heads", "kv_heads", "head_dim")
-    model = fit_small_attention(_columns(timed, names), DTYPE_BYTES[workload.dtype], _SOURCE)
+    model = fit_small_attention(_columns(timed, ATTENTION_SHAPE), DTYPE_BYTES[workload.dtype], _SOURCE)
     return {workload.dtype: model}
 
 

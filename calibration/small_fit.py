@@ -22,7 +22,7 @@ from ssdsim.timing_model import Array, FitReport, GemmModel, GemmSegment, Roofli
 _FOLDS = 5
 _FEW_TOKENS = 16  # up to here libraries have kernels of their own: three tokens can take longer than four
 _ROWS_A_SEGMENT = 6
-_ATTENTION_SHAPE = ("batch", "queries", "context", "heads", "kv_heads", "head_dim")
+ATTENTION_SHAPE = ("batch", "queries", "context", "heads", "kv_heads", "head_dim")
 _NEVER = 1e30  # flops/s that are no limit
 
 Rows = Mapping[str, Array]
@@ -62,7 +62,7 @@ def fit_small_attention(rows: Rows, element_bytes: int, source: str, seed: int =
     def candidate(fit: Callable[[Rows], AnyAttention]) -> AnyAttention:
         model = fit(rows)
         found = cross_validate(rows, fit, predict, model.coefficients, seed)
-        return judged(model, found, *(rows[name] for name in _ATTENTION_SHAPE), element_bytes)
+        return judged(model, found, *(rows[name] for name in ATTENTION_SHAPE), element_bytes)
 
     candidates = [candidate(corrected)]
     with suppress(InputError):  # too few rows of some number of query rows

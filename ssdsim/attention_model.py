@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from itertools import pairwise
 
@@ -51,6 +52,32 @@ class DecodeAttention(TimingModel):
             "head_dim": head_dim,
         }
 
+    def seconds(
+        self,
+        batch: ArrayLike,
+        queries: ArrayLike,
+        context: ArrayLike,
+        heads: ArrayLike,
+        kv_heads: ArrayLike,
+        head_dim: ArrayLike,
+        element_bytes: float,
+    ) -> Array:
+        values = self.variables(batch, queries, context, heads, kv_heads, head_dim, element_bytes)
+        return self._seconds(values, element_bytes)
+
+    def wander(
+        self,
+        batch: int,
+        queries: int,
+        context: int,
+        heads: int,
+        kv_heads: int,
+        head_dim: int,
+        element_bytes: float,
+    ) -> dict[str, float]:
+        """How much each direction of the uncertainty moves the logarithm of the time."""
+        return self._wander(self.variables(batch, queries, context, heads, kv_heads, head_dim, element_bytes))
+
     def outside(
         self,
         batch: int,
@@ -64,6 +91,12 @@ class DecodeAttention(TimingModel):
         """How the shape leaves the timed domain, as short text; ``None`` inside it."""
         values = self.variables(batch, queries, context, heads, kv_heads, head_dim, element_bytes)
         return self.beyond({name: float(value) for name, value in values.items()})
+
+    @abstractmethod
+    def _seconds(self, values: Mapping[str, Array], element_bytes: float) -> Array: ...
+
+    @abstractmethod
+    def _wander(self, values: Mapping[str, Array]) -> dict[str, float]: ...
 
 
 class AttentionModel(DecodeAttention):
@@ -89,32 +122,11 @@ class AttentionModel(DecodeAttention):
         moved_bytes = values["kv"] + 2 * element_bytes * rows * values["head_dim"]
         return np.asarray(moved_bytes), np.asarray(4 * rows * values["head_dim"] * values["context"])
 
-    def seconds(
-        self,
-        batch: ArrayLike,
-        queries: ArrayLike,
-        context: ArrayLike,
-        heads: ArrayLike,
-        kv_heads: ArrayLike,
-        head_dim: ArrayLike,
-        element_bytes: float,
-    ) -> Array:
-        values = self.variables(batch, queries, context, heads, kv_heads, head_dim, element_bytes)
+    def _seconds(self, values: Mapping[str, Array], element_bytes: float) -> Array:
         roofline = self.roofline.seconds(*self.work(values, element_bytes))
         return np.asarray(roofline * np.exp(self.correction.log_factor(values)))
 
-    def wander(
-        self,
-        batch: int,
-        queries: int,
-        context: int,
-        heads: int,
-        kv_heads: int,
-        head_dim: int,
-        element_bytes: float,
-    ) -> dict[str, float]:
-        """How much each direction of the uncertainty moves the logarithm of the time."""
-        values = self.variables(batch, queries, context, heads, kv_heads, head_dim, element_bytes)
+    def _wander(self, values: Mapping[str, Array]) -> dict[str, float]:
         found = self.correction.wander({name: float(value) for name, value in values.items()})
         return {str(way): moved for way, moved in enumerate(found)}
 
@@ -180,32 +192,11 @@ class AdditiveAttentionModel(DecodeAttention):
         """How many numbers were fitted: four a law."""
         return 4 * len(self.laws)
 
-    def seconds(
-        self,
-        batch: ArrayLike,
-        queries: ArrayLike,
-        context: ArrayLike,
-        heads: ArrayLike,
-        kv_heads: ArrayLike,
-        head_dim: ArrayLike,
-        element_bytes: float,
-    ) -> Array:
-        values = self.variables(batch, queries, context, heads, kv_heads, head_dim, element_bytes)
+    def _seconds(self, values: Mapping[str, Array], element_bytes: float) -> Array:
         log_seconds = [share * np.log(law.seconds(values)) for law, share in self._shares(values["group"])]
         return np.asarray(np.exp(sum(log_seconds)))
 
-    def wander(
-        self,
-        batch: int,
-        queries: int,
-        context: int,
-        heads: int,
-        kv_heads: int,
-        head_dim: int,
-        element_bytes: float,
-    ) -> dict[str, float]:
-        """How much each direction of each law's uncertainty moves the logarithm of the time."""
-        values = self.variables(batch, queries, context, heads, kv_heads, head_dim, element_bytes)
+    def _wander(self, values: Mapping[str, Array]) -> dict[str, float]:
         return {
             f"{law.group:g}.{way}": float(share) * moved
             for law, share in self._shares(values["group"])

@@ -84,7 +84,9 @@ def built(tmp_path: Path, points: list[Point], noise: float, visits: int = 16) -
             found = result(point)
             found["seconds"] *= np.exp(noise * rng.standard_normal())
             log.visits.setdefault(point.key, []).append(Visit(0.05 * next(clock), found))
-    return build_profile("made-up", WORKLOAD, DEVICES, plan(WORKLOAD, 3), log, "made up"), log
+    planned = plan(WORKLOAD, 3)
+    rows = rows_of(log, planned)
+    return build_profile("made-up", WORKLOAD, DEVICES, planned, rows, "a made-up core", "made up"), log
 
 
 def test_a_known_machine_is_found_again_and_its_passes_add_up(tmp_path: Path) -> None:

@@ -107,9 +107,9 @@ def calibrate(
         raise InputError(f"{error}; what was timed is kept in {log.path}, run again to resume") from None
     driver = f"driver {log.machine['driver']}, " if log.machine["driver"] else ""
     how = f"torch {log.machine['torch']}, {driver}weights streamed, drift taken from neighbouring visits"
-    profile = build_profile(output.stem, workload, devices, points, log, how)
-    profile.save(output)
     rows = rows_of(log, points)
+    profile = build_profile(output.stem, workload, devices, points, rows, str(log.machine["device"]), how)
+    profile.save(output)
     checks = [*check_passes(profile, workload, rows), *check_rank_links(profile, rows)]
     for doubt in doubts(profile.device.topology, rows, devices):
         click.echo(f"warning: {doubt}", err=True)

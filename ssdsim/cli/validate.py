@@ -104,7 +104,7 @@ def command(
         log, options["trace"] = output / "validation.jsonl", options["trace"] or output / "measured_trace.json"
     points = _grid(options)  # refuses wrong fan-outs before a calibration
     if hardware is None:
-        hardware = str(_calibrate(log, seed, quiet, **options))
+        hardware = str(_calibrate(log, points, seed, quiet, **options))
     compared = _run(hardware, log, points, seed, quiet, **options)
     errors = np.abs([c.error for comparisons in compared for c in comparisons])
     if as_json:
@@ -126,7 +126,7 @@ def _refuse_others() -> None:
             raise InputError(f"--{name.replace('_', '-')} has no effect with --paper, which runs nothing")
 
 
-def _calibrate(log: Path, seed: int, quiet: bool, **options: object) -> Path:
+def _calibrate(log: Path, points: Sequence[GridPoint], seed: int, quiet: bool, **options: object) -> Path:
     """Time this machine for the grid's passes; the profile lies beside the measurements and is resumed as they are."""
     from ssdsim.cli.calibrate import calibrate
     from ssdsim.executor.devices import parse_devices
@@ -134,16 +134,15 @@ def _calibrate(log: Path, seed: int, quiet: bool, **options: object) -> Path:
     devices = [*parse_devices(str(options["target_device"])), *parse_devices(str(options["draft_device"]))]
     if len({name.split(":")[0] for name in devices}) > 1:
         raise InputError("devices of two kinds need --hardware and --draft-hardware, each from ssdsim calibrate")
-    grid = _grid(options)
     output = log.with_name(f"{log.stem}-profile.json")
     done = calibrate(
         output,
         devices,
         target=str(options["target"]),
         draft=str(options["draft"]),
-        b=max(point.b for point in grid),
-        k=max(point.k for point in grid),
-        budget=max(point.branches for point in grid),
+        b=max(point.b for point in points),
+        k=max(point.k for point in points),
+        budget=max(point.branches for point in points),
         context=int(str(options["context"])),
         dtype=str(options["dtype"]) if options["dtype"] else None,
         minutes=_CALIBRATION_MINUTES,
