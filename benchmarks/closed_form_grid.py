@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.theory import UnitFreeGrid, unit_free_grid
+from ssdsim.speculation.theory import UnitFreeGrid, unit_free_grid
 
 REPEATS = 7
 MESH = np.ix_(np.linspace(0, 1, 50), np.arange(1.0, 17.0), np.linspace(0, 1, 50), np.arange(1.0, 26.0))

@@ -11,9 +11,9 @@ from collections.abc import Callable, Generator
 
 from simpy import Environment, Event
 
-from ssdsim.configuration import configure
-from ssdsim.scenario import Scenario
-from ssdsim.simulate import Engine, simulate
+from ssdsim.engine.simulate import Engine, simulate
+from ssdsim.rounds.scenario import Scenario
+from ssdsim.scenario.configuration import configure
 
 REPEATS = 3
 EVENTS_A_ROUND = 5  # verify, outcome, pre-speculation, speculation, and a fallback in nearly every round of 16

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from typing import Any
 
-from ssdsim.configuration import configure
-from ssdsim.grid import evaluate
-from ssdsim.predict import estimate_all
+from ssdsim.answers.grid import evaluate
+from ssdsim.answers.predict import estimate_all
+from ssdsim.scenario.configuration import configure
 
 REPEATS = 3
 ONE_BY_ONE = 300  # points of the loop, a random sample

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from ssdsim.report.build import report
+from ssdsim.reports.build import report
 from tests.browser import Browser
 
 STARTS = 5

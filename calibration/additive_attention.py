@@ -9,9 +9,9 @@ from scipy.optimize import nnls
 
 from calibration.bootstrap import directions, significant
 from calibration.hinges import domain_of
-from ssdsim.attention_model import AdditiveAttentionModel, AttentionLaw
 from ssdsim.errors import InputError
-from ssdsim.timing_model import Array
+from ssdsim.hardware.attention import AdditiveAttentionModel, AttentionLaw
+from ssdsim.hardware.laws import Array
 
 _FEWEST_ROWS = 6  # of a law, which has four coefficients
 _FREE_BANDWIDTH = 1e15  # where time does not grow with what is read

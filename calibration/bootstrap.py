@@ -11,8 +11,8 @@ from typing import TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.attention_model import AnyAttention
-from ssdsim.timing_model import (
+from ssdsim.hardware.attention import AnyAttention
+from ssdsim.hardware.laws import (
     Array,
     CollectiveModel,
     Directions,

@@ -16,13 +16,9 @@ from calibration.points import Point, Workload
 from calibration.rows import Row, instability
 from calibration.small_fit import ATTENTION_SHAPE, fit_small_attention, fit_small_gemm
 from calibration.topology import topology
-from ssdsim.attention_model import AnyAttention
-from ssdsim.costs import cost_of_pass, streaming_share
 from ssdsim.errors import InputError
-from ssdsim.executor.machine import gpus
-from ssdsim.hardware import Device, HardwareProfile, Provenance
-from ssdsim.operations import DTYPE_BYTES
-from ssdsim.timing_model import (
+from ssdsim.hardware.attention import AnyAttention
+from ssdsim.hardware.laws import (
     Array,
     CollectiveModel,
     ElementwiseModel,
@@ -32,7 +28,11 @@ from ssdsim.timing_model import (
     LinkModel,
     SlowDown,
 )
-from ssdsim.transformer import ForwardPass
+from ssdsim.hardware.profile import Device, HardwareProfile, Provenance
+from ssdsim.machine.machine import gpus
+from ssdsim.pricing.cost import cost_of_pass, streaming_share
+from ssdsim.transformer.card import ForwardPass
+from ssdsim.transformer.operations import DTYPE_BYTES
 
 _SOURCE = "calibration"
 _FEWEST_TIMED = 10  # five folds leave enough of these for a fit

@@ -16,8 +16,8 @@ import torch
 from calibration.log import Log, Visit
 from calibration.points import Point, Workload, plan
 from calibration.topology import driver_version
-from ssdsim.executor.machine import device_names
-from ssdsim.executor.ranks import Ranks
+from ssdsim.machine.machine import device_names
+from ssdsim.machine.ranks import Ranks
 
 VISITS = {"cpu": 16, "cuda": 3}  # short timings of every point: a shared machine's moods last from 0.1 s to minutes
 _FEWER = {"interference": 6, "layer": 6}  # visits of what takes long

@@ -17,9 +17,9 @@ from scipy.optimize import least_squares
 from calibration.bootstrap import judged, significant
 from calibration.hinges import choose_terms, domain_of, fit_terms, with_uncertainty
 from calibration.regimes import fit_line, fit_regimes, line_uncertainty
-from ssdsim.attention_model import AttentionModel
 from ssdsim.errors import InputError
-from ssdsim.timing_model import (
+from ssdsim.hardware.attention import AttentionModel
+from ssdsim.hardware.laws import (
     Array,
     CollectiveModel,
     Correction,

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 from calibration.bootstrap import significant
-from ssdsim.catalog import find_transformer
-from ssdsim.costs import cost_of_pass
 from ssdsim.errors import InputError
-from ssdsim.hardware import HardwareProfile
-from ssdsim.timing_model import FixedCosts
-from ssdsim.transformer import forward_pass
+from ssdsim.hardware.catalog import find_transformer
+from ssdsim.hardware.laws import FixedCosts
+from ssdsim.hardware.profile import HardwareProfile
+from ssdsim.pricing.cost import cost_of_pass
+from ssdsim.transformer.card import forward_pass
 
 
 @dataclass(frozen=True)

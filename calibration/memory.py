@@ -7,13 +7,13 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
-from calibration.benchmarks.streams import POOL_BYTES
 from calibration.points import Point, Workload, plan
 from ssdsim.errors import InputError
-from ssdsim.executor.graph_memory import FLOAT32_BYTES, attention_bytes, graph_memory
-from ssdsim.executor.machine import gpus
-from ssdsim.operations import DTYPE_BYTES, Attention
-from ssdsim.transformer import ForwardPass
+from ssdsim.machine.graph_memory import FLOAT32_BYTES, attention_bytes, graph_memory
+from ssdsim.machine.machine import gpus
+from ssdsim.machine.streams import POOL_BYTES
+from ssdsim.transformer.card import ForwardPass
+from ssdsim.transformer.operations import DTYPE_BYTES, Attention
 
 # torch itself; on a GPU the kernels that load when first used, the workspace of GEMMs, NCCL's buffers
 _OTHER_BYTES = {"cpu": 600 << 20, "cuda": 1 << 30}

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ssdsim.operations import Attention, Collective, Elementwise, Gemm
-from ssdsim.transformer import ForwardPass, Transformer, forward_pass, legal_tensor_parallel
+from ssdsim.transformer.card import ForwardPass, Transformer, forward_pass, legal_tensor_parallel
+from ssdsim.transformer.operations import Attention, Collective, Elementwise, Gemm
 
 _TOKENS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 _FEW_TOKENS = 8  # kernels for few tokens are odd: time every matrix with them

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from calibration.build import PassCheck
 from calibration.rows import Row
-from ssdsim.hardware import HardwareProfile
+from ssdsim.hardware.profile import HardwareProfile
 
 _SLOW = 1.5  # times the first rank's time
 

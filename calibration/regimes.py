@@ -9,7 +9,7 @@ import numpy as np
 from scipy.optimize import least_squares, nnls
 
 from calibration.bootstrap import directions, significant
-from ssdsim.timing_model import Array, Directions, Regime
+from ssdsim.hardware.laws import Array, Directions, Regime
 
 _MOST_REGIMES = 4
 _MOST_CUTS = 40

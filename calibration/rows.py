@@ -9,9 +9,9 @@ from statistics import fmean, median
 import numpy as np
 from scipy.stats import trim_mean
 
-from calibration.drift import slowness
 from calibration.log import Log, Visit
 from calibration.points import Point
+from calibration.slowness import slowness
 from calibration.timing import summarise
 
 _COMPUTING = ("gemm", "attention", "elementwise", "pass", "layer")  # what a slow core slows

@@ -15,9 +15,9 @@ from calibration.bootstrap import judged, significant
 from calibration.fit import FEWEST_ROWS, fit_attention, fit_gemm, report
 from calibration.hinges import fit_terms, with_uncertainty
 from calibration.regimes import fit_line
-from ssdsim.attention_model import AnyAttention
 from ssdsim.errors import InputError
-from ssdsim.timing_model import Array, FitReport, GemmModel, GemmSegment, Roofline
+from ssdsim.hardware.attention import AnyAttention
+from ssdsim.hardware.laws import Array, FitReport, GemmModel, GemmSegment, Roofline
 
 _FOLDS = 5
 _FEW_TOKENS = 16  # up to here libraries have kernels of their own: three tokens can take longer than four

@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
-from ssdsim.executor.machine import Gpu, gpus
+from ssdsim.machine.machine import Gpu, gpus
 
 NO_DIRECT_LINK = "no direct link"
 _ANSWER_S = 20.0

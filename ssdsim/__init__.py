@@ -5,44 +5,42 @@
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import Any
 
 __version__ = "0.1.0"
 
 _HOME = {
-    "Configuration": "ssdsim.configuration",
-    "Exported": "ssdsim.export",
-    "ForwardPass": "ssdsim.transformer",
-    "HardwareProfile": "ssdsim.hardware",
+    "Configuration": "ssdsim.scenario.configuration",
+    "Exported": "ssdsim.answers.export",
+    "ForwardPass": "ssdsim.transformer.card",
+    "HardwareProfile": "ssdsim.hardware.profile",
     "InputError": "ssdsim.errors",
-    "PowerLawFit": "ssdsim.token_model",
-    "Prediction": "ssdsim.predict",
-    "Recommendation": "ssdsim.recommendation.answer",
-    "Report": "ssdsim.report.build",
-    "Schedule": "ssdsim.schedule",
-    "TokenModel": "ssdsim.token_model",
-    "TokenModelFit": "ssdsim.token_model",
-    "TokenRates": "ssdsim.token_model",
-    "TokenRounds": "ssdsim.token_model",
-    "Transformer": "ssdsim.transformer",
-    "configure": "ssdsim.configuration",
-    "evaluate": "ssdsim.grid",
-    "export": "ssdsim.export",
-    "find_hardware": "ssdsim.catalog",
-    "find_transformer": "ssdsim.catalog",
-    "fit_power_law": "ssdsim.token_model",
-    "fit_token_model": "ssdsim.token_model",
-    "forward_pass": "ssdsim.transformer",
-    "predict": "ssdsim.predict",
-    "recommend": "ssdsim.recommendation.answer",
-    "report": "ssdsim.report.build",
-    "roofline": "ssdsim.roofline",
-    "schedule": "ssdsim.schedule",
-    "sweep": "ssdsim.sweep",
-    "window": "ssdsim.window",
+    "PowerLawFit": "ssdsim.speculation.token_model",
+    "Prediction": "ssdsim.answers.predict",
+    "Recommendation": "ssdsim.answers.recommend.answer",
+    "Report": "ssdsim.reports.build",
+    "Schedule": "ssdsim.answers.schedule",
+    "TokenModel": "ssdsim.speculation.token_model",
+    "TokenModelFit": "ssdsim.speculation.token_model",
+    "TokenRates": "ssdsim.speculation.token_model",
+    "TokenRounds": "ssdsim.speculation.token_model",
+    "Transformer": "ssdsim.transformer.card",
+    "configure": "ssdsim.scenario.configuration",
+    "evaluate": "ssdsim.answers.grid",
+    "export": "ssdsim.answers.export",
+    "find_hardware": "ssdsim.hardware.catalog",
+    "find_transformer": "ssdsim.hardware.catalog",
+    "fit_power_law": "ssdsim.speculation.token_model",
+    "fit_token_model": "ssdsim.speculation.token_model",
+    "forward_pass": "ssdsim.transformer.card",
+    "predict": "ssdsim.answers.predict",
+    "recommend": "ssdsim.answers.recommend.answer",
+    "report": "ssdsim.reports.build",
+    "roofline": "ssdsim.answers.roofline",
+    "schedule": "ssdsim.answers.schedule",
+    "sweep": "ssdsim.answers.sweep.sweep",
+    "window": "ssdsim.answers.window",
 }
 __all__ = ["__version__", *_HOME]
 
@@ -55,14 +53,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
-
-
-class _Package(ModuleType):
-    """Importing ``ssdsim.predict`` would put the module where the function of that name belongs: it may not."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not (name in _HOME and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package

@@ -1,7 +1,8 @@
-"""95 % intervals of tokens/s from draws under the timings' errors."""
+"""Intervals: of simulated and measured means, of shares, and of tokens/s from draws under the timings' errors."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,3 +24,48 @@ def bounds_95(draws: Draws) -> tuple[Any, Any]:
     """Low and high along the last axis."""
     low, high = np.percentile(draws, (2.5, 97.5), axis=-1)
     return low, high
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A 95 % interval."""
+
+    low: float
+    high: float
+
+    @staticmethod
+    def of(draws: Draws) -> Interval:
+        low, high = bounds_95(draws)
+        return Interval(float(low), float(high))
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A simulated or measured mean with the bounds of its confidence interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def covers(self, truth: float) -> bool:
+        # A quantity without variance has an interval of no width: rounding must not push the truth out of it.
+        slack = 1e-9 * abs(truth)
+        return self.low - slack <= truth <= self.high + slack
+
+
+def binomial_interval(successes: float, trials: float, confidence: float) -> tuple[float, float]:
+    """Clopper and Pearson's exact interval of a probability."""
+    from scipy.special import betaincinv
+
+    tail = 0.5 - confidence / 2.0
+    failures = trials - successes
+    low = float(betaincinv(successes, failures + 1.0, tail)) if successes else 0.0
+    high = float(betaincinv(successes + 1.0, failures, 1.0 - tail)) if failures else 1.0
+    return low, high
+
+
+def student_quantile(confidence: float, degrees: int) -> float:
+    """The two-sided quantile of Student's t."""
+    from scipy.special import stdtrit  # here, because predict needs no scipy and must start fast
+
+    return float(stdtrit(degrees, 0.5 + confidence / 2.0))

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ssdsim.engine.statistics import Measured
+from ssdsim.answers.sweep.sweep import sweep
 from ssdsim.engine.trace import Trace
-from ssdsim.sweep import sweep
+from ssdsim.intervals import Measured
 from ssdsim.validation.comparison import Comparison
 from ssdsim.validation.grid import GridPoint
 

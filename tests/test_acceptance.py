@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ssdsim.acceptance import accepted_length_pmf, expected_tokens, expected_tokens_of_pmf
 from ssdsim.errors import InputError
+from ssdsim.speculation.acceptance import accepted_length_pmf, expected_tokens, expected_tokens_of_pmf
 
 laws = settings(derandomize=True, deadline=None, max_examples=200)
 rates = st.floats(0, 1)

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ssdsim.acceptance import accepted_length_pmf
-from ssdsim.acceptance_models import acceptance_names, beta_kinds, load_acceptance
-from ssdsim.configuration import configure
 from ssdsim.errors import InputError
+from ssdsim.scenario.configuration import configure
+from ssdsim.speculation.acceptance import accepted_length_pmf
+from ssdsim.speculation.acceptance_models import acceptance_names, beta_kinds, load_acceptance
 
 
 @given(mean=st.floats(0.05, 0.95), concentration=st.floats(1.0, 200.0))

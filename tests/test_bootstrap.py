@@ -10,13 +10,13 @@ from calibration.additive_attention import fit_additive_attention
 from calibration.bootstrap import directions
 from calibration.fit import fit_gemm, fit_link
 from calibration.regimes import fit_line
-from ssdsim.attention_model import AdditiveAttentionModel
-from ssdsim.catalog import find_hardware, find_transformer
-from ssdsim.costs import Cost, TimingErrors, cost_of_operations
 from ssdsim.errors import InputError
-from ssdsim.operations import Gemm
-from ssdsim.timing_model import Array
-from ssdsim.transformer import forward_pass
+from ssdsim.hardware.attention import AdditiveAttentionModel
+from ssdsim.hardware.catalog import find_hardware, find_transformer
+from ssdsim.hardware.laws import Array
+from ssdsim.pricing.cost import Cost, TimingErrors, cost_of_operations
+from ssdsim.transformer.card import forward_pass
+from ssdsim.transformer.operations import Gemm
 
 
 def test_directions_have_the_covariance_of_least_squares() -> None:

@@ -15,10 +15,10 @@ from calibration.build import build_profile, check_passes
 from calibration.log import Log, Visit
 from calibration.points import Point, Workload, plan
 from calibration.rows import rows_of
-from ssdsim.hardware import HardwareProfile
-from ssdsim.operations import Attention, Collective, Elementwise, Gemm, Operation
-from ssdsim.transformer import ForwardPass, transformer_shaped
-from ssdsim.what_if import scale
+from ssdsim.hardware.profile import HardwareProfile
+from ssdsim.hardware.what_if import scale
+from ssdsim.transformer.card import ForwardPass, transformer_shaped
+from ssdsim.transformer.operations import Attention, Collective, Elementwise, Gemm, Operation
 
 TARGET, DRAFT = transformer_shaped(1536, 4, "float32"), transformer_shaped(768, 2, "float32")
 WORKLOAD = Workload(TARGET, DRAFT, batch=4, lookahead=5, branches=18, context=256, tp=2, dtype="float32")

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ssdsim.acceptance import accepted_length_pmf
-from ssdsim.cache import (
+from ssdsim.errors import InputError
+from ssdsim.speculation.acceptance import accepted_length_pmf
+from ssdsim.speculation.hit_models import (
     POLICIES,
     HitCurve,
     MeasuredHits,
@@ -20,7 +21,6 @@ from ssdsim.cache import (
     optimal_fan_out,
     uniform_fan_out,
 )
-from ssdsim.errors import InputError
 
 laws = settings(derandomize=True, deadline=None, max_examples=200)
 few = settings(derandomize=True, deadline=None, max_examples=60)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from calibration.benchmarks.streams import POOL_BYTES
 from calibration.memory import benchmark_bytes, check_memory, rank_bytes
 from calibration.points import Point, Workload
-from ssdsim.catalog import find_transformer
 from ssdsim.errors import InputError
+from ssdsim.hardware.catalog import find_transformer
+from ssdsim.machine.streams import POOL_BYTES
 
 WORKLOAD = Workload(
     find_transformer("llama-3.1-70b"),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from calibration.points import Workload, plan
-from ssdsim.operations import Attention, Collective, Gemm
-from ssdsim.transformer import forward_pass, transformer_shaped
+from ssdsim.transformer.card import forward_pass, transformer_shaped
+from ssdsim.transformer.operations import Attention, Collective, Gemm
 
 
 @pytest.mark.parametrize(("hidden_size", "degrees"), [(256, (1, 2)), (384, (1,))])

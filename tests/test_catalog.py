@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from ssdsim.catalog import find_hardware, find_transformer
+from ssdsim.bundled import models_folder
 from ssdsim.errors import InputError
-from ssdsim.folder import models_folder
-from ssdsim.operations import Gemm
+from ssdsim.hardware.catalog import find_hardware, find_transformer
+from ssdsim.transformer.operations import Gemm
 
 LLAMA_8B: dict[str, Any] = {
     "model_type": "llama",

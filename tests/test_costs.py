@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ssdsim.catalog import find_hardware, find_transformer
-from ssdsim.configuration import configure
-from ssdsim.costs import Cost, TimingErrors, cost_of_pass
 from ssdsim.errors import InputError
-from ssdsim.placement import Drift, round_costs, window_budget
-from ssdsim.timing_model import FixedCosts
-from ssdsim.transformer import forward_pass
+from ssdsim.hardware.catalog import find_hardware, find_transformer
+from ssdsim.hardware.laws import FixedCosts
+from ssdsim.pricing.cost import Cost, TimingErrors, cost_of_pass
+from ssdsim.pricing.placement import Drift, round_costs, window_budget
+from ssdsim.scenario.configuration import configure
+from ssdsim.transformer.card import forward_pass
 
 
 @pytest.mark.parametrize("context", [512, 768, 1024])

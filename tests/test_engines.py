@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from ssdsim.configuration import configure
-from ssdsim.engine.statistics import Measured
-from ssdsim.estimate import Estimate
-from ssdsim.predict import estimate_all
-from ssdsim.scenario import Scenario
-from ssdsim.simulate import SimulatedRounds, simulate
+from ssdsim.answers.predict import estimate_all
+from ssdsim.engine.simulate import SimulatedRounds, simulate
+from ssdsim.intervals import Measured
+from ssdsim.rounds.estimate import Estimate
+from ssdsim.rounds.scenario import Scenario
+from ssdsim.scenario.configuration import configure
 
 ROUNDS = {"des": 6_400, "mc": 65_536}
 Truth = Callable[[Scenario, Estimate], dict[str, float]]
@@ -223,7 +223,7 @@ def test_utilisation_is_what_the_round_says() -> None:
     [{"p_hit": 0.7, "backup": "jit"}, {"p_hit": 0.7, "backup": "fast"}, {"p_hit": 0.7, "alpha_concentration": 3.0}],
 )
 def test_a_stream_does_not_depend_on_how_it_is_cut_into_blocks(options: dict[str, Any]) -> None:
-    from ssdsim.engine.outcomes import outcome_source
+    from ssdsim.rounds.outcomes import outcome_source
 
     scenario = configure(t_sd=0.3, b=5, **options).scenario
     whole = outcome_source(scenario, "ssd", np.random.SeedSequence(3)).block(20_000).draws
@@ -240,7 +240,7 @@ def test_a_missed_round_is_longer_by_its_fallback(engine: Any) -> None:
 
 
 def test_sequences_of_a_finite_run_all_get_their_tokens() -> None:
-    from ssdsim.simulate import simulate_requests
+    from ssdsim.engine.simulate import simulate_requests
 
     scenario = configure(t_sd=0.3, p_hit=0.8, b=3, k=4).scenario
     ar = simulate_requests(scenario, "ar", 40, runs=5)

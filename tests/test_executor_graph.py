@@ -10,12 +10,12 @@ import torch
 import torch.distributed as dist
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ssdsim.catalog import find_transformer
-from ssdsim.executor.graph import Graph
-from ssdsim.executor.graph_memory import graph_memory
-from ssdsim.executor.ranks import Ranks
-from ssdsim.operations import Attention, Gemm
-from ssdsim.transformer import Transformer, forward_pass, transformer_shaped
+from ssdsim.hardware.catalog import find_transformer
+from ssdsim.machine.graph import Graph
+from ssdsim.machine.graph_memory import graph_memory
+from ssdsim.machine.ranks import Ranks
+from ssdsim.transformer.card import Transformer, forward_pass, transformer_shaped
+from ssdsim.transformer.operations import Attention, Gemm
 
 
 class Recorded(TorchDispatchMode):

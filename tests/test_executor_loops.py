@@ -14,19 +14,19 @@ import numpy as np
 import pytest
 import torch
 
-from ssdsim.catalog import find_hardware
-from ssdsim.configuration import configure
+from ssdsim.engine.simulate import simulate
 from ssdsim.errors import InputError
+from ssdsim.executor.cache import Guesses, SpeculationCache, read_outcome, write_outcome
 from ssdsim.executor.loops import Setting, Timeline, stream
-from ssdsim.executor.machine import device_names
-from ssdsim.executor.ranks import Ranks
-from ssdsim.executor.speculation import Guesses, SpeculationCache, read_outcome, write_outcome
-from ssdsim.hardware import load_profile
-from ssdsim.report.build import report
-from ssdsim.scenario import Scenario
-from ssdsim.simulate import simulate
-from ssdsim.transformer import transformer_shaped
-from ssdsim.validate import check_profile
+from ssdsim.hardware.catalog import find_hardware
+from ssdsim.hardware.profile import load_profile
+from ssdsim.machine.machine import device_names
+from ssdsim.machine.ranks import Ranks
+from ssdsim.reports.build import report
+from ssdsim.rounds.scenario import Scenario
+from ssdsim.scenario.configuration import configure
+from ssdsim.transformer.card import transformer_shaped
+from ssdsim.validation.bench import check_profile
 from ssdsim.validation.comparison import interval
 from ssdsim.validation.grid import grid_of
 from ssdsim.validation.timelines import mean_round_s

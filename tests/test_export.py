@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ssdsim import InputError, export
+from ssdsim.answers.export import _ranges
+from ssdsim.answers.schedule import Schedule, candidates
 from ssdsim.cli.main import cli
-from ssdsim.export import _ranges
-from ssdsim.schedule import Schedule, candidates
 
 KEYS = tomllib.loads((Path(__file__).parent / "engine_keys.toml").read_text())
 SMALL: dict[str, Any] = {"b": [1, 8, 64], "k": [2, 4, 6], "f": [3, 8]}

@@ -7,8 +7,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from ssdsim.errors import InputError
-from ssdsim.fallback import critical_batch_size, crossing_batch_size
-from ssdsim.theory import ssd_speedup
+from ssdsim.speculation.fallback import critical_batch_size, crossing_batch_size
+from ssdsim.speculation.theory import ssd_speedup
 
 laws = settings(derandomize=True, deadline=None, max_examples=200)
 hits = st.floats(0.01, 0.999)

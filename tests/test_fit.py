@@ -15,7 +15,7 @@ from calibration.fit import (
     hold_out,
 )
 from ssdsim.errors import InputError
-from ssdsim.timing_model import Array, Roofline
+from ssdsim.hardware.laws import Array, Roofline
 
 MACHINE = Roofline(launch_s=4e-6, bandwidth=3e12, peak_flops=8e14, sharpness=2.0)
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ssdsim.answers.grid import evaluate
+from ssdsim.answers.predict import DRAWS, STRATEGIES, Prediction, predict
 from ssdsim.errors import InputError
-from ssdsim.grid import evaluate
-from ssdsim.predict import DRAWS, STRATEGIES, Prediction, predict
 
 
 def maybe(**options: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:

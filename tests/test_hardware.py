@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ssdsim.catalog import find_hardware, hardware_names
 from ssdsim.errors import InputError
-from ssdsim.hardware import EXTRAPOLATION_LOG_SD, HardwareProfile, load_profile
-from ssdsim.operations import Attention, Collective, Elementwise, Gemm
-from ssdsim.timing_model import DATASHEET_LOG_SD, Correction, FixedCosts
+from ssdsim.hardware.catalog import find_hardware, hardware_names
+from ssdsim.hardware.laws import DATASHEET_LOG_SD, Correction, FixedCosts
+from ssdsim.hardware.profile import EXTRAPOLATION_LOG_SD, HardwareProfile, load_profile
+from ssdsim.transformer.operations import Attention, Collective, Elementwise, Gemm
 
 REPORT = {
     "rows_fitted": 70,
@@ -220,6 +220,6 @@ def test_bundled_profiles_price_a_decode_pass(name: str) -> None:
 
 
 def test_importing_hardware_is_light() -> None:
-    code = "import sys, ssdsim.hardware; print([m for m in ('scipy', 'pandas', 'torch') if m in sys.modules])"
+    code = "import sys, ssdsim.hardware.profile; print([m for m in ('scipy', 'pandas', 'torch') if m in sys.modules])"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "[]"

@@ -11,9 +11,9 @@ import pytest
 
 from calibration.importers.aiconfigurator import import_aiconfigurator
 from calibration.importers.messages import bytes_per_count
-from ssdsim.catalog import find_hardware
 from ssdsim.errors import InputError
-from ssdsim.operations import Attention, Collective, Gemm
+from ssdsim.hardware.catalog import find_hardware
+from ssdsim.transformer.operations import Attention, Collective, Gemm
 
 REAL = Path(__file__).parents[2] / "shared" / "measurements" / "aiconfigurator" / "h100_sxm"
 real = pytest.mark.skipif(not REAL.is_dir(), reason="the measured tables are not here")

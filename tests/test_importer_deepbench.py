@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 from calibration.importers.deepbench import import_deepbench
-from ssdsim.catalog import find_hardware
 from ssdsim.errors import InputError
-from ssdsim.operations import Attention, Collective, Gemm
+from ssdsim.hardware.catalog import find_hardware
+from ssdsim.transformer.operations import Attention, Collective, Gemm
 
 REAL = Path(__file__).parents[2] / "shared" / "measurements" / "deepbench"
 real = pytest.mark.skipif(not REAL.is_dir(), reason="the measured tables are not here")

@@ -12,7 +12,7 @@ import pytest
 
 import ssdsim
 from ssdsim import InputError
-from ssdsim.options import DEFAULTS
+from ssdsim.scenario.options import DEFAULTS
 
 ODD: list[Any] = [
     *(2.5, -1, True, float("nan"), 1j, "x", b"x", object(), Path("absent")),

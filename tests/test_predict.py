@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ssdsim.configuration import configure
+from ssdsim.answers.predict import as_json, estimate_all, predict
+from ssdsim.answers.verdict import verdict
 from ssdsim.errors import InputError
-from ssdsim.estimate import PARTS, Estimate
 from ssdsim.intervals import centred_on
-from ssdsim.predict import as_json, estimate_all, predict
-from ssdsim.theory import sandwich_bounds, ssd_speedup
-from ssdsim.verdict import verdict
+from ssdsim.rounds.estimate import PARTS, Estimate
+from ssdsim.scenario.configuration import configure
+from ssdsim.speculation.theory import sandwich_bounds, ssd_speedup
 
 rates = st.floats(0.0, 1.0)
 ratios = st.floats(0.01, 3.0)

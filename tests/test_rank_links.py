@@ -8,9 +8,9 @@ from calibration.log import Visit
 from calibration.points import Point, Workload, plan
 from calibration.rank_links import check_rank_links, slow_ranks
 from calibration.rows import Row
-from ssdsim.catalog import find_hardware
-from ssdsim.executor.ranks import Ranks
-from ssdsim.transformer import transformer_shaped
+from ssdsim.hardware.catalog import find_hardware
+from ssdsim.machine.ranks import Ranks
+from ssdsim.transformer.card import transformer_shaped
 
 TARGET, DRAFT = transformer_shaped(256, 1, "float32"), transformer_shaped(128, 1, "float32")
 WORKLOAD = Workload(TARGET, DRAFT, batch=1, lookahead=2, branches=3, context=16, tp=2, dtype="float32")

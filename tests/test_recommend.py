@@ -11,17 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ssdsim import recommend
-from ssdsim.configuration import configure
+from ssdsim.answers.grid import evaluate
+from ssdsim.answers.predict import estimate_all
+from ssdsim.answers.recommend.answer import Recommendation
+from ssdsim.answers.recommend.as_json import as_json
+from ssdsim.answers.recommend.choice import best, pareto
+from ssdsim.answers.recommend.deployment import Deployment, Rate, Shape
+from ssdsim.answers.recommend.equal_count import Errors
+from ssdsim.answers.recommend.request import make_request
+from ssdsim.answers.recommend.search import Search, splits
 from ssdsim.errors import InputError
-from ssdsim.grid import evaluate
-from ssdsim.predict import estimate_all
-from ssdsim.recommendation.answer import Recommendation
-from ssdsim.recommendation.as_json import as_json
-from ssdsim.recommendation.choice import best, pareto
-from ssdsim.recommendation.deployment import Deployment, Rate, Shape
-from ssdsim.recommendation.request import make_request
-from ssdsim.recommendation.search import Search, splits
-from ssdsim.recommendation.verdict import Errors
+from ssdsim.scenario.configuration import configure
 from tests.test_cli import answer, run
 
 FEW: dict[str, Any] = {"k": [4, 6, 8], "draft_gpus": 1, "tp": 4}

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ssdsim.acceptance import expected_tokens
 from ssdsim.errors import InputError
-from ssdsim.replay import acceptance_rates, load_published, replay_family, replay_sweep
+from ssdsim.speculation.acceptance import expected_tokens
+from ssdsim.validation.paper import acceptance_rates, load_published, replay_family, replay_sweep
 
 PAPER = load_published("kumar2026")
 

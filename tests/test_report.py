@@ -13,18 +13,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ssdsim.catalog import find_hardware
+from ssdsim.answers.predict import predict
 from ssdsim.errors import InputError
-from ssdsim.fallback import critical_batch_size
-from ssdsim.predict import predict
-from ssdsim.report.build import Report, report
-from ssdsim.report.figure import Figure
-from ssdsim.report.page import plotlyjs
-from ssdsim.report.pareto import _points
-from ssdsim.report.run_folder import read_run_folder
-from ssdsim.report.speedups import grid_json, speedups
-from ssdsim.report.study import Study
-from ssdsim.what_if import scale
+from ssdsim.hardware.catalog import find_hardware
+from ssdsim.hardware.what_if import scale
+from ssdsim.reports.build import Report, report
+from ssdsim.reports.figure import Figure
+from ssdsim.reports.page import plotlyjs
+from ssdsim.reports.pareto import _points
+from ssdsim.reports.speedups import grid_json, speedups
+from ssdsim.reports.study import Study
+from ssdsim.runs.report_folder import read_run_folder
+from ssdsim.speculation.fallback import critical_batch_size
 from tests.run_folders import write_measurements, write_run
 from tests.test_cli import run
 

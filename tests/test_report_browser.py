@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from ssdsim.predict import predict
-from ssdsim.report.build import Report, report
+from ssdsim.answers.predict import predict
+from ssdsim.reports.build import Report, report
 from tests.browser import CHROMIUM, Browser
 from tests.run_folders import write_measurements, write_run
 

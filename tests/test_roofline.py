@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ssdsim import InputError, configure, find_hardware
+from ssdsim.answers.roofline import BOUNDS, COLUMNS, PASSES, of_placement, roofline, summarise
 from ssdsim.cli.main import cli
-from ssdsim.costs import cost_of_operations, cost_of_pass, streaming_share
-from ssdsim.operations import Gemm
-from ssdsim.placement import Placement
-from ssdsim.roofline import BOUNDS, COLUMNS, PASSES, of_placement, roofline, summarise
+from ssdsim.pricing.cost import cost_of_operations, cost_of_pass, streaming_share
+from ssdsim.pricing.placement import Placement
+from ssdsim.transformer.operations import Gemm
 
 CELLS = {"b": st.integers(1, 48), "k": st.integers(1, 10), "context": st.integers(64, 4096)}  # all of these fit
 

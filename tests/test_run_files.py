@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ssdsim.run_files import keep, names_in_folder
+from ssdsim.runs.named_files import keep, names_in_folder
 
 
 def test_files_of_one_name_never_share_a_copy(tmp_path: Path) -> None:

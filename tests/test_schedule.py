@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ssdsim import InputError, configure, predict, schedule
-from ssdsim.grid import evaluate
-from ssdsim.schedule import Cell, Schedule, candidates
+from ssdsim.answers.grid import evaluate
+from ssdsim.answers.schedule import Cell, Schedule, candidates
 
 positive = st.integers(1, 10_000)
 rates = st.floats(0.001, 1e9)

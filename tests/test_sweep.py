@@ -22,16 +22,16 @@ from click.testing import CliRunner
 from pandas.testing import assert_frame_equal
 
 import ssdsim
-from ssdsim.catalog import find_hardware
+from ssdsim.answers.grid import INTERVALS, evaluate
+from ssdsim.answers.predict import predict
+from ssdsim.answers.sweep.plan import PRESETS, Plan, as_configured, number_columns, plan_of
+from ssdsim.answers.sweep.sweep import sweep
 from ssdsim.cli.main import cli
 from ssdsim.errors import InputError
-from ssdsim.grid import INTERVALS, evaluate
-from ssdsim.predict import predict
-from ssdsim.report.run_folder import read_run_folder
-from ssdsim.report.study import Study
-from ssdsim.sweep import sweep
-from ssdsim.sweeping.plan import PRESETS, Plan, as_configured, number_columns, plan_of
-from ssdsim.what_if import scale
+from ssdsim.hardware.catalog import find_hardware
+from ssdsim.hardware.what_if import scale
+from ssdsim.reports.study import Study
+from ssdsim.runs.report_folder import read_run_folder
 
 # 40 points of Monte Carlo, a tenth of a second each: 10 parts
 SIMULATED: dict[str, Any] = {
@@ -395,7 +395,7 @@ def test_the_proposals_sweep_is_whole() -> None:
 
 def test_the_verb_is_a_function_whatever_was_imported() -> None:
     code = (
-        "import ssdsim; import ssdsim.sweep, ssdsim.predict; from ssdsim.sweep import Plan; "
+        "import ssdsim; import ssdsim.answers.sweep.sweep, ssdsim.reports; from ssdsim.answers.sweep.plan import Plan; "
         "ssdsim.predict(t_sd=0.2); ssdsim.predict(t_sd=0.2); "
         "print(len(ssdsim.sweep(t_sd=0.2, b=[1, 2])), len(ssdsim.evaluate([{'t_sd': 0.2}])))"
     )

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from ssdsim.acceptance import expected_tokens
 from ssdsim.errors import InputError
-from ssdsim.theory import (
+from ssdsim.speculation.acceptance import expected_tokens
+from ssdsim.speculation.theory import (
     Round,
     sandwich_bounds,
     sd_speedup,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from calibration import topology
-from ssdsim.executor.machine import Gpu
+from ssdsim.machine.machine import Gpu
 
 CUBE_MESH = """\
 \tGPU0\tGPU1\tGPU2\tGPU3\tmlx5_0\tCPU Affinity\tNUMA Affinity

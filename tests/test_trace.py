@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from ssdsim.configuration import configure
+from ssdsim.engine.simulate import SimulatedRounds, simulate
 from ssdsim.engine.trace import Trace
-from ssdsim.simulate import SimulatedRounds, simulate
+from ssdsim.scenario.configuration import configure
 
 ROUNDS = 50
 CASES: dict[str, dict[str, Any]] = {

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ssdsim.catalog import find_transformer, transformer_names
 from ssdsim.errors import InputError
-from ssdsim.operations import Attention, Collective, Elementwise, Gemm
-from ssdsim.transformer import forward_pass, transformer_shaped
+from ssdsim.hardware.catalog import find_transformer, transformer_names
+from ssdsim.transformer.card import forward_pass, transformer_shaped
+from ssdsim.transformer.operations import Attention, Collective, Elementwise, Gemm
 
 # as the model hubs count them
 PARAMETERS = {

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from ssdsim.catalog import find_hardware, find_transformer
-from ssdsim.configuration import configure
-from ssdsim.costs import cost_of_pass
+from ssdsim.answers.predict import predict
 from ssdsim.errors import InputError
-from ssdsim.hardware import FixedCosts, load_profile
-from ssdsim.operations import Collective, Gemm
-from ssdsim.predict import predict
-from ssdsim.transformer import forward_pass
-from ssdsim.what_if import scale
+from ssdsim.hardware.catalog import find_hardware, find_transformer
+from ssdsim.hardware.profile import FixedCosts, load_profile
+from ssdsim.hardware.what_if import scale
+from ssdsim.pricing.cost import cost_of_pass
+from ssdsim.scenario.configuration import configure
+from ssdsim.transformer.card import forward_pass
+from ssdsim.transformer.operations import Collective, Gemm
 
 STREAMED = Gemm("w", 1, 16384, 8192, "bfloat16")
 COMPUTED = Gemm("w", 8192, 16384, 8192, "bfloat16")
@@ -59,7 +59,7 @@ def test_a_target_and_a_weaker_draft_on_two_profiles(tmp_path: Path) -> None:
 
 
 def _provenance(options: dict[str, Any]) -> list[dict[str, str]]:
-    from ssdsim.predict import as_json
+    from ssdsim.answers.predict import as_json
 
     records: list[dict[str, str]] = as_json(predict(**options))["provenance"]
     return records

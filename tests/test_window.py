@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 import ssdsim
 from ssdsim import InputError, configure
+from ssdsim.answers.window import AXES, MEASURES, MOST_OUTCOMES, sentence, window
 from ssdsim.cli.main import cli
 from ssdsim.cli.values import Values
-from ssdsim.what_if import scale
-from ssdsim.window import AXES, MEASURES, MOST_OUTCOMES, sentence, window
+from ssdsim.hardware.what_if import scale
 
 
 def only(**options: object) -> pd.Series:
@@ -170,5 +170,5 @@ def test_bad_values_are_refused(text: str) -> None:
 
 def test_a_verb_is_a_function_even_after_its_module_was_imported() -> None:
     for name in ("predict", "window"):
-        importlib.import_module(f"ssdsim.{name}")
+        importlib.import_module(f"ssdsim.answers.{name}")
         assert callable(getattr(ssdsim, name))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from calibration.benchmarks.bench import Bench, Result
-from ssdsim.executor.graph import attend, branch_mask
-from ssdsim.operations import Attention
+from ssdsim.machine.graph import attend, branch_mask
+from ssdsim.transformer.operations import Attention
 
 _FEW_TOKENS = 4  # of the projection: with more of them attention takes no longer, the projection does
 

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from calibration.benchmarks.streams import Streams
 from calibration.points import Workload
 from calibration.timing import Timed, time_action
-from ssdsim.executor.devices import messages_lie_on, target_group
-from ssdsim.executor.graph import DTYPES, Graph
-from ssdsim.transformer import Transformer
+from ssdsim.machine.devices import messages_lie_on, target_group
+from ssdsim.machine.graph import DTYPES, Graph
+from ssdsim.machine.streams import Streams
+from ssdsim.transformer.card import Transformer
 
 Result = dict[str, Any]
 

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 
 from calibration.benchmarks.bench import Bench, Result
-from ssdsim.executor.capture import capture
+from ssdsim.machine.capture import capture
 
 _MESSAGE_BYTES = 1 << 20
 _IN_GRAPH = 20

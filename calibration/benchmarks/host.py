@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import torch
 
 from calibration.benchmarks.bench import Bench, Result
-from ssdsim.executor.capture import capture
-from ssdsim.executor.graph import Graph
-from ssdsim.operations import Operation
-from ssdsim.transformer import ForwardPass, Transformer, forward_pass
+from ssdsim.machine.capture import capture
+from ssdsim.machine.graph import Graph
+from ssdsim.transformer.card import ForwardPass, Transformer, forward_pass
+from ssdsim.transformer.operations import Operation
 
 _FEW, _MANY = 2, 18
 _RUNS = 10  # of each visit

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 from calibration.benchmarks.bench import Bench, Result
-from ssdsim.executor.devices import busy, synchronised
+from ssdsim.machine.devices import busy, synchronised
 
 _RUNS = 4  # of each visit
 _WORK_S = 0.005  # meanwhile the receiver has gone to sleep, as it does while it waits for a pass to end

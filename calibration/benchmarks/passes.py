@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from calibration.benchmarks.bench import Bench, Result
 from calibration.timing import Clock
-from ssdsim.executor.graph import Graph
-from ssdsim.operations import Collective
-from ssdsim.transformer import ForwardPass
+from ssdsim.machine.graph import Graph
+from ssdsim.transformer.card import ForwardPass
+from ssdsim.transformer.operations import Collective
 
 _RUNS = {"cpu": 1, "cuda": 10}  # of each visit
 

@@ -17,11 +17,11 @@ from calibration.fit import FEWEST_ROWS, fit_attention, fit_collective, fit_gemm
 from calibration.importers import vidur
 from calibration.importers.messages import bytes_per_count
 from calibration.importers.system_card import SystemCard, read_system_card
-from ssdsim.attention_model import AttentionModel
 from ssdsim.errors import InputError
-from ssdsim.hardware import Device, HardwareProfile, Provenance
-from ssdsim.operations import DTYPE_BYTES, CollectiveKind
-from ssdsim.timing_model import CollectiveModel, ElementwiseModel, GemmModel, LinkModel
+from ssdsim.hardware.attention import AttentionModel
+from ssdsim.hardware.laws import CollectiveModel, ElementwiseModel, GemmModel, LinkModel
+from ssdsim.hardware.profile import Device, HardwareProfile, Provenance
+from ssdsim.transformer.operations import DTYPE_BYTES, CollectiveKind
 
 DTYPES = {
     "bfloat16": "bfloat16",

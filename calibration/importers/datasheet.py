@@ -6,9 +6,9 @@ the order that measured devices of later years show. A model from here carries n
 
 from __future__ import annotations
 
-from ssdsim.attention_model import AttentionModel
-from ssdsim.operations import CollectiveKind
-from ssdsim.timing_model import CollectiveModel, ElementwiseModel, LinkModel, Regime, Roofline
+from ssdsim.hardware.attention import AttentionModel
+from ssdsim.hardware.laws import CollectiveModel, ElementwiseModel, LinkModel, Regime, Roofline
+from ssdsim.transformer.operations import CollectiveKind
 
 EFFICIENCY = 0.8
 KERNEL_LAUNCH_S = 3e-6

@@ -13,9 +13,9 @@ import pandas as pd
 from calibration.fit import fit_gemm
 from calibration.importers import datasheet
 from ssdsim.errors import InputError
-from ssdsim.hardware import Device, HardwareProfile, Provenance
-from ssdsim.operations import DTYPE_BYTES
-from ssdsim.timing_model import GemmModel
+from ssdsim.hardware.laws import GemmModel
+from ssdsim.hardware.profile import Device, HardwareProfile, Provenance
+from ssdsim.transformer.operations import DTYPE_BYTES
 
 _COLUMNS = ["dtype", "m", "n", "k", "a_transposed", "b_transposed", "time_us"]
 _TITLES = {

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ssdsim.timing_model import Array
+from ssdsim.hardware.laws import Array
 
 _TOLERANCE = 1.1  # in-switch reduction (NVLS) exceeds the ring's bound by a few percent
 _LARGE = 4  # messages within this factor of the largest show the bandwidth

@@ -29,8 +29,8 @@ import numpy as np
 
 from calibration.fit import FEWEST_ROWS, fit_collective, fit_link
 from ssdsim.errors import InputError, nearest
-from ssdsim.hardware import HardwareProfile, Provenance
-from ssdsim.operations import CollectiveKind
+from ssdsim.hardware.profile import HardwareProfile, Provenance
+from ssdsim.transformer.operations import CollectiveKind
 
 OPERATIONS = ("all_reduce", "all_gather", "sendrecv")
 _RANK = re.compile(r"#\s+Rank\s+(\d+)")

@@ -19,11 +19,11 @@ from typing import cast
 import pandas as pd
 
 from calibration.fit import FEWEST_ROWS, fit_attention, fit_collective, fit_elementwise, fit_gemm, fit_link
-from ssdsim.attention_model import AttentionModel
 from ssdsim.errors import InputError, nearest
-from ssdsim.hardware import HardwareProfile, Provenance
-from ssdsim.operations import DTYPE_BYTES, CollectiveKind
-from ssdsim.timing_model import Array, GemmModel, TimingModel
+from ssdsim.hardware.attention import AttentionModel
+from ssdsim.hardware.laws import Array, GemmModel, TimingModel
+from ssdsim.hardware.profile import HardwareProfile, Provenance
+from ssdsim.transformer.operations import DTYPE_BYTES, CollectiveKind
 
 _COLUMNS = {
     "gemm": ("m", "n", "k"),

@@ -9,8 +9,8 @@ import pandas as pd
 from calibration.fit import fit_collective, fit_link
 from calibration.importers.messages import bytes_per_count
 from ssdsim.errors import InputError
-from ssdsim.hardware import Provenance
-from ssdsim.timing_model import Array, CollectiveModel, LinkModel
+from ssdsim.hardware.laws import Array, CollectiveModel, LinkModel
+from ssdsim.hardware.profile import Provenance
 
 _ELEMENT_BYTES = 2  # Vidur times float16 tensors
 

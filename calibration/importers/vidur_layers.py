@@ -15,7 +15,7 @@ import pandas as pd
 
 from calibration.fit import fit_elementwise, fit_gemm
 from ssdsim.errors import InputError
-from ssdsim.timing_model import ElementwiseModel, GemmModel
+from ssdsim.hardware.laws import ElementwiseModel, GemmModel
 
 DTYPE = "float16"
 _ELEMENT_BYTES = 2

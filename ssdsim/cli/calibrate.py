@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.table import Table
 
-from ssdsim.catalog import find_transformer
 from ssdsim.cli.console import console
 from ssdsim.cli.hardware import print_profile
 from ssdsim.cli.options import common_options, echo_json
 from ssdsim.cli.progress import shown
 from ssdsim.cli.values import OutputFile
 from ssdsim.errors import InputError
-from ssdsim.lock import locked
+from ssdsim.hardware.catalog import find_transformer
+from ssdsim.runs.lock import locked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from calibration.build import PassCheck
     from calibration.points import Workload
-    from ssdsim.hardware import HardwareProfile
+    from ssdsim.hardware.profile import HardwareProfile
 
 
 @click.command("calibrate")
@@ -91,7 +91,7 @@ def calibrate(
     from calibration.points import plan
     from calibration.rank_links import check_rank_links
     from calibration.rows import rows_of
-    from ssdsim.executor.ranks import RankError
+    from ssdsim.machine.ranks import RankError
 
     workload = _workload(devices, **options)
     check_memory(workload, devices)
@@ -131,7 +131,7 @@ def alone_under_torchrun() -> None:
 
 def _workload(devices: list[str], **options: Any) -> Workload:
     from calibration.points import Workload
-    from ssdsim.executor.machine import check_dtype, natural_dtype
+    from ssdsim.machine.machine import check_dtype, natural_dtype
 
     workload = Workload(
         target=find_transformer(options["target"]),
@@ -149,7 +149,7 @@ def _workload(devices: list[str], **options: Any) -> Workload:
 
 
 def _devices(device: str | None, gpus: str | None, tp: int | None, draft_gpu: int | None) -> list[str]:
-    from ssdsim.executor.devices import parse_devices
+    from ssdsim.machine.devices import parse_devices
 
     if (device is None) == (gpus is None):
         raise InputError("give either --device cpu or --gpus 0-4")

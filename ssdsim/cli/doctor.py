@@ -11,9 +11,9 @@ from importlib.util import find_spec
 import click
 
 from ssdsim import __version__
-from ssdsim.catalog import hardware_names, transformer_names
+from ssdsim.bundled import models_folder
 from ssdsim.cli.options import echo_json, json_option
-from ssdsim.folder import models_folder
+from ssdsim.hardware.catalog import hardware_names, transformer_names
 
 _DEPENDENCIES = ("numpy", "scipy", "simpy", "pandas", "pyarrow", "plotly", "pydantic", "click", "rich")
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
+from ssdsim.answers.export import FORMATS, export
+from ssdsim.answers.schedule import BATCHES, CONTEXTS, FAN_OUTS, LOOKAHEADS, OPTIONS
 from ssdsim.cli.console import console
 from ssdsim.cli.options import chosen_options, common_options, echo_json
 from ssdsim.cli.values import OutputFile
 from ssdsim.cli.warning_lines import print_warnings
-from ssdsim.export import FORMATS, export
-from ssdsim.schedule import BATCHES, CONTEXTS, FAN_OUTS, LOOKAHEADS, OPTIONS
 
 _DEFAULTS = {"b": BATCHES, "context": CONTEXTS, "k": LOOKAHEADS, "f": FAN_OUTS}
 _SHOWN = "; ".join(f"--{name} {','.join(map(str, values))}" for name, values in _DEFAULTS.items())

@@ -7,14 +7,14 @@ from pathlib import Path
 import click
 from rich.table import Table
 
-from ssdsim.catalog import find_hardware, hardware_names
 from ssdsim.cli.console import console
 from ssdsim.cli.options import echo_json, json_option
 from ssdsim.cli.values import OutputFile
 from ssdsim.errors import InputError
-from ssdsim.hardware import HardwareProfile
-from ssdsim.timing_model import TimingModel
-from ssdsim.what_if import scale
+from ssdsim.hardware.catalog import find_hardware, hardware_names
+from ssdsim.hardware.laws import TimingModel
+from ssdsim.hardware.profile import HardwareProfile
+from ssdsim.hardware.what_if import scale
 
 
 @click.group("hardware")

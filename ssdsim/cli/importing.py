@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ssdsim.catalog import find_hardware
 from ssdsim.cli.values import OutputFile
 from ssdsim.errors import InputError
+from ssdsim.hardware.catalog import find_hardware
 
 if TYPE_CHECKING:
     from calibration.fixed_costs import DecodingSpeed
-    from ssdsim.hardware import HardwareProfile
+    from ssdsim.hardware.profile import HardwareProfile
 
 _OUTPUT = click.option("-o", "--output", type=OutputFile(), required=True)
 _OPERATIONS = ["all_reduce", "all_gather", "sendrecv"]

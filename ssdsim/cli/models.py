@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 from rich.table import Table
 
-from ssdsim.catalog import find_transformer, transformer_names
 from ssdsim.cli.console import console
 from ssdsim.cli.options import echo_json, json_option
+from ssdsim.hardware.catalog import find_transformer, transformer_names
 
 
 @click.group("models")

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from ssdsim.cli.values import Lists, Values
-from ssdsim.options import CHOICES, DEFAULTS, option
+from ssdsim.scenario.options import CHOICES, DEFAULTS, option
 
 
 class _Parsed(click.ParamType[Any]):

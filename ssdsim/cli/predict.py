@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
+from ssdsim.answers.predict import PredictEngine, predict
+from ssdsim.answers.predict import as_json as prediction_json
 from ssdsim.cli.options import common_options, echo_json, scenario_options
-from ssdsim.predict import PredictEngine, predict
-from ssdsim.predict import as_json as prediction_json
 
 
 @click.command("predict")

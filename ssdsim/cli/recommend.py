@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
+from ssdsim.answers.recommend.answer import recommend
+from ssdsim.answers.recommend.as_json import as_json as recommendation_json
+from ssdsim.answers.recommend.request import RANKS, WORKLOAD
 from ssdsim.cli.options import chosen_options, common_options, echo_json
 from ssdsim.cli.values import Values
-from ssdsim.options import CHOICES
-from ssdsim.recommendation.answer import recommend
-from ssdsim.recommendation.as_json import as_json as recommendation_json
-from ssdsim.recommendation.request import RANKS, WORKLOAD
+from ssdsim.scenario.options import CHOICES
 
 
 class Batches(Values):

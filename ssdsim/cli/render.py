@@ -6,11 +6,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ssdsim.answers.predict import STRATEGIES, Prediction, provenance
 from ssdsim.cli.console import console
 from ssdsim.cli.warning_lines import print_warnings
-from ssdsim.configuration import Configuration
-from ssdsim.estimate import PARTS, Estimate
-from ssdsim.predict import STRATEGIES, Prediction, provenance
+from ssdsim.rounds.estimate import PARTS, Estimate
+from ssdsim.scenario.configuration import Configuration
 
 BAR_WIDTH = 56
 _STYLES = {"verify": "blue", "draft": "yellow", "communicate": "magenta", "fallback": "red", "host": "bright_black"}

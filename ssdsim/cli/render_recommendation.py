@@ -8,14 +8,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ssdsim.answers.recommend.answer import Answer, Recommendation
+from ssdsim.answers.recommend.break_even import BreakEven
+from ssdsim.answers.recommend.deployment import Deployment
+from ssdsim.answers.recommend.equal_count import EqualCount
+from ssdsim.answers.recommend.request import Request
 from ssdsim.cli.console import console
 from ssdsim.cli.warning_lines import print_warnings
-from ssdsim.options import DEFAULTS
-from ssdsim.recommendation.answer import Answer, Recommendation
-from ssdsim.recommendation.break_even import BreakEven
-from ssdsim.recommendation.deployment import Deployment
-from ssdsim.recommendation.request import Request
-from ssdsim.recommendation.verdict import EqualCount
+from ssdsim.scenario.options import DEFAULTS
 
 _SHOWN_GAINS = 6
 _NO_GAIN = 5e-4

@@ -19,7 +19,7 @@ def command(run_folder: Path, output: Path | None, as_json: bool, seed: int, qui
 
     What the folder does not hold but follows from its config.toml is computed.
     """
-    from ssdsim.report.build import report
+    from ssdsim.reports.build import report
 
     made = report(run_folder, seed)
     path = output or run_folder / "report.html"

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.table import Table
 
+from ssdsim.answers.roofline import BOUNDS, OPTIONS, PASSES, roofline, summarise
+from ssdsim.answers.roofline import as_json as roofline_json
 from ssdsim.cli.console import console
 from ssdsim.cli.options import chosen_options, echo_json, json_option, quiet_option
 from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.errors import InputError, nearest
-from ssdsim.roofline import BOUNDS, OPTIONS, PASSES, roofline, summarise
-from ssdsim.roofline import as_json as roofline_json
 
 if TYPE_CHECKING:
     import pandas as pd

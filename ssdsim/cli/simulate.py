@@ -13,11 +13,11 @@ from ssdsim.cli.console import console
 from ssdsim.cli.options import common_options, echo_json, scenario_options
 from ssdsim.cli.render import title
 from ssdsim.cli.values import OutputFile
-from ssdsim.configuration import Configuration, configure
+from ssdsim.engine.simulate import STRATEGIES, SimulatedRounds, run_as_json, simulate, simulate_requests
 from ssdsim.engine.trace import Trace
 from ssdsim.errors import InputError
-from ssdsim.estimate import PARTS
-from ssdsim.simulate import STRATEGIES, SimulatedRounds, run_as_json, simulate, simulate_requests
+from ssdsim.rounds.estimate import PARTS
+from ssdsim.scenario.configuration import Configuration, configure
 
 _ROUNDS = 20_000
 _TRACED_ROUNDS = 50

@@ -10,14 +10,14 @@ import click
 import pandas as pd
 from rich.table import Table
 
+from ssdsim.answers.sweep.plan import PRESETS, Plan, column, number_columns, plan_of
+from ssdsim.answers.sweep.sweep import sweep
 from ssdsim.cli.console import console
 from ssdsim.cli.options import common_options, echo_json, grid_options
 from ssdsim.cli.progress import shown
 from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.errors import InputError, nearest
-from ssdsim.options import UNIT_FREE
-from ssdsim.sweep import sweep
-from ssdsim.sweeping.plan import PRESETS, Plan, column, number_columns, plan_of
+from ssdsim.scenario.options import UNIT_FREE
 
 _SORT, _TOP = "ssd_over_sd", 10
 

@@ -19,8 +19,8 @@ from ssdsim.cli.progress import shown
 from ssdsim.cli.values import OutputFile
 from ssdsim.engine.trace import Trace
 from ssdsim.errors import InputError
-from ssdsim.lock import locked
-from ssdsim.options import CHOICES
+from ssdsim.runs.lock import locked
+from ssdsim.scenario.options import CHOICES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -129,7 +129,7 @@ def _refuse_others() -> None:
 def _calibrate(log: Path, points: Sequence[GridPoint], seed: int, quiet: bool, **options: object) -> Path:
     """Time this machine for the grid's passes; the profile lies beside the measurements and is resumed as they are."""
     from ssdsim.cli.calibrate import calibrate
-    from ssdsim.executor.devices import parse_devices
+    from ssdsim.machine.devices import parse_devices
 
     devices = [*parse_devices(str(options["target_device"])), *parse_devices(str(options["draft_device"]))]
     if len({name.split(":")[0] for name in devices}) > 1:
@@ -157,10 +157,10 @@ def _calibrate(log: Path, points: Sequence[GridPoint], seed: int, quiet: bool, *
 def _run(
     hardware: str, log: Path, points: Sequence[GridPoint], seed: int, quiet: bool, **options: object
 ) -> list[list[Comparison]]:
-    from ssdsim.catalog import find_hardware
-    from ssdsim.executor.devices import parse_devices
-    from ssdsim.executor.ranks import RankError
-    from ssdsim.validate import Bench, check_profile, run_grid
+    from ssdsim.hardware.catalog import find_hardware
+    from ssdsim.machine.devices import parse_devices
+    from ssdsim.machine.ranks import RankError
+    from ssdsim.validation.bench import Bench, check_profile, run_grid
 
     devices = (*parse_devices(str(options["target_device"])), *parse_devices(str(options["draft_device"])))
     profile = find_hardware(hardware)
@@ -209,7 +209,7 @@ def _write_config(path: Path, options: dict[str, object]) -> None:
     """What the first grid point's scenario is, for the report; a sweep's own is left alone."""
     import tomli_w
 
-    from ssdsim.run_files import FILE_OPTIONS, keep, names_in_folder, renamed
+    from ssdsim.runs.named_files import FILE_OPTIONS, keep, names_in_folder, renamed
 
     if path.exists():
         return

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from ssdsim.cli.console import console
 from ssdsim.cli.options import echo_json
-from ssdsim.replay import FamilyReplay, Published, SweepReplay, load_published, replay_family, replay_sweep
+from ssdsim.validation.paper import FamilyReplay, Published, SweepReplay, load_published, replay_family, replay_sweep
 
 
 def replay_paper(paper: str, hardware: str, max_error: float, as_json: bool) -> bool:

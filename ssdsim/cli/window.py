@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.table import Table
 
+from ssdsim.answers.window import AXES, SINGLE, sentence, window
+from ssdsim.answers.window import as_json as window_json
 from ssdsim.cli.console import console
 from ssdsim.cli.options import chosen_options, common_options, echo_json
 from ssdsim.cli.warning_lines import print_warnings
-from ssdsim.window import AXES, SINGLE, sentence, window
-from ssdsim.window import as_json as window_json
 
 if TYPE_CHECKING:
     import pandas as pd

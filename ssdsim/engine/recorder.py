@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ssdsim.engine.block import RoundBlock
-from ssdsim.engine.statistics import BatchMeans, Histogram, Measured
-from ssdsim.estimate import PARTS
+from ssdsim.engine.statistics import BatchMeans, Histogram
+from ssdsim.intervals import Measured
+from ssdsim.rounds.block import RoundBlock
+from ssdsim.rounds.estimate import PARTS
 
 _COLUMNS = ("rounds", "sequence_rounds", "tokens", "seconds", "hits", "clean", "missed", "missed_seconds", *PARTS)
 

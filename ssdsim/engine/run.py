@@ -8,12 +8,12 @@ import numpy as np
 from simpy import Environment
 
 from ssdsim.engine.devices import Device
-from ssdsim.engine.outcomes import OutcomeSource
 from ssdsim.engine.recorder import Recorder
 from ssdsim.engine.steps import Steps
 from ssdsim.engine.stopping import Stopping
 from ssdsim.engine.trace import Trace
-from ssdsim.scenario import Scenario
+from ssdsim.rounds.outcomes import OutcomeSource
+from ssdsim.rounds.scenario import Scenario
 
 
 class Run:

@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
+
+from ssdsim.intervals import Measured, binomial_interval, student_quantile
 
 _MOST_BATCHES = 128  # collapsed in pairs to half when full: between 64 and 127 degrees of freedom
 _FEW = 50  # below so many, an event's count is not yet normal
 _BIN = 1e-3  # relative width of a histogram's bins
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A simulated or measured mean with the bounds of its confidence interval."""
-
-    value: float
-    low: float
-    high: float
-
-    def covers(self, truth: float) -> bool:
-        # A quantity without variance has an interval of no width: rounding must not push the truth out of it.
-        slack = 1e-9 * abs(truth)
-        return self.low - slack <= truth <= self.high + slack
 
 
 class BatchMeans:
@@ -83,24 +69,6 @@ class BatchMeans:
             return by_batches
         low, high = binomial_interval(successes, trials, confidence)
         return Measured(by_batches.value, min(low, by_batches.low), max(high, by_batches.high))
-
-
-def binomial_interval(successes: float, trials: float, confidence: float) -> tuple[float, float]:
-    """Clopper and Pearson's exact interval of a probability."""
-    from scipy.special import betaincinv
-
-    tail = 0.5 - confidence / 2.0
-    failures = trials - successes
-    low = float(betaincinv(successes, failures + 1.0, tail)) if successes else 0.0
-    high = float(betaincinv(successes + 1.0, failures, 1.0 - tail)) if failures else 1.0
-    return low, high
-
-
-def student_quantile(confidence: float, degrees: int) -> float:
-    """The two-sided quantile of Student's t."""
-    from scipy.special import stdtrit  # here, because predict needs no scipy and must start fast
-
-    return float(stdtrit(degrees, 0.5 + confidence / 2.0))
 
 
 class Histogram:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.engine.durations import Durations
-from ssdsim.scenario import Scenario
+from ssdsim.rounds.scenario import Scenario
 
 STEPS = (
     "ar_pass_s",

@@ -18,14 +18,14 @@ import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
 
-from calibration.benchmarks.streams import Streams
-from ssdsim.engine.outcomes import outcome_source, rounds_to_run_in
-from ssdsim.executor.devices import busy, messages_lie_on, synchronised, target_group
-from ssdsim.executor.graph import DTYPES, Graph
-from ssdsim.executor.speculation import Guesses, Outcome, SpeculationCache, misses, read_outcome, write_outcome
-from ssdsim.scenario import Scenario
-from ssdsim.speculator import Fallback
-from ssdsim.transformer import Transformer, forward_pass
+from ssdsim.executor.cache import Guesses, Outcome, SpeculationCache, misses, read_outcome, write_outcome
+from ssdsim.machine.devices import busy, messages_lie_on, synchronised, target_group
+from ssdsim.machine.graph import DTYPES, Graph
+from ssdsim.machine.streams import Streams
+from ssdsim.rounds.outcomes import outcome_source, rounds_to_run_in
+from ssdsim.rounds.scenario import Scenario
+from ssdsim.speculation.speculator import Fallback
+from ssdsim.transformer.card import Transformer, forward_pass
 
 Event = tuple[str, float, float]  # what, start and end on the machine's monotonic clock
 
@@ -292,7 +292,7 @@ def _tokens(outcome: Outcome) -> int:
 
 
 def stream(scenario: Scenario, strategy: str, seed: int) -> Any:
-    """The outcomes that :func:`ssdsim.simulate.simulate` replays for the same seed."""
+    """The outcomes that :func:`ssdsim.engine.simulate.simulate` replays for the same seed."""
     name = "ssd" if strategy == "ssd" else "sd"
     outcome_seed = np.random.SeedSequence(seed).spawn(2)[0]
     source = outcome_source(scenario, name, outcome_seed)

@@ -7,13 +7,13 @@ from collections.abc import Generator
 import numpy as np
 from simpy import Event, Process
 
-from ssdsim.engine.block import RoundBlock, total
 from ssdsim.engine.devices import Device
-from ssdsim.engine.outcomes import OutcomeSource
 from ssdsim.engine.run import Run
 from ssdsim.engine.steps import Steps
-from ssdsim.estimate import Estimate
-from ssdsim.scenario import Scenario, Stationary
+from ssdsim.rounds.block import RoundBlock, total
+from ssdsim.rounds.estimate import Estimate
+from ssdsim.rounds.outcomes import OutcomeSource
+from ssdsim.rounds.scenario import Scenario, Stationary
 
 
 def closed_form(scenario: Stationary) -> Estimate:

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 from simpy import Event, Process
 
-from ssdsim.engine.block import RoundBlock, total
 from ssdsim.engine.devices import Device, Mailbox
-from ssdsim.engine.outcomes import OutcomeSource
 from ssdsim.engine.run import Run
 from ssdsim.engine.steps import Steps
 from ssdsim.engine.trace import Trace
-from ssdsim.estimate import Estimate
-from ssdsim.scenario import Scenario, Stationary
+from ssdsim.rounds.block import RoundBlock, total
+from ssdsim.rounds.estimate import Estimate
+from ssdsim.rounds.outcomes import OutcomeSource
+from ssdsim.rounds.scenario import Scenario, Stationary
 
 _INSIDE_S = 1e-9  # arrows of a trace start and end this far inside a slice
 

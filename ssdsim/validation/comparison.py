@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ssdsim.engine.statistics import Measured, student_quantile
+from ssdsim.intervals import Measured, student_quantile
 from ssdsim.validation.grid import GridPoint
 
 _SPEEDUPS = (("sd", "ar"), ("ssd", "sd"))

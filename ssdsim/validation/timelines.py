@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ssdsim.engine.simulate import SimulatedRounds
 from ssdsim.engine.trace import Trace
-from ssdsim.estimate import PARTS
 from ssdsim.executor.loops import Timeline
-from ssdsim.simulate import SimulatedRounds
+from ssdsim.rounds.estimate import PARTS
 
 # The events that make up each part of an estimate. Draft steps are the first target rank's where SD is colocated.
 _EVENTS = {

@@ -1,0 +1,1 @@
+"""What users ask: predictions, verdicts, sweeps, recommendations, schedules, exports."""

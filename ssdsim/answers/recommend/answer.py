@@ -1,0 +1,192 @@
+"""The whole recommendation: an answer a batch, the verdict at equal GPU count, break-even and what to improve."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from ssdsim.answers.recommend.break_even import BreakEven, break_evens
+from ssdsim.answers.recommend.choice import best, pareto, score
+from ssdsim.answers.recommend.deployment import Deployment
+from ssdsim.answers.recommend.elasticity import Elasticity, elasticities
+from ssdsim.answers.recommend.equal_count import DECIDED, EqualCount, Errors, equal_count
+from ssdsim.answers.recommend.request import Request, make_request
+from ssdsim.answers.recommend.search import Search
+from ssdsim.hardware.catalog import find_hardware, find_transformer
+from ssdsim.hardware.provenance import summary
+from ssdsim.scenario.options import DEFAULTS
+
+
+@dataclass(frozen=True)
+class Answer:
+    """At one batch: the best deployment, the best of another strategy, and P(no other strategy is faster).
+
+    ``error`` says why there is no best. ``interval`` bounds its tokens/s per user at 95 %; ``margin`` is its score over
+    the runner-up's, less 1. ``by_strategy`` has the best of each strategy that fits, ``impossible`` the reason of each
+    that does not.
+    """
+
+    batch: int
+    best: Deployment | None
+    interval: tuple[float, float] | None
+    runner_up: Deployment | None
+    margin: float | None
+    probability: float | None
+    by_strategy: Mapping[str, Deployment]
+    impossible: Mapping[str, str]
+    pareto: tuple[Deployment, ...]
+    equal: EqualCount | None
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """The answers by batch; the rest is about ``focus``, the largest batch at which SSD is best (or the smallest).
+
+    ``equal_counts`` are the verdicts on every number of GPUs that SSD can make use of, up to ``--gpus``.
+    """
+
+    request: Request
+    answers: tuple[Answer, ...]
+    sentence: str
+    focus: int | None
+    equal_counts: tuple[EqualCount, ...]
+    break_evens: tuple[BreakEven, ...]
+    elasticities: tuple[Elasticity, ...]
+    provenance: tuple[tuple[str, str], ...]
+    warnings: tuple[str, ...]
+    evaluated: int
+
+
+def recommend(
+    *,
+    gpus: int,
+    b: int | Sequence[int] = 1,
+    rank: str = "user",
+    gpu_hour: float | None = None,
+    at_least: float | None = None,
+    seed: int = 0,
+    k: int | Sequence[int] | None = None,
+    tp: int | Sequence[int] | None = None,
+    draft_gpus: int | Sequence[int] | None = None,
+    budget: int | Sequence[int] | None = None,
+    backup: str | None = None,
+    **options: Any,
+) -> Recommendation:
+    """The best way to decode on at most ``gpus`` GPUs: strategy, placement, copies, K, outcomes cached, fallback.
+
+    Parameters
+    ----------
+    gpus : the budget; fewer may be used.
+    b : sequences in flight over all copies, one batch or several.
+    rank : ``user`` (tokens/s per user), ``gpu`` (tokens/s per GPU in use) or ``cost`` (of a token, with ``gpu_hour``).
+    gpu_hour : price of a GPU for an hour.
+    at_least : tokens/s that a user must get.
+    k, tp, draft_gpus, budget : what may be chosen, one number or several; by default K = 1...16, every legal degree,
+        every number of draft devices, and any number of cached outcomes.
+    backup : ``jit``, ``fast`` or both (``auto``).
+    options : the workload, as :func:`ssdsim.configure` takes it (target, draft, hardware, context, alpha, ...).
+
+    Raises
+    ------
+    InputError : an unknown option or value, or one without effect here.
+
+    >>> found = recommend(gpus=8, b=[1, 64], k=[4, 8], draft_gpus=[1, 4], tp=[4, 8])
+    >>> [answer.best.name for answer in found.answers]
+    ['SSD TP 4 + 4', 'SD TP 8']
+    """
+    request = make_request(gpus, b, rank, gpu_hour, at_least, seed, k, tp, draft_gpus, budget, backup, options)
+    search = Search(request)
+    search.run()
+    errors = Errors(request)
+    answers = tuple(_answer(search, errors, batch) for batch in request.batches)
+    focus = _focus(answers)
+    about = next((a for a in answers if a.batch == focus), None)
+    deployments = search.deployments(focus) if focus is not None else []
+    counts = (equal_count(deployments, n, errors) for n in range(1, request.gpus + 1))
+    return Recommendation(
+        request=request,
+        answers=answers,
+        sentence=_sentence(request, answers),
+        focus=focus,
+        equal_counts=tuple(count for count in counts if count is not None and count.ssd.gpus == count.gpus),
+        break_evens=tuple(break_evens(search, focus)) if focus is not None else (),
+        elasticities=tuple(elasticities(about.best, request)) if about and about.best else (),
+        provenance=_provenance(request),
+        warnings=(*request.warnings, *sorted(search.warnings)),
+        evaluated=len({case for case in search.rates if case[0].backup != "auto"}) + len(search.errors),
+    )
+
+
+def _answer(search: Search, errors: Errors, batch: int) -> Answer:
+    request = search.request
+    deployments = search.deployments(batch)
+    impossible = search.why_not(batch)
+    if not deployments:
+        reason = impossible["ar"]
+        return Answer(batch, None, None, None, None, None, {}, impossible, (), None, reason)
+    by_strategy = {}
+    for strategy in ("ar", "sd", "ssd"):
+        found = best((d for d in deployments if d.shape.strategy == strategy), request.rank, request.at_least)
+        if found is not None:
+            by_strategy[strategy] = found
+    frontier = tuple(pareto(deployments))
+    equal = equal_count(deployments, request.gpus, errors)
+    top = best(by_strategy.values(), request.rank)
+    if top is None:
+        fastest = max(d.per_user for d in deployments)
+        error = f"nothing gives a user {request.at_least:g} tokens/s; the fastest gives {fastest:.1f}"
+        return Answer(batch, None, None, None, None, None, {}, impossible, frontier, equal, error)
+    others = [d for d in by_strategy.values() if d is not top]
+    runner_up = best(others, request.rank)
+    return Answer(
+        batch=batch,
+        best=top,
+        interval=errors.interval(top),
+        runner_up=runner_up,
+        margin=score(top, request.rank) / score(runner_up, request.rank) - 1.0 if runner_up else None,
+        probability=errors.probability(top, others, request.rank),
+        by_strategy=by_strategy,
+        impossible=impossible,
+        pareto=frontier,
+        equal=equal,
+    )
+
+
+def _focus(answers: Sequence[Answer]) -> int | None:
+    """The largest batch at which SSD is best; the smallest that fits where it is best at none."""
+    fitting = [a for a in answers if a.best is not None]
+    winning = [a.batch for a in fitting if a.best and a.best.shape.strategy == "ssd"]
+    return winning[-1] if winning else fitting[0].batch if fitting else None
+
+
+def _sentence(request: Request, answers: Sequence[Answer]) -> str:
+    """Which strategy at which batches; one that the timings' errors leave open is said to be undecided."""
+    counted = {"user": "tokens/s per user", "gpu": "tokens/s per GPU", "cost": "cost of a token"}[request.rank]
+
+    def said(answer: Answer) -> str:
+        if answer.best is None:
+            return "nothing fits" if not answer.by_strategy and not answer.pareto else "nothing is fast enough"
+        undecided = answer.probability is not None and answer.probability < DECIDED
+        name = answer.best.shape.strategy.upper()
+        return f"{name} (undecided)" if undecided else name
+
+    parts = []
+    for what, group in groupby(answers, said):
+        batches = [answer.batch for answer in group]
+        span = f"{batches[0]}" if len(batches) == 1 else f"{batches[0]}-{batches[-1]}"
+        parts.append(f"{what} at batch {span}")
+    return f"By {counted} on up to {request.gpus} GPUs: {', '.join(parts)}."
+
+
+def _provenance(request: Request) -> tuple[tuple[str, str], ...]:
+    """Where the timings came from, a (profile, summary) each."""
+    options = {**DEFAULTS, **request.options}
+    cards = [find_transformer(options[role]) for role in ("target", "draft")]
+    dtypes = {options["dtype"] or card.dtype for card in cards}
+    profiles = {
+        p.name: p for p in (find_hardware(options[r] or options["hardware"]) for r in ("hardware", "draft_hardware"))
+    }
+    return tuple((name, summary(p, dtypes, max(request.degrees))) for name, p in profiles.items())

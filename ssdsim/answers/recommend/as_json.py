@@ -1,0 +1,108 @@
+"""A recommendation as one JSON object."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ssdsim.answers.recommend.answer import Answer, Recommendation
+from ssdsim.answers.recommend.deployment import Deployment
+from ssdsim.answers.recommend.equal_count import EqualCount, Versus
+
+
+def as_json(found: Recommendation) -> dict[str, Any]:
+    """The stable JSON object of ``ssdsim recommend --json`` (schema 1)."""
+    request, price = found.request, found.request.gpu_hour
+    return {
+        "schema": 1,
+        "verb": "recommend",
+        "request": {
+            "gpus": request.gpus,
+            "b": list(request.batches),
+            "rank": request.rank,
+            "gpu_hour": price,
+            "at_least": request.at_least or None,
+            "seed": request.seed,
+            "options": dict(request.options),
+            "k": list(request.lookaheads),
+            "tp": list(request.degrees),
+            "draft_gpus": list(request.draft_gpus),
+            "budget": list(request.budgets) if request.budgets else None,
+            "backup": list(request.backups),
+        },
+        "verdict": {"sentence": found.sentence},
+        "answers": [_answer(answer, price) for answer in found.answers],
+        "focus": found.focus,
+        "equal_gpus": [_equal(count, price) for count in found.equal_counts],
+        "break_even": [vars(bound) for bound in found.break_evens],
+        "elasticities": [vars(elasticity) for elasticity in found.elasticities],
+        "provenance": [{"profile": name, "summary": text} for name, text in found.provenance],
+        "warnings": list(found.warnings),
+        "evaluated": found.evaluated,
+    }
+
+
+def _answer(answer: Answer, price: float | None) -> dict[str, Any]:
+    by_strategy: Mapping[str, Deployment] = answer.by_strategy
+    return {
+        "b": answer.batch,
+        "error": answer.error,
+        "best": _deployment(answer.best, price),
+        "low": answer.interval[0] if answer.interval else None,
+        "high": answer.interval[1] if answer.interval else None,
+        "runner_up": _deployment(answer.runner_up, price),
+        "margin": answer.margin,
+        "probability": answer.probability,
+        "by_strategy": {name: _deployment(deployment, price) for name, deployment in by_strategy.items()},
+        "impossible": dict(answer.impossible),
+        "pareto": [_deployment(deployment, price) for deployment in answer.pareto],
+        "equal_gpus": _equal(answer.equal, price) if answer.equal else None,
+    }
+
+
+def _deployment(d: Deployment | None, price: float | None) -> dict[str, Any] | None:
+    if d is None:
+        return None
+    shape = d.shape
+    return {
+        "name": d.name,
+        "strategy": shape.strategy,
+        "tp": shape.tp,
+        "draft_gpus": shape.draft_gpus,
+        "copies": d.copies,
+        "gpus": d.gpus,
+        "sequences_per_copy": d.copy_batch,
+        "k": shape.k or None,
+        "budget": shape.budget,
+        "backup": shape.backup or None,
+        "tokens_per_second": d.total,
+        "tokens_per_second_per_user": d.per_user,
+        "tokens_per_second_per_gpu": d.per_gpu,
+        "cost_per_million_tokens": None if price is None else d.cost_per_million(price),
+        "tokens_per_round": d.rate.tokens_per_round,
+        "round_ms": 1e3 * d.rate.round_s,
+        "p_hit": d.rate.p_hit,
+        "p_all_hit": d.rate.p_all_hit,
+    }
+
+
+def _equal(count: EqualCount, price: float | None) -> dict[str, Any]:
+    return {
+        "gpus": count.gpus,
+        "ssd": _deployment(count.ssd, price),
+        "best": _deployment(count.best, price),
+        "probability": count.probability,
+        "sentence": count.sentence,
+        "rivals": [_versus(versus, price) for versus in count.rivals],
+    }
+
+
+def _versus(versus: Versus, price: float | None) -> dict[str, Any]:
+    return {
+        "what": versus.what,
+        "deployment": _deployment(versus.other, price),
+        "ssd_over_it": versus.ratio,
+        "low": versus.low,
+        "high": versus.high,
+        "probability_ssd_faster": versus.probability,
+    }

@@ -1,0 +1,197 @@
+"""Every operation of a round's passes against the roofs of its device (Williams et al., Roofline, 2009).
+
+The roofs are the datasheet's: arithmetic of the dtype, memory bandwidth. The times are the profile's, as everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from ssdsim.hardware.profile import HardwareProfile
+from ssdsim.pricing.cost import cost_of_pass
+from ssdsim.pricing.placement import Placement
+from ssdsim.scenario.configuration import effective, locate
+from ssdsim.scenario.options import refuse_others
+from ssdsim.transformer.card import ForwardPass
+from ssdsim.transformer.operations import Attention, Collective, Elementwise, Gemm, Operation
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+OPTIONS = (
+    "target", "draft", "hardware", "draft_hardware", "tp", "b", "context", "k", "f", "budget", "draft_gpus", "dtype",
+)  # fmt: skip
+COLUMNS = (
+    "pass", "device", "operation", "kind", "shape", "count", "flops", "bytes", "intensity", "seconds", "roof_s",
+    "memory_s", "flops_per_second", "bytes_per_second", "share_of_roof", "above_roof", "bound", "share_of_pass",
+)  # fmt: skip
+PASSES = ("ar", "verify", "draft_step", "glue", "branch_step")
+BOUNDS = ("memory", "compute", "latency", "communication", "fixed")
+LATENCY_SHARE = 0.5  # of a roof: below it, and with a launch floor above the roof's time, an operation waits, not works
+
+
+def roofline(**options: Any) -> pd.DataFrame:
+    """Every operation of the passes of a round, against its device's roofs.
+
+    Parameters
+    ----------
+    options : those of :data:`OPTIONS`, as :func:`ssdsim.configure` takes them.
+
+    Returns
+    -------
+    DataFrame with a row an operation of each pass: ``ar`` (the target over b tokens), ``verify`` (over b (K+1)),
+    ``draft_step``, and pre-speculation's ``glue`` and ``branch_step``, of which a round has K. ``shape`` is m x n x k
+    of a GEMM, sequences x queries over the context of attention, else the bytes. ``flops``, ``bytes``
+    and ``seconds`` are of one run on one device, ``count`` its runs in the pass; ``intensity`` is flops a byte;
+    ``roof_s`` what the device's roofs allow at best, ``memory_s`` what its memory alone does; ``share_of_roof`` is
+    ``roof_s / seconds``; ``share_of_pass`` is ``count * seconds`` over the pass's cost. The row ``fixed`` is the
+    profile's cost a layer and a pass that belongs to no operation, so that the shares of a pass sum to 1.
+
+    ``bound`` says what holds an operation back:
+
+    * ``memory``, ``compute``: the roof that takes longer;
+    * ``latency``: the roof explains less than half of the time, and the launch floor is longer than the roof's time;
+    * ``communication``: a collective, whose roof is a ring over the profile's link (``2 (n-1) / n`` of the message
+      for an all-reduce, ``(n-1) / n`` for an all-gather): small messages stay far below it, by their latency, and
+      where a device has several links (a V100 of a cube mesh has six) large ones beat the one of a pair;
+    * ``fixed``: no operation at all.
+
+    ``above_roof`` marks timings that beat the datasheet: operands that a benchmark left in the cache (an H100's L2
+    holds 50 MB, so keys and values of short contexts, or activations counted as if they went to memory and back, cost
+    less than their bytes), boosted clocks, or a fit that errs or extrapolates. Nothing is clipped.
+
+    Raises
+    ------
+    InputError : an option that has no part here, or a placement that does not fit.
+
+    >>> from ssdsim import roofline
+    >>> frame = roofline(b=1)
+    >>> frame[frame["pass"] == "verify"].set_index("operation").bound["gate_up"]
+    'memory'
+    """
+    refuse_others("roofline", options, OPTIONS)
+    # SD's draft, which may sit beside the target, plays no part here and asks nothing of the memory; a pass is held
+    # against its own devices, so it does not matter whether those of the other model are in the same node
+    placement = locate(effective({**options, "sd_draft": "separate"}), {}, together=False)
+    assert placement is not None  # only --t-sd reads no hardware
+    return of_placement(placement)
+
+
+def of_placement(placement: Placement) -> pd.DataFrame:
+    """:func:`roofline` of a placement."""
+    import pandas as pd
+
+    passes = placement.forward_passes().items()
+    rows = [row for name, (forward, profile) in passes for row in _rows(name, forward, profile)]
+    frame = pd.DataFrame(rows, columns=list(COLUMNS))
+    warnings = [cost_of_pass(forward, profile).warnings for _, (forward, profile) in passes]
+    frame.attrs["warnings"] = sorted(frozenset().union(*warnings))
+    return frame
+
+
+def _rows(name: str, forward: ForwardPass, profile: HardwareProfile) -> Iterator[dict[str, Any]]:
+    total_s = cost_of_pass(forward, profile).seconds
+    operations_s = 0.0
+    for op, count in forward.counted():
+        row = _against_roofs(op, profile)
+        operations_s += count * row["seconds"]
+        share = count * row["seconds"] / total_s
+        yield {"pass": name, "device": profile.name, "count": count, "share_of_pass": share} | row
+    fixed_s = total_s - operations_s
+    yield {
+        "pass": name, "device": profile.name, "operation": "fixed", "kind": "fixed", "shape": "", "count": 1,
+        "flops": 0.0, "bytes": 0.0, "seconds": fixed_s, "memory_s": 0.0, "above_roof": False, "bound": "fixed",
+        "share_of_pass": fixed_s / total_s,
+    }  # fmt: skip
+
+
+def _against_roofs(op: Operation, profile: HardwareProfile) -> dict[str, Any]:
+    seconds = profile.seconds(op).seconds
+    memory_s, compute_s, link_s = _roofs(op, profile)
+    roof_s = max(memory_s, compute_s, link_s)
+    return {
+        "operation": op.name,
+        "kind": op.kind if isinstance(op, Collective) else type(op).__name__.lower(),
+        "shape": _shape(op),
+        "flops": op.flops,
+        "bytes": op.bytes,
+        "intensity": op.flops / op.bytes,
+        "seconds": seconds,
+        "roof_s": roof_s or None,
+        "memory_s": memory_s,
+        "flops_per_second": op.flops / seconds,
+        "bytes_per_second": op.bytes / seconds,
+        "share_of_roof": roof_s / seconds if roof_s else None,
+        "above_roof": roof_s > seconds,
+        "bound": _bound(op, seconds, memory_s, compute_s, profile),
+    }
+
+
+def _roofs(op: Operation, profile: HardwareProfile) -> tuple[float, float, float]:
+    """Seconds at the roofs of memory, arithmetic and link; 0 where a roof does not apply or is not known."""
+    if isinstance(op, Collective):
+        crossings = 2 if op.kind == "all_reduce" else 1
+        wire_bytes = crossings * (op.ranks - 1) / op.ranks * op.message_bytes
+        return 0.0, 0.0, wire_bytes / profile.link.bandwidth if profile.link else 0.0
+    memory_s = op.bytes / profile.device.memory_bandwidth
+    if isinstance(op, Elementwise):
+        return memory_s, 0.0, 0.0
+    peak_flops = profile.device.peak_flops.get(op.dtype)
+    return memory_s, op.flops / peak_flops if peak_flops else 0.0, 0.0
+
+
+def _bound(op: Operation, seconds: float, memory_s: float, compute_s: float, profile: HardwareProfile) -> str:
+    if isinstance(op, Collective):
+        return "communication"
+    roof_s = max(memory_s, compute_s)
+    if roof_s < LATENCY_SHARE * seconds and profile.launch_seconds(op) > roof_s:
+        return "latency"
+    return "compute" if compute_s > memory_s else "memory"
+
+
+def _shape(op: Operation) -> str:
+    match op:
+        case Gemm():
+            return f"{op.m}x{op.n}x{op.k}"
+        case Attention():
+            mask = " masked" if op.masked else ""
+            return f"{op.batch}x{op.queries} over {op.context}{mask}"
+        case Collective():
+            return f"{op.message_bytes / 1024:.0f} KiB x{op.ranks}"
+        case Elementwise():
+            return f"{op.moved_bytes / 1024:.0f} KiB"
+
+
+def summarise(frame: pd.DataFrame) -> pd.DataFrame:
+    """A row a pass, in order, of a frame of :func:`roofline`.
+
+    ``seconds`` of the pass; ``streaming_share``, the share of it that its bytes alone take at the memory's bandwidth;
+    and the shares of the operations by what binds them: ``memory_share``, ``compute_share``, ``latency_share``,
+    ``communication_share``, ``fixed_share``, which sum to 1.
+    """
+    import pandas as pd
+
+    rows = []
+    for name, of_pass in frame.groupby("pass", sort=False):
+        total_s = (of_pass["count"] * of_pass["seconds"]).sum()
+        by_bound = of_pass.groupby("bound")["share_of_pass"].sum()
+        streaming = (of_pass["count"] * of_pass["memory_s"]).sum() / total_s
+        shares = {f"{bound}_share": by_bound.get(bound, 0.0) for bound in BOUNDS}
+        rows.append({"pass": name, "seconds": total_s, "streaming_share": min(1.0, streaming)} | shares)
+    return pd.DataFrame(rows)
+
+
+def as_json(frame: pd.DataFrame) -> dict[str, Any]:
+    """The stable JSON object of ``ssdsim roofline --json`` (schema 1); what does not apply is null."""
+
+    def records(table: pd.DataFrame) -> list[dict[str, Any]]:
+        rows = table.astype(object).where(table.notna(), None).to_dict("records")
+        return [{str(name): value for name, value in row.items()} for row in rows]
+
+    return {
+        "schema": 1,
+        "passes": records(summarise(frame)),
+        "operations": records(frame),
+        "warnings": frame.attrs["warnings"],
+    }

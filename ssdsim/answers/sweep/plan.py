@@ -1,0 +1,207 @@
+"""A grid of options: its points in order, cut into parts that any process can work out by itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import islice, product
+from math import prod
+from pathlib import PurePath
+from typing import Any, Literal, NamedTuple
+
+import pandas as pd
+import pyarrow as pa
+
+from ssdsim.answers.grid import INTERVALS, RESULTS, evaluate, simulate_each
+from ssdsim.checks import whole
+from ssdsim.errors import InputError, nearest
+from ssdsim.hardware.catalog import find_hardware, find_transformer
+from ssdsim.runs.named_files import FILE_OPTIONS
+from ssdsim.scenario.options import DEFAULTS, check_names, option
+
+Engine = Literal["closed", "mc", "des"]
+
+# The proposal names F and alpha (section 5.1) and b (section 5.2); K and p_hit, which it leaves open, span what it
+# discusses. In its units F has no effect beside p_hit, and T_SD is what it expects (section 5.3).
+PRESETS: dict[str, dict[str, list[Any]]] = {
+    "proposal": {
+        "f": [1, 2, 4, 8, 16],
+        "alpha": [0.5, 0.7, 0.9],
+        "k": list(range(2, 13)),
+        "p_hit": [step / 20 for step in range(10, 21)],
+        "b": [1, 2, 4, 8, 16, 32],
+    },
+    "proposal-unit-free": {
+        "alpha": [0.5, 0.7, 0.9],
+        "k": list(range(2, 13)),
+        "p_hit": [step / 20 for step in range(10, 21)],
+        "b": [1, 2, 4, 8, 16, 32],
+        "t_sd": [0.1, 0.2, 0.3],
+    },
+}
+
+_POINTS_A_PART = {"closed": 4096, "mc": 4, "des": 4}  # a second or a few: what a kill loses
+_LISTS_IN_A_VALUE = {"fl": 1, "flm": 1, "hit_curve": 2}  # one value of these is itself a list, or a list of pairs
+
+
+class Part(NamedTuple):
+    """The points ``start`` to ``stop - 1``."""
+
+    number: int
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to work out: single ``options``, the ``grid`` of lists (the last varies fastest), and how."""
+
+    options: Mapping[str, Any]
+    grid: Mapping[str, Sequence[Any]]
+    engine: Engine = "closed"
+    precision: float | None = None
+    draws: int = 0
+    seed: int = 0
+
+    @property
+    def size(self) -> int:
+        """Number of points."""
+        return prod(map(len, self.grid.values()))
+
+    @property
+    def how(self) -> dict[str, Any]:
+        """Everything but options and grid."""
+        return {name: value for name, value in asdict(self).items() if name not in ("options", "grid")}
+
+    def named(self) -> list[Any]:
+        """What the options that may name files name."""
+        return [value for name in FILE_OPTIONS for value in (self.options.get(name), *self.grid.get(name, ()))]
+
+    def parts(self) -> list[Part]:
+        """All points, cut in the same way whenever the same plan is made."""
+        step = _POINTS_A_PART[self.engine]
+        starts = range(0, self.size, step)
+        return [Part(number, start, min(start + step, self.size)) for number, start in enumerate(starts)]
+
+    def points(self, part: Part) -> Iterator[dict[str, Any]]:
+        """The options of the part's points, as they were given."""
+        for values in islice(product(*self.grid.values()), part.start, part.stop):
+            yield {**self.options, **dict(zip(self.grid, values, strict=True))}
+
+    def results(self, part: Part) -> pa.Table:
+        """The part's rows: the grid's columns, then the results; warnings are in the schema's metadata."""
+        points = list(self.points(part))
+        configured = [as_configured(point) for point in points]
+        if self.engine == "closed":
+            frame = evaluate(configured, self.draws, self.seed)
+        else:
+            frame = simulate_each(configured, self.engine, self.precision, self.seed)
+        axes = {name: [point[name] for point in points] for name in self.grid}
+        return _table(axes, self.grid, frame)
+
+
+def plan_of(preset: str | None, options: Mapping[str, Any], **how: Any) -> Plan:
+    """A plan from options of which some are lists; they take the place of the preset's.
+
+    Raises
+    ------
+    InputError : an unknown option, preset or engine; an empty list or one that names a value twice.
+    """
+    if preset is not None and not (isinstance(preset, str) and preset in PRESETS):
+        raise InputError(f"unknown preset '{preset}'{nearest(preset, PRESETS)} Allowed: {', '.join(PRESETS)}")
+    given = {name: _plain(value) for name, value in options.items() if value is not None}
+    check_names(given)
+    both = {**(PRESETS[preset] if preset else {}), **given}
+    ordered = {name: both[name] for name in DEFAULTS if name in both}
+    grid = {name: values for name, values in ordered.items() if _nesting(values) > _LISTS_IN_A_VALUE.get(name, 0)}
+    for name, values in grid.items():
+        repeated = [value for number, value in enumerate(values) if value in values[:number]]
+        if not values or repeated:
+            what = f"names {repeated[0]} twice" if repeated else "names no value"
+            raise InputError(f"the list of {option(name)} {what}")
+    plan = Plan({name: value for name, value in ordered.items() if name not in grid}, grid, **how)
+    _check(plan)
+    return plan
+
+
+def _check(plan: Plan) -> None:
+    if not isinstance(plan.engine, str) or plan.engine not in _POINTS_A_PART:
+        raise InputError(f"unknown engine '{plan.engine}'; allowed: {', '.join(_POINTS_A_PART)}")
+    if plan.precision is not None and not (isinstance(plan.precision, int | float) and 0 < plan.precision <= 1):
+        raise InputError(f"--precision must lie above 0 and at most at 1, got {plan.precision!r}")
+    if plan.engine == "closed" and plan.precision is not None:
+        raise InputError("--precision has no effect with --engine closed (it is exact)")
+    if plan.engine != "closed" and plan.draws:
+        raise InputError(f"--draws has no effect with --engine {plan.engine} (its intervals are always given)")
+    whole("--draws", plan.draws, 0)
+    whole("--seed", plan.seed, 0)
+    if plan.draws and ("t_sd" in plan.options or "t_sd" in plan.grid):
+        raise InputError("--draws has no effect with --t-sd (unit-free durations have no errors)")
+    for name, find in (("target", find_transformer), ("draft", find_transformer), ("hardware", find_hardware)):
+        for card in plan.grid.get(name, ()):  # a wrong name is a mistake, not a point that is not possible
+            find(card)
+    spreads = plan.grid.get("spread", [plan.options.get("spread", 0.0)])
+    if plan.engine == "closed" and any(spread != 0.0 for spread in spreads):
+        raise InputError("--engine closed needs constant durations (--spread 0); mc or des replay varying ones")
+
+
+def as_configured(point: Mapping[str, Any]) -> dict[str, Any]:
+    """The point as :func:`ssdsim.configure` takes it.
+
+    Where a hit rate is given too, a fan-out F only says how much the draft has to do: it caches a budget of F (K+1).
+
+    >>> as_configured({"f": 4, "k": 5, "p_hit": 0.9})
+    {'k': 5, 'p_hit': 0.9, 'budget': 24}
+    """
+    if "p_hit" not in point or not isinstance(point.get("f"), int) or "budget" in point or "t_sd" in point:
+        return dict(point)
+    k = point.get("k", DEFAULTS["k"])
+    return {name: value for name, value in point.items() if name != "f"} | {"budget": point["f"] * (k + 1)}
+
+
+def _plain(value: Any) -> Any:
+    """Lists for numpy arrays, ranges and tuples; text for a path."""
+    if isinstance(value, PurePath):
+        return str(value)
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return [_plain(each) for each in value] if isinstance(value, list | tuple | range) else value
+
+
+def _nesting(value: Any) -> int:
+    if not isinstance(value, list):
+        return 0
+    return 1 + max(map(_nesting, value), default=0)
+
+
+def _table(axes: Mapping[str, list[Any]], grid: Mapping[str, Sequence[Any]], frame: pd.DataFrame) -> pa.Table:
+    """A result whose name an axis has, such as ``p_hit``, is called ``effective_p_hit``."""
+    columns = {name: _array(values, grid[name]) for name, values in axes.items()}
+    for name in frame.columns:
+        kind = pa.string() if name in ("backup", "error") else pa.float64()
+        values = frame[name].where(frame[name].notna(), None).tolist() if kind == pa.string() else frame[name]
+        columns[f"effective_{name}" if name in axes else name] = pa.array(values, type=kind, from_pandas=True)
+    warnings = json.dumps(frame.attrs["warnings"]).encode()
+    return pa.table(columns).replace_schema_metadata({b"warnings": warnings})
+
+
+def _array(values: list[Any], axis: Sequence[Any]) -> pa.Array:
+    """Numbers, names or lists as such; a mixture, such as 1, 2 and ``window``, as text."""
+    kinds = {type(value) for value in axis}
+    if kinds <= {int, float}:
+        return pa.array(values, type=pa.int64() if kinds == {int} else pa.float64())
+    return pa.array(values if kinds == {list} else list(map(str, values)))
+
+
+def number_columns(plan: Plan) -> list[str]:
+    """Names of the columns of numbers that the plan's results have: axes, then results."""
+    axes = [name for name, values in plan.grid.items() if {type(value) for value in values} <= {int, float}]
+    bounded = plan.draws or plan.engine != "closed"
+    results = [name for name in (*RESULTS, *(INTERVALS if bounded else ())) if name != "backup"]
+    return [*axes, *(f"effective_{name}" if name in plan.grid else name for name in results)]
+
+
+def column(results: pd.DataFrame, name: str) -> pd.Series:
+    """The result of that name, also where an axis has it."""
+    return results[f"effective_{name}" if f"effective_{name}" in results else name]

@@ -1,0 +1,108 @@
+"""Predict a whole grid of options, here or on many machines, into a folder that survives a kill."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+
+from ssdsim.answers.sweep.plan import Engine, Part, Plan, plan_of
+from ssdsim.answers.sweep.workers import Done, work_here, work_on_cluster
+from ssdsim.checks import text
+from ssdsim.errors import InputError
+from ssdsim.runs.sweep_folder import joined, opened, warnings_of
+
+Progress = Callable[[int, int], None]
+
+
+def sweep(
+    *,
+    preset: str | None = None,
+    engine: Engine = "closed",
+    precision: float | None = None,
+    draws: int = 0,
+    seed: int = 0,
+    folder: str | Path | None = None,
+    jobs: int = 1,
+    cluster: str | None = None,
+    progress: Progress | None = None,
+    **options: Any,
+) -> pd.DataFrame:
+    """Predict every combination of the options that are lists (or tuples, ranges, arrays).
+
+    Parameters
+    ----------
+    options : those of :func:`ssdsim.configure`; a list is an axis of the grid. So ``alpha=[0.5, 0.7]`` are two rates
+        (rates by position would be a list of lists), but ``fl=[4, 3, 2]`` is one fan-out list. ``f`` beside ``p_hit``
+        sets the budget of cached outcomes, F (K+1).
+    preset : ``proposal`` (F x alpha x K x p_hit x b, 10,890 points) or ``proposal-unit-free``; options replace its.
+    engine : ``closed`` form; ``mc`` or ``des`` simulate every point until tokens/s is known to ``precision``.
+    draws : of the timings' errors, for intervals of the closed form (1000 as in ``predict``; 0: no intervals).
+    folder : a run folder (``config.toml``, ``results.parquet``). Results are written as they come; the same call on the
+        same folder resumes after a kill and works nothing out twice. Files that options name are copied into it, and
+        its results call them by the copies' names. One process at a time works in it.
+    jobs : processes on this machine; -1 for one a core.
+    cluster : address of a Dask scheduler, ``tcp://host:port``, whose workers take the place of ``jobs``. They need
+        ssdsim and every file that the options name.
+    progress : called with the points done and all points.
+
+    Returns
+    -------
+    A row a point: the axes by name, then the columns of :func:`ssdsim.evaluate`. A result that has an axis's name is
+    called ``effective_...`` (``effective_p_hit``). Points that are not possible have an ``error`` and NaN.
+
+    Raises
+    ------
+    InputError : a mistake in the options, a folder with another sweep, a cluster that cannot be reached, or no point
+        that is possible.
+
+    >>> table = sweep(t_sd=0.2, alpha=[0.7, 0.9], k=5, p_hit=0.85, b=[1, 16])
+    >>> table[["b", "alpha", "ssd_over_sd", "p_all_hit"]].round(3)
+        b  alpha  ssd_over_sd  p_all_hit
+    0   1    0.7        1.165      0.850
+    1   1    0.9        1.165      0.850
+    2  16    0.7        1.081      0.074
+    3  16    0.9        1.058      0.074
+    """
+    how: dict[str, Any] = {"engine": engine, "precision": precision, "draws": draws, "seed": seed}
+    plan = plan_of(preset, options, **how)
+    if jobs != -1 and not (isinstance(jobs, int) and jobs >= 1):
+        raise InputError(f"--jobs must be at least 1, or -1 for one a core, got {jobs!r}")
+    if cluster is not None and jobs != 1:
+        raise InputError("--jobs has no effect with --cluster (its workers do the work)")
+    report = progress or (lambda done, size: None)
+    if folder is None:
+        tables = {part.number: table for part, table in _worked_out(plan, plan.parts(), jobs, cluster, report)}
+        return _checked(joined([tables[number] for number in sorted(tables)]))
+    with opened(Path(text("a run folder", folder)), plan) as kept:
+        missing = [part for part in plan.parts() if not kept.has(part)]
+        for part, piece in _worked_out(plan, missing, jobs, cluster, report):
+            kept.add(part, piece)
+        return _checked(kept.join(plan))
+
+
+def _worked_out(plan: Plan, parts: list[Part], jobs: int, cluster: str | None, report: Progress) -> Done:
+    """Each of ``parts`` with its rows, in any order."""
+    done = plan.size - sum(part.stop - part.start for part in parts)
+    report(done, plan.size)
+    if not parts:
+        return
+    pieces = work_here(plan, parts, jobs) if cluster is None else work_on_cluster(plan, parts, cluster)
+    for part, table in pieces:
+        yield part, table
+        done += part.stop - part.start
+        report(done, plan.size)
+
+
+def _checked(table: pa.Table) -> pd.DataFrame:
+    frame: pd.DataFrame = table.to_pandas()
+    frame.attrs["warnings"] = warnings_of(table)
+    if frame["error"].notna().all():
+        first = frame["error"].iloc[0]
+        raise InputError(
+            first if len(frame) == 1 else f"none of the {len(frame)} points is possible; the first: {first}"
+        )
+    return frame

@@ -1,0 +1,205 @@
+"""The verification window: how much drafting fits into the time of one verification (proposal, section 5.1).
+
+Two counts of what fits. The proposal lets every cached outcome cost draft passes of its own, K of them, one after the
+other: its fan-out budget is passes / K. The reference engine drafts all outcomes together: one glue pass and K steps,
+each over all branch tokens at once under a custom mask, so that its budget ends where those wide steps fill the window,
+or the draft device's memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ssdsim.checks import listed, whole
+from ssdsim.errors import InputError
+from ssdsim.hardware.catalog import find_hardware, find_transformer
+from ssdsim.pricing.cost import Cost, TimingErrors, cost_of_message, cost_of_round
+from ssdsim.pricing.memory import largest_budget
+from ssdsim.pricing.placement import Placement, place, window_budget
+from ssdsim.scenario.options import checked, option, refuse_others
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+AXES = ("target", "draft", "hardware", "draft_hardware", "tp", "b", "context", "k")
+"""Options that may be lists, outermost first."""
+SINGLE = ("draft_gpus", "dtype", "temperature")
+MEASURES = (
+    "verify_s", "draft_pass_s", "passes", "passes_low", "passes_high", "budget_of_passes", "window_s", "prespeculate_s",
+    "budget", "fan_out", "limit", "reason", "warnings",
+)  # fmt: skip
+_COUNTS = ("passes", "passes_low", "passes_high", "budget_of_passes", "budget", "fan_out")
+MOST_OUTCOMES = 4096  # a sequence; the search for the budget ends there
+DRAWS = 1000
+
+
+@dataclass(frozen=True)
+class Window:
+    """What fits into one verification; durations in seconds, budgets in cached outcomes a sequence.
+
+    ``passes`` draft passes (one token a sequence each) fit into ``verify_s``, with 95 % bounds from the timings'
+    errors; ``budget_of_passes`` is ``passes // K``, the proposal's fan-out budget. ``window_s`` is how long the draft
+    really has, from the start of the verification to the arrival of its outcome: host work and the message count.
+    ``prespeculate_s`` is the engine's glue pass and K branch steps for the smallest cache, one guess a position
+    (K + 1 outcomes). Both sides run undisturbed: what devices that share memory lose to each other is left out.
+    ``budget`` is the most outcomes that pre-speculation finishes within ``window_s``, 0 if not even
+    K + 1; ``fan_out`` is as many a position, ``budget // (K + 1)``; ``limit`` says what ended it: ``time``,
+    ``memory``, or ``search`` (at :data:`MOST_OUTCOMES`).
+    """
+
+    verify_s: float
+    draft_pass_s: float
+    passes: int
+    passes_low: int
+    passes_high: int
+    budget_of_passes: int
+    window_s: float
+    prespeculate_s: float
+    budget: int
+    fan_out: int
+    limit: str
+    warnings: tuple[str, ...]
+
+
+def window(*, seed: int = 0, **options: Any) -> pd.DataFrame:
+    """The verification window over the product of the options that are lists.
+
+    Parameters
+    ----------
+    seed : of the draws behind ``passes_low`` and ``passes_high``.
+    options : those of :data:`AXES`, each one value or a list of values; and ``draft_gpus``, ``dtype``, ``temperature``,
+        one value each. The rest of a scenario has no part in the window.
+
+    Returns
+    -------
+    DataFrame with a row a combination, the last axis fastest: the columns :data:`AXES` and the fields of
+    :class:`Window`; where a combination is impossible (memory, devices, a degree that does not divide the heads),
+    ``reason`` says why and the measures are missing.
+
+    Raises
+    ------
+    InputError : an unknown option or card, an empty list, or a value out of range.
+
+    >>> from ssdsim import window
+    >>> frame = window(tp=[1, 4], k=6)
+    >>> frame.reason[0][:38]
+    'llama-3.1-70b at tp 1 needs 131.7 GiB '
+    >>> int(frame.passes[1]), int(frame.budget_of_passes[1]), int(frame.budget[1])
+    (10, 1, 506)
+    """
+    import pandas as pd
+
+    whole("--seed", seed, 0)
+    rows = []
+    for values in _combinations(options):
+        sources: dict[str, str] = {}
+        row: dict[str, Any] = dict.fromkeys(MEASURES)
+        try:
+            placement = place(values, sources)
+            row |= vars(measure(placement, seed))
+        except InputError as error:
+            row["reason"] = str(error)
+        rows.append({axis: values[axis] for axis in AXES} | row)
+    frame = pd.DataFrame(rows, columns=[*AXES, *MEASURES], dtype=object)
+    counts = ("tp", "b", "context", "k", *_COUNTS)
+    seconds = [name for name in MEASURES if name.endswith("_s")]
+    return frame.astype(dict.fromkeys(counts, "Int64") | dict.fromkeys(seconds, float))
+
+
+def measure(placement: Placement, seed: int = 0) -> Window:
+    """The window of one placement."""
+    smallest = placement.with_branches(placement.lookahead + 1)
+    verify, draft = smallest.target_pass(smallest.lookahead + 1), smallest.draft_pass()
+    glue, branches = smallest.prespeculation()
+    after = cost_of_round(smallest.profile) + cost_of_message(smallest.outcome_bytes, smallest.draft_profile)
+    available = verify + after
+    budget, limit = _budget(smallest, (glue + branches).seconds <= available.seconds)
+    passes = int(verify.seconds / draft.seconds)
+    low, high = _bounds(verify, draft, seed)
+    widest = sum(smallest.with_branches(max(budget, 1)).prespeculation(), Cost())
+    return Window(
+        verify_s=verify.seconds,
+        draft_pass_s=draft.seconds,
+        passes=passes,
+        passes_low=low,
+        passes_high=high,
+        budget_of_passes=passes // smallest.lookahead,
+        window_s=available.seconds,
+        prespeculate_s=(glue + branches).seconds,
+        budget=budget,
+        fan_out=budget // (smallest.lookahead + 1),
+        limit=limit,
+        warnings=tuple(sorted(verify.warnings | draft.warnings | widest.warnings)),
+    )
+
+
+def _budget(placement: Placement, smallest_is_in_time: bool) -> tuple[int, str]:
+    if not smallest_is_in_time:
+        return 0, "time"
+    in_time = window_budget(placement, MOST_OUTCOMES)
+    in_memory = placement.draft_gpus * largest_budget(
+        placement.draft,
+        placement.context,
+        placement.lookahead,
+        placement.dtype or placement.draft.dtype,
+        placement.sampling,
+        placement.batch,
+        placement.draft_profile,
+    )
+    if in_memory < in_time:
+        return in_memory, "memory"
+    return in_time, "time" if in_time < MOST_OUTCOMES else "search"
+
+
+def _bounds(verify: Cost, draft: Cost, seed: int) -> tuple[int, int]:
+    errors = TimingErrors(DRAWS, seed)
+    low, high = np.percentile(verify.sample(errors) / draft.sample(errors), (2.5, 97.5))
+    return int(low), int(high)
+
+
+def _combinations(options: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
+    """The options of each combination, complete, as :func:`ssdsim.pricing.placement.place` takes them."""
+    refuse_others("window", options, (*AXES, *SINGLE))
+    given = {name: value for name, value in options.items() if value is not None}
+    axes = {name: listed(option(name), given[name]) for name in AXES if name in given}
+    single = {name: given[name] for name in SINGLE if name in given}
+    for name, find in (("target", find_transformer), ("draft", find_transformer), ("hardware", find_hardware)):
+        for card in (*axes.get(name, ()), *axes.get(f"draft_{name}", ())):
+            find(card)  # a name that does not exist is a mistake, not a combination that does not fit
+    for combination in product(*axes.values()):
+        values = checked({**single, **dict(zip(axes, combination, strict=True))})
+        # SD plays no part here: its draft on a device of its own asks nothing of the target's memory
+        yield values | {"sd_k": values["k"], "sd_draft": "separate", "budget": values["k"] + 1}
+
+
+def sentence(row: Mapping[Any, Any]) -> str:
+    """The proposal's sentence (section 5.1) for a row of :func:`window`."""
+    where = f"{row['target']} at TP {row['tp']} (batch {row['b']}, context {row['context']})"
+    if row["reason"] is not None:
+        return f"{where} with {row['draft']}: {row['reason']}."
+    k, passes, budget = int(row["k"]), int(row["passes"]), int(row["budget"])
+    if budget:
+        batched = f"{budget} outcomes fit ({int(row['fan_out'])} guesses a position; ended by {row['limit']})"
+    else:
+        batched = f"even one guess a position comes too late ({1e3 * row['prespeculate_s']:.1f} ms)"
+    return (
+        f"Verifying {k} draft tokens with {where} takes {1e3 * row['verify_s']:.1f} ms and a draft pass of "
+        f"{row['draft']} {1e3 * row['draft_pass_s']:.2f} ms, so {_passes(passes)}: a fan-out budget of "
+        f"{passes}/{k} = {int(row['budget_of_passes'])} if each outcome is drafted by passes of its own. With the "
+        f"branches of all outcomes batched into the same passes, as the reference engine does, {batched}."
+    )
+
+
+def _passes(count: int) -> str:
+    return f"{count} pass fits" if count == 1 else f"{count} passes fit"
+
+
+def as_json(frame: pd.DataFrame) -> dict[str, Any]:
+    """The stable JSON object of ``ssdsim window --json`` (schema 1); missing measures are null."""
+    rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
+    return {"schema": 1, "rows": [row | {"sentence": sentence(row)} for row in rows]}

@@ -1,0 +1,131 @@
+"""Find and load cards: transformers and hardware, by name from ``models/`` or by path."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from functools import lru_cache
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from ssdsim.bundled import models_folder
+from ssdsim.checks import text
+from ssdsim.errors import InputError, nearest
+from ssdsim.hardware.profile import HardwareProfile, load_profile
+from ssdsim.transformer.card import Transformer, transformer_shaped
+from ssdsim.transformer.huggingface import is_config, load_config
+
+_SHAPED = re.compile(r"transformer-shaped-(\d+)x(\d+)")
+
+
+def transformer_names() -> list[str]:
+    return sorted(path.stem for path in (models_folder() / "transformers").glob("*.toml"))
+
+
+def hardware_names() -> list[str]:
+    return sorted(path.stem for path in (models_folder() / "hardware").glob("*.json"))
+
+
+def find_transformer(name: str | Path) -> Transformer:
+    """The card called ``name``: a bundled card, ``transformer-shaped-HxL``, a TOML file, or a Hugging Face config.
+
+    Names are matched without case; ``meta-llama/Llama-3.1-70B-Instruct`` finds ``llama-3.1-70b``.
+
+    Raises
+    ------
+    InputError : no such card, or a file that is not a valid card.
+    """
+    name = text("a transformer", name)
+    shaped = _SHAPED.fullmatch(name)
+    if shaped:
+        return transformer_shaped(int(shaped[1]), int(shaped[2]))
+    alias = _alias(name)
+    bundled = _bundled("transformers", alias, ".toml")
+    if bundled is not None:
+        return _unchanged_transformer(*_state(bundled))
+    path = Path(name).expanduser()
+    if path.suffix == ".toml" and path.is_file():
+        return _unchanged_transformer(*_state(path))
+    if path.exists() and is_config(path):
+        return load_config(path)
+    if path.suffix in (".toml", ".json") or path.is_dir():
+        raise InputError(f"{name}: no transformer card there (a .toml card, a config.json, or a folder with one)")
+    raise InputError(
+        f"unknown transformer '{name}'{nearest(alias, transformer_names())} "
+        f"Allowed: {', '.join(transformer_names())}, transformer-shaped-HxL, a card or a config.json"
+    )
+
+
+def _alias(name: str) -> str:
+    """``meta-llama/Meta-Llama-3.1-70B-Instruct`` -> ``llama-3.1-70b``."""
+    base = name.split("/")[-1].lower() if name.count("/") == 1 and not Path(name).exists() else name.lower()
+    return base.removeprefix("meta-").removesuffix("-instruct").removesuffix("-hf")
+
+
+def load_transformer(path: Path) -> Transformer:
+    """The transformer card in a TOML file; unknown keys are errors."""
+    try:
+        return Transformer.model_validate(tomllib.loads(path.read_text()))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InputError(f"{path}: not a readable card ({error})") from None
+    except ValidationError as error:
+        raise InputError(f"{path}: {_first_problem(error)}") from None
+
+
+def _first_problem(error: ValidationError) -> str:
+    problem = error.errors()[0]
+    key = ".".join(map(str, problem["loc"])) or "card"
+    if problem["type"] == "extra_forbidden":
+        fields = Transformer.model_fields
+        return f"unknown key '{key}'{nearest(key, fields)} Allowed: {', '.join(fields)}"
+    return f"{key}: {problem['msg'].removeprefix('Value error, ')}"
+
+
+def find_hardware(name: str | Path) -> HardwareProfile:
+    """The hardware profile called ``name``: a bundled one or a JSON file.
+
+    Raises
+    ------
+    InputError : no such profile, or a file that is not a valid profile.
+    """
+    name = text("hardware", name)
+    bundled = _bundled("hardware", name.lower(), ".json")
+    if bundled is not None:
+        return _unchanged_profile(*_state(bundled))
+    path = Path(name).expanduser()
+    if path.is_file():
+        return _unchanged_profile(*_state(path))
+    if path.suffix == ".json" or path.exists():
+        return load_profile(path)
+    raise InputError(
+        f"unknown hardware '{name}'{nearest(name, hardware_names())} "
+        f"Allowed: {', '.join(hardware_names())}, or the path of a profile"
+    )
+
+
+@lru_cache(maxsize=1024)  # looked up thousands of times in a sweep; bundled cards do not come and go
+def _bundled(folder: str, name: str, suffix: str) -> Path | None:
+    """The card of that name among those that come with ssdsim."""
+    path = models_folder() / folder / f"{name}{suffix}"
+    return path if Path(name).name == name and path.is_file() else None
+
+
+# A file is read and checked again only when it has changed: a sweep asks for the same cards thousands of times, and
+# a profile remembers the operations that it has priced.
+
+
+def _state(path: Path) -> tuple[Path, int, int, int]:
+    """What tells a changed file from an unchanged one."""
+    status = path.stat()
+    return path, status.st_mtime_ns, status.st_size, status.st_ino
+
+
+@lru_cache(maxsize=64)
+def _unchanged_profile(path: Path, mtime_ns: int, size: int, inode: int) -> HardwareProfile:
+    return load_profile(path)
+
+
+@lru_cache(maxsize=64)
+def _unchanged_transformer(path: Path, mtime_ns: int, size: int, inode: int) -> Transformer:
+    return load_transformer(path)

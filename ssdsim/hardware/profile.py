@@ -1,0 +1,327 @@
+"""Hardware profiles: a device, the fitted timings of its operations, and where each came from."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from pydantic import Field, ValidationError, model_validator
+
+from ssdsim.errors import InputError, nearest
+from ssdsim.hardware.attention import AnyAttention
+from ssdsim.hardware.laws import (
+    Array,
+    CollectiveModel,
+    ElementwiseModel,
+    FixedCosts,
+    GemmModel,
+    Interference,
+    LinkModel,
+    TimingModel,
+)
+from ssdsim.records import Card
+from ssdsim.transformer.operations import (
+    DTYPE_BYTES,
+    Attention,
+    Collective,
+    CollectiveKind,
+    Elementwise,
+    Gemm,
+    Operation,
+)
+
+ProvenanceKind = Literal["measured", "imported", "datasheet", "hypothetical"]
+Model = TypeVar("Model", bound=TimingModel)
+
+EXTRAPOLATION_LOG_SD = 0.15
+"""Added (in quadrature) to the error of a timing outside its domain."""
+
+_CACHED_TIMINGS = 65536
+
+
+class Provenance(Card):
+    """Where numbers came from. ``source`` names the machine, the project or the document."""
+
+    kind: ProvenanceKind
+    source: str
+    commit: str = ""
+    licence: str = ""
+    date: str = ""
+    note: str = ""
+
+
+class Device(Card):
+    """One of ``count`` equal devices of a node; ``peak_flops`` is by dtype."""
+
+    name: str
+    kind: Literal["cuda", "cpu"]
+    memory_bytes: int = Field(gt=0)
+    memory_bandwidth: float = Field(gt=0)
+    peak_flops: dict[str, float] = Field(min_length=1)
+    compute_units: int | None = Field(default=None, gt=0)
+    count: int = Field(gt=0)
+    topology: str
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds of one operation.
+
+    ``log_sd`` is the standard deviation of log(real / predicted). Part of it comes from the fit's coefficients:
+    ``shared`` names the directions in which they wander, with the standard deviation along each, and every operation
+    of the model shares these. The rest, ``own_log_sd``, is shared by operations with the same ``key`` (one matrix at
+    another number of tokens is wrong in the same direction).
+    """
+
+    seconds: float
+    log_sd: float
+    key: str
+    provenance_kind: ProvenanceKind
+    warning: str | None = None
+    shared: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def own_log_sd(self) -> float:
+        return math.sqrt(max(0.0, self.log_sd**2 - sum(moved**2 for moved in self.shared.values())))
+
+
+class HardwareProfile(Card):
+    """Seconds of any operation on one machine.
+
+    Models are by dtype (``gemm``, ``attention``, ``attention_masked``) or by kind and number of ranks
+    (``collectives``); each names its entry of ``sources``. ``spread`` is the relative standard deviation of a
+    timing from run to run.
+    """
+
+    schema_: Literal[1] = Field(alias="schema")
+    name: str
+    device: Device
+    gemm: dict[str, GemmModel] = Field(default_factory=dict)
+    attention: dict[str, AnyAttention] = Field(default_factory=dict)
+    attention_masked: dict[str, AnyAttention] = Field(default_factory=dict)
+    collectives: dict[CollectiveKind, dict[int, CollectiveModel]] = Field(default_factory=dict)
+    link: LinkModel | None = None
+    elementwise: ElementwiseModel | None = None
+    fixed: FixedCosts = FixedCosts()
+    interference: Interference = Interference()
+    spread: float = Field(default=0.0, ge=0.0)
+    sources: dict[str, Provenance]
+
+    @model_validator(mode="after")
+    def _sources_exist(self) -> HardwareProfile:
+        for where, model in self.models().items():
+            if model.source not in self.sources:
+                hint = nearest(model.source, self.sources)
+                raise ValueError(f"{where}: source '{model.source}' is not in sources{hint}")
+        return self
+
+    def models(self) -> dict[str, TimingModel]:
+        """Every timing model by a readable name such as ``gemm:bfloat16`` or ``all_reduce:4``."""
+        found: dict[str, TimingModel] = {}
+        found |= {f"gemm:{dtype}": model for dtype, model in self.gemm.items()}
+        found |= {f"attention:{dtype}": model for dtype, model in self.attention.items()}
+        found |= {f"attention_masked:{dtype}": model for dtype, model in self.attention_masked.items()}
+        for kind, by_ranks in self.collectives.items():
+            found |= {f"{kind}:{ranks}": model for ranks, model in by_ranks.items()}
+        found |= {"link": self.link} if self.link else {}
+        found |= {"elementwise": self.elementwise} if self.elementwise else {}
+        return found
+
+    @cached_property
+    def timings(self) -> dict[Operation, Timing]:
+        """Operations priced so far (a pass repeats its operations, a decode loop its passes)."""
+        return {}
+
+    @cached_property
+    def pass_seconds(self) -> dict[Any, Any]:
+        """Costs of whole passes so far, by pass (kept here by :func:`ssdsim.pricing.cost.cost_of_pass`)."""
+        return {}
+
+    def __copy__(self) -> HardwareProfile:
+        """A copy prices by itself: it is mostly made to change some timings."""
+        copied = super().__copy__()
+        for remembered in ("timings", "pass_seconds"):
+            copied.__dict__.pop(remembered, None)
+        return copied
+
+    def seconds(self, op: Operation) -> Timing:
+        """Time of ``op``.
+
+        Raises
+        ------
+        InputError : the profile has no timings for this dtype, kind or number of ranks.
+        """
+        timing = self.timings.get(op)
+        if timing is None:
+            if len(self.timings) >= _CACHED_TIMINGS:
+                self.timings.clear()
+            timing = self.timings[op] = self._price(op)
+        return timing
+
+    def _price(self, op: Operation) -> Timing:
+        match op:
+            case Gemm():
+                return self._gemm(op)
+            case Attention():
+                return self._attention(op)
+            case Collective():
+                return self._collective(op)
+            case Elementwise():
+                return self._elementwise(op)
+
+    def launch_seconds(self, op: Operation) -> float:
+        """The floor under ``op``'s time however little it does, as fitted; 0 for a collective, which has its own law.
+
+        Raises
+        ------
+        InputError : the profile has no timings for this dtype or kind.
+        """
+        self.seconds(op)  # refuses what the profile does not know
+        match op:
+            case Gemm():
+                return self.gemm[op.dtype].segment_at(op.m).roofline.launch_s
+            case Attention():
+                return self.attention_model(op).launch_s
+            case Elementwise() if self.elementwise:
+                return self.elementwise.launch_s
+        return 0.0
+
+    def attention_model(self, op: Attention) -> AnyAttention:
+        """The timings that ``op`` is priced with: those under a branch mask where they were taken."""
+        masked = op.masked and op.dtype in self.attention_masked
+        return self._of_dtype("attention", self.attention_masked if masked else self.attention, op.dtype)
+
+    def _gemm(self, op: Gemm) -> Timing:
+        model = self._of_dtype("gemm", self.gemm, op.dtype)
+        key = f"gemm:{op.n}x{op.k}:{op.dtype}"
+        shape = (op.m, op.n, op.k)
+        log_sd = model.log_sd_at(op.m)
+        shared = _under(f"gemm:{op.dtype}", model.wander(*shape), log_sd)
+        return self._timing(key, model, model.seconds(*shape), model.outside(*shape), shared, log_sd)
+
+    def _attention(self, op: Attention) -> Timing:
+        model = self.attention_model(op)
+        shape = (op.batch, op.queries, op.context, op.heads, op.kv_heads, op.head_dim, DTYPE_BYTES[op.dtype])
+        outside = model.outside(*shape)
+        if op.masked and op.dtype not in self.attention_masked and outside is None:
+            outside = "branch masks were not timed, ordinary attention was"
+        where = "attention_masked" if model is self.attention_masked.get(op.dtype) else "attention"
+        shared = _under(f"{where}:{op.dtype}", model.wander(*shape), model.log_sd)
+        key = f"{where}:{op.kv_heads}x{op.head_dim}:{op.dtype}"
+        return self._timing(key, model, model.seconds(*shape), outside, shared)
+
+    def _collective(self, op: Collective) -> Timing:
+        key = f"{op.kind}:{op.ranks}"
+        if op.ranks == 1:
+            return Timing(0.0, 0.0, key, "measured")
+        by_ranks = self.collectives.get(op.kind, {})
+        if op.ranks not in by_ranks:
+            ranks = ", ".join(map(str, sorted(by_ranks)))
+            raise self._lacks(f"{op.ranks}-rank {op.kind}", ranks, "choose a degree that it has, calibrate")
+        model = by_ranks[op.ranks]
+        shared = _under(key, model.wander(op.message_bytes), model.log_sd)
+        return self._timing(key, model, model.seconds(op.message_bytes), model.outside(op.message_bytes), shared)
+
+    def _elementwise(self, op: Elementwise) -> Timing:
+        model = self.elementwise
+        if model is None:
+            raise self._lacks("elementwise", "", "calibrate")
+        outside = model.beyond({"moved_bytes": op.moved_bytes})
+        shared = _under("elementwise", model.wander(op.moved_bytes), model.log_sd)
+        return self._timing("elementwise", model, model.seconds(op.moved_bytes), outside, shared)
+
+    def message_seconds(self, message_bytes: int) -> Timing:
+        """Time of a point-to-point message between two devices.
+
+        Raises
+        ------
+        InputError : the profile has no link.
+        """
+        if self.link is None:
+            raise self._lacks("link", "", "calibrate")
+        smallest = self.link.domain.get("message_bytes", (0.0, 0.0))[0]
+        # a message below the smallest one timed takes the latency, which that one measured
+        outside = self.link.beyond({"message_bytes": max(message_bytes, smallest)})
+        shared = _under("link", self.link.wander(message_bytes), self.link.log_sd)
+        return self._timing("link", self.link, self.link.seconds(message_bytes), outside, shared)
+
+    def _of_dtype(self, what: str, models: Mapping[str, Model], dtype: str) -> Model:
+        if dtype not in models:
+            raise self._lacks(f"{dtype} {what}", ", ".join(models), f"calibrate with --dtype {dtype}")
+        return models[dtype]
+
+    def _lacks(self, what: str, has: str, remedy: str) -> InputError:
+        return InputError(
+            f"profile {self.name} has no {what} timings (it has {has or 'none'}); {remedy} or choose another profile"
+        )
+
+    def _timing(
+        self,
+        key: str,
+        model: TimingModel,
+        seconds: Array,
+        outside: str | None,
+        shared: Mapping[str, float],
+        log_sd: float | None = None,
+    ) -> Timing:
+        """``outside`` widens the error and is the warning; ``log_sd`` is the model's if not given."""
+        kind = self.sources[model.source].kind
+        log_sd = model.log_sd if log_sd is None else log_sd
+        if outside is None:
+            return Timing(float(seconds), log_sd, key, kind, shared=shared)
+        warning = f"{self.name}: {key} is extrapolated: {outside}"
+        return Timing(float(seconds), math.hypot(log_sd, EXTRAPOLATION_LOG_SD), key, kind, warning, shared)
+
+    def with_fixed(self, fixed: FixedCosts) -> HardwareProfile:
+        """The same profile with other fixed costs."""
+        return self.model_copy(update={"fixed": fixed})
+
+    def save(self, path: Path) -> None:
+        """Write the profile as JSON, atomically."""
+        text = json.dumps(self.model_dump(by_alias=True, exclude_none=True), indent=1)
+        partial = path.with_suffix(path.suffix + ".partial")
+        partial.write_text(text + "\n", encoding="utf-8")
+        partial.replace(path)
+
+
+def _under(where: str, wander: Mapping[str, float], log_sd: float) -> dict[str, float]:
+    """Directions named by the model whose coefficients they move, together no more than the held-out error.
+
+    That one holds what the coefficients make; a bootstrap of few timings says more of it than there is.
+    """
+    length = math.hypot(*wander.values())
+    share = min(1.0, log_sd / length) if length else 1.0
+    return {f"{where} {direction}": share * moved for direction, moved in wander.items()}
+
+
+def load_profile(path: str | Path) -> HardwareProfile:
+    """The hardware profile in a JSON file.
+
+    Raises
+    ------
+    InputError : the file is missing, cut short or not a valid profile; the message names file and key.
+    """
+    try:
+        data = json.loads(Path(path).read_text(encoding="utf-8"))
+        return HardwareProfile.model_validate(data)
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such hardware profile") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not a readable hardware profile ({error})") from None
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno}, column {error.colno}"
+        raise InputError(f"{path}: {place}: not JSON, or cut short ({error.msg})") from None
+    except ValidationError as error:
+        raise InputError(f"{path}: {_first_problem(error)}") from None
+
+
+def _first_problem(error: ValidationError) -> str:
+    problem = error.errors(include_url=False)[0]
+    key = ".".join(map(str, problem["loc"])) or "profile"
+    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+    return f"{key}: {problem['msg'].removeprefix('Value error, ')}{more}"

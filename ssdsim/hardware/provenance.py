@@ -1,0 +1,23 @@
+"""In short, where a profile's timings came from and how good they are."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from ssdsim.hardware.profile import HardwareProfile
+
+
+def summary(profile: HardwareProfile, dtypes: set[str], ranks: int) -> str:
+    """The timings that a placement reads, by the kind of their provenance, with held-out median errors."""
+    by_kind: dict[str, list[str]] = defaultdict(list)
+    origins: dict[str, set[str]] = defaultdict(set)
+    for name, model in profile.models().items():
+        what, _, variant = name.partition(":")
+        if variant and variant not in {*dtypes, str(ranks)}:
+            continue
+        source = profile.sources[model.source]
+        error = f" {model.report.median_error:.1%}" if model.report else ""
+        by_kind[source.kind].append(f"{what}{error}")
+        origins[source.kind].add(f"{source.source} {source.commit}".strip())
+    parts = [f"{kind} from {', '.join(sorted(origins[kind]))}: {', '.join(by_kind[kind])}" for kind in by_kind]
+    return "; ".join(parts) + f" (held-out medians); fixed costs {profile.fixed.how}"

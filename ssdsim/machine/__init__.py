@@ -1,0 +1,1 @@
+"""The machine room: ranks, devices, captured graphs, transformer-shaped passes on real hardware (torch)."""

@@ -1,0 +1,174 @@
+"""A forward pass run for real: the same list of operations that the cost model prices, on one rank's device."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from functools import partial
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as functional
+
+from ssdsim.machine.capture import capture
+from ssdsim.transformer.card import ForwardPass, Transformer, forward_pass
+from ssdsim.transformer.operations import DTYPE_BYTES, Attention, Collective, Elementwise, Gemm, Operation
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def attend(
+    op: Attention, qkv: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor | None
+) -> torch.Tensor:
+    """Every query head of a group against its shared keys: (batch, kv heads, queries x group, head dim).
+
+    ``qkv`` is the output of the projection, shape ``(batch x queries, at least heads x head_dim)``; the calibrator
+    times this very function, so that the copies which the packing needs are in both.
+    """
+    rows, width = op.queries * op.heads // op.kv_heads, op.heads * op.head_dim
+    query = qkv[:, :width].reshape(op.batch, op.kv_heads, rows, op.head_dim)
+    attended = functional.scaled_dot_product_attention(query, keys, values, attn_mask=mask)
+    return attended.reshape(op.batch * op.queries, width)
+
+
+def branch_mask(rows: int, context: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """A custom mask as a branch has it: the shared trunk, and of the last ``rows`` tokens only its own."""
+    mask = torch.zeros(rows, context, dtype=dtype, device=device)
+    own = min(rows, context - 1)
+    if own > 0:
+        mask[:, -own:] = -math.inf
+        index = torch.arange(own, device=device)
+        mask[index, context - own + index] = 0.0
+    return mask
+
+
+class Graph:
+    """One rank's shard of a transformer with random weights and cache, allocated once.
+
+    Operations run in their order, each on the output of the one before; a shard's shapes are those of
+    :func:`ssdsim.transformer.card.forward_pass`. Weights are scaled so that activations neither vanish nor overflow.
+    """
+
+    def __init__(
+        self,
+        card: Transformer,
+        *,
+        device: torch.device,
+        dtype: str,
+        batch: int,
+        context: int,
+        tp: int = 1,
+        group: dist.ProcessGroup | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.card = card
+        self.device = device
+        self.dtype = dtype
+        self.tp = tp
+        self._group = group
+        self._random = torch.Generator(device=device).manual_seed(seed)
+        shapes = forward_pass(card, batch=1, context=context, tp=tp, dtype=dtype)
+        self._layers = [self._weights(shapes.layer) for _ in range(shapes.layers)]
+        self._outside = self._weights((*shapes.before, *shapes.after))
+        self._cache = [self._key_values(shapes.layer, batch, context) for _ in range(shapes.layers)]
+        self._buffers: dict[tuple[str, int], torch.Tensor] = {}
+
+    def run(self, forward: ForwardPass) -> torch.Tensor:
+        """Run every operation; returns the last activation (logits where there is a vocabulary)."""
+        flow = self._buffer("input", forward.tokens, self.card.hidden_size)
+        for op in forward.before:
+            flow = self._step(op, flow, self._outside, None)
+        for weights, cache in zip(self._layers, self._cache, strict=True):
+            for op in forward.layer:
+                flow = self._step(op, flow, weights, cache)
+        for op in forward.after:
+            flow = self._step(op, flow, self._outside, None)
+        return flow
+
+    def prepare(self, forward: ForwardPass) -> Callable[[], object]:
+        """An action that runs ``forward``: a captured CUDA graph on a GPU, the operations one by one on a CPU."""
+        if self.device.type == "cuda":
+            return capture(lambda: self.run(forward))
+        return lambda: self.run(forward)
+
+    def single_operations(self, ops: Iterable[Operation], tokens: int) -> list[Callable[[], object]]:
+        """An action for each of ``ops`` alone, on the input that it has in a pass over ``tokens``.
+
+        ``ops`` are those of one layer, or those around the layers.
+        """
+        flow = self._buffer("input", tokens, self.card.hidden_size)
+        weights, cache = self._layers[0] | self._outside, self._cache[0]
+        actions: list[Callable[[], object]] = []
+        for op in ops:
+            actions.append(partial(self._step, op, flow, weights, cache))
+            flow = self._step(op, flow, weights, cache)
+        return actions
+
+    def _step(
+        self,
+        op: Operation,
+        flow: torch.Tensor,
+        weights: dict[str, torch.Tensor],
+        cache: tuple[torch.Tensor, torch.Tensor] | None,
+    ) -> torch.Tensor:
+        match op:
+            case Gemm():
+                out = self._buffer(op.name, op.m, op.n)
+                return torch.mm(flow[:, : op.k], weights[op.name].t(), out=out)
+            case Attention():
+                assert cache is not None
+                return self._attend(op, flow, *cache)
+            case Collective():
+                return self._communicate(op, flow)
+            case Elementwise():
+                return self._stream(op, flow)
+
+    def _attend(self, op: Attention, qkv: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+        keys, values = (kv[: op.batch, :, : op.context] for kv in (keys, values))
+        mask = self._branch_mask(op.queries * op.heads // op.kv_heads, op.context) if op.masked else None
+        return attend(op, qkv, keys, values, mask)
+
+    def _branch_mask(self, rows: int, context: int) -> torch.Tensor:
+        key = ("mask", rows * (1 << 32) + context)
+        if key not in self._buffers:
+            self._buffers[key] = branch_mask(rows, context, DTYPES[self.dtype], self.device)
+        return self._buffers[key]
+
+    def _communicate(self, op: Collective, flow: torch.Tensor) -> torch.Tensor:
+        if op.kind == "all_reduce":
+            dist.all_reduce(flow, group=self._group)
+            return flow
+        gathered = self._buffer(op.name, flow.shape[0] * self.tp, flow.shape[1])
+        dist.all_gather_into_tensor(gathered, flow, group=self._group)
+        return gathered
+
+    def _stream(self, op: Elementwise, flow: torch.Tensor) -> torch.Tensor:
+        """Read and write ``moved_bytes`` in all, half each; the activation halves the flow's width for real."""
+        if op.name == "activation" and self.card.gated_mlp:
+            inner = flow.shape[1] // 2
+            out = self._buffer(op.name, flow.shape[0], inner)
+            return torch.mul(flow[:, :inner], flow[:, inner:], out=out)
+        values = max(1, op.moved_bytes // (2 * DTYPE_BYTES[self.dtype]))
+        source, target = (self._buffer(f"stream {i} {op.name}", 1, values) for i in range(2))
+        torch.mul(source, 1.0, out=target)
+        return flow
+
+    def _weights(self, ops: Iterable[Operation]) -> dict[str, torch.Tensor]:
+        return {op.name: self._tensor(op.n, op.k).div_(math.sqrt(op.k)) for op in ops if isinstance(op, Gemm)}
+
+    def _key_values(self, ops: Iterable[Operation], batch: int, context: int) -> tuple[torch.Tensor, torch.Tensor]:
+        op = next(op for op in ops if isinstance(op, Attention))
+        keys, values = (self._tensor(batch * op.kv_heads * context, op.head_dim) for _ in range(2))
+        shape = (batch, op.kv_heads, context, op.head_dim)
+        return keys.reshape(shape), values.reshape(shape)
+
+    def _tensor(self, rows: int, columns: int) -> torch.Tensor:
+        made = torch.randn(rows, columns, generator=self._random, device=self.device)
+        return made.to(DTYPES[self.dtype])
+
+    def _buffer(self, name: str, rows: int, columns: int) -> torch.Tensor:
+        """An output buffer, allocated when a shape is first seen and kept."""
+        key = (f"{name} {columns}", rows)
+        if key not in self._buffers:
+            self._buffers[key] = self._tensor(rows, columns)
+        return self._buffers[key]

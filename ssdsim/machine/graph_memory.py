@@ -1,0 +1,55 @@
+"""What a :class:`ssdsim.machine.graph.Graph` allocates, known before it does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ssdsim.transformer.card import ForwardPass
+from ssdsim.transformer.operations import DTYPE_BYTES, Attention, Collective, Elementwise, Gemm, Operation
+
+FLOAT32_BYTES = 4  # random numbers are drawn as float32
+
+
+@dataclass(frozen=True)
+class GraphMemory:
+    """Bytes that a graph holds, and the most that it takes besides for a moment."""
+
+    held_bytes: int
+    passing_bytes: int
+
+
+def graph_memory(passes: Sequence[ForwardPass], batch: int, context: int, dtype: str) -> GraphMemory:
+    """Of one rank's graph that holds a cache of ``batch`` sequences of ``context`` tokens and runs ``passes``."""
+    one, value = passes[0], DTYPE_BYTES[dtype]
+    gemms = [op for op in one.operations() if isinstance(op, Gemm)]
+    weights, hidden_size = [op.n * op.k for op in gemms], gemms[0].k
+    attention = next(op for op in one.layer if isinstance(op, Attention))
+    cache = [batch * context * attention.kv_heads * attention.head_dim] * (2 * one.layers)
+    ops = {op for forward in passes for op, _ in forward.counted()}
+    inputs = [value * tokens * hidden_size for tokens in {forward.tokens for forward in passes}]
+    buffers = [*inputs, *(_buffer_bytes(op, value) for op in ops)]
+    largest = max(*weights, *cache, *(size // value for size in buffers))
+    drawn = FLOAT32_BYTES * largest if dtype != "float32" else 0  # and then converted
+    return GraphMemory(
+        held_bytes=value * (sum(weights) + sum(cache)) + sum(buffers),
+        passing_bytes=max(drawn, *(attention_bytes(op) for op in ops if isinstance(op, Attention))),
+    )
+
+
+def _buffer_bytes(op: Operation, value: int) -> int:
+    """What an operation writes to and keeps; a mask with attention under one."""
+    match op:
+        case Gemm():
+            return value * op.m * op.n
+        case Attention():
+            return value * op.queries * op.heads // op.kv_heads * op.context if op.masked else 0
+        case Collective():
+            return op.message_bytes if op.kind == "all_gather" else 0
+        case Elementwise():
+            return op.moved_bytes
+
+
+def attention_bytes(op: Attention) -> int:
+    """The packed queries, the fused kernel's output, and the output in the order of tokens."""
+    return 3 * DTYPE_BYTES[op.dtype] * op.batch * op.queries * op.heads * op.head_dim

@@ -1,0 +1,76 @@
+"""Does it fit? Weights, key-value cache and speculation cache on each device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ssdsim.errors import InputError
+from ssdsim.hardware.profile import HardwareProfile
+from ssdsim.transformer.card import Transformer, legal_tensor_parallel
+from ssdsim.transformer.operations import DTYPE_BYTES
+
+USABLE_SHARE = 0.9  # engines keep a tenth for activations, graphs and fragmentation (vLLM's own default)
+
+
+@dataclass(frozen=True)
+class Demand:
+    """Bytes that one model asks of one device: fixed weights, and what each sequence adds."""
+
+    weights_bytes: int
+    sequence_bytes: int
+
+    def total_bytes(self, batch: int) -> int:
+        return self.weights_bytes + batch * self.sequence_bytes
+
+
+def target_demand(card: Transformer, tp: int, context: int, lookahead: int, dtype: str) -> Demand:
+    """Weights and cache of the target; K+1 slots a sequence are reserved for the tokens being verified."""
+    slots = context + lookahead + 1
+    return Demand(card.weight_bytes(tp, dtype), slots * card.kv_bytes_per_token(tp, dtype))
+
+
+def draft_demand(
+    card: Transformer, tp: int, context: int, lookahead: int, branches: int, dtype: str, logits: bool
+) -> Demand:
+    """Weights and cache of the draft, with K slots for each of the cached outcomes of a sequence.
+
+    The speculation cache keeps the logits of every branch token when sampling (SSD paper, appendix C).
+    """
+    slots = context + lookahead + 1 + branches * lookahead
+    cached_logits = branches * lookahead * card.vocab_size * DTYPE_BYTES[dtype] if logits else 0
+    return Demand(card.weight_bytes(tp, dtype), slots * card.kv_bytes_per_token(tp, dtype) + cached_logits)
+
+
+def largest_budget(
+    card: Transformer, context: int, lookahead: int, dtype: str, logits: bool, batch: int, profile: HardwareProfile
+) -> int:
+    """The most cached outcomes a sequence that one draft device holds beside its weights; 0 if none."""
+    bare = draft_demand(card, 1, context, lookahead, 0, dtype, logits)
+    each = draft_demand(card, 1, context, lookahead, 1, dtype, logits).sequence_bytes - bare.sequence_bytes
+    room = int(profile.device.memory_bytes * USABLE_SHARE) - bare.total_bytes(batch)
+    return max(0, room // (batch * each))
+
+
+def check_fits(what: str, demands: list[Demand], batch: int, profile: HardwareProfile, advice: str) -> None:
+    """Raise :class:`InputError` naming the shortage and the nearest batch that fits (or none)."""
+    capacity = int(profile.device.memory_bytes * USABLE_SHARE)
+    need = sum(demand.total_bytes(batch) for demand in demands)
+    if need <= capacity:
+        return
+    room = capacity - sum(demand.weights_bytes for demand in demands)
+    each = sum(demand.sequence_bytes for demand in demands)
+    largest = room // each if room > 0 else 0
+    fits = f"the largest batch that fits is {largest}" if largest else "not even one sequence fits"
+    raise InputError(
+        f"{what} needs {need / 2**30:.1f} GiB on each device, {profile.name} has {capacity / 2**30:.1f} GiB usable; "
+        f"{fits}{advice}"
+    )
+
+
+def smallest_tp(card: Transformer, profile: HardwareProfile, context: int, lookahead: int, dtype: str) -> int | None:
+    """The smallest tensor-parallel degree at which one sequence fits, or None."""
+    for tp in legal_tensor_parallel(card):
+        demand = target_demand(card, tp, context, lookahead, dtype).total_bytes(1)
+        if demand <= profile.device.memory_bytes * USABLE_SHARE:
+            return tp
+    return None

@@ -1,0 +1,208 @@
+"""Tokens/s of a user against tokens/s of a GPU: what can be had, and by which strategy."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from ssdsim.errors import InputError
+from ssdsim.reports.figure import Figure, LeftOut, number, rounded
+from ssdsim.reports.study import Study
+from ssdsim.reports.style import STRATEGY_COLOUR, STRATEGY_NAME, STRATEGY_SYMBOL, new_plot
+from ssdsim.runs.report_folder import grid_key
+from ssdsim.scenario.options import DEFAULTS
+
+# what a person can choose; the rest (acceptance, hit rates, context, ...) is given by the workload
+CHOICES = (
+    *("b", "k", "sd_k", "f", "fan_out_policy", "budget", "backup", "tp", "draft_gpus", "sd_draft"),
+    *("hardware", "draft_hardware", "dtype"),
+)
+_BATCHES, _LOOKAHEADS = (1, 2, 4, 8, 16, 32, 64), (1, 2, 3, 4, 5, 6, 8, 10, 12)
+_SHOWN_POINTS = 500  # of each strategy off the frontier: more are one blot
+_OF_SSD = ("f", "fan_out_policy", "budget", "backup", "draft_gpus")  # do not change AR and SD
+
+
+def pareto(study: Study) -> list[Figure | LeftOut]:
+    """Every point that can be chosen at the base workload, and the frontier."""
+    points = _points(study)
+    if points.empty:
+        return [LeftOut("Pareto", "no point of the grid is possible")]
+    on_frontier = _frontier(points)
+    frontier = points[on_frontier].sort_values("per user")
+    frontier = frontier.join(pd.DataFrame([_bounds(study, row) for _, row in frontier.iterrows()], frontier.index))
+    unit = study.rate_unit
+    plot = _plot(points[~on_frontier], frontier, unit)
+    chosen = [name for name in points.columns if name in CHOICES]
+    fixed = study.setting(*chosen)
+    thinned = f" At most {_SHOWN_POINTS} points of each strategy off the frontier are drawn."
+    return [
+        Figure(
+            key="pareto",
+            section="Latency against cost",
+            title=_title(frontier, unit),
+            about=f"{len(points)} ways to run, by {', '.join(chosen)}; up is cheaper, right is faster; "
+            f"nothing beats the line in both. At {fixed}."
+            + (thinned if len(points) - len(frontier) > _SHOWN_POINTS else ""),
+            plot=plot,
+            table=_table(frontier, unit),
+            provenance=study.provenance,
+            interval="No interval: the durations are given."
+            if study.unit_free
+            else "Bars: 95 % from the timings' held-out errors, which all points share for the most part.",
+            wide=True,
+        )
+    ]
+
+
+def _table(frontier: pd.DataFrame, unit: str) -> pd.DataFrame:
+    renamed = {"per user": f"{unit} per user", "per gpu": f"{unit} per GPU"}
+    return frontier.drop(columns=["rate"]).rename(columns=renamed)
+
+
+def _points(study: Study) -> pd.DataFrame:
+    """A row a strategy and choice: ``strategy``, the options varied, ``rate``, ``gpus``, ``per user``, ``per gpu``."""
+    table = _from_results(study)
+    if table is None:
+        table = _computed(study)
+    varied = [name for name in table.columns if name in CHOICES]
+    parts = []
+    separate = "separate" in (study.base.get("sd_draft"), *study.folder.grid.get("sd_draft", ()))
+    for name in STRATEGY_NAME:
+        own = [option for option in varied if _matters(option, name, separate)]
+        part = table[own].assign(strategy=name, rate=table[f"{name}_tokens_per_second"], gpus=table[f"{name}_gpus"])
+        parts.append(part.dropna(subset=["rate"]).drop_duplicates([*own, "gpus"]))
+    points = pd.concat(parts, ignore_index=True)
+    batch = points["b"] if "b" in points else study.base.get("b", DEFAULTS["b"])
+    return points.assign(**{"per user": points["rate"] / batch, "per gpu": points["rate"] / points["gpus"]})
+
+
+def _matters(option: str, strategy: str, sd_separate: bool) -> bool:
+    """Whether ``option`` changes how ``strategy`` runs (SD's lookahead is SSD's unless it has its own)."""
+    if strategy == "ar":
+        return option not in (*_OF_SSD, "k", "sd_k", "sd_draft", "draft_hardware")
+    if strategy == "sd":
+        return option not in _OF_SSD and (sd_separate or option != "draft_hardware")
+    return option not in ("sd_k", "sd_draft")
+
+
+def _from_results(study: Study) -> pd.DataFrame | None:
+    """The grid's points at the base workload; None where the grid does not vary the batch."""
+    results, axes = study.folder.results, study.folder.axes
+    needed = [f"{name}_{what}" for name in STRATEGY_NAME for what in ("tokens_per_second", "gpus")]
+    if results is None or "b" not in axes or not set(needed) <= set(results.columns):
+        return None
+    at_base = pd.Series(True, results.index)
+    for name in axes:
+        if name not in CHOICES:
+            at_base &= results[name].map(grid_key) == grid_key(study.base[name])
+    return results.loc[at_base, [*(name for name in axes if name in CHOICES), *needed]]
+
+
+def _computed(study: Study) -> pd.DataFrame:
+    """Batches and lookaheads around the base point."""
+    rows = []
+    for batch, lookahead in itertools.product(_BATCHES, _LOOKAHEADS):
+        try:
+            found = study.rates({**study.base, "b": batch, "k": lookahead}, draws=0)
+        except InputError:
+            continue  # does not fit in memory, or has not so many rates by position
+        row: dict[str, Any] = {"b": batch, "k": lookahead}
+        for name, rate in found.tokens_per_second.items():
+            row |= {f"{name}_tokens_per_second": rate, f"{name}_gpus": found.gpus[name]}
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _frontier(points: pd.DataFrame) -> pd.Series:
+    """Which points no other beats in both coordinates."""
+    ordered = points.sort_values(["per user", "per gpu"], ascending=False)
+    best_before = ordered["per gpu"].cummax().shift(fill_value=-np.inf)
+    return (ordered["per gpu"] > best_before).reindex(points.index)
+
+
+def _bounds(study: Study, row: pd.Series) -> Mapping[str, float]:
+    """Relative 95 % bounds of a frontier point's tokens/s."""
+    options = {name: _plain(row[name]) for name in row.index if name in CHOICES and pd.notna(row[name])}
+    if not study.unit_free:  # AR and SD need no room for the base point's cache
+        options["strategy"] = row["strategy"]
+    try:
+        low, high = study.rates({**study.base, **options}).interval(str(row["strategy"]))
+    except InputError:
+        return {"low / mean": np.nan, "high / mean": np.nan}
+    return {"low / mean": low / row["rate"], "high / mean": high / row["rate"]}
+
+
+def _plain(value: Any) -> Any:
+    """A Python value out of a column, whose whole numbers may have become floats beside gaps."""
+    value = value.item() if isinstance(value, np.generic) else value
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _plot(dominated: pd.DataFrame, frontier: pd.DataFrame, unit: str) -> go.Figure:
+    plot = new_plot(f"{unit} per user", f"{unit} per GPU", height=440)
+    plot.add_scatter(
+        x=rounded(frontier["per user"]),
+        y=rounded(frontier["per gpu"]),
+        mode="lines",
+        name="frontier",
+        line={"color": "#808080", "width": 1.5},
+        hoverinfo="skip",
+    )
+    for name, label in STRATEGY_NAME.items():
+        for rows, on_frontier in ((dominated, False), (frontier, True)):
+            mine = rows[rows["strategy"] == name]
+            if mine.empty:
+                continue
+            if not on_frontier and len(mine) > _SHOWN_POINTS:
+                mine = mine.sample(_SHOWN_POINTS, random_state=0)
+            plot.add_trace(_markers(mine, name, label, on_frontier))
+    plot.update_xaxes(rangemode="tozero")
+    plot.update_yaxes(rangemode="tozero")
+    return plot
+
+
+def _markers(rows: pd.DataFrame, name: str, label: str, on_frontier: bool) -> go.Scatter:
+    bars = {}
+    if on_frontier and rows["low / mean"].notna().all():
+        up, down = rows["per gpu"] * (rows["high / mean"] - 1), rows["per gpu"] * (1 - rows["low / mean"])
+        bars = {"error_y": {"array": rounded(up), "arrayminus": rounded(down), "thickness": 1, "width": 2}}
+    return go.Scatter(
+        x=rounded(rows["per user"]),
+        y=rounded(rows["per gpu"]),
+        text=[_describe(row) for _, row in rows.iterrows()],
+        mode="markers",
+        name=f"{label}, frontier" if on_frontier else label,
+        marker={
+            "color": STRATEGY_COLOUR[name],
+            "symbol": STRATEGY_SYMBOL[name],
+            "size": 10 if on_frontier else 6,
+            "opacity": 1.0 if on_frontier else 0.35,
+        },
+        hovertemplate="%{text}<br>%{x:.4g} per user, %{y:.4g} per GPU<extra>" + label + "</extra>",
+        **bars,
+    )
+
+
+def _describe(row: pd.Series) -> str:
+    chosen = [name for name in row.index if name in CHOICES and pd.notna(row[name])]
+    return ", ".join(f"{name} {number(_plain(row[name]))}" for name in chosen) + f", {int(row['gpus'])} GPUs"
+
+
+def _title(frontier: pd.DataFrame, unit: str) -> str:
+    """The two ends of the frontier."""
+    fastest, cheapest = frontier.iloc[-1], frontier.iloc[0]  # in order of tokens/s per user
+    return (
+        f"Fastest for a user: {_short(fastest)}, {fastest['per user']:.4g} {unit}; "
+        f"cheapest: {_short(cheapest)}, {cheapest['per gpu']:.4g} {unit} per GPU"
+    )
+
+
+def _short(row: pd.Series) -> str:
+    symbols = {"b": "b", "k": "K", "f": "F"}
+    chosen = [f"{symbol} {_plain(row[name])}" for name, symbol in symbols.items() if pd.notna(row.get(name))]
+    return f"{STRATEGY_NAME[row['strategy']]} ({', '.join(chosen)})"

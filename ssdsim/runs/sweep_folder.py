@@ -1,0 +1,141 @@
+"""A sweep's run folder: parts written as they come, each whole or not at all, and joined when all are there."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import tomli_w
+
+from ssdsim import __version__
+from ssdsim.answers.sweep.plan import Part, Plan
+from ssdsim.errors import InputError
+from ssdsim.runs.lock import locked
+from ssdsim.runs.named_files import FILE_OPTIONS, file_of, keep, names_in_folder, renamed
+
+CONFIG, HOW, RESULTS = "config.toml", "sweep.json", "results.parquet"
+
+
+@contextmanager
+def opened(path: Path, plan: Plan) -> Iterator[SweepFolder]:
+    """The folder for ``plan`` alone, until the sweep is done or its process is.
+
+    Raises
+    ------
+    InputError : the folder holds another sweep, another process is at work in it, or it cannot be written.
+    """
+    parts = path / "parts"
+    with ExitStack() as stack:
+        try:
+            parts.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(locked(parts / "lock", path, "sweep"))
+            folder = SweepFolder(path, plan)
+        except OSError as error:
+            raise InputError(f"{path}: cannot be used as a run folder ({error.strerror})") from None
+        yield folder
+
+
+class SweepFolder:
+    """``config.toml`` (options and grid), ``sweep.json`` (engine, seed), ``parts/`` while it runs, ``results.parquet``.
+
+    ``files/`` holds copies of the files that the options name; config and results call them by their names there.
+    """
+
+    def __init__(self, path: Path, plan: Plan) -> None:
+        self.path = path
+        self._parts = path / "parts"
+        self._names = names_in_folder(path, plan.named())
+        options, grid = renamed(plan.options, self._names), renamed(plan.grid, self._names)
+        config = {"schema": 1, "verb": "sweep", "options": options, "grid": grid}
+        # with another content a file means another sweep
+        digests = {name: sha256(file_of(given).read_bytes()).hexdigest() for given, name in self._names.items()}
+        how = {"schema": 1, **plan.how, "version": __version__, "files": dict(sorted(digests.items()))}
+        self._claim(path / CONFIG, tomli_w.dumps(config), tomllib.loads)
+        self._claim(path / HOW, json.dumps(how, indent=1) + "\n", json.loads)
+        keep(path, self._names)
+
+    def _claim(self, file: Path, text: str, read: Callable[[str], dict[str, Any]]) -> None:
+        if not file.exists():
+            _replace(file, lambda partial: partial.write_text(text, encoding="utf-8"))
+            return
+        try:
+            there, ours = read(file.read_text(encoding="utf-8")), read(text)
+        except ValueError:
+            raise InputError(f"{file}: not readable; remove it or choose another folder") from None
+        if there != ours:
+            raise InputError(
+                f"{self.path} holds another sweep ({', '.join(_differences(there, ours))} differ); "
+                "choose another folder or remove it"
+            )
+
+    def has(self, part: Part) -> bool:
+        """Whether the part is there and whole."""
+        if (self.path / RESULTS).exists():
+            return True
+        try:
+            rows: int = pq.read_metadata(self._file(part)).num_rows
+        except (OSError, pa.ArrowInvalid):
+            return False
+        return rows == part.stop - part.start
+
+    def add(self, part: Part, table: pa.Table) -> None:
+        for name in set(FILE_OPTIONS) & set(table.column_names):
+            called = renamed({name: table[name].to_pylist()}, self._names)[name]
+            table = table.set_column(table.column_names.index(name), name, pa.array(called))
+        _replace(self._file(part), lambda partial: pq.write_table(table, partial))
+
+    def join(self, plan: Plan) -> pa.Table:
+        """All rows in the order of the grid; writes ``results.parquet`` and drops the parts."""
+        results = self.path / RESULTS
+        if not results.exists():
+            table = joined([pq.read_table(self._file(part)) for part in plan.parts()])
+            _replace(results, lambda partial: pq.write_table(table, partial))
+        try:
+            whole = pq.read_table(results)
+        except (OSError, pa.ArrowInvalid):
+            raise InputError(f"{results}: not readable; remove it to work it out again") from None
+        shutil.rmtree(self._parts, ignore_errors=True)
+        return whole
+
+    def _file(self, part: Part) -> Path:
+        return self._parts / f"{part.number:06}.parquet"
+
+
+def joined(parts: list[pa.Table]) -> pa.Table:
+    """One table; its warnings are those of any part."""
+    found = {line for part in parts for line in warnings_of(part)}
+    return pa.concat_tables(parts).replace_schema_metadata({b"warnings": json.dumps(sorted(found)).encode()})
+
+
+def warnings_of(table: pa.Table) -> list[str]:
+    """Which timings behind the rows were extrapolated."""
+    found: list[str] = json.loads((table.schema.metadata or {}).get(b"warnings", b"[]"))
+    return found
+
+
+def _replace(file: Path, write: Callable[[Path], object]) -> None:
+    """A kill leaves the old file or the new one, never half of one."""
+    partial = file.with_name(f"{file.name}.{os.getpid()}.partial")
+    write(partial)
+    partial.replace(file)
+
+
+def _differences(there: Mapping[str, Any], ours: Mapping[str, Any]) -> list[str]:
+    """Names of the values that differ, those of options and axes without their table."""
+    differing = []
+    for name in [*ours, *(name for name in there if name not in ours)]:
+        one, other = there.get(name), ours.get(name)
+        if isinstance(one, dict) and isinstance(other, dict):
+            differing += [inner for inner in {**other, **one} if one.get(inner) != other.get(inner)]
+        elif one != other:
+            differing.append(name)
+    return list(dict.fromkeys(differing))

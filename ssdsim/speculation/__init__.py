@@ -1,0 +1,1 @@
+"""Tokens without seconds: acceptance, hit rates, fan-outs, requests, sampling, theory."""

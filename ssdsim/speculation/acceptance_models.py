@@ -1,0 +1,158 @@
+"""Acceptance from more than one number: rates by position, rates that differ between requests, traces of lengths."""
+
+from __future__ import annotations
+
+import csv
+import json
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from ssdsim.bundled import models_folder
+from ssdsim.checks import within
+from ssdsim.errors import InputError, nearest
+from ssdsim.speculation.acceptance import accepted_length_pmf
+
+_BETA_KINDS = 64
+
+
+@dataclass(frozen=True)
+class RequestKinds:
+    """Kinds of requests: shares, shape ``(kinds,)``, and the pmf of accepted lengths of each, ``(kinds, K+1)``."""
+
+    weights: NDArray[np.float64]
+    pmfs: NDArray[np.float64]
+
+
+class AcceptanceCard(BaseModel):
+    """A TOML card: ``rates`` (with ``weights``) of requests, or the ``mean`` and ``concentration`` of a Beta."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = ""
+    source: str = ""
+    rates: tuple[float, ...] = ()
+    weights: tuple[float, ...] = ()
+    mean: float | None = None
+    concentration: float | None = None
+
+
+def kinds_of_rates(rates: Iterable[float], weights: Iterable[float], k: int) -> RequestKinds:
+    """Requests with one acceptance rate each."""
+    rates, shares = list(rates), np.asarray(list(weights), dtype=float)
+    if shares.size != len(rates) or np.any(shares < 0) or shares.sum() <= 0:
+        raise InputError(f"weights must be {len(rates)} shares of at least 0 that do not all vanish")
+    return RequestKinds(shares / shares.sum(), np.array([accepted_length_pmf(rate, k) for rate in rates]))
+
+
+def beta_kinds(mean: float, concentration: float, k: int) -> RequestKinds:
+    """Rates with a Beta distribution of the given mean and concentration ``a + b``, as 64 equally likely kinds.
+
+    Each kind's rate is the mean of its slice of the distribution, so the mean over requests is kept.
+    """
+    from scipy.special import betainc, betaincinv  # here, because predict must start fast
+
+    within("mean", mean, 0, 1)
+    if not concentration > 0:
+        raise InputError(f"concentration must be above 0, got {concentration:g}")
+    if mean in (0.0, 1.0):
+        return kinds_of_rates([mean], [1.0], k)
+    a, b = mean * concentration, (1.0 - mean) * concentration
+    edges = betaincinv(a, b, np.linspace(0.0, 1.0, _BETA_KINDS + 1))
+    rates = mean * np.diff(betainc(a + 1.0, b, edges)) * _BETA_KINDS
+    # close to 1 a double cannot tell edges apart, and slices seem empty: they are at least as high as those below
+    rates = np.clip(np.maximum.accumulate(rates), 0.0, 1.0)
+    return kinds_of_rates(np.clip(rates * (mean / rates.mean()), 0.0, 1.0), np.ones(_BETA_KINDS), k)
+
+
+def load_acceptance(path: Path, k: int) -> RequestKinds:
+    """Request kinds from a TOML card, or from a trace of accepted lengths (CSV or JSON lines).
+
+    A trace has a row a round: CSV with the columns ``request`` (optional) and ``accepted``; or JSON lines, each a
+    request: a list of lengths or ``{"accepted": [...]}``. Every request of a trace is a kind of its own, which keeps
+    what makes misses cluster; its rounds are drawn from its own lengths. A trace recorded with a longer lookahead is
+    cut to K, which is exact for a chain of tokens.
+
+    Raises
+    ------
+    InputError : unreadable, empty, or a trace whose lookahead was shorter than K.
+    """
+    path = find_acceptance(path)
+    try:
+        if path.suffix == ".toml":
+            return _card_kinds(path, AcceptanceCard.model_validate(tomllib.loads(path.read_text())), k)
+        lengths = _csv_lengths(path) if path.suffix == ".csv" else _json_lengths(path)
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        detail = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
+        raise InputError(f"{path}: not a readable acceptance card or trace ({detail})") from None
+    return _trace_kinds(path, lengths, k)
+
+
+def find_acceptance(path: Path) -> Path:
+    """The file itself, or the bundled card of that name."""
+    if path.exists() or path.suffix:
+        return path
+    names = acceptance_names()
+    if path.name not in names:
+        raise InputError(
+            f"unknown acceptance '{path}'{nearest(path.name, names)} Allowed: {', '.join(names)}, or a .toml, .csv or "
+            ".jsonl file"
+        )
+    return models_folder() / "acceptance" / f"{path.name}.toml"
+
+
+def acceptance_names() -> list[str]:
+    return sorted(path.stem for path in (models_folder() / "acceptance").glob("*.toml"))
+
+
+def _card_kinds(path: Path, card: AcceptanceCard, k: int) -> RequestKinds:
+    if card.rates and card.mean is None and card.concentration is None:
+        return kinds_of_rates(card.rates, card.weights or [1.0] * len(card.rates), k)
+    if card.mean is not None and card.concentration is not None and not card.rates:
+        return beta_kinds(card.mean, card.concentration, k)
+    raise InputError(f"{path}: give either rates (with weights), or mean and concentration")
+
+
+def _csv_lengths(path: Path) -> list[list[int]]:
+    requests: dict[str, list[int]] = {}
+    with path.open(newline="") as file:
+        reader = csv.DictReader(file)
+        if "accepted" not in (reader.fieldnames or ()):
+            raise InputError(f"{path}: needs a column 'accepted' (and 'request' where there are several)")
+        for row in reader:
+            requests.setdefault(row.get("request") or "", []).append(int(row["accepted"]))
+    return list(requests.values())
+
+
+def _json_lengths(path: Path) -> list[list[int]]:
+    requests = []
+    for number, line in enumerate(path.read_text().splitlines(), start=1):
+        if not line.strip():
+            continue
+        record: Any = json.loads(line)
+        lengths = record.get("accepted") if isinstance(record, dict) else record
+        if not isinstance(lengths, list) or not all(isinstance(length, int) for length in lengths):
+            raise InputError(f"{path}: line {number} is not a list of accepted lengths")
+        requests.append(lengths)
+    return requests
+
+
+def _trace_kinds(path: Path, requests: list[list[int]], k: int) -> RequestKinds:
+    requests = [lengths for lengths in requests if lengths]
+    if not requests:
+        raise InputError(f"{path}: no accepted lengths")
+    longest, shortest = max(map(max, requests)), min(map(min, requests))
+    if shortest < 0:
+        raise InputError(f"{path}: an accepted length of {shortest} is below 0")
+    if longest < k:
+        raise InputError(f"{path}: no round accepted more than {longest} tokens, so it says nothing of --k {k}")
+    pmfs = [np.bincount(np.minimum(lengths, k), minlength=k + 1) / len(lengths) for lengths in requests]
+    return RequestKinds(np.full(len(requests), 1.0 / len(requests)), np.array(pmfs))

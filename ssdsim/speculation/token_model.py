@@ -1,0 +1,481 @@
+"""Acceptance and hit rates from first principles: a synthetic model of target and draft logits.
+
+In a context the target's logits are independent exponentials of mean ``spread``, so that the token of rank ``i``
+has a logit near ``spread (ln V - ln i)``: Zipf's law with that exponent at temperature 1, with the accidents of
+real contexts (now one token stands out, now several are level). The draft's logits are the target's plus normal
+noise; its standard deviation is ``sigma`` on average and exponentially distributed over contexts, since some are
+easy for a draft and some are hard. Acceptance, the residual and the hit rates of a cache follow by sums over the
+vocabulary (:mod:`ssdsim.speculation.sampling` holds the distributions); contexts are sampled.
+
+For ``spread > tau`` the target's probabilities tend, as the vocabulary grows, to the Poisson-Dirichlet law with
+parameter ``tau / spread`` (Pitman and Yor 1997), so rates depend little on ``V``, and the mass beyond ``F`` tokens
+is near a power of ``F``, as the misses are in the SSD paper's figure 3. At low temperatures it is the contexts'
+difference in noise that keeps the power law: under one noise for all, greedy misses fall faster than any power.
+
+The model is not a language model. Its acceptance rate hardly depends on the temperature, or rises with it, since
+a temperature divides the noise too; measured pairs often lose acceptance as it rises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ssdsim.checks import whole, within
+from ssdsim.errors import InputError
+from ssdsim.intervals import binomial_interval, student_quantile
+from ssdsim.speculation.hit_models import MeasuredHits, PowerLawHits
+from ssdsim.speculation.sampling import residual, saguaro_distribution
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Floats = NDArray[np.float64]
+
+_CONFIDENCE = 0.95
+_FEW = 50  # below so many, a count is not yet normal
+_ROUNDING = 1e-12  # a rejection rate below this is rounding of two equal distributions
+_STEP = 0.02  # of the logarithms of spread and sigma
+_START_CONTEXTS = 300  # to choose where the fit starts
+FIT_FAN_OUTS = (1, 2, 4, 8, 16, 32, 64)  # an equal weight for every octave
+
+
+@dataclass(frozen=True)
+class Means:
+    """Means over contexts with the bounds of their 95 % intervals: three arrays of one shape."""
+
+    value: Floats
+    low: Floats
+    high: Floats
+
+
+@dataclass(frozen=True)
+class TokenRates:
+    """Rates of a token model over temperatures (axis T), Saguaro constants (axis C) and fan-outs (axis F).
+
+    alpha    (T, C, F)  P(a draft token is accepted); it depends on ``F`` only for ``c < 1``
+    hit      (T, C, F)  ``h(F)``: P(the bonus token is cached | the draft token of its position was rejected)
+    hit_all  (T, F)     ``h_all(F)``: P(the bonus token is cached | all draft tokens were accepted)
+    """
+
+    taus: Floats
+    cs: Floats
+    fan_outs: NDArray[np.int64]
+    alpha: Means
+    hit: Means
+    hit_all: Means
+
+    def frame(self) -> pd.DataFrame:
+        """One row a ``(tau, c, fan_out)``; each mean with ``_low`` and ``_high``."""
+        import pandas as pd
+
+        shape = self.alpha.value.shape
+        axes = np.meshgrid(self.taus, self.cs, self.fan_outs, indexing="ij")
+        columns = {name: axis.ravel() for name, axis in zip(("tau", "c", "fan_out"), axes, strict=True)}
+        means = {"alpha": self.alpha, "hit": self.hit, "hit_all": self.hit_all}
+        for name, mean in means.items():
+            for suffix, part in (("", mean.value), ("_low", mean.low), ("_high", mean.high)):
+                spread_out = part if part.ndim == 3 else part[:, None, :]
+                columns[name + suffix] = np.broadcast_to(spread_out, shape).ravel()
+        return pd.DataFrame(columns)
+
+
+@dataclass(frozen=True)
+class TokenRounds:
+    """Rounds in which tokens were really sampled: accepted lengths ``(rounds,)`` and whether the cache hit."""
+
+    accepted: NDArray[np.int64]
+    hit: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenModel:
+    """Target logits ``spread x Exp(1)`` a token; draft logits add ``sigma x Exp(1)`` a context ``x N(0, 1)`` a token.
+
+    ``contexts`` are drawn with ``seed``; models that differ in ``spread`` or ``sigma`` only share their random
+    numbers, so their differences are sharper than their intervals.
+
+    >>> model = TokenModel(spread=2.0, sigma=1.0, vocabulary=1000)
+    >>> rates = model.rates([1, 4, 16], taus=[0.5, 1.0])
+    >>> rates.alpha.value[:, 0, 0].round(2)
+    array([0.78, 0.79])
+    >>> rates.hit.value[1, 0].round(2)
+    array([0.32, 0.6 , 0.82])
+
+    Raises
+    ------
+    InputError : a spread not above 0, sigma negative, or a vocabulary below 2 tokens or fewer than 2 contexts.
+    """
+
+    spread: float
+    sigma: float
+    vocabulary: int = 4096
+    contexts: int = 1000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        within("spread", self.spread, np.finfo(float).tiny)
+        within("sigma", self.sigma, 0)
+        whole("vocabulary", self.vocabulary, 2)
+        whole("contexts", self.contexts, 2)
+        whole("seed", self.seed, 0)
+
+    def rates(self, fan_outs: ArrayLike, taus: ArrayLike = 1.0, cs: ArrayLike = 1.0) -> TokenRates:
+        """Acceptance and hit rates at every temperature, Saguaro constant and fan-out, by exact sums a context.
+
+        Draft tokens are sampled from ``sigma_{F,C}`` of the draft's logits over ``tau`` (SSD paper, Definition 14)
+        and the cache holds the ``F`` likeliest tokens other than the rejected one. ``h(F)`` weighs contexts by how
+        often they reject; the bonus token after full acceptance comes from a context of its own, by the plain
+        target. ``tau = 0`` is greedy decoding, to which any ``c > 0`` makes no difference.
+
+        Raises
+        ------
+        InputError : a fan-out not a whole number >= 0, tau below 0, c outside [0, 1], or c = 0 that leaves no token.
+        """
+        return _rates(self._draws(), self, fan_outs, taus, cs)
+
+    def logits(self) -> tuple[Floats, Floats]:
+        """The target's and the draft's logits at temperature 1, each ``(contexts, vocabulary)``.
+
+        Tokens are numbered by their noise: they are exchangeable, and so no sum needs a sort.
+        """
+        target, noise = map(np.array, zip(*self._draws(), strict=True))
+        return self.spread * target, self.spread * target + self.sigma * noise
+
+    def sample_rounds(
+        self, fan_outs: Sequence[int], rounds: int, tau: float = 1.0, c: float = 1.0, seed: int = 0
+    ) -> TokenRounds:
+        """Rounds of SSD token by token: draw draft tokens, accept them or not, draw the bonus token, look it up.
+
+        ``fan_outs``, one an accepted length, has ``K + 1`` entries; position ``k`` is drafted from
+        ``sigma_{F_k,C}``. Each position of each round meets one of the model's contexts at random. It shares only
+        the distributions with :meth:`rates`, none of its sums, and so checks them.
+
+        Raises
+        ------
+        InputError : as :meth:`rates`, or rounds below 1.
+        """
+        taus, cs, guesses = _checked(tau, c, fan_outs)
+        k = guesses.size - 1
+        rng = np.random.default_rng(seed)
+        accepted, hit = np.full(whole("rounds", rounds, 1), k), np.zeros(rounds, dtype=bool)
+        target, draft = (_tempered(logits, float(taus[0])) for logits in self.logits())
+        p_target, rank = saguaro_distribution(target, 0, 1.0), _ranks(self.logits()[1])
+        alive = np.arange(rounds)
+        for position, guessed in enumerate(guesses.tolist()):
+            context = rng.integers(self.contexts, size=alive.size)
+            if position == k:
+                bonus = _sample(p_target, context, rng)
+                hit[alive] = rank[context, bonus] < guessed
+                break
+            p_draft = saguaro_distribution(draft, guessed, float(cs[0]))
+            token = _sample(p_draft, context, rng)
+            rejected = rng.random(alive.size) * p_draft[context, token] >= p_target[context, token]
+            where, token = context[rejected], token[rejected]
+            bonus_rank = rank[where, _sample(residual(p_target, p_draft), where, rng)]
+            accepted[alive[rejected]] = position
+            # the rejected token is left out of the cache, which makes room for one more
+            hit[alive[rejected]] = bonus_rank - (bonus_rank > rank[where, token]) < guessed
+            alive = alive[~rejected]
+        return TokenRounds(accepted, hit)
+
+    def options(self, tau: float = 1.0, c: float = 1.0, fan_out: int = 3) -> dict[str, float]:
+        """``alpha`` and the hit curves' power laws, as options of :func:`ssdsim.answers.predict.predict`.
+
+        With ``c < 1`` acceptance is that at ``fan_out``; the curves follow the fan-out that they are asked for.
+
+        Raises
+        ------
+        InputError : as :meth:`rates`, or a curve without misses.
+        """
+        rates = self.rates([*FIT_FAN_OUTS, fan_out], tau, c)
+        law = fit_power_law(FIT_FAN_OUTS, rates.hit.value[0, 0, :-1]).hits
+        law_all = fit_power_law(FIT_FAN_OUTS, rates.hit_all.value[0, :-1]).hits
+        curves = {"hit_c": law.c, "hit_r": law.r, "hit_c_all": law_all.c, "hit_r_all": law_all.r}
+        return {"alpha": float(rates.alpha.value[0, 0, -1]), **curves}
+
+    def hit_curves(self, fan_outs: ArrayLike, tau: float = 1.0, c: float = 1.0) -> tuple[MeasuredHits, MeasuredHits]:
+        """``h`` and ``h_all`` at the given fan-outs, for :mod:`ssdsim.speculation.hit_models`.
+
+        Raises
+        ------
+        InputError : as :meth:`rates`, or rates that fall as the fan-out grows, which ``c < 1`` can bring about.
+        """
+        rates = self.rates(fan_outs, tau, c)
+        guesses = tuple(rates.fan_outs.astype(float).tolist())
+        curves = rates.hit.value[0, 0], rates.hit_all.value[0]
+        h, h_all = (MeasuredHits(guesses, tuple(np.minimum(curve, 1.0).tolist())) for curve in curves)
+        return h, h_all
+
+    def _draws(self) -> Iterator[tuple[Floats, Floats]]:
+        """Each context's target logits and ascending noise, both ``(vocabulary,)``, for spread = sigma = 1.
+
+        Pairing exponentials with sorted normals only numbers the tokens.
+        """
+        rng = np.random.default_rng(self.seed)
+        for _ in range(self.contexts):
+            difficulty, logits = rng.standard_exponential(), rng.standard_exponential(self.vocabulary)
+            yield logits, difficulty * np.sort(rng.standard_normal(self.vocabulary))
+
+
+@dataclass(frozen=True)
+class PowerLawFit:
+    """``1 - h(F) = c F^-r`` by least squares on logarithms, and the share of variance that it explains."""
+
+    hits: PowerLawHits
+    r_squared: float
+
+
+def fit_power_law(fan_outs: ArrayLike, rates: ArrayLike) -> PowerLawFit:
+    """Fit ``h(F) = 1 - c F^-r`` with ``c <= 1`` to hit rates, both ``(F,)``.
+
+    >>> law = fit_power_law([1, 2, 4], [0.6, 0.8, 0.9])
+    >>> round(law.hits.c, 6), round(law.hits.r, 6), round(law.r_squared, 6)
+    (0.4, 1.0, 1.0)
+
+    Raises
+    ------
+    InputError : fewer than two fan-outs, one below 1, a rate of 1 (no misses have no logarithm), or rates that fall.
+    """
+    x, y = _log_misses(fan_outs, rates)
+    slope, intercept = np.polyfit(x, y, 1)
+    if intercept > 0:  # c may not exceed 1: the best line through c = 1
+        slope, intercept = float(x @ y / (x @ x)), 0.0
+    if slope > _ROUNDING:
+        raise InputError("these hit rates fall as the fan-out grows: no power law of misses fits them")
+    error, variance = y - intercept - slope * x, y - y.mean()
+    explained = 1 - float(error @ error) / float(variance @ variance) if variance.any() else 1.0
+    law = PowerLawHits(r=max(-float(slope), 0.0), c=min(float(np.exp(intercept)), 1.0))
+    return PowerLawFit(law, explained)
+
+
+def _log_misses(fan_outs: ArrayLike, rates: ArrayLike) -> tuple[Floats, Floats]:
+    """``ln F`` and ``ln(1 - h(F))``, both ``(F,)``."""
+    x = np.log(within("fan_outs", fan_outs, 1))
+    miss = 1 - within("rates", rates, 0, 1)
+    if x.ndim != 1 or x.shape != miss.shape or np.ptp(x) == 0:
+        raise InputError("a power law needs hit rates at two fan-outs or more, one rate a fan-out")
+    if miss.min() <= _ROUNDING:
+        at = np.exp(x[miss <= _ROUNDING].min())
+        raise InputError(f"no misses at fan-out {at:.0f}: take more contexts, or fit smaller fan-outs")
+    return x, np.log(miss)
+
+
+@dataclass(frozen=True)
+class TokenModelFit:
+    """A model fitted to measured rates, and the rates that it has at the temperature of the measurement."""
+
+    model: TokenModel
+    alpha: float
+    c: float
+    r: float
+    r_squared: float
+
+
+def fit_token_model(
+    alpha: float,
+    c: float,
+    r: float,
+    tau: float = 1.0,
+    fan_outs: Sequence[int] = FIT_FAN_OUTS,
+    *,
+    vocabulary: int = 4096,
+    contexts: int = 1000,
+    seed: int = 0,
+) -> TokenModelFit:
+    """The spread and noise whose acceptance rate and hit curve come nearest to measured ones.
+
+    ``alpha`` is the acceptance rate and ``h(F) = 1 - c F^-r`` the hit rate after a rejection, both measured at
+    temperature ``tau`` with plain sampling; ``fan_outs`` are those that ``c`` and ``r`` were fitted to;
+    ``vocabulary``, ``contexts`` and ``seed`` are the model's. Two parameters meet three numbers: least squares of the
+    relative errors of ``1 - alpha``, ``c`` and ``r``, on common random numbers. What was met is in the result.
+
+    Raises
+    ------
+    InputError : a measured number out of its range, tau not above 0, or fan-outs that the vocabulary cannot miss.
+    """
+    from scipy.optimize import least_squares
+
+    within("alpha", alpha, _ROUNDING, 1 - _ROUNDING)
+    measured = np.log([1 - alpha, float(within("c", c, _ROUNDING, 1)), float(within("r", r, _ROUNDING))])
+    within("tau", tau, np.finfo(float).tiny)
+    # at temperature 1: only ratios to the temperature matter
+    base = TokenModel(spread=1.0, sigma=1.0, vocabulary=vocabulary, contexts=contexts, seed=seed)
+    draws = list(base._draws())
+
+    def rates(parameters: Floats, contexts: int = base.contexts) -> TokenRates:
+        spread, sigma = np.exp(parameters).tolist()
+        trial = replace(base, spread=spread, sigma=sigma, contexts=contexts)
+        return _rates(draws[:contexts], trial, fan_outs, 1.0, 1.0)
+
+    def errors(parameters: Floats, contexts: int = base.contexts) -> Floats:
+        found = rates(parameters, contexts)
+        # the line before c is held to at most 1, where its gradient would vanish
+        slope, intercept = np.polyfit(*_log_misses(fan_outs, found.hit.value[0, 0]), 1)
+        rejected = 1 - float(found.alpha.value[0, 0, 0])
+        return np.log([rejected, np.exp(intercept), max(-slope, _ROUNDING)]) - measured
+
+    def slopes(parameters: Floats) -> Floats:
+        # a step wide enough to smooth over tokens that change places in the cache
+        here = errors(parameters)
+        return np.transpose([(errors(parameters + step) - here) / _STEP for step in _STEP * np.eye(2)])
+
+    few = min(base.contexts, _START_CONTEXTS)
+    starts = [np.log([spread, ratio * spread]) for spread in (1.2, 2, 4, 8) for ratio in (0.2, 0.4, 0.8)]
+    start = min(starts, key=lambda parameters: float(np.square(errors(parameters, few)).sum()))
+    best = least_squares(errors, start, jac=slopes, xtol=1e-3, ftol=1e-4).x
+    met = rates(best)
+    law = fit_power_law(fan_outs, met.hit.value[0, 0])
+    spread, sigma = (tau * np.exp(best)).tolist()
+    found = replace(base, spread=spread, sigma=sigma)
+    return TokenModelFit(found, float(met.alpha.value[0, 0, 0]), law.hits.c, law.hits.r, law.r_squared)
+
+
+def _checked(taus: ArrayLike, cs: ArrayLike, fan_outs: ArrayLike) -> tuple[Floats, Floats, NDArray[np.int64]]:
+    """The three axes, each one-dimensional."""
+    guesses = np.atleast_1d(within("fan_outs", fan_outs, 0))
+    if np.any(guesses != np.round(guesses)):
+        raise InputError(f"fan_outs must be whole numbers, got {guesses.tolist()}")
+    tau, c = np.atleast_1d(within("tau", taus, 0)), np.atleast_1d(within("c", cs, 0, 1))
+    if max(tau.ndim, c.ndim, guesses.ndim) > 1:
+        raise InputError("taus, cs and fan_outs must be numbers or lists of numbers")
+    if tau.min() == 0 and c.min() == 0:
+        raise InputError("c must be above 0 at temperature 0: greedy drafting would have no token left")
+    return tau, c, guesses.astype(np.int64)
+
+
+def _rates(
+    draws: Iterable[tuple[Floats, Floats]], model: TokenModel, fan_outs: ArrayLike, taus: ArrayLike, cs: ArrayLike
+) -> TokenRates:
+    tau, c, guesses = _checked(taus, cs, fan_outs)
+    rejected = np.empty((model.contexts, tau.size, c.size, guesses.size))
+    rejected_hit, hit_all = np.empty_like(rejected), np.empty((model.contexts, tau.size, guesses.size))
+    for i, (target, noise) in enumerate(draws):
+        context = _Context.of(model.spread * target, model.sigma * noise, int(guesses.max()))
+        for t in range(tau.size):
+            sums = context.greedy(c, guesses) if tau[t] == 0 else context.sums(float(tau[t]), c, guesses)
+            rejected[i, t], rejected_hit[i, t], hit_all[i, t] = sums
+    greedy = tau == 0
+    return TokenRates(
+        taus=tau,
+        cs=c,
+        fan_outs=guesses,
+        alpha=_means(1 - rejected, np.ones_like(rejected), greedy),
+        hit=_means(rejected_hit, rejected, greedy),
+        hit_all=_means(hit_all, np.ones_like(hit_all), greedy),
+    )
+
+
+@dataclass(frozen=True)
+class _Context:
+    """Target logits and ascending noise of one context, and the draft's top tokens in order."""
+
+    target: Floats
+    noise: Floats
+    draft: Floats
+    top: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, target: Floats, noise: Floats, fan_out: int) -> _Context:
+        draft = target + noise
+        size = min(fan_out + 1, target.size)  # one more takes the place of a rejected token
+        top = np.argpartition(-draft, size - 1)[:size]
+        return cls(target, noise, draft, top[np.argsort(-draft[top], kind="stable")])
+
+    def sums(self, tau: float, cs: Floats, fan_outs: NDArray[np.int64]) -> tuple[Floats, Floats, Floats]:
+        """P(rejected), P(rejected and hit), both ``(C, F)``, and P(hit | all accepted), ``(F,)``.
+
+        With ``D = C Q_F + 1 - Q_F`` the draft's distribution is ``C q / D`` on its top ``F`` tokens and ``q / D``
+        elsewhere. A token exceeds it by ``p - q / D``, which is positive where the noise is below a bound: prefix
+        sums in the order of the noise give the excess of the whole vocabulary, to be corrected for the top tokens.
+        """
+        (p, log_p), (q, log_q) = (_softmax(logits, tau) for logits in (self.target, self.draft))
+        p_top, q_top = p[self.top], q[self.top]
+        in_top = np.arange(self.top.size) < fan_outs[:, None]  # (F, top)
+        q_cached = in_top @ q_top
+        total = cs[:, None] * q_cached + np.where(fan_outs < p.size, np.maximum(1 - q_cached, 0), 0)  # D, (C, F)
+        if total.min() <= _ROUNDING:
+            raise InputError(f"c = {cs.min():g} leaves no token to sample at tau = {tau:g}: c must be above 0 there")
+        bound = self.draft.max() - self.target.max() + tau * (log_q - log_p + np.log(total))
+        below = np.searchsorted(self.noise, bound)
+        excess = _prefix_sum(p)[below] - _prefix_sum(q)[below] / total
+        scaled = q_top / total[..., None]  # (C, F, top)
+        uncached = np.maximum(p_top - scaled, 0)
+        biased = p_top - cs[:, None, None] * scaled
+        excess_elsewhere = np.maximum(excess - (uncached * in_top).sum(-1), 0)
+        excess_cached = (np.maximum(biased, 0) * in_top).sum(-1)
+        rejected = excess_cached + excess_elsewhere
+        rejected = np.where(rejected > _ROUNDING, rejected, 0)
+        next_in_line = (uncached * (np.arange(self.top.size) == fan_outs[:, None])).sum(-1)
+        cached_rejected = (np.maximum(-biased, 0) * in_top).sum(-1)  # leaves room for the next in line
+        share = np.divide(cached_rejected, rejected, out=np.zeros_like(rejected), where=rejected > 0)
+        return rejected, np.minimum(excess_cached + share * next_in_line, rejected), in_top @ p_top
+
+    def greedy(self, cs: Floats, fan_outs: NDArray[np.int64]) -> tuple[Floats, Floats, Floats]:
+        """As :meth:`sums` at temperature 0, where each distribution is one token and any ``c > 0`` leaves it."""
+        best = self.target.argmax()
+        rank = int(np.count_nonzero(self.draft > self.draft[best]))
+        shape = (cs.size, fan_outs.size)
+        hit = (rank >= 1) & (rank <= fan_outs)
+        return np.full(shape, rank >= 1), np.broadcast_to(hit, shape), (rank < fan_outs).astype(float)
+
+
+def _softmax(logits: Floats, tau: float) -> tuple[Floats, float]:
+    """Softmax of ``logits / tau``, and the logarithm of its largest probability's inverse."""
+    weights = np.exp((logits - logits.max()) / tau)
+    total = weights.sum()
+    return weights / total, float(np.log(total))
+
+
+def _prefix_sum(values: Floats) -> Floats:
+    return np.concatenate([[0.0], np.cumsum(values)])
+
+
+def _means(above: Floats, below: Floats, greedy: NDArray[np.bool_]) -> Means:
+    """``sum(above) / sum(below)`` over contexts (axis 0) with Student's interval by the delta method.
+
+    Where nothing is ever rejected a hit rate is 1 (the convention of SSD paper Theorem 15). At temperature 0 contexts
+    are counted: the exact binomial interval where counts are few, since no variance is seen in what never happened.
+    """
+    n = above.shape[0]
+    total = below.sum(axis=0)
+    value = np.divide(above.sum(axis=0), total, out=np.ones_like(total), where=total > 0)
+    deviation = above - value * below
+    mean = np.where(total > 0, total / n, 1.0)
+    half = student_quantile(_CONFIDENCE, n - 1) * deviation.std(axis=0, ddof=1) / np.sqrt(n) / mean
+    low, high = value - half, value + half
+    for at in np.argwhere(np.broadcast_to(greedy.reshape(-1, *[1] * (value.ndim - 1)), value.shape)):
+        where = tuple(at)
+        successes, trials = above[:, *where].sum(), total[where]
+        if trials and min(successes, trials - successes) < _FEW:
+            low[where], high[where] = binomial_interval(successes, trials, _CONFIDENCE)
+    return Means(value, np.maximum(low, 0.0), np.minimum(high, 1.0))
+
+
+def _tempered(logits: Floats, tau: float) -> Floats:
+    """``logits / tau`` up to a constant a row; at ``tau = 0`` the likeliest token is the only one."""
+    below_best = logits - logits.max(axis=-1, keepdims=True)
+    return below_best / tau if tau > 0 else np.where(below_best == 0, 0.0, -np.inf)
+
+
+def _ranks(scores: Floats) -> NDArray[np.int64]:
+    """The rank of every token in its row, 0 the highest score."""
+    order = np.argsort(-scores, axis=-1, kind="stable")
+    ranks = np.empty_like(order)
+    np.put_along_axis(ranks, order, np.arange(order.shape[-1])[None, :], axis=-1)
+    return ranks
+
+
+def _sample(probabilities: Floats, rows: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+    """A token from the distribution of each of ``rows``, by inversion."""
+    cumulative = np.cumsum(probabilities, axis=-1)
+    found = np.empty(rows.size, dtype=np.int64)
+    uniform = rng.random(rows.size)
+    for row in np.unique(rows):
+        mine = rows == row
+        found[mine] = np.searchsorted(cumulative[row], uniform[mine] * cumulative[row, -1], side="right")
+    return found

@@ -1,0 +1,1 @@
+"""Transformer cards and the one list of operations of a forward pass."""

@@ -1,0 +1,219 @@
+"""Replay published results: fit the few numbers that a paper leaves out, predict the rest, and show the errors."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from ssdsim.bundled import models_folder
+from ssdsim.errors import InputError, nearest
+from ssdsim.hardware.catalog import find_hardware, find_transformer
+from ssdsim.pricing.cost import cost_of_pass
+from ssdsim.rounds.scenario import RoundTimes
+from ssdsim.scenario.configuration import configure
+from ssdsim.speculation.acceptance import expected_tokens
+from ssdsim.transformer.card import forward_pass
+
+Array = NDArray[np.float64]
+
+
+class _Card(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Family(_Card):
+    """A target and a draft with their speeds on some data sets (tokens/s of one sequence)."""
+
+    target: str
+    draft: str
+    ar_tokens_per_s: float
+    datasets: tuple[str, ...]
+    sd_tokens_per_s: tuple[float, ...]
+    ssd_tokens_per_s: tuple[float, ...]
+
+
+class Sweep(_Card):
+    """Speeds of one engine over the lookahead K."""
+
+    engine: str
+    method: str
+    target: str
+    k: tuple[int, ...]
+    tokens_per_s: tuple[float, ...]
+
+
+class Published(_Card):
+    """A paper's results and the setting in which they were measured."""
+
+    name: str
+    citation: str
+    setting: str
+    context: int
+    tp: int
+    sd_k: int
+    ssd_k: int
+    fan_out: int
+    families: tuple[Family, ...]
+    sweeps: tuple[Sweep, ...]
+
+
+@dataclass(frozen=True)
+class FamilyReplay:
+    """Fitted: an acceptance rate per data set (from its SD row), a fixed cost of a draft step, a hit rate.
+
+    Predicted: the SSD speeds, with their relative errors. The hit model is one rate: with the paper's uniform fan-out
+    every outcome has the same number of guesses.
+    """
+
+    family: Family
+    alpha: Array
+    draft_step_extra_s: float
+    p_hit: float
+    ar_tokens_per_s: float
+    ssd_tokens_per_s: Array
+
+    @property
+    def errors(self) -> Array:
+        return np.asarray(self.ssd_tokens_per_s / np.array(self.family.ssd_tokens_per_s) - 1.0)
+
+
+@dataclass(frozen=True)
+class SweepReplay:
+    """Fitted: an acceptance rate, a cost a round and a cost a draft step of the engine. Predicted: the shape over K."""
+
+    sweep: Sweep
+    alpha: float
+    round_extra_s: float
+    draft_step_s: float
+    tokens_per_s: Array
+
+    @property
+    def errors(self) -> Array:
+        return np.asarray(self.tokens_per_s / np.array(self.sweep.tokens_per_s) - 1.0)
+
+    @property
+    def best_k(self) -> tuple[int, int]:
+        """The best K as published and as predicted."""
+        k, seen = self.sweep.k, self.sweep.tokens_per_s
+        return k[int(np.argmax(seen))], k[int(np.argmax(self.tokens_per_s))]
+
+
+def published_names() -> list[str]:
+    return sorted(path.stem for path in (models_folder() / "published").glob("*.toml"))
+
+
+def load_published(name: str) -> Published:
+    """The bundled results called ``name``, or a card's path.
+
+    Raises
+    ------
+    InputError : no such card, or not a valid one.
+    """
+    bundled = models_folder() / "published" / f"{name}.toml"
+    path = bundled if bundled.is_file() else Path(name)
+    if not path.is_file():
+        names = published_names()
+        raise InputError(f"unknown paper '{name}'{nearest(name, names)} Allowed: {', '.join(names)}, or a card's path")
+    try:
+        return Published.model_validate(tomllib.loads(path.read_text()))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not a readable card ({error})") from None
+    except ValidationError as error:
+        problem = error.errors()[0]
+        raise InputError(f"{path}: {'.'.join(map(str, problem['loc']))}: {problem['msg']}") from None
+
+
+def replay_family(paper: Published, family: Family, hardware: str) -> FamilyReplay:
+    """Fit what the paper does not give, and predict its SSD rows."""
+    from scipy.optimize import least_squares
+
+    times = _times(paper, family, hardware)
+    sd_seen, ssd_seen = np.array(family.sd_tokens_per_s), np.array(family.ssd_tokens_per_s)
+
+    def predicted(free: Sequence[float]) -> tuple[Array, Array]:
+        extra_s, p_hit = free
+        alpha = acceptance_rates(sd_seen * _sd_round(times, paper.sd_k, extra_s), paper.sd_k)
+        return alpha, expected_tokens(alpha, paper.ssd_k) / _ssd_round(times, paper.ssd_k, extra_s, p_hit)
+
+    fit = least_squares(
+        lambda free: np.log(predicted(free)[1] / ssd_seen),
+        x0=(0.5e-3, 0.9),
+        bounds=((0.0, 0.0), (20e-3, 1.0)),
+        x_scale=(1e-3, 0.1),
+    )
+    alpha, ssd = predicted(fit.x)
+    ar = 1.0 / (float(times.ar_pass_s) + float(times.post_s))
+    return FamilyReplay(family, alpha, float(fit.x[0]), float(fit.x[1]), ar, ssd)
+
+
+def _times(paper: Published, family: Family, hardware: str) -> RoundTimes:
+    return configure(
+        target=family.target,
+        draft=family.draft,
+        hardware=hardware,
+        tp=paper.tp,
+        context=paper.context,
+        k=paper.ssd_k,
+        sd_k=paper.sd_k,
+        f=paper.fan_out,
+        fan_out_policy="uniform",
+        backup="jit",
+    ).scenario.times
+
+
+def _sd_round(times: RoundTimes, k: int, extra_s: float) -> float:
+    return float(times.sd_verify_s + times.post_s + times.sd_draft_s) + k * extra_s
+
+
+def _ssd_round(times: RoundTimes, k: int, extra_s: float, p_hit: float) -> float:
+    """The event-level round with a draft step that costs ``extra_s`` more (K + 1 passes in pre-speculation)."""
+    target_side = float(times.verify_s + times.post_s + times.send_s)
+    draft_side = float(times.prespeculate_s) + (k + 1) * extra_s
+    miss = (1.0 - p_hit) * (float(times.fallback_s) + k * extra_s)
+    return max(target_side, draft_side) + miss + float(times.respond_s)
+
+
+def acceptance_rates(tokens_per_round: Array, k: int) -> Array:
+    """The rate at which a round of lookahead ``k`` yields so many tokens (clipped to what is possible)."""
+    from scipy.optimize import brentq
+
+    possible = np.clip(tokens_per_round, 1.0, k + 1.0)
+    return np.array([brentq(lambda a, e=e: expected_tokens(a, k) - e, 0.0, 1.0) for e in possible])
+
+
+def replay_sweep(paper: Published, sweep: Sweep, hardware: str) -> SweepReplay:
+    """Fit one acceptance rate and the engine's two fixed costs to a row, and show its shape over K.
+
+    The fit is to the least mean absolute error, which one odd point does not rule. Only what every engine must do is
+    priced (GEMMs, attention, collectives); element-wise kernels, which some engines fuse, and host work are part of
+    the engine's fixed cost of a round.
+    """
+    from scipy.optimize import differential_evolution
+
+    ks, seen = np.array(sweep.k), np.array(sweep.tokens_per_s)
+    verify_s = np.array([_unavoidable_s(paper, sweep.target, hardware, k) for k in sweep.k])
+
+    def predicted(free: Sequence[float]) -> Array:
+        alpha, round_extra_s, step_s = free
+        return np.asarray(expected_tokens(alpha, ks) / (verify_s + round_extra_s + ks * step_s))
+
+    fit = differential_evolution(
+        lambda free: float(np.abs(predicted(free) / seen - 1.0).mean()),
+        bounds=((0.0, 0.999), (0.0, 20e-3), (0.0, 20e-3)),
+        rng=0,
+        tol=1e-8,
+    )
+    alpha, round_extra_s, step_s = map(float, fit.x)
+    return SweepReplay(sweep, alpha, round_extra_s, step_s, predicted(fit.x))
+
+
+def _unavoidable_s(paper: Published, target: str, hardware: str, k: int) -> float:
+    forward = forward_pass(find_transformer(target), batch=1, queries=k + 1, context=paper.context, tp=paper.tp)
+    by_kind = cost_of_pass(forward, find_hardware(hardware)).by_kind()
+    return sum(seconds for kind, seconds in by_kind.items() if kind not in ("elementwise", "fixed"))
