@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ssdsim.errors import InputError
-from ssdsim.executor import machine
+from ssdsim.machine import machine
 from ssdsim.machine.machine import Gpu, check_dtype, device_names, gpus, natural_dtype
 
 V100 = Gpu("Tesla V100", "", (7, 0), memory_bytes=32 << 30, free_bytes=30 << 30, compute_units=80, peers=frozenset())
