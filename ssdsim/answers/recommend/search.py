@@ -15,7 +15,7 @@ Case = tuple[Shape, int]  # a shape and the sequences of one copy
 # Cached outcomes for each of the K + 1 accepted lengths, in the coarse grid
 _COARSE_FAN_OUTS = (1, 3, 9, 27)
 # Tokens/s is smooth in K, and in the logarithm of the budget, up to the kink where the draft becomes late: steps that
-# shrink around the best find its top, which an exhaustive finer grid confirms to 1 % (tests/test_recommend.py).
+# shrink around the best find its top, which an exhaustive finer grid confirms to 1 % (tests/answers/test_recommend.py).
 _BUDGET_STEPS = (1.7, 1.3, 1.1)
 _FEW = 4  # lookaheads that are all tried
 _WORTH_REFINING = 0.95  # of the same strategy's best that needs no more devices

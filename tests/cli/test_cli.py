@@ -32,7 +32,7 @@ def answer(*arguments: str) -> Any:
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in GOLDEN.glob("*.txt")))
 def test_output_is_the_golden_one(name: str) -> None:
-    """Update with ``python tests/golden/update.py`` after looking at the difference."""
+    """Update with ``python tests/cli/golden/update.py`` after looking at the difference."""
     arguments, expected = (GOLDEN / f"{name}.txt").read_text().split("\n", 1)
     done = run(*arguments.removeprefix("$ ssdsim").split())
     assert done.returncode == 0, done.stderr

@@ -25,8 +25,8 @@ from ssdsim.reports.speedups import grid_json, speedups
 from ssdsim.reports.study import Study
 from ssdsim.runs.report_folder import read_run_folder
 from ssdsim.speculation.fallback import critical_batch_size
-from tests.run_folders import write_measurements, write_run
-from tests.test_cli import run
+from tests.cli.test_cli import run
+from tests.reports.run_folders import write_measurements, write_run
 
 GRID = {"b": [1, 4, 16, 4096], "k": [2, 6, 9], "alpha": [0.6, 0.8], "f": [1, 3]}
 

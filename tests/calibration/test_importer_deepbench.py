@@ -13,7 +13,7 @@ from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.transformer.operations import Attention, Collective, Gemm
 
-REAL = Path(__file__).parents[2] / "shared" / "measurements" / "deepbench"
+REAL = Path(__file__).parents[3] / "shared" / "measurements" / "deepbench"
 real = pytest.mark.skipif(not REAL.is_dir(), reason="the measured tables are not here")
 
 

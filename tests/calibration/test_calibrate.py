@@ -221,7 +221,7 @@ def make_echo(rank: int, device: torch.device, options: dict[str, Any]) -> Any:
     return handle
 
 
-ECHO = "tests.test_calibrate:make_echo"
+ECHO = "tests.calibration.test_calibrate:make_echo"
 
 
 def test_ranks_are_pinned_processes_that_answer_in_order() -> None:

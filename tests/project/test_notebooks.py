@@ -11,7 +11,7 @@ import pytest
 nbformat = pytest.importorskip("nbformat")
 nbclient = pytest.importorskip("nbclient")
 
-FOLDER = Path(__file__).parents[1] / "notebooks"
+FOLDER = Path(__file__).parents[2] / "notebooks"
 SIZES: dict[str, dict[str, Any]] = {
     "theory": {"POINTS": 21, "TRIALS": 200},
     "paper-figures": {"VOCABULARY": 1000, "CONTEXTS": 2000},

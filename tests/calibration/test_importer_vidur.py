@@ -12,7 +12,7 @@ from calibration.importers.vidur import import_all_reduce, import_link
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_hardware
 
-REAL = Path(__file__).parents[2] / "shared" / "measurements" / "vidur" / "network" / "h100_dgx"
+REAL = Path(__file__).parents[3] / "shared" / "measurements" / "vidur" / "network" / "h100_dgx"
 real = pytest.mark.skipif(not REAL.is_dir(), reason="the measured tables are not here")
 PEAK = 450e9
 

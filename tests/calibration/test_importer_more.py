@@ -17,7 +17,7 @@ from ssdsim.hardware.catalog import find_hardware
 
 LATENCY_US, BYTES_PER_US = 12.0, 200_000.0  # 200 GB/s
 SIZES = [1 << power for power in range(10, 30, 1)]
-MEASURED = Path(__file__).parents[2] / "shared" / "measurements" / "vidur"
+MEASURED = Path(__file__).parents[3] / "shared" / "measurements" / "vidur"
 
 
 def time_us(size: float) -> float:

@@ -11,8 +11,8 @@ import pytest
 
 from ssdsim.answers.predict import predict
 from ssdsim.reports.build import Report, report
-from tests.browser import CHROMIUM, Browser
-from tests.run_folders import write_measurements, write_run
+from tests.reports.browser import CHROMIUM, Browser
+from tests.reports.run_folders import write_measurements, write_run
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine (apt install chromium)")
 

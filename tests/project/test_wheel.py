@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-PROJECT = Path(__file__).parents[1]
+PROJECT = Path(__file__).parents[2]
 
 
 def test_the_wheel_predicts_in_an_empty_environment(tmp_path: Path) -> None:

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-PROJECT = Path(__file__).parents[1]
+PROJECT = Path(__file__).parents[2]
 SHOWN = ("predict-h100", "predict-unit-free", "simulate-unit-free")
 
 
 @pytest.mark.parametrize("name", SHOWN)
 def test_shown_output_is_the_golden_one(name: str) -> None:
-    command, output = (PROJECT / "tests" / "golden" / f"{name}.txt").read_text().split("\n", 1)
+    command, output = (PROJECT / "tests" / "cli" / "golden" / f"{name}.txt").read_text().split("\n", 1)
     readme = (PROJECT / "README.md").read_text()
     assert f"{command}\n{output.rstrip()}" in readme
 

@@ -22,7 +22,7 @@ from ssdsim.answers.recommend.request import make_request
 from ssdsim.answers.recommend.search import Search, splits
 from ssdsim.errors import InputError
 from ssdsim.scenario.configuration import configure
-from tests.test_cli import answer, run
+from tests.cli.test_cli import answer, run
 
 FEW: dict[str, Any] = {"k": [4, 6, 8], "draft_gpus": 1, "tp": 4}
 
