@@ -21,34 +21,37 @@ class Device:
         self.tracks = tuple(tracks)
         self.trace = trace
         self._busy_s = 0.0
-        self._busy_until_s = 0.0
+        self.busy_until_s = 0.0
 
-    def run(self, what: str, seconds: float, **args: Any) -> Event:
-        """Be busy for ``seconds``; yield the event to wait for the end."""
+    def occupy(self, what: str, seconds: float) -> None:
+        """Be busy for ``seconds`` from now on."""
         self._busy_s += seconds
-        self._busy_until_s = end = self.env.now + seconds
+        self.busy_until_s = end = self.env.now + seconds
         if self.trace is not None:
             for track in self.tracks:
-                self.trace.slice(track, what, self.env.now, end, **args)
+                self.trace.slice(track, what, self.env.now, end)
+
+    def run(self, what: str, seconds: float) -> Event:
+        """Be busy for ``seconds``; yield the event to wait for the end."""
+        self.occupy(what, seconds)
         return self.env.timeout(seconds)
 
-    def run_steps(self, steps: Sequence[tuple[str, float]]) -> Event:
-        """Be busy with one step after the other, with no pause in which anything could cut in."""
-        if self.trace is None:
-            return self.run("", sum(seconds for _, seconds in steps))
+    def run_slices(self, slices: Sequence[tuple[str, float]]) -> Event:
+        """Be busy with one thing after the other, with no pause in which anything could cut in."""
         at = self.env.now
-        for what, seconds in steps:
+        for what, seconds in slices:
             for track in self.tracks:
-                self.trace.slice(track, what, at, at + seconds)
+                if self.trace is not None:
+                    self.trace.slice(track, what, at, at + seconds)
             at += seconds
         self._busy_s += at - self.env.now
-        self._busy_until_s = at
+        self.busy_until_s = at
         return self.env.timeout(at - self.env.now)
 
     @property
     def busy_s(self) -> float:
         """Seconds of work done by now (work under way counts up to now)."""
-        return self._busy_s - max(0.0, self._busy_until_s - self.env.now)
+        return self._busy_s - max(0.0, self.busy_until_s - self.env.now)
 
 
 class Mailbox:
@@ -56,11 +59,18 @@ class Mailbox:
 
     def __init__(self, env: Environment) -> None:
         self._env = env
-        self.arrival: Event = env.event()
+        self._waiting: Event | None = None
+        self._held: Event | None = None
 
-    def send(self, message: Any) -> None:
-        self.arrival.succeed(message)
+    def put(self, message: Any) -> None:
+        event, self._waiting = self._waiting, None
+        if event is None:
+            event = self._held = self._env.event()
+        event.succeed(message)
 
-    def empty(self) -> None:
-        """Make room for the next message; the receiver calls it after waiting for ``arrival``."""
-        self.arrival = self._env.event()
+    def get(self) -> Event:
+        """Yield it to wait for the message, which is its value."""
+        event, self._held = self._held, None
+        if event is None:
+            event = self._waiting = self._env.event()
+        return event

@@ -22,5 +22,5 @@ class Durations:
         """The next ``rounds`` durations in seconds."""
         if self._spread == 0.0 or self._mean_s == 0.0:
             return np.full(rounds, self._mean_s)
-        normal = self._rng.standard_normal((self._devices, rounds)).max(axis=0)
+        normal = self._rng.standard_normal((rounds, self._devices)).max(axis=1)  # the same for blocks of any length
         return np.asarray(self._mean_s * np.exp(self._spread * normal - self._spread**2 / 2.0))

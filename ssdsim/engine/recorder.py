@@ -13,28 +13,32 @@ _COLUMNS = ("rounds", "sequence_rounds", "tokens", "seconds", "hits", "clean", "
 
 
 class Recorder:
-    """Sums over every round of one strategy; memory does not grow with the rounds."""
+    """Sums over every round of one strategy; memory does not grow with the rounds.
 
-    def __init__(self, batch: int) -> None:
+    ``miss`` is the state that an outcome which was not foreseen leads to; None where nothing is cached.
+    """
+
+    def __init__(self, batch: int, miss: str | None = None) -> None:
         self.batch = batch
+        self._miss = miss
         self.means = BatchMeans(*_COLUMNS)
         self.round_s = Histogram()
 
     def add(self, block: RoundBlock) -> None:
         """Add a block; blocks of a run have equal lengths (a last, shorter one is not a batch of its own)."""
-        rounds = block.tokens.size
+        rounds = block.outcomes.rounds
         self.round_s.add(block.round_s)
-        misses = np.zeros(rounds, dtype=np.uint32) if block.misses is None else block.misses
+        misses = np.zeros(rounds, dtype=np.uint32) if self._miss is None else block.outcomes.count_to(self._miss)
         self.means.add(
             rounds=rounds,
             sequence_rounds=rounds * self.batch,
-            tokens=float(block.tokens.sum(dtype=np.int64)),
+            tokens=float(block.outcomes.total_tokens.sum(dtype=np.int64)),
             seconds=float(block.round_s.sum()),
             hits=float(rounds * self.batch - misses.sum(dtype=np.int64)),
             clean=float(np.count_nonzero(misses == 0)),
             missed=float(np.count_nonzero(misses)),
             missed_seconds=float(block.round_s[misses > 0].sum()),
-            **{part: float(np.sum(block.parts_s.get(part, 0.0))) for part in PARTS},
+            **{part: float(np.sum(seconds * np.ones(rounds))) for part, seconds in block.parts_s.items()},
         )
 
     def tokens_per_second(self, confidence: float = 0.95) -> Measured:

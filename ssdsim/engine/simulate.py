@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from types import ModuleType
 from typing import Any, Literal
 
 import numpy as np
 
+from ssdsim.engine.actor import Run
 from ssdsim.engine.recorder import Recorder
-from ssdsim.engine.run import Run
 from ssdsim.engine.statistics import Histogram
 from ssdsim.engine.steps import Steps
 from ssdsim.engine.stopping import Stopping
 from ssdsim.engine.trace import Trace
 from ssdsim.intervals import Measured
 from ssdsim.rounds.estimate import PARTS
+from ssdsim.rounds.kernel import Mix
 from ssdsim.rounds.outcomes import ReplayedOutcomes, outcome_source, outcomes_until, rounds_to_run_in
-from ssdsim.rounds.scenario import Scenario
-from ssdsim.strategies import autoregressive, speculative, ssd
+from ssdsim.rounds.states import Always
+from ssdsim.scenario.scenario import Scenario
 
 Engine = Literal["des", "mc"]
-STRATEGIES: Mapping[str, ModuleType] = {"ar": autoregressive, "sd": speculative, "ssd": ssd}
 QUANTILES = (0.5, 0.9, 0.99)
 _MC_BLOCK = 16_384  # rounds: a block of 16 sequences then fits in the cache
 _MC_LANES = 32  # independent runs side by side where rounds must be drawn one after the other
@@ -32,7 +31,8 @@ _MC_LANES = 32  # independent runs side by side where rounds must be drawn one a
 class SimulatedRounds:
     """What a strategy did over its rounds; every mean has its interval (seconds; rates in tokens a second).
 
-    ``clean_round_s`` and ``missed_round_s`` are means over the rounds without and with a miss (nan where none is).
+    ``p_hit`` and ``p_all_hit`` are None where nothing is cached; ``clean_round_s`` and ``missed_round_s`` are means over
+    the rounds without and with a miss (nan where none is).
     """
 
     strategy: str
@@ -42,8 +42,8 @@ class SimulatedRounds:
     tokens_per_second: Measured
     tokens_per_round: Measured
     round_s: Measured
-    p_hit: Measured
-    p_all_hit: Measured
+    p_hit: Measured | None
+    p_all_hit: Measured | None
     clean_round_s: float
     missed_round_s: float
     breakdown_s: Mapping[str, float]
@@ -64,7 +64,6 @@ class SimulatedRounds:
 
 def simulate(
     scenario: Scenario,
-    strategy: str,
     *,
     engine: Engine = "des",
     rounds: int | None = None,
@@ -73,84 +72,77 @@ def simulate(
     trace: Trace | None = None,
     confidence: float = 0.95,
 ) -> SimulatedRounds:
-    """Simulate one strategy in its stationary state.
+    """Simulate a strategy's rounds in their stationary state.
 
-    The run ends after ``rounds``, or when the half width of the 95 % interval of tokens/s is within ``precision``
-    of it. The same seed gives the same run, and both engines see the same stream of outcomes.
+    Parameters
+    ----------
+    scenario : of :func:`ssdsim.configure`, one a strategy.
+    engine : ``des`` replays events on SimPy's clock, ``mc`` draws rounds without one.
+    rounds, precision : the run ends after ``rounds``, or when the half width of the 95 % interval of tokens/s is within
+        ``precision`` of it.
+    seed : the same seed gives the same run, and both engines see the same stream of outcomes.
+    trace : filled with what each device does (``des`` only).
+    confidence : of the intervals.
+
+    Returns
+    -------
+    Means with their intervals, and the histogram of rounds.
     """
     outcome_seed, step_seed = np.random.SeedSequence(seed).spawn(2)
     lanes = _MC_LANES if engine == "mc" else 1
-    outcomes = outcome_source(scenario, strategy, outcome_seed, lanes)
-    run_in = rounds_to_run_in(scenario, strategy)
+    outcomes = outcome_source(scenario.tokens, scenario.batch, outcome_seed, lanes)
+    run_in = rounds_to_run_in(scenario.tokens)
     if run_in:
         outcomes.block(run_in * lanes)
-    recorder = Recorder(scenario.batch)
+    recorder = Recorder(scenario.batch, scenario.strategy.miss)
+    busy_s: Mapping[str, float] = {}
     if engine == "des":
-        run = Run(scenario, outcomes, step_seed, Stopping(rounds, precision), recorder, trace)
-        busy_s = _run_events(run, strategy)
+        busy_s = Run(scenario, outcomes, step_seed, Stopping(rounds, precision), recorder, trace).play()
     else:
-        busy_s = {}
-        steps = Steps(scenario, step_seed)
+        steps = Steps(scenario.steps, scenario.spread, step_seed)
         for size in Stopping(rounds, precision, _MC_BLOCK).blocks(recorder):
-            recorder.add(STRATEGIES[strategy].monte_carlo(scenario, outcomes, steps, size))
-    return _summary(scenario, strategy, recorder, busy_s, confidence)
+            recorder.add(scenario.strategy.monte_carlo(outcomes.block(size), steps.block(size)))
+    return _summary(scenario, recorder, busy_s, confidence)
 
 
 def simulate_requests(
-    scenario: Scenario,
-    strategy: str,
-    tokens: int,
-    *,
-    runs: int = 100,
-    seed: int = 0,
-    confidence: float = 0.95,
+    scenario: Scenario, tokens: int, *, runs: int = 100, seed: int = 0, confidence: float = 0.95
 ) -> SimulatedRounds:
     """Start ``batch`` sequences together and run, as events, until each has ``tokens``; ``runs`` independent times.
 
     A finished sequence leaves nothing behind but its place: durations stay those of the whole batch.
     """
-    if scenario.requests is not None:
-        scenario = replace(scenario, requests=replace(scenario.requests, output_tokens=tokens))
-    recorder = Recorder(scenario.batch)
+    kinds = scenario.tokens
+    if isinstance(kinds, Mix):
+        kinds = replace(kinds, output_tokens=tokens)
+    recorder = Recorder(scenario.batch, scenario.strategy.miss)
     busy_s: dict[str, float] = {}
     for child in np.random.SeedSequence(seed).spawn(runs):
         outcome_seed, step_seed = child.spawn(2)
-        count = tokens if strategy == "ar" else None
-        block = outcomes_until(outcome_source(scenario, strategy, outcome_seed), tokens)
-        length = count or block.draws.shape[1]
-        stopping = Stopping(length, largest_block=length, batches=1)
+        block = outcomes_until(outcome_source(kinds, scenario.batch, outcome_seed), tokens)
+        stopping = Stopping(block.rounds, largest_block=block.rounds, batches=1)
         run = Run(scenario, ReplayedOutcomes(block), step_seed, stopping, recorder)
-        for role, seconds in _run_events(run, strategy).items():
+        for role, seconds in run.play().items():
             busy_s[role] = busy_s.get(role, 0.0) + seconds
-    return _summary(scenario, strategy, recorder, busy_s, confidence)
+    return _summary(scenario, recorder, busy_s, confidence)
 
 
-def _run_events(run: Run, strategy: str) -> dict[str, float]:
-    """Run the strategy's processes to their end; returns each device's busy seconds."""
-    run.env.run(until=STRATEGIES[strategy].start(run))
-    if run.trace is not None:
-        run.trace.cut(run.env.now)
-    return {role: device.busy_s for role, device in run.devices.items()}
-
-
-def _summary(
-    scenario: Scenario, strategy: str, recorder: Recorder, busy_s: Mapping[str, float], confidence: float
-) -> SimulatedRounds:
-    means = recorder.means
+def _summary(scenario: Scenario, recorder: Recorder, busy_s: Mapping[str, float], confidence: float) -> SimulatedRounds:
+    means, caches = recorder.means, scenario.strategy.miss is not None
     rounds = means.total("rounds")
-    p_all_hit = means.share("clean", "rounds", confidence)
+    p_all_hit = means.share("clean", "rounds", confidence) if caches else None
     round_s = means.ratio("seconds", "rounds", confidence)
-    if strategy == "ssd":
-        round_s = _with_rare_rounds(round_s, p_all_hit, float(scenario.times.fallback_s))
+    if p_all_hit is not None:
+        round_s = _with_rare_rounds(round_s, p_all_hit, _cost_of_a_miss(scenario))
     return SimulatedRounds(
-        strategy=strategy,
+        strategy=scenario.strategy.name,
         batch=scenario.batch,
-        gpus=getattr(scenario.gpus, strategy),
+        gpus=scenario.gpus,
         rounds=int(rounds),
         tokens_per_second=means.ratio("tokens", "seconds", confidence),
         tokens_per_round=means.ratio("tokens", "sequence_rounds", confidence),
         round_s=round_s,
-        p_hit=means.share("hits", "sequence_rounds", confidence),
+        p_hit=means.share("hits", "sequence_rounds", confidence) if caches else None,
         p_all_hit=p_all_hit,
         clean_round_s=_per(means.total("seconds") - means.total("missed_seconds"), means.total("clean")),
         missed_round_s=_per(means.total("missed_seconds"), means.total("missed")),
@@ -158,6 +150,14 @@ def _summary(
         utilisation={role: seconds / means.total("seconds") for role, seconds in busy_s.items()},
         round_histogram=recorder.round_s,
     )
+
+
+def _cost_of_a_miss(scenario: Scenario) -> float:
+    """Seconds by which a round with a miss is longer than one without."""
+    state = scenario.strategy.miss
+    assert state is not None
+    with_miss, clean = (scenario.strategy.parts(scenario.seconds, Always(state, share)) for share in (1.0, 0.0))
+    return float(sum(with_miss.values()) - sum(clean.values()))
 
 
 def _per(seconds: float, rounds: float) -> float:
@@ -189,8 +189,8 @@ def run_as_json(run: SimulatedRounds, unit: str) -> dict[str, Any]:
         "burst_share": run.burst_share,
         "clean_round_ms": _finite(scale * run.clean_round_s),
         "missed_round_ms": _finite(scale * run.missed_round_s),
-        "p_hit": _measured_json(run.p_hit) if run.strategy == "ssd" else None,
-        "p_all_hit": _measured_json(run.p_all_hit) if run.strategy == "ssd" else None,
+        "p_hit": _measured_json(run.p_hit) if run.p_hit else None,
+        "p_all_hit": _measured_json(run.p_all_hit) if run.p_all_hit else None,
         "breakdown_ms": {part: scale * seconds for part, seconds in run.breakdown_s.items()},
         "utilisation": dict(run.utilisation),
     }

@@ -30,6 +30,11 @@ class Cost:
     warnings: frozenset[str] = frozenset()
     shared: Mapping[str, float] = field(default_factory=dict)
 
+    @classmethod
+    def of_units(cls, seconds: float) -> Cost:
+        """A duration that is given, in units of T_v: it rests on no timing and has no error."""
+        return cls({"given": (seconds, 0.0)}) if seconds else cls()
+
     @property
     def seconds(self) -> float:
         return sum(seconds for seconds, _ in self.terms.values())

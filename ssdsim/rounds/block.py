@@ -3,37 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ssdsim.checks import FloatOrArray
+from ssdsim.rounds.outcomes import OutcomeBlock
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class RoundBlock:
-    """Tokens and misses over the batch, the parts of each round's time and the whole, all of shape ``(rounds,)``.
+    """Outcomes of rounds, the parts of each round's time and the whole.
 
-    ``misses`` is None where nothing is cached. Parts are those of :data:`ssdsim.rounds.estimate.PARTS`; one that is
-    absent takes no time.
+    Parts are those of :data:`ssdsim.rounds.estimate.PARTS`, each of shape ``(rounds,)`` or one number for all rounds;
+    ``round_s`` has shape ``(rounds,)``.
     """
 
-    tokens: NDArray[np.uint32]
-    misses: NDArray[np.uint32] | None
-    parts_s: Mapping[str, Array]
+    outcomes: OutcomeBlock
+    parts_s: Mapping[str, FloatOrArray]
     round_s: Array
 
-    @classmethod
-    def without_speculation(cls, batch: int, rounds: int, parts_s: Mapping[str, Array]) -> RoundBlock:
-        """Rounds in which every sequence gets one token."""
-        return cls(np.full(rounds, batch, dtype=np.uint32), None, parts_s, total(parts_s))
 
-    def timed(self, round_s: Array) -> RoundBlock:
-        """The same rounds with the durations that a clock measured."""
-        return replace(self, round_s=round_s)
-
-
-def total(parts_s: Mapping[str, Array]) -> Array:
+def total(parts_s: Mapping[str, FloatOrArray], rounds: int) -> Array:
     """The sum of a round's parts, shape ``(rounds,)``."""
-    return np.asarray(sum(parts_s.values()), dtype=float)
+    return np.asarray(sum(parts_s.values()) * np.ones(rounds), dtype=float)

@@ -5,22 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ssdsim.checks import FloatOrArray
-
-Seconds = float | NDArray[np.float64]
+from ssdsim.rounds.round import Seconds
 
 PARTS = ("verify", "draft", "communicate", "fallback", "host")
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """The mean round of a strategy; every number an array where columns of scenarios were given.
+    """The mean round of a strategy; every number an array where columns of rounds were given.
 
     ``breakdown_s`` splits the round by what the sequence waits for (:data:`PARTS`); it sums to ``round_s``.
-    ``draft`` is the exposed part only: all of it in SD, the lateness of the pre-speculation in SSD.
+    ``draft`` is the exposed part only: all of it in SD, the lateness of the pre-speculation in SSD. ``p_hit`` and
+    ``p_all_hit`` are None where nothing is cached.
     """
 
     strategy: str
@@ -44,7 +41,7 @@ class Estimate:
 
     @property
     def paper_tokens_per_second(self) -> Seconds | None:
-        """By the SSD paper's Corollary 16 in seconds, which knows no overheads; None where it does not apply."""
+        """By the strategy's paper, which may know no overheads; None where it has no other formula than ours."""
         if self.paper_round_s is None:
             return None
         rate: Seconds = self.batch * self.tokens_per_round / self.paper_round_s

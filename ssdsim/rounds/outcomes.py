@@ -1,46 +1,95 @@
-"""Verification outcomes, drawn in blocks outside the event loop: how many tokens each sequence accepts, and who hits.
+"""Verification outcomes, drawn in blocks outside the event loop: how many tokens each sequence gets, and its next state.
 
 A block covers ``rounds`` rounds of ``b`` sequences, shape ``(b, rounds)``: the long axis last, so that NumPy adds rows.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.rounds.scenario import Scenario
-from ssdsim.speculation.requests import RequestMix
-from ssdsim.speculation.speculator import Speculator
+from ssdsim.rounds.kernel import Kernel, Mix, Tokens
 
 _BUCKETS = 1 << 16
 _LONGEST_WARM_UP = 4096
 _REQUESTS_RUN_IN = 2
-_MISS = 1 << 16  # a draw is accepted + 1 (tokens) in the low half, and one miss in the high half
+_FORGOTTEN = 1e-6  # of a chain's start
+_STATE = 1 << 16  # a draw is tokens in the low half, and the number of the next state in the high half
+_LOW = _STATE - 1
+
+Draws = NDArray[np.uint32]
 
 
 @dataclass(frozen=True)
 class OutcomeBlock:
-    """``draws[i, t]`` packs the tokens of sequence i in round t (low 16 bits) and whether it missed (high bits)."""
+    """``draws[i, t]`` packs the tokens of sequence i in round t (low 16 bits) and the state it leads to (high bits).
 
-    draws: NDArray[np.uint32]
+    ``first[i]`` is the state in which its first round begins; a later one begins where the one before led to, or, where
+    requests end, as ``begun[i, t]`` says.
+    """
+
+    states: tuple[str, ...]
+    draws: Draws
+    first: NDArray[np.uint32] | None = None
+    begun: NDArray[np.uint32] | None = None
+
+    @property
+    def batch(self) -> int:
+        return self.draws.shape[0]
+
+    @property
+    def rounds(self) -> int:
+        return self.draws.shape[1]
 
     @property
     def tokens(self) -> NDArray[np.int64]:
         """Tokens of each sequence and round, shape ``(b, rounds)``: the accepted ones and the bonus token."""
-        return (self.draws & (_MISS - 1)).astype(np.int64)
+        return (self.draws & _LOW).astype(np.int64)
 
-    @property
-    def hits(self) -> NDArray[np.bool_]:
-        """Whether the outcome was in the speculation cache, shape ``(b, rounds)``."""
-        return self.draws < _MISS
+    def leads_to(self, state: str) -> NDArray[np.bool_]:
+        """Whether each sequence ends each round in ``state``, shape ``(b, rounds)``."""
+        return np.asarray(self.draws >> 16 == self.states.index(state))
 
-    def totals(self) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
-        """Tokens and misses of each round over the batch, shape ``(rounds,)`` each."""
-        packed = self.draws.sum(axis=0, dtype=np.uint32)
-        return packed & (_MISS - 1), packed >> 16
+    @cached_property
+    def _packed(self) -> Draws:
+        """Tokens of each round over the batch, and how many sequences end it in the second of two states."""
+        return np.asarray(self.draws.sum(axis=0, dtype=np.uint32))
+
+    @cached_property
+    def total_tokens(self) -> Draws:
+        """Tokens of each round over the batch, shape ``(rounds,)``."""
+        return self._packed & _LOW if len(self.states) <= 2 else (self.draws & _LOW).sum(axis=0, dtype=np.uint32)
+
+    def count_to(self, state: str) -> Draws:
+        """How many sequences end each round in ``state``, shape ``(rounds,)``."""
+        if len(self.states) == 2:
+            second = self._packed >> 16
+            return second if state == self.states[1] else np.uint32(self.batch) - second
+        return self.leads_to(state).sum(axis=0, dtype=np.uint32)
+
+    def count_in(self, state: str) -> Draws:
+        """How many sequences begin each round in ``state``, shape ``(rounds,)``."""
+        return np.asarray((self._before == self.states.index(state)).sum(axis=0, dtype=np.uint32))
+
+    @cached_property
+    def _before(self) -> NDArray[np.uint32]:
+        if self.begun is not None:
+            return self.begun
+        first = np.zeros(self.batch, dtype=np.uint32) if self.first is None else self.first
+        return np.concatenate([first[:, None], self.draws[:, :-1] >> 16], axis=1)
+
+    def any_to(self, state: str) -> NDArray[np.float64]:
+        """1 in rounds that some sequence ends in ``state``, else 0."""
+        return (self.count_to(state) > 0).astype(float)
+
+    def any_in(self, state: str) -> NDArray[np.float64]:
+        """1 in rounds that some sequence begins in ``state``, else 0."""
+        return (self.count_in(state) > 0).astype(float)
 
 
 class OutcomeSource(Protocol):
@@ -52,26 +101,23 @@ class OutcomeSource(Protocol):
 
 
 class OutcomeTable:
-    """One speculator's joint distribution of (accepted length, hit), sampled by table look-up from 16 random bits."""
+    """The distribution of (tokens, next state) from one state, sampled by table look-up from 16 random bits."""
 
-    def __init__(self, speculator: Speculator) -> None:
-        pmf, hit = speculator.accepted_pmf, speculator.hit_given_accepted
-        tokens = np.arange(1, pmf.size + 1, dtype=np.uint32)
-        self.outcomes = np.concatenate([tokens, tokens + np.uint32(_MISS)])
-        # hits first: then two speculators' hits from the same bits are nested, as chain_states needs
-        probabilities = np.concatenate([pmf * hit, pmf * (1.0 - hit)])
+    def __init__(self, row: NDArray[np.float64]) -> None:
+        tokens, states = np.arange(1, row.shape[0], dtype=np.uint32), range(row.shape[1])
+        # by states first: then two rows' first states from the same bits are nested, as chain_states needs
+        self.outcomes = np.concatenate([tokens + np.uint32(_STATE * state) for state in states])
+        probabilities = np.concatenate([row[1:, state] for state in states])
         self.cdf = np.cumsum(probabilities) / probabilities.sum()
         edges = np.arange(_BUCKETS + 1) / _BUCKETS
         self.of_bits = self._outcome(edges[:-1])
         self.straddles = self.of_bits != self._outcome(edges[1:] - 2.0**-53)
 
-    def _outcome(self, uniform: NDArray[np.float64]) -> NDArray[np.uint32]:
+    def _outcome(self, uniform: NDArray[np.float64]) -> Draws:
         index = np.searchsorted(self.cdf, uniform, side="right")
         return self.outcomes[np.minimum(index, self.outcomes.size - 1)]
 
-    def refine(
-        self, draws: NDArray[np.uint32], where: NDArray[np.intp], uniform: NDArray[np.float64]
-    ) -> NDArray[np.uint32]:
+    def refine(self, draws: Draws, where: NDArray[np.intp], uniform: NDArray[np.float64]) -> Draws:
         """Replace the draws at flat positions ``where`` by the outcomes of full-precision numbers."""
         draws.ravel()[where] = self._outcome(uniform)
         return draws
@@ -90,7 +136,7 @@ class OutcomeSampler:
         bits, finer = seed.spawn(2)
         self._bits, self._finer = np.random.default_rng(bits), np.random.default_rng(finer)
 
-    def draw(self, batch: int, rounds: int) -> list[NDArray[np.uint32]]:
+    def draw(self, batch: int, rounds: int) -> list[Draws]:
         """One array of shape ``(batch, rounds)`` a table."""
         words = self._bits.bit_generator.random_raw((batch * rounds + 3) // 4)
         bits = np.asarray(words).view(np.uint16)[: batch * rounds].reshape(batch, rounds)
@@ -99,14 +145,31 @@ class OutcomeSampler:
         return [table.refine(table.of_bits[bits], where, uniform) for table in self._tables]
 
 
+class CertainOutcomes:
+    """Rounds that all yield the same tokens: nothing is drawn."""
+
+    def __init__(self, kernel: Kernel, batch: int) -> None:
+        self._states, self._batch = kernel.states, batch
+        _, tokens, state = np.argwhere(kernel.p)[0]
+        self._draw = np.uint32(tokens + _STATE * state)
+
+    def block(self, rounds: int) -> OutcomeBlock:
+        return OutcomeBlock(self._states, np.full((self._batch, rounds), self._draw))
+
+
 class _Buffered:
-    """A source that draws chunks of a fixed size, so that its stream does not depend on the blocks asked for."""
+    """A source of alike sequences that draws chunks of a fixed size, so that its stream knows no block sizes.
+
+    Each sequence starts in the first state, as a real run does.
+    """
 
     _chunk_draws = 1 << 17  # a chunk's arrays then stay in the cache
 
-    def __init__(self, batch: int) -> None:
+    def __init__(self, kernel: Kernel, batch: int) -> None:
+        self._states = kernel.states
         self._chunk_rounds = max(64, self._chunk_draws // batch)
         self._left = np.empty((batch, 0), dtype=np.uint32)
+        self._first = np.zeros(batch, dtype=np.uint32)
 
     def block(self, rounds: int) -> OutcomeBlock:
         parts, have = [self._left], self._left.shape[1]
@@ -114,60 +177,58 @@ class _Buffered:
             parts.append(self._chunk(self._chunk_rounds))
             have += self._chunk_rounds
         drawn = np.concatenate(parts, axis=1) if len(parts) > 1 else self._left
-        self._left = drawn[:, rounds:]
-        return OutcomeBlock(drawn[:, :rounds])
+        draws, self._left = drawn[:, :rounds], drawn[:, rounds:]
+        first, self._first = self._first, draws[:, -1] >> 16 if rounds else self._first
+        return OutcomeBlock(self._states, draws, first)
 
-    def _chunk(self, rounds: int) -> NDArray[np.uint32]:
+    def _chunk(self, rounds: int) -> Draws:
         raise NotImplementedError
 
 
 class IndependentOutcomes(_Buffered):
-    """Identical sequences whose speculations are always of one kind (SD, or SSD with jit): independent draws."""
+    """Rounds that depend on no state (SD, or SSD with jit): independent draws."""
 
-    def __init__(self, speculator: Speculator, batch: int, seed: np.random.SeedSequence) -> None:
-        super().__init__(batch)
+    def __init__(self, kernel: Kernel, batch: int, seed: np.random.SeedSequence) -> None:
+        super().__init__(kernel, batch)
         self._batch = batch
-        self._sampler = OutcomeSampler([OutcomeTable(speculator)], seed)
+        self._sampler = OutcomeSampler([OutcomeTable(kernel.p[0])], seed)
 
-    def _chunk(self, rounds: int) -> NDArray[np.uint32]:
+    def _chunk(self, rounds: int) -> Draws:
         return self._sampler.draw(self._batch, rounds)[0]
 
 
 class ChainedOutcomes(_Buffered):
-    """Identical sequences, each a two-state chain: after a miss the speculation is the backup's (fast fallback).
-
-    Each chain starts in the primary state, as a real run does.
-    """
+    """Chains of two states: after a miss the speculation is the backup's (SSD's fast fallback)."""
 
     _chunk_draws = 1 << 15  # it works on more arrays at once
 
-    def __init__(self, scenario: Scenario, seed: np.random.SeedSequence) -> None:
-        super().__init__(scenario.batch)
-        tables = [OutcomeTable(scenario.primary), OutcomeTable(scenario.backup)]
-        self._sampler = OutcomeSampler(tables, seed)
-        self._negates = scenario.backup.p_hit > scenario.primary.p_hit
-        self._state = np.ones(scenario.batch, dtype=np.bool_)
+    def __init__(self, kernel: Kernel, batch: int, seed: np.random.SeedSequence) -> None:
+        super().__init__(kernel, batch)
+        self._sampler = OutcomeSampler([OutcomeTable(row) for row in kernel.p], seed)
+        self._negates = bool(kernel.transitions[1, 0] > kernel.transitions[0, 0])
+        self._in_first = np.ones(batch, dtype=np.bool_)
 
-    def _chunk(self, rounds: int) -> NDArray[np.uint32]:
-        by_primary, by_backup = self._sampler.draw(self._state.size, rounds)
-        after = chain_states(by_primary < _MISS, by_backup < _MISS, self._state, self._negates)
-        before = np.concatenate([self._state[:, None], after[:, :-1]], axis=1)
-        self._state = after[:, -1].copy()
-        return np.where(before, by_primary, by_backup)
+    def _chunk(self, rounds: int) -> Draws:
+        from_first, from_second = self._sampler.draw(self._in_first.size, rounds)
+        after = chain_states(from_first < _STATE, from_second < _STATE, self._in_first, self._negates)
+        before = np.concatenate([self._in_first[:, None], after[:, :-1]], axis=1)
+        self._in_first = after[:, -1].copy()
+        return np.where(before, from_first, from_second)
 
 
 def chain_states(
-    if_primary: NDArray[np.bool_], if_backup: NDArray[np.bool_], start: NDArray[np.bool_], negates: bool
+    if_first: NDArray[np.bool_], if_second: NDArray[np.bool_], start: NDArray[np.bool_], negates: bool
 ) -> NDArray[np.bool_]:
-    """The state after each round of two-state chains, shape ``(b, rounds)``, without a loop over rounds.
+    """Whether two-state chains are in the first state after each round, shape ``(b, rounds)``, without a loop over rounds.
 
-    ``if_primary[i, t]`` is the next state if the state is True, ``if_backup`` if it is False. Where they agree the
-    state is forgotten. Elsewhere it is kept (``if_primary`` only) or negated (``if_backup`` only): because both
-    come from one random number, always the one or, where the backup hits more often (``negates``), the other.
+    ``if_first[i, t]`` says so of a round that begins in the first state, ``if_second`` of one that begins in the second.
+    Where they agree the state is forgotten. Elsewhere it is kept (``if_first`` only) or negated (``if_second`` only):
+    because both come from one random number, always the one or, where the second leads to the first more often
+    (``negates``), the other.
     """
-    rounds = np.arange(if_primary.shape[1], dtype=np.int32)
+    rounds = np.arange(if_first.shape[1], dtype=np.int32)
     # the last agreement so far, packed as 2 (its round + 1) + its state; before the first one, 0 + the start
-    packed = (2 * (rounds + 1) + if_primary) * (if_primary == if_backup)
+    packed = (2 * (rounds + 1) + if_first) * (if_first == if_second)
     packed[:, 0] = np.maximum(packed[:, 0], start)
     last = np.maximum.accumulate(packed, axis=1)
     state = (last & 1).astype(np.bool_)
@@ -177,54 +238,55 @@ def chain_states(
     return state
 
 
-class MixedOutcomes:
-    """Requests of several kinds, each ``output_tokens`` long, taken by ``batch`` slots of ``lanes`` independent runs.
+class SteppedOutcomes:
+    """Rounds drawn one after the other: requests of several kinds that end, or chains of more than two states.
 
-    What a slot does next depends on what it did, so rounds are drawn one after the other; many lanes at once make
-    that fast for the Monte Carlo. A block's rounds are ordered by lane, then by time.
+    What a slot does next depends on what it did; ``lanes`` independent runs of ``batch`` slots side by side make that
+    fast for the Monte Carlo. A block's rounds are ordered by lane, then by time. Requests are ``output_tokens`` long,
+    endless where None, and a finished one is replaced at once.
     """
 
-    def __init__(
-        self,
-        mix: RequestMix,
-        primary: tuple[Speculator, ...],
-        backup: tuple[Speculator, ...],
-        shape: tuple[int, int],
-        seed: np.random.SeedSequence,
-    ) -> None:
+    def __init__(self, tokens: Tokens, batch: int, lanes: int, seed: np.random.SeedSequence) -> None:
         uniform, kinds = seed.spawn(2)
         self._uniform, self._kinds = np.random.default_rng(uniform), np.random.default_rng(kinds)
-        self._weights = mix.weights / mix.weights.sum()
-        self._output_tokens = mix.output_tokens
-        self._shape = shape  # (batch, lanes)
-        tables = [[OutcomeTable(speculator) for speculator in state] for state in (backup, primary)]
+        mixed = isinstance(tokens, Mix)
+        kernels: Sequence[Kernel] = tokens.kernels if mixed else (tokens,)
+        weights = tokens.weights if mixed else np.ones(1)
+        self._weights = weights / weights.sum()
+        self._output_tokens = tokens.output_tokens if mixed else np.iinfo(np.int64).max
+        self._states = tokens.states
+        self._shape = (batch, lanes)
+        tables = [[OutcomeTable(kernel.p[state]) for kernel in kernels] for state in range(len(self._states))]
         self._cdf = np.array([[table.cdf for table in state] for state in tables])  # (state, kind, outcome)
         self._outcomes = tables[0][0].outcomes
-        slots = shape[0] * shape[1]
+        slots = batch * lanes
         self._kind = self._kinds.choice(self._weights.size, slots, p=self._weights)
         self._left = np.full(slots, self._output_tokens)
-        self._primary = np.ones(slots, dtype=np.intp)
+        self._state = np.zeros(slots, dtype=np.uint32)
 
     def block(self, rounds: int) -> OutcomeBlock:
         batch, lanes = self._shape
         steps = -(-rounds // lanes)
-        uniform = self._uniform.random((steps, batch * lanes))
-        draws = np.stack([self._step(row) for row in uniform], axis=1)
-        return OutcomeBlock(draws.reshape(batch, lanes * steps)[:, :rounds])
+        draws, begun = np.empty((2, batch * lanes, steps), dtype=np.uint32)
+        for step, row in enumerate(self._uniform.random((steps, batch * lanes))):
+            begun[:, step] = self._state
+            draws[:, step] = self._step(row)
+        draws, begun = (each.reshape(batch, lanes * steps)[:, :rounds] for each in (draws, begun))
+        return OutcomeBlock(self._states, draws, begun=begun)
 
-    def _step(self, uniform: NDArray[np.float64]) -> NDArray[np.uint32]:
+    def _step(self, uniform: NDArray[np.float64]) -> Draws:
         """One round of every slot, shape ``(batch * lanes,)``."""
-        index = (uniform[:, None] >= self._cdf[self._primary, self._kind]).sum(axis=1)
+        index = (uniform[:, None] >= self._cdf[self._state, self._kind]).sum(axis=1)
         draws = self._outcomes[np.minimum(index, self._outcomes.size - 1)]
-        hit = draws < _MISS
-        tokens = np.minimum(draws & (_MISS - 1), self._left).astype(np.uint32)
+        state = draws >> 16
+        tokens = np.minimum(draws & _LOW, self._left).astype(np.uint32)
         self._left -= tokens
         done = np.flatnonzero(self._left == 0)
-        self._primary = hit.astype(np.intp)
-        self._primary[done] = 1  # a new request's first speculation is the primary's
+        self._state = state.copy()
+        self._state[done] = 0  # a new request starts in the first state
         self._left[done] = self._output_tokens
         self._kind[done] = self._kinds.choice(self._weights.size, done.size, p=self._weights)
-        return np.asarray(tokens + np.uint32(_MISS) * ~hit)
+        return np.asarray(tokens + np.uint32(_STATE) * state)
 
 
 class ReplayedOutcomes:
@@ -234,46 +296,49 @@ class ReplayedOutcomes:
         self._block = block
 
     def block(self, rounds: int) -> OutcomeBlock:
-        return OutcomeBlock(self._block.draws[:, :rounds])
+        return OutcomeBlock(self._block.states, self._block.draws[:, :rounds], self._block.first)
 
 
-def outcome_source(scenario: Scenario, strategy: str, seed: np.random.SeedSequence, lanes: int = 1) -> OutcomeSource:
-    """The stream of outcomes of ``strategy`` from its start: every sequence is speculated by the primary."""
-    if scenario.requests is not None:
-        mix, shape = scenario.requests, (scenario.batch, lanes)
-        primary, backup = (mix.primary, mix.backup) if strategy == "ssd" else (mix.sd, mix.sd)
-        return MixedOutcomes(mix, primary, backup, shape, seed)
-    if strategy != "ssd":
-        return IndependentOutcomes(scenario.sd, scenario.batch, seed)
-    if scenario.fallback == "jit":
-        return IndependentOutcomes(scenario.primary, scenario.batch, seed)
-    return ChainedOutcomes(scenario, seed)
+def outcome_source(tokens: Tokens, batch: int, seed: np.random.SeedSequence, lanes: int = 1) -> OutcomeSource:
+    """The stream of outcomes from its start, where every sequence is in the first state."""
+    if isinstance(tokens, Kernel):
+        if tokens.is_certain:
+            return CertainOutcomes(tokens, batch)
+        if tokens.forgets:
+            return IndependentOutcomes(tokens, batch, seed)
+        if len(tokens.states) == 2:
+            return ChainedOutcomes(tokens, batch, seed)
+    return SteppedOutcomes(tokens, batch, lanes, seed)
 
 
 def outcomes_until(source: OutcomeSource, tokens: int) -> OutcomeBlock:
-    """Outcomes until every sequence has ``tokens``; a finished sequence yields nothing more and never misses.
+    """Outcomes until every sequence has ``tokens``; a finished sequence yields nothing more and stays in the first state.
 
     A round yields at least one token a sequence, so ``tokens`` rounds suffice. Tokens past the end are not counted.
     """
     block = source.block(tokens)
     after = np.minimum(np.cumsum(block.tokens, axis=1), tokens)
     before = np.concatenate([np.zeros((after.shape[0], 1), dtype=np.int64), after[:, :-1]], axis=1)
-    draws = (after - before).astype(np.uint32) + np.uint32(_MISS) * (~block.hits & (before < tokens))
+    states = (block.draws >> 16) * (before < tokens)
+    draws = (after - before).astype(np.uint32) + np.uint32(_STATE) * states.astype(np.uint32)
     rounds = int((before < tokens).any(axis=0).sum())
-    return OutcomeBlock(draws[:, :rounds])
+    return OutcomeBlock(block.states, draws[:, :rounds], block.first)
 
 
-def rounds_to_run_in(scenario: Scenario, strategy: str) -> int:
+def rounds_to_run_in(tokens: Tokens) -> int:
     """Rounds after which the stream has forgotten its start.
 
     For requests that differ, a few lifetimes; for chains, until the start has faded to a millionth: a chain's state
-    decays by ``|p_p - p_b|`` a round.
+    decays by its second eigenvalue a round (of two states, ``|p_p - p_b|``).
     """
-    if scenario.requests is not None:
-        return _REQUESTS_RUN_IN * scenario.requests.output_tokens
-    if strategy != "ssd" or scenario.fallback == "jit":
+    if isinstance(tokens, Mix):
+        return _REQUESTS_RUN_IN * tokens.output_tokens
+    if tokens.forgets:
         return 0
-    decay = abs(scenario.primary.p_hit - scenario.backup.p_hit)
-    if decay in (0.0, 1.0):
+    if len(tokens.states) == 2:
+        decay = abs(float(tokens.transitions[0, 0] - tokens.transitions[1, 0]))
+    else:
+        decay = float(np.sort(np.abs(np.linalg.eigvals(tokens.transitions)))[-2])
+    if not _FORGOTTEN < decay < 1.0:
         return 0
-    return min(_LONGEST_WARM_UP, 1 + int(np.log(1e-6) / np.log(decay)))
+    return min(_LONGEST_WARM_UP, 1 + int(np.log(_FORGOTTEN) / np.log(decay)))

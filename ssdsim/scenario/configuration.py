@@ -1,190 +1,224 @@
-"""From options to a scenario: defaults, checks, and where every effective value came from."""
+"""From options to a scenario a strategy: defaults, checks, and where every effective value came from."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
+from ssdsim import drafters, strategies
 from ssdsim.errors import InputError
+from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.pricing.cost import TimingErrors
-from ssdsim.pricing.placement import Placement, RoundCosts, place, round_costs, window_budget
-from ssdsim.rounds.scenario import Gpus, RoundTimes, Scenario
-from ssdsim.scenario.options import BACKUP_QUALITY, CACHE_SHAPE, DEFAULTS, HARDWARE_ONLY, UNIT_FREE, checked
-from ssdsim.speculation.speculator import Fallback
-from ssdsim.speculation.speculators import speculators
-from ssdsim.strategies import ssd
+from ssdsim.pricing.drafter import Drafter
+from ssdsim.pricing.occupancy import check_memory
+from ssdsim.pricing.room import Devices, NoRoom, check_context, check_devices, check_dtypes
+from ssdsim.pricing.site import Site
+from ssdsim.pricing.step import Step
+from ssdsim.protocols.strategy import Strategy
+from ssdsim.scenario.options import CHOICES, DEFAULTS, HARDWARE_ONLY, UNIT_FREE, checked
+from ssdsim.scenario.scenario import Scenario
+from ssdsim.settings import Settings
+
+DEFAULT_SUBJECT = "ssd"  # the question that ssdsim exists for
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """A scenario with its origins: every effective value, its source, the costs behind it and their warnings."""
+    """A scenario for each strategy that has room, with every effective value and its origin.
 
-    values: Mapping[str, Any]
-    sources: Mapping[str, str]
-    scenario: Scenario
-    placement: Placement | None = None
-    costs: RoundCosts | None = None
+    ``no_room`` says why a strategy does not fit, by its name. ``site`` is None where durations are unit-free.
+    """
+
+    settings: Settings
+    scenarios: Mapping[str, Scenario]
+    no_room: Mapping[str, str]
+    site: Site | None = None
 
     @property
     def shape(self) -> str:
         """The batch and how it speculates, in words."""
-        v = self.values
+        v = self.settings
         accepted = f"alpha {v['alpha']}" if "alpha" in v else f"acceptance {v['acceptance']}"
-        return f"batch {v['b']}, K {v['k']}, {accepted}, {v['backup']} fallback"
+        fallback = f", {v['backup']} fallback" if "backup" in v else ""
+        return f"batch {v['b']}, K {v['k']}, {accepted}{fallback}"
 
     @property
-    def warnings(self) -> list[str]:
-        return sorted(self.costs.warnings) if self.costs else []
+    def unit(self) -> str:
+        """``s``, or ``T_v`` where durations are unit-free."""
+        return "T_v" if self.site is None else "s"
 
-    def sampled(self, draws: int, seed: int) -> Scenario | None:
-        """The scenario with its times drawn from the profile's held-out errors; None where there is no profile."""
-        if self.costs is None:
-            return None
-        return self.scenario.with_times(self.costs.sample(TimingErrors(draws, seed)))
+    @cached_property
+    def warnings(self) -> list[str]:
+        """Extrapolations and mismatches behind the timings."""
+        if self.site is None:
+            return []
+        return sorted(frozenset().union(*(scenario.warnings for scenario in self.scenarios.values())))
+
+    def errors(self, draws: int, seed: int) -> TimingErrors | None:
+        """Draws of the timings' errors; None where there is no profile."""
+        return None if self.site is None else TimingErrors(draws, seed)
 
 
 def configure(**given: Any) -> Configuration:
-    """Build the scenario that ``given`` options describe; the rest are :data:`ssdsim.scenario.options.DEFAULTS`.
+    """Build the scenarios that options describe.
 
-    ``alpha`` is a rate or a list of K rates by position. With ``t_sd`` the times are unit-free (in units of T_v)
-    and no hardware is read; otherwise they are priced on a hardware profile.
+    Parameters
+    ----------
+    given : options by name; the rest are :data:`ssdsim.scenario.options.DEFAULTS`. ``alpha`` is a rate or a list of
+        K rates by position. With ``t_sd`` the times are unit-free (in units of T_v) and no hardware is read; otherwise
+        they are priced on a hardware profile. ``strategies`` names those to build.
+
+    Returns
+    -------
+    A scenario a strategy, and why others have no room.
 
     Raises
     ------
-    InputError : an unknown option, a value out of range, an option without effect in this call, or a placement that
-        does not fit.
+    InputError : an unknown option, a value out of range, an option without effect in this call, or no strategy has
+        room.
     """
-    values = effective(given)
-    sources = {name: "given" if given.get(name) is not None else "default" for name in DEFAULTS}
-    if given.get("sd_k") is None:
-        sources["sd_k"] = "same as k"
-    if values["backup"] != "auto":
-        return _configure(values, sources, values["backup"])
-    sources["backup"] = "auto: more tokens/s than the other"
-    jit, fast = (_configure(dict(values), dict(sources), kind) for kind in ("jit", "fast"))
-    jit_rate, fast_rate = (ssd.closed_form(c.scenario).tokens_per_second for c in (jit, fast))
-    return fast if fast_rate > jit_rate else jit
+    settings = effective(given)
+    chosen = [strategies.ALL.named(name) for name in settings["strategies"]]
+    drafter = drafters.ALL.named(settings["drafter"])
+    site = site_of(settings)
+    settle_spread(settings, site)
+    scenarios: dict[str, Scenario] = {}
+    no_room: dict[str, str] = {}
+    for strategy in chosen:
+        try:
+            scenario, settings = _faster(strategy, settings, site, drafter)
+        except NoRoom as error:
+            no_room[strategy.name] = str(error)
+            continue
+        scenarios[strategy.name] = scenario
+    if not scenarios:
+        raise NoRoom(no_room[subject_among(settings["strategies"], settings["subject"])])
+    settings.drop(_unused(chosen, settings, site))
+    return Configuration(settings, scenarios, no_room, site)
 
 
-def effective(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Every option's value: those given (None is not given), checked, and the defaults."""
-    values = checked({name: value for name, value in given.items() if value is not None})
-    if values["sd_k"] is None:
-        values["sd_k"] = values["k"]
-    return values
+def effective(given: Mapping[str, Any]) -> Settings:
+    """Every option's value, those given (None is not given) checked, with where it came from."""
+    given = {name: value for name, value in given.items() if value is not None}
+    values = checked(given)
+    return Settings(values, {name: "given" if name in given else "default" for name in DEFAULTS})
 
 
-def _configure(values: dict[str, Any], sources: dict[str, str], fallback: Fallback) -> Configuration:
-    values["backup"] = fallback
-    placement = locate(values, sources)
-    made = speculators(values, sources, fallback)
-    settle_spread(values, sources, placement)
-    priced = price(values, sources, placement, fallback)
-    scenario = Scenario(
-        batch=values["b"],
-        sd=made.sd,
-        primary=made.primary,
-        backup=made.backup,
-        fallback=fallback,
-        times=priced.times,
-        gpus=priced.gpus,
-        draft_devices=1 if placement is None else placement.draft_gpus,
-        spread=values["spread"],
-        requests=made.requests,
+def subject_among(names: Sequence[str], asked: str | None) -> str:
+    """The strategy that an answer is about: the one asked for, else SSD where it is among ``names``, else the last.
+
+    Raises
+    ------
+    InputError : the one asked for is not among them.
+    """
+    if asked is not None:
+        strategies.ALL.named(asked)
+        if asked not in names:
+            raise InputError(f"--subject {asked} is not among --strategies {','.join(names)}")
+        return asked
+    return DEFAULT_SUBJECT if DEFAULT_SUBJECT in names else names[-1]
+
+
+def _faster(strategy: Strategy, settings: Settings, site: Site | None, drafter: Drafter) -> tuple[Scenario, Settings]:
+    """The scenario with the most tokens/s among the strategy's alternatives (the first of equals), and its settings."""
+    found: list[tuple[Scenario, Settings]] = []
+    for choice in strategy.alternatives(settings):
+        own = choice.copy()
+        found.append((scenario_of(strategy, own, site, drafter), own))
+    if len(found) == 1:
+        return found[0]
+    return max(found, key=lambda pair: float(pair[0].estimate.tokens_per_second))
+
+
+def scenario_of(strategy: Strategy, settings: Settings, site: Site | None, drafter: Drafter) -> Scenario:
+    """One strategy at a site; writes what it derives into ``settings``.
+
+    Raises
+    ------
+    NoRoom : it does not fit there.
+    """
+    priced = price(strategy, settings, site, drafter)
+    tokens = strategy.kernel(settings, drafter)
+    return Scenario(
+        strategy, drafter, settings, settings["b"], tokens, priced.steps, priced.devices, settings["spread"]
     )
-    _drop_unused(values, sources, fallback)
-    return Configuration(values, sources, scenario, placement, priced.costs)
 
 
-# The steps of configuring. Each reads ``values`` and writes what it derived there, and its origin into ``sources``.
+# The steps of configuring.
 
 
-def locate(values: dict[str, Any], sources: dict[str, str], together: bool = True) -> Placement | None:
-    """Where the models run, None where times are unit-free; settles the budget of cached outcomes."""
-    if values["t_sd"] is None:
-        return _place(values, sources, together)
-    if values["f"] == "window":
-        raise InputError("--f window needs hardware: without it nothing says what a branch token costs")
-    if values["budget"] is None:
-        values["budget"], sources["budget"] = values["f"] * (values["k"] + 1), "f (k + 1)"
-    return None
+def site_of(settings: Settings) -> Site | None:
+    """Where the models run, None where times are unit-free."""
+    if settings["t_sd"] is not None:
+        return None
+    if settings["draft_hardware"] is None:
+        settings.derive("draft_hardware", settings["hardware"], "same as hardware")
+    site = Site(
+        target=find_transformer(settings["target"]),
+        draft=find_transformer(settings["draft"]),
+        profile=find_hardware(settings["hardware"]),
+        draft_profile=find_hardware(settings["draft_hardware"]),
+        tp=settings["tp"],
+        batch=settings["b"],
+        context=settings["context"],
+        sampling=settings["temperature"] > 0,
+        dtype=settings["dtype"],
+        options=settings,
+    )
+    if settings["dtype"] is None:
+        settings.derive("dtype", site.target.dtype, "the target card's")
+    return site
 
 
-def _place(values: dict[str, Any], sources: dict[str, str], together: bool) -> Placement:
-    if values["fl"] is not None:
-        lists = [values["fl"], values["flm"] or values["fl"]]
-        values["budget"], sources["budget"] = max(map(sum, lists)), "the sum of the fan-out list"
-        if values["budget"] == 0:
-            raise InputError("--fl caches no outcome: at least one fan-out must be above 0")
-    elif values["f"] == "window":
-        values["budget"] = 1
-        values["budget"] = window_budget(place(values, sources, together))
-        sources["budget"] = "the largest that the draft finishes while the target verifies"
-    elif values["budget"] is None:
-        values["budget"], sources["budget"] = values["f"] * (values["k"] + 1), "f (k + 1)"
-    return place(values, sources, together)
+def settle_spread(settings: Settings, site: Site | None) -> None:
+    """Put the profile's measured spread in the place of ``profile``."""
+    if site is None or settings["spread"] != "profile":
+        return
+    if site.profile.spread == 0.0:
+        raise InputError(f"profile {site.profile.name} holds no measured spread: give --spread a number")
+    settings.settle("spread", site.profile.spread, "measured, from the profile")
 
 
 @dataclass(frozen=True)
 class Priced:
-    """A round's durations and devices; ``costs`` are the timings behind them, None where unit-free."""
+    """A round's steps, and the devices that it occupies."""
 
-    times: RoundTimes
-    gpus: Gpus
-    costs: RoundCosts | None
-
-
-def price(values: dict[str, Any], sources: dict[str, str], placement: Placement | None, fallback: Fallback) -> Priced:
-    """Every duration of a round."""
-    if placement is None:
-        return Priced(_unit_free_times(values, sources, fallback), Gpus(), None)
-    costs = round_costs(placement, fallback)
-    return Priced(costs.times(), placement.gpus, costs)
+    steps: Mapping[str, Step]
+    devices: Devices
 
 
-def settle_spread(values: dict[str, Any], sources: dict[str, str], placement: Placement | None) -> None:
-    """Put the profile's measured spread in the place of ``profile``."""
-    if placement is not None and values["spread"] == "profile":
-        values["spread"], sources["spread"] = _measured_spread(placement), "measured, from the profile"
+def price(strategy: Strategy, settings: Settings, site: Site | None, drafter: Drafter, together: bool = True) -> Priced:
+    """The strategy's steps and devices at a site with room for it.
+
+    ``together``: target and draft run at the same time, so that devices of one profile must be enough for both.
+
+    Raises
+    ------
+    NoRoom : too few devices, too little memory, too long a context.
+    """
+    if site is None:
+        strategy.settle(settings, None, drafter)
+        return Priced(strategy.unit_free_steps(settings), strategy.devices(settings, 1, drafter))
+    strategy.settle(settings, site.with_options(**settings), drafter)
+    site = site.with_options(**settings)
+    check_dtypes(site, strategy.drafts and drafter.needs_device, CHOICES["dtype"])
+    check_context(site, strategy.lookahead(settings))
+    devices = strategy.devices(settings, site.tp, drafter)
+    check_devices(strategy.title, site, devices, together)
+    check_memory(site.batch, strategy.occupancies(site, drafter))
+    return Priced(strategy.steps(site, drafter), devices)
 
 
-def _measured_spread(placement: Placement) -> float:
-    if placement.profile.spread == 0.0:
-        raise InputError(f"profile {placement.profile.name} holds no measured spread: give --spread a number")
-    return placement.profile.spread
-
-
-def _unit_free_times(values: dict[str, Any], sources: dict[str, str], fallback: Fallback) -> RoundTimes:
-    """Durations in units of T_v = T_ar = 1, as the SSD paper counts them."""
-    t_sd = values["t_sd"]
-    if values["t_p"] is None:
-        values["t_p"], sources["t_p"] = t_sd, "same as t_sd"
-    if values["t_b"] is None:
-        values["t_b"], sources["t_b"] = (t_sd, "same as t_sd") if fallback == "jit" else (0.0, "fast fallback")
-    k = values["k"]
-    return RoundTimes(
-        ar_pass_s=1.0,
-        sd_draft_s=t_sd * values["sd_k"] / k,
-        sd_verify_s=1.0,
-        verify_s=1.0,
-        glue_s=values["t_p"] / (k + 1),
-        branches_s=values["t_p"] * k / (k + 1),
-        fallback_s=values["t_b"],
-    )
-
-
-def _drop_unused(values: dict[str, Any], sources: dict[str, str], fallback: Fallback) -> None:
-    """Leave only what shaped this scenario."""
-    dropped = {name for name, value in values.items() if value is None}
-    dropped |= set(UNIT_FREE if values["t_sd"] is None else HARDWARE_ONLY)
-    dropped |= set(BACKUP_QUALITY) if fallback == "jit" else set()
-    if sources["p_hit"] in ("given", "default"):
-        dropped |= set(CACHE_SHAPE)
-    if values["acceptance"] is not None:
-        dropped |= {"alpha"}
-    if values["acceptance"] is None and values["alpha_concentration"] is None:
-        dropped |= {"output_tokens"}
-    for name in dropped:
-        values.pop(name, None)
-        sources.pop(name, None)
+def _unused(chosen: Sequence[Strategy], settings: Settings, site: Site | None) -> set[str]:
+    """What shaped none of the scenarios."""
+    unused = {name for name, value in settings.items() if value is None}
+    unused |= set(UNIT_FREE if site is not None else HARDWARE_ONLY)
+    for strategy in chosen:
+        unused |= strategy.unused(settings)
+    if settings["acceptance"] is not None:
+        unused |= {"alpha"}
+    if settings["acceptance"] is None and settings["alpha_concentration"] is None:
+        unused |= {"output_tokens"}
+    return unused

@@ -9,7 +9,9 @@ from ssdsim.checks import text
 from ssdsim.errors import InputError, nearest, told
 
 DEFAULTS: dict[str, Any] = {
-    "strategy": None,  # all three must fit, or only the one that is named
+    "strategies": ("ar", "sd", "ssd"),
+    "subject": None,  # SSD where it is among the strategies, else the last of them
+    "drafter": "model",
     "b": 1,
     "k": 6,
     "sd_k": None,  # the same as k
@@ -48,7 +50,6 @@ DEFAULTS: dict[str, Any] = {
     "t_b": None,  # t_sd with jit, 0 with fast
 }
 CHOICES = {
-    "strategy": ("ar", "sd", "ssd"),
     "backup": ("jit", "fast", "auto"),
     "fan_out_policy": ("uniform", "geometric", "optimal"),
     "sd_draft": ("colocated", "separate"),
@@ -56,7 +57,6 @@ CHOICES = {
 }
 UNIT_FREE = ("t_sd", "t_p", "t_b")
 HARDWARE_ONLY = (
-    "strategy",
     "target",
     "draft",
     "hardware",
@@ -116,6 +116,8 @@ def checked(given: Mapping[str, Any]) -> dict[str, Any]:
     """
     check_names(given)
     given = {name: _as_python(value) for name, value in given.items()}
+    if "strategies" in given:
+        given["strategies"] = _names(given["strategies"])
     for name, value in given.items():
         if isinstance(value, list | tuple) and None in value:
             raise InputError(f"{option(name)} must not have None in its list")
@@ -160,6 +162,13 @@ def check_names(given: Iterable[str]) -> None:
 def _as_python(value: Any) -> Any:
     """A number of numpy's, as a DataFrame gives them, as Python's own; an array as a list."""
     return value.tolist() if type(value).__module__ == "numpy" and hasattr(value, "tolist") else value
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    names = tuple(value.split(",") if isinstance(value, str) else value)
+    if not names or len(set(names)) < len(names):
+        raise InputError(f"--strategies must name each strategy once, got {','.join(map(str, names)) or 'none'}")
+    return names
 
 
 def _check_list(name: str, value: Any) -> None:

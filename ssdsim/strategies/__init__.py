@@ -1,1 +1,9 @@
-"""AR, SD and SSD: one file a strategy, each with its closed form."""
+"""Strategies of decoding, one file each. ``ALL`` lists them in the order in which answers show them."""
+
+from ssdsim.protocols.strategy import Strategy
+from ssdsim.registry import Registry
+from ssdsim.strategies.autoregressive import Autoregressive
+from ssdsim.strategies.speculative import Speculative
+from ssdsim.strategies.ssd import SSD
+
+ALL: Registry[Strategy] = Registry("strategy", Autoregressive(), Speculative(), SSD())

@@ -2,57 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Mapping
+from typing import Any
 
 import numpy as np
-from simpy import Event, Process
 
-from ssdsim.engine.devices import Device
-from ssdsim.engine.run import Run
-from ssdsim.engine.steps import Steps
-from ssdsim.rounds.block import RoundBlock
-from ssdsim.rounds.estimate import Estimate
-from ssdsim.rounds.outcomes import OutcomeSource
-from ssdsim.rounds.scenario import Scenario, Stationary
+from ssdsim.checks import FloatOrArray
+from ssdsim.pricing.drafter import Drafter
+from ssdsim.pricing.occupancy import Occupancy, target_alone
+from ssdsim.pricing.room import Devices
+from ssdsim.pricing.site import Site
+from ssdsim.pricing.step import Step, unit_free
+from ssdsim.protocols.lockstep import Lockstep
+from ssdsim.rounds.actor import Actor, Program
+from ssdsim.rounds.kernel import Kernel, Tokens
+from ssdsim.rounds.round import Seconds
+from ssdsim.rounds.states import States
+from ssdsim.settings import Settings
 
 
-def closed_form(scenario: Stationary) -> Estimate:
+class Autoregressive(Lockstep):
     """One token a pass of ``T_ar(b)``."""
-    times = scenario.times
-    return Estimate(
-        strategy="ar",
-        batch=scenario.batch,
-        gpus=scenario.gpus.ar,
-        tokens_per_round=1.0,
-        breakdown_s={
-            "verify": times.ar_pass_s,
-            "draft": 0.0,
-            "communicate": 0.0,
-            "fallback": 0.0,
-            "host": times.post_s,
-        },
-    )
+
+    name = "ar"
+    title = "AR"
+    called = "at this batch plain autoregressive decoding"
+    source = "Vaswani et al., 2017"
+    drafts = False
+
+    def lookahead(self, options: Mapping[str, Any]) -> int:
+        return 0
+
+    def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:
+        return Kernel.of_tokens(np.ones(1))
+
+    def devices(self, options: Mapping[str, Any], tp: int, drafter: Drafter) -> Devices:
+        return Devices(tp)
+
+    def occupancies(self, site: Site, drafter: Drafter) -> Iterable[Occupancy]:
+        yield target_alone(site, 0)
+
+    def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
+        return {"decode": Step("verify", (site.piece(site.target_pass("decode", 1)),)), "sample": site.sampling_step()}
+
+    def unit_free_steps(self, settings: Settings) -> Mapping[str, Step]:
+        return {"decode": unit_free("verify", ("decode", 1.0, 1)), "sample": Step("host")}
+
+    def parts(self, t: Mapping[str, Seconds], states: States) -> Mapping[str, FloatOrArray]:
+        return {"verify": t["decode"], "host": t["sample"]}
+
+    def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
+        return {"target": _target}
 
 
-def monte_carlo(scenario: Scenario, outcomes: OutcomeSource, steps: Steps, rounds: int) -> RoundBlock:
-    """A block of rounds without a clock; nothing is drawn from ``outcomes``."""
-    parts = {"verify": steps.block("ar_pass_s", rounds), "host": steps.block("post_s", rounds)}
-    return RoundBlock.without_speculation(scenario.batch, rounds, parts)
-
-
-def start(run: Run) -> Process:
-    """Start the target; the returned process ends with the run."""
-    gpus = run.device("target", [f"target GPU {i}" for i in range(run.scenario.gpus.ar)])
-    return run.env.process(_target(run, gpus))
-
-
-def _target(run: Run, gpus: Device) -> Generator[Event]:
-    for rounds in run.blocks():
-        block = monte_carlo(run.scenario, run.outcomes, run.steps, rounds)
-        started, ends = run.env.now, []
-        for decode, post in zip(block.parts_s["verify"].tolist(), block.parts_s["host"].tolist(), strict=True):
-            yield gpus.run("decode", decode)
-            if post:
-                yield gpus.run("sample", post)
-            ends.append(run.env.now)
-        run.recorder.add(block.timed(np.diff(ends, prepend=started)))
+def _target(me: Actor) -> Generator[Any, Any, None]:
+    for _ in me.rounds():
+        yield me.do("decode")
+        yield me.do("sample")
+        me.end_round()

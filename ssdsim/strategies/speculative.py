@@ -2,73 +2,119 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Mapping
+from typing import Any
 
-import numpy as np
-from simpy import Event, Process
-
-from ssdsim.engine.devices import Device
-from ssdsim.engine.run import Run
-from ssdsim.engine.steps import Steps
-from ssdsim.rounds.block import RoundBlock, total
-from ssdsim.rounds.estimate import Estimate
-from ssdsim.rounds.outcomes import OutcomeSource
-from ssdsim.rounds.scenario import Scenario, Stationary
-
-
-def closed_form(scenario: Stationary) -> Estimate:
-    """``E / (K T_d + T_v + overheads)`` (Leviathan et al., 2023)."""
-    times = scenario.times
-    return Estimate(
-        strategy="sd",
-        batch=scenario.batch,
-        gpus=scenario.gpus.sd,
-        tokens_per_round=scenario.sd_tokens_per_round,
-        breakdown_s={
-            "verify": times.sd_verify_s,
-            "draft": times.sd_draft_s,
-            "communicate": times.sd_message_s,
-            "fallback": 0.0,
-            "host": times.post_s,
-        },
-    )
+from ssdsim.checks import FloatOrArray
+from ssdsim.pricing.drafter import Drafter
+from ssdsim.pricing.occupancy import Occupancy, target_alone, target_on
+from ssdsim.pricing.room import Devices
+from ssdsim.pricing.site import Site
+from ssdsim.pricing.step import Step, unit_free
+from ssdsim.protocols.lockstep import Lockstep
+from ssdsim.rounds.actor import Actor, Program
+from ssdsim.rounds.kernel import Kernel, Tokens
+from ssdsim.rounds.mixing import tokens_of
+from ssdsim.rounds.round import Seconds
+from ssdsim.rounds.states import States
+from ssdsim.settings import Settings
 
 
-def monte_carlo(scenario: Scenario, outcomes: OutcomeSource, steps: Steps, rounds: int) -> RoundBlock:
-    """A block of rounds without a clock."""
-    tokens, _ = outcomes.block(rounds).totals()
-    parts = {
-        "verify": steps.block("sd_verify_s", rounds),
-        "draft": steps.block("sd_draft_s", rounds),
-        "communicate": steps.block("sd_message_s", rounds),
-        "host": steps.block("post_s", rounds),
-    }
-    return RoundBlock(tokens, None, parts, total(parts))
+class Speculative(Lockstep):
+    """``E / (K T_d + T_v + overheads)``, with the draft beside the target or on a device of its own."""
+
+    name = "sd"
+    title = "SD"
+    source = "Leviathan et al., 2023"
+    rival = "ar"
+    searched = ("k", "tp")
+
+    def settle(self, settings: Settings, site: Site | None, drafter: Drafter) -> None:
+        if settings["sd_k"] is None:
+            settings.derive("sd_k", settings["k"], "same as k")
+
+    def lookahead(self, options: Mapping[str, Any]) -> int:
+        return int(options["sd_k"])
+
+    def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:
+        return tokens_of(drafter.accepted(settings, settings["sd_k"]), Kernel.of_tokens)
+
+    def devices(self, options: Mapping[str, Any], tp: int, drafter: Drafter) -> Devices:
+        return Devices(tp, int(_apart(options, drafter)))
+
+    def occupancies(self, site: Site, drafter: Drafter) -> Iterable[Occupancy]:
+        k = self.lookahead(site.options)
+        yield target_alone(site, k)
+        if not drafter.needs_device:
+            return
+        draft = drafter.demand(site, k, 0)
+        if _apart(site.options, drafter):
+            what = f"{site.draft.name} on a device of its own (SD)"
+            yield Occupancy(what, [draft], site.draft_profile)
+        else:
+            what = f"{site.target.name} at tp {site.tp} with {site.draft.name} beside it (SD)"
+            yield Occupancy(what, [target_on(site, k), draft], site.profile, "; --sd-draft separate needs less")
+
+    def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
+        k, apart = self.lookahead(site.options), _apart(site.options, drafter)
+        draft = Step("draft", drafter.speculate(site, k, beside=not apart))
+        beside = draft.passes[0] if draft.passes else None
+        return {
+            "draft": draft,
+            "speculation": site.speculation_message(k) if apart else site.telling(k, beside),
+            "verify": Step("verify", (site.piece(site.target_pass("verify", k + 1)),)),
+            "sample": site.sampling_step(),
+            "outcome": site.outcome_message() if apart else Step("communicate"),
+        }
+
+    def unit_free_steps(self, settings: Settings) -> Mapping[str, Step]:
+        k = settings["sd_k"]
+        return {
+            "draft": unit_free("draft", ("draft step", settings["t_sd"] / settings["k"], k)),
+            "speculation": Step("communicate"),
+            "verify": unit_free("verify", ("verify", 1.0, 1)),
+            "sample": Step("host"),
+            "outcome": Step("communicate"),
+        }
+
+    def parts(self, t: Mapping[str, Seconds], states: States) -> Mapping[str, FloatOrArray]:
+        return {
+            "verify": t["verify"],
+            "draft": t["draft"],
+            "communicate": t["outcome"] + t["speculation"],
+            "host": t["sample"],
+        }
+
+    def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
+        return {"target": _verifies, "draft": _drafts} if _apart(options, drafter) else {"target": _alternates}
 
 
-def start(run: Run) -> Process:
-    """Start the alternation; the returned process ends with the run."""
-    scenario = run.scenario
-    target = run.device("target", [f"target GPU {i}" for i in range(scenario.gpus.ar)])
-    separate = scenario.gpus.sd > scenario.gpus.ar
-    draft = run.device("draft", ["draft GPU 0"]) if separate else target
-    return run.env.process(_alternate(run, target, draft, run.device("link", ["link"])))
+def _apart(options: Mapping[str, Any], drafter: Drafter) -> bool:
+    """The draft has a device of its own."""
+    return bool(options["sd_draft"] == "separate" and drafter.needs_device)
 
 
-def _alternate(run: Run, target: Device, draft: Device, link: Device) -> Generator[Event]:
-    step_name = [f"draft step {i + 1}" for i in range(run.scenario.sd.lookahead)]
-    message_name = "send tokens" if draft is target else "outcome and speculation"
-    for rounds in run.blocks():
-        block = monte_carlo(run.scenario, run.outcomes, run.steps, rounds)
-        parts = block.parts_s
-        started, ends = run.env.now, []
-        each = zip(*(parts[name].tolist() for name in ("draft", "communicate", "verify", "host")), strict=True)
-        for drafting, message, verify, post in each:
-            yield draft.run_steps([(name, drafting / len(step_name)) for name in step_name])
-            if message:
-                yield link.run(message_name, message)
-            yield target.run("verify", verify)
-            if post:
-                yield target.run("sample", post)
-            ends.append(run.env.now)
-        run.recorder.add(block.timed(np.diff(ends, prepend=started)))
+def _alternates(me: Actor) -> Generator[Any, Any, None]:
+    """The target's devices draft too: one of them, which tells the others, or all."""
+    for _ in me.rounds():
+        yield me.do("draft")
+        yield me.tell("speculation")
+        yield me.do("verify")
+        yield me.do("sample")
+        me.end_round()
+
+
+def _verifies(me: Actor) -> Generator[Any, Any, None]:
+    for _ in me.rounds():
+        yield me.receive("speculation")
+        yield me.do("verify")
+        yield me.do("sample")
+        yield me.send("draft", "outcome", me.outcome())
+        me.end_round()
+
+
+def _drafts(me: Actor) -> Generator[Any, Any, None]:
+    for _ in me.rounds():
+        yield me.do("draft")
+        yield me.send("target", "speculation")
+        yield me.receive("outcome")

@@ -2,163 +2,232 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
-from dataclasses import dataclass
+from collections.abc import Generator, Iterable, Mapping
+from typing import Any
 
 import numpy as np
-from simpy import Event, Process
+from numpy.typing import NDArray
 
-from ssdsim.engine.devices import Device, Mailbox
-from ssdsim.engine.run import Run
-from ssdsim.engine.steps import Steps
-from ssdsim.engine.trace import Trace
-from ssdsim.rounds.block import RoundBlock, total
-from ssdsim.rounds.estimate import Estimate
-from ssdsim.rounds.outcomes import OutcomeSource
-from ssdsim.rounds.scenario import Scenario, Stationary
+from ssdsim.checks import FloatOrArray
+from ssdsim.errors import InputError
+from ssdsim.pricing.contention import slow_downs, stretches
+from ssdsim.pricing.cost import Cost
+from ssdsim.pricing.drafter import Drafter
+from ssdsim.pricing.occupancy import Occupancy, target_alone
+from ssdsim.pricing.room import Devices
+from ssdsim.pricing.site import Site
+from ssdsim.pricing.step import Pass, Piece, Step, unit_free
+from ssdsim.protocols.lockstep import Lockstep, late
+from ssdsim.rounds.actor import Actor, Program
+from ssdsim.rounds.kernel import Kernel, Tokens
+from ssdsim.rounds.mixing import tokens_of
+from ssdsim.rounds.round import Seconds
+from ssdsim.rounds.states import States, Stationary
+from ssdsim.settings import Settings
+from ssdsim.speculation.acceptance import accepted_length_pmf
+from ssdsim.speculation.caching import hits_given_accepted
+from ssdsim.speculation.hit_models import uniform_fan_out
 
-_INSIDE_S = 1e-9  # arrows of a trace start and end this far inside a slice
+_LARGEST_WINDOW = 4096  # outcomes a sequence
 
 
-def closed_form(scenario: Stationary) -> Estimate:
-    """The stationary round: ``max(T_v + post + send, T_p) + lookup + [any miss] T_b + respond``.
+class SSD(Lockstep):
+    """``max(T_v + post + send, T_p) + lookup + [any miss] T_b + respond``.
 
     Exact for constant durations: sequences are independent two-state chains, so all hit with probability ``p^b``
-    (Corollary 16). ``paper_round_s`` is the paper's denominator, which has no overheads and lets a late draft
-    overlap the fallback.
+    (Corollary 16). A sequence is in the state ``hit`` where its last outcome was in the speculation cache: its next
+    speculation is then the primary's, otherwise the backup's (which may be the primary, just in time).
     """
-    times = scenario.times
-    p_all = scenario.ssd.p_hit**scenario.batch
-    target_side = times.verify_s + times.post_s + times.send_s
-    lateness = np.maximum(0.0, times.prespeculate_s - target_side)
-    clean = np.maximum(times.verify_s, times.prespeculate_s)
-    return Estimate(
-        strategy="ssd",
-        batch=scenario.batch,
-        gpus=scenario.gpus.ssd,
-        tokens_per_round=scenario.ssd.tokens_per_round,
-        breakdown_s={
-            "verify": times.verify_s,
-            "draft": lateness,
-            "communicate": times.send_s + times.respond_s,
-            "fallback": (1.0 - p_all) * times.fallback_s,
-            "host": times.post_s + times.lookup_s,
-        },
-        p_hit=scenario.ssd.p_hit,
-        p_all_hit=p_all,
-        paper_round_s=p_all * clean + (1.0 - p_all) * (times.verify_s + times.fallback_s),
-    )
 
+    name = "ssd"
+    title = "SSD"
+    source = "Speculative Speculative Decoding, arXiv 2603.03251, Algorithm 1, Theorem 7, Corollary 16"
+    rival = "sd"
+    miss = "miss"
+    searched = ("k", "tp", "draft_gpus", "budget", "backup")
 
-def monte_carlo(scenario: Scenario, outcomes: OutcomeSource, steps: Steps, rounds: int) -> RoundBlock:
-    """A block of rounds without a clock: the closed form's round, with drawn misses and durations."""
-    tokens, misses = outcomes.block(rounds).totals()
-    verify, post, send = (steps.block(name, rounds) for name in ("verify_s", "post_s", "send_s"))
-    parts = {
-        "verify": verify,
-        "draft": np.maximum(0.0, steps.block("prespeculate_s", rounds) - (verify + post + send)),
-        "communicate": send + steps.block("respond_s", rounds),
-        "fallback": np.where(misses > 0, steps.block("fallback_s", rounds), 0.0),
-        "host": post + steps.block("lookup_s", rounds),
-    }
-    return RoundBlock(tokens, misses, parts, total(parts))
+    def alternatives(self, settings: Settings) -> Iterable[Settings]:
+        if settings["backup"] != "auto":
+            return (settings,)
+        choices = []
+        for backup in ("jit", "fast"):
+            choice = settings.copy()
+            choice.settle("backup", backup, "auto: more tokens/s than the other")
+            choices.append(choice)
+        return choices
 
+    def settle(self, settings: Settings, site: Site | None, drafter: Drafter) -> None:
+        """The budget of cached outcomes a sequence; unit-free, T_p and T_b."""
+        if site is None:
+            _settle_units(settings)
+        if settings["fl"] is not None and site is not None:
+            budget = max(map(sum, (settings["fl"], settings["flm"] or settings["fl"])))
+            if budget == 0:
+                raise InputError("--fl caches no outcome: at least one fan-out must be above 0")
+            settings.derive("budget", budget, "the sum of the fan-out list")
+        elif settings["f"] == "window":
+            if site is None:
+                raise InputError("--f window needs hardware: without it nothing says what a branch token costs")
+            budget = window_budget(site, drafter, settings["k"])
+            settings.derive("budget", budget, "the largest that the draft finishes while the target verifies")
+        elif settings["budget"] is None:
+            settings.derive("budget", settings["f"] * (settings["k"] + 1), "f (k + 1)")
 
-@dataclass(frozen=True)
-class _Exchange:
-    """What target and draft have between them."""
+    def lookahead(self, options: Mapping[str, Any]) -> int:
+        return int(options["k"])
 
-    link: Device
-    outcome: Mailbox
-    speculation: Mailbox
+    def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:
+        accepted = drafter.accepted(settings, settings["k"])
+        fast = settings["backup"] == "fast"
+        backup_pmf = accepted_length_pmf(settings["alpha_backup"], settings["k"]) if fast else accepted.pmf
+        hit, backup_hit = hits_given_accepted(settings, accepted.pmf, backup_pmf, fast)
 
+        def kernel(pmf: NDArray[np.float64]) -> Kernel:
+            after_hit = {"hit": pmf * hit, "miss": pmf * (1.0 - hit)}
+            after_miss = {"hit": backup_pmf * backup_hit, "miss": backup_pmf * (1.0 - backup_hit)}
+            return Kernel.by_state({"hit": after_hit, "miss": after_miss if fast else after_hit})
 
-def start(run: Run) -> Process:
-    """Start target and draft; the returned process, the target's, ends with the run."""
-    scenario = run.scenario
-    target = run.device("target", [f"target GPU {i}" for i in range(scenario.gpus.ar)])
-    draft = run.device("draft", [f"draft GPU {i}" for i in range(scenario.draft_devices)])
-    exchange = _Exchange(run.device("link", ["link"]), Mailbox(run.env), Mailbox(run.env))
-    run.env.process(_draft(run, draft, exchange))
-    return run.env.process(_target(run, target, exchange))
+        return tokens_of(accepted, kernel)
 
+    def guesses(self, settings: Mapping[str, Any]) -> tuple[int, ...] | None:
+        return tuple(settings.get("fan_outs") or uniform_fan_out(settings["budget"], settings["k"]).tolist())
 
-def _target(run: Run, gpus: Device, exchange: _Exchange) -> Generator[Event, tuple[float, ...]]:
-    """Verify, send the outcome, wait for the next speculation."""
-    env, link = run.env, exchange.link
-    for rounds in run.blocks():
-        tokens, misses = run.outcomes.block(rounds).totals()
-        verifies, posts, sends = (run.steps.block(name, rounds) for name in ("verify_s", "post_s", "send_s"))
-        started, rows = env.now, []
-        each = zip(misses.tolist(), verifies.tolist(), posts.tolist(), sends.tolist(), strict=True)
-        for missed, verify, post, send in each:
-            yield gpus.run("verify", verify)
-            if post:
-                yield gpus.run("sample", post)
-            verified = env.now
-            if send:
-                yield link.run("outcome", send)
-            arrived = env.now
-            exchange.outcome.send((missed, verified))
-            answer = yield exchange.speculation.arrival
-            exchange.speculation.empty()
-            rows.append((arrived, env.now, *answer))
-            if run.trace is not None:
-                _draw_speculation(run.trace, max(arrived, answer[0]), env.now)
-        arrived, ended, ready, lookup, fallback, respond = np.array(rows).T
-        parts = {
-            "verify": verifies,
-            "draft": np.maximum(0.0, ready - arrived),
-            "communicate": sends + respond,
-            "fallback": fallback,
-            "host": posts + lookup,
+    def unused(self, settings: Settings) -> set[str]:
+        unused = {"alpha_backup", "p_hit_backup", "backup_ms", "flm"} if settings["backup"] == "jit" else set()
+        if settings.source("p_hit") in ("given", "default"):
+            unused |= {"f", "fl", "flm", "fan_out_policy", "hit_curve", "hit_c", "hit_r", "hit_c_all", "hit_r_all"}
+        return unused
+
+    def devices(self, options: Mapping[str, Any], tp: int, drafter: Drafter) -> Devices:
+        return Devices(tp, options["draft_gpus"] if drafter.needs_device else 0)
+
+    def occupancies(self, site: Site, drafter: Drafter) -> Iterable[Occupancy]:
+        k = self.lookahead(site.options)
+        yield target_alone(site, k)
+        if drafter.needs_device:
+            branches = branches_per_device(site.options)
+            what = f"{site.draft.name} with {branches} cached outcomes a sequence"
+            yield Occupancy(what, [drafter.demand(site, k, branches)], site.draft_profile)
+
+    def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
+        k = self.lookahead(site.options)
+        verify = Step("verify", (site.piece(site.target_pass("verify", k + 1)),))
+        prespeculate = prespeculation(site, drafter, k, site.options["budget"])
+        verify, prespeculate = contended(site, verify, prespeculate)
+        return {
+            "verify": verify,
+            "sample": site.sampling_step(),
+            "outcome": site.outcome_message(),
+            "pre-speculate": prespeculate,
+            "look up": Step("host", (Piece("look up", Cost(warnings=site.vocabularies)),)),
+            "fallback": Step("fallback", _fallback(site, drafter, k)),
+            "speculation": site.speculation_message(k),
         }
-        run.recorder.add(RoundBlock(tokens, misses, parts, np.diff(ended, prepend=started)))
+
+    def unit_free_steps(self, settings: Settings) -> Mapping[str, Step]:
+        k, t_p = settings["k"], settings["t_p"]
+        return {
+            "verify": unit_free("verify", ("verify", 1.0, 1)),
+            "sample": Step("host"),
+            "outcome": Step("communicate"),
+            "pre-speculate": unit_free("draft", ("glue", t_p / (k + 1), 1), ("branch step", t_p / (k + 1), k)),
+            "look up": Step("host"),
+            "fallback": unit_free("fallback", (f"{settings['backup']} fallback", settings["t_b"], 1)),
+            "speculation": Step("communicate"),
+        }
+
+    def parts(self, t: Mapping[str, Seconds], states: States) -> Mapping[str, FloatOrArray]:
+        return {
+            "verify": t["verify"],
+            "draft": late(t["pre-speculate"], t["verify"] + t["sample"] + t["outcome"]),
+            "communicate": t["outcome"] + t["speculation"],
+            "fallback": states.any_to("miss") * t["fallback"],
+            "host": t["sample"] + t["look up"],
+        }
+
+    def paper_round_s(self, t: Mapping[str, Seconds], states: Stationary) -> Seconds:
+        """Corollary 16's denominator, which has no overheads and lets a late draft overlap the fallback."""
+        p_all = states.none_to("miss")
+        clean: Seconds = np.maximum(t["verify"], t["pre-speculate"])
+        return p_all * clean + (1.0 - p_all) * (t["verify"] + t["fallback"])
+
+    def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
+        return {"target": _target, "draft": _draft}
 
 
-def _draft(run: Run, gpus: Device, exchange: _Exchange) -> Generator[Event, tuple[int, float]]:
+def _target(me: Actor) -> Generator[Any, Any, None]:
+    """Verify, send the outcome, wait for the next speculation."""
+    for _ in me.rounds():
+        yield me.do("verify")
+        yield me.do("sample")
+        yield me.send("draft", "outcome", me.outcome())
+        yield me.receive("speculation")
+        me.end_round()
+
+
+def _draft(me: Actor) -> Generator[Any, Any, None]:
     """Pre-speculate (not pre-emptible), take the outcome, look it up, fall back on a miss, answer."""
-    env, link = run.env, exchange.link
-    for prespeculate, lookup, fallback, respond in _draft_durations(run.steps):
-        yield _prespeculate(run, gpus, prespeculate)
-        ready = env.now
-        missed, verified = yield exchange.outcome.arrival
-        exchange.outcome.empty()
-        if run.trace is not None:
-            _draw_outcome(run.trace, verified, env.now)
-        if lookup:
-            yield gpus.run("look up", lookup)
-        spent = fallback if missed else 0.0
-        if spent:
-            yield gpus.run(f"{run.scenario.fallback} fallback", spent, misses=missed)
-        if respond:
-            gpus.run("send", respond)
-            yield link.run("speculation", respond)
-        exchange.speculation.send((ready, lookup, spent, respond))
+    for _ in me.rounds():
+        yield me.do("pre-speculate")
+        me.fill()
+        outcome = yield me.receive("outcome")
+        yield me.do("look up")
+        if me.misses(outcome):
+            yield me.do("fallback")
+        yield me.send("target", "speculation")
 
 
-def _draft_durations(steps: Steps) -> Iterator[tuple[float, ...]]:
-    names = ("prespeculate_s", "lookup_s", "fallback_s", "respond_s")
-    while True:
-        yield from zip(*(steps.block(name, 1024).tolist() for name in names), strict=True)
+def branches_per_device(options: Mapping[str, Any]) -> int:
+    """Several draft devices share the branches evenly, each with its own copy of the draft."""
+    return -(-int(options["budget"]) // int(options["draft_gpus"]))
 
 
-def _prespeculate(run: Run, gpus: Device, seconds: float) -> Event:
-    """The glue pass and the K branch steps; a timeline shows them apart, in their shares of the time."""
-    if run.trace is None or seconds == 0.0:
-        return gpus.run("pre-speculate", seconds)
-    times, k = run.scenario.times, run.scenario.lookahead
-    glue = seconds * float(times.glue_s) / float(times.prespeculate_s)
-    branch = (seconds - glue) / k
-    return gpus.run_steps([("glue", glue), *((f"branch step {i + 1}", branch) for i in range(k))])
+def prespeculation(site: Site, drafter: Drafter, k: int, budget: int) -> Step:
+    """The glue pass over ``b (K+1)`` tokens, and the K steps over the branch tokens of one draft device."""
+    devices = site.options["draft_gpus"]
+    return Step("draft", drafter.prespeculate(site, k, -(-budget // devices)), devices)
 
 
-# The arrows: an outcome ends, and its speculation starts, where the draft begins to answer.
+def contended(site: Site, verify: Step, prespeculate: Step) -> tuple[Step, Step]:
+    """Both as slow as they are beside each other (the branch steps stand for the pre-speculation)."""
+    if not prespeculate.passes:
+        return verify, prespeculate
+    branch = prespeculate.pieces[-1]
+    assert isinstance(branch.work, Pass)
+    target = verify.passes[0], verify.seconds
+    slower = slow_downs(site, target, (branch.work, branch.cost.seconds))
+    stretched = stretches(verify.seconds, prespeculate.seconds, *slower)
+    return tuple(step.stretched(factor) for step, factor in zip((verify, prespeculate), stretched, strict=True))  # type: ignore[return-value]
 
 
-def _draw_outcome(trace: Trace, verified_s: float, answering_s: float) -> None:
-    trace.flow("outcome", "target GPU 0", verified_s - _INSIDE_S, "draft GPU 0", answering_s + _INSIDE_S)
+def _fallback(site: Site, drafter: Drafter, k: int) -> tuple[Piece, ...]:
+    if site.options["backup"] == "fast":
+        return (site.on_host("fast fallback", site.options["backup_ms"] / 1e3),)
+    return tuple(piece.called("fallback step") for piece in drafter.speculate(site, k, beside=False))
 
 
-def _draw_speculation(trace: Trace, answering_s: float, received_s: float) -> None:
-    trace.flow("speculation", "draft GPU 0", answering_s + _INSIDE_S, "target GPU 0", received_s + 2 * _INSIDE_S)
+def window_budget(site: Site, drafter: Drafter, k: int, largest: int = _LARGEST_WINDOW) -> int:
+    """The most outcomes a sequence that the draft can cache before the target's outcome arrives (at least K + 1).
+
+    By bisection, since the time of a branch step never falls with its tokens.
+    """
+    verify = Step("verify", (site.piece(site.target_pass("verify", k + 1)),))
+    window_s = (verify.cost + site.sampling_step().cost + site.outcome_message().cost).seconds
+
+    def fits(budget: int) -> bool:
+        return prespeculation(site, drafter, k, budget).seconds <= window_s
+
+    low, high = k + 1, largest
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle - 1)
+    return low
+
+
+def _settle_units(settings: Settings) -> None:
+    """T_p and T_b in units of T_v."""
+    if settings["t_p"] is None:
+        settings.derive("t_p", settings["t_sd"], "same as t_sd")
+    if settings["t_b"] is None:
+        jit = settings["backup"] == "jit"
+        settings.derive("t_b", *((settings["t_sd"], "same as t_sd") if jit else (0.0, "fast fallback")))

@@ -1,0 +1,7 @@
+"""What drafts tokens: one file a drafter. ``ALL`` lists them; a new one is registered there."""
+
+from ssdsim.drafters.model import ModelDrafter
+from ssdsim.pricing.drafter import Drafter
+from ssdsim.registry import Registry
+
+ALL: Registry[Drafter] = Registry("drafter", ModelDrafter())

@@ -1,0 +1,196 @@
+"""A strategy's programs on SimPy's clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import count
+from typing import Any
+
+import numpy as np
+from simpy import Environment, Event
+
+from ssdsim.engine.devices import Device, Mailbox
+from ssdsim.engine.recorder import Recorder
+from ssdsim.engine.steps import StepDurations, Steps
+from ssdsim.engine.stopping import Stopping
+from ssdsim.engine.trace import Trace
+from ssdsim.pricing.step import Step
+from ssdsim.rounds.block import RoundBlock
+from ssdsim.rounds.outcomes import OutcomeBlock, OutcomeSource
+from ssdsim.scenario.scenario import Scenario
+
+_INSIDE_S = 1e-9  # arrows of a trace start and end this far inside a slice
+
+
+class Run:
+    """One run of a strategy: its clock, its devices, the block of rounds under way, what it records."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        outcomes: OutcomeSource,
+        seed: np.random.SeedSequence,
+        stopping: Stopping,
+        recorder: Recorder,
+        trace: Trace | None = None,
+    ) -> None:
+        self.env = Environment()
+        self.scenario = scenario
+        self.trace = trace
+        self.steps = Steps(scenario.steps, scenario.spread, seed)
+        self.devices: dict[str, Device] = {}
+        self._outcomes, self._recorder, self._stopping = outcomes, recorder, stopping
+        self.block: OutcomeBlock | None = None
+        self.misses: Sequence[int] = ()
+        self._mailboxes: dict[tuple[str, str], Mailbox] = {}
+        self.arrows: dict[tuple[str, str], tuple[str, float]] = {}  # where a message under way comes from, and when
+
+    def play(self) -> dict[str, float]:
+        """Run the programs until the first role has run its rounds; returns each device's busy seconds."""
+        programs = self.scenario.strategy.programs(self.scenario.settings, self.scenario.drafter)
+        roles = list(programs)
+        actors = {role: SimActor(self, role, leads=role == roles[0], device=self._of_role(role)) for role in roles}
+        processes = {role: self.env.process(programs[role](actors[role])) for role in reversed(roles)}
+        self.env.run(until=processes[roles[0]])
+        if self.trace is not None:
+            self.trace.cut(self.env.now)
+        return {role: device.busy_s for role, device in self.devices.items()}
+
+    def blocks(self) -> Iterator[OutcomeBlock]:
+        """Outcomes block by block, until the stop rule is met."""
+        miss = self.scenario.strategy.miss
+        for rounds in self._stopping.blocks(self._recorder):
+            self.block = self._outcomes.block(rounds)
+            if miss is not None:
+                self.misses = self.block.count_to(miss).tolist()
+            yield self.block
+
+    def record(self, block: OutcomeBlock, round_s: np.ndarray[Any, np.dtype[np.float64]]) -> None:
+        """Record a block whose rounds the clock has timed; what the time went to follows from the steps."""
+        drawn = self.scenario.strategy.monte_carlo(block, self.steps.block(block.rounds))
+        self._recorder.add(RoundBlock(block, drawn.parts_s, round_s))
+
+    def mailbox(self, to: str, message: str) -> Mailbox:
+        """The mailbox of a message to a role."""
+        if (to, message) not in self._mailboxes:
+            self._mailboxes[to, message] = Mailbox(self.env)
+        return self._mailboxes[to, message]
+
+    @property
+    def link(self) -> Device:
+        return self.devices.get("link") or self._device("link", ["link"])
+
+    def _of_role(self, role: str) -> Device:
+        gpus: int = getattr(self.scenario.devices, role)
+        return self._device(role, [f"{role} GPU {i}" for i in range(gpus)] or [f"{role} on the host"])
+
+    def _device(self, role: str, tracks: list[str]) -> Device:
+        self.devices[role] = Device(self.env, tracks, self.trace)
+        return self.devices[role]
+
+
+class SimActor:
+    """One role of a run: what it does takes simulated time."""
+
+    def __init__(self, run: Run, role: str, *, leads: bool, device: Device) -> None:
+        self._run, self._env, self._role, self._leads, self._device = run, run.env, role, leads, device
+        self._number = 0  # of the round
+        self._at = 0  # its place in the block
+        self._ends: list[float] = []
+        self._any_in: dict[str, list[bool]] = {}
+        self._constant = run.steps.constant
+        self._varying: dict[str, StepDurations] = {}
+        self._done = run.env.event()  # what takes no time is done at once: an event that was processed long ago
+        self._done.callbacks, self._done._ok, self._done._value = None, True, None  # type: ignore[assignment]
+
+    def rounds(self) -> Iterator[int]:
+        if not self._leads:
+            for self._number in count():
+                yield self._number
+        for block in self._run.blocks():
+            started = self._env.now
+            self._ends, self._any_in = [], {}
+            for self._at in range(block.rounds):
+                yield self._number
+                self._number += 1
+            self._run.record(block, np.diff(self._ends, prepend=started))
+
+    def do(self, step: str) -> Event:
+        seconds = self._constant[step] if self._constant is not None else self._drawn(step)
+        if seconds == 0.0:
+            return self._done
+        if self._run.trace is None:
+            return self._device.run(step, seconds)
+        return self._device.run_slices(_slices(self._run.scenario.steps[step], seconds))
+
+    def send(self, to: str, message: str, content: Any = None) -> Event:
+        seconds = self._constant[message] if self._constant is not None else self._drawn(message)
+        mailbox = self._run.mailbox(to, message)
+        if self._run.trace is not None:
+            self._run.arrows[to, message] = self._device.tracks[0], self._arrow_from(seconds)
+        if seconds == 0.0:
+            mailbox.put(content)
+            return self._done
+        self._device.occupy("send", seconds)
+        event = self._run.link.run(message, seconds)
+        assert event.callbacks is not None
+        event.callbacks.append(lambda _: mailbox.put(content))
+        return event
+
+    def receive(self, message: str) -> Event:
+        event = self._run.mailbox(self._role, message).get()
+        if self._run.trace is not None:
+            if event.callbacks is None:
+                self._draw_arrow(message)
+            else:
+                event.callbacks.append(lambda _: self._draw_arrow(message))
+        return event
+
+    def tell(self, message: str) -> Event:
+        seconds = self._constant[message] if self._constant is not None else self._drawn(message)
+        return self._run.link.run(message, seconds) if seconds else self._done
+
+    def outcome(self) -> int:
+        """Where in the block of outcomes this round is."""
+        return self._at
+
+    def fill(self) -> None:
+        """Whether an outcome is cached is drawn with it."""
+
+    def misses(self, outcome: int) -> int:
+        return self._run.misses[outcome]
+
+    def any_in(self, state: str) -> bool:
+        if state not in self._any_in:
+            assert self._run.block is not None
+            self._any_in[state] = (self._run.block.count_in(state) > 0).tolist()
+        return self._any_in[state][self._at]
+
+    def end_round(self) -> None:
+        self._ends.append(self._env.now)
+
+    def _drawn(self, step: str) -> float:
+        if step not in self._varying:
+            self._varying[step] = StepDurations(self._run.steps, step)
+        return self._varying[step].of_round(self._number)
+
+    # Arrows of a timeline: each binds to the slices around its ends, so it starts and ends a little inside them.
+
+    def _arrow_from(self, seconds: float) -> float:
+        ended_now = seconds == 0.0 and self._device.busy_until_s == self._env.now
+        return self._env.now - _INSIDE_S if ended_now else self._env.now + _INSIDE_S
+
+    def _draw_arrow(self, message: str) -> None:
+        track, sent_s = self._run.arrows[self._role, message]
+        assert self._run.trace is not None
+        self._run.trace.flow(message, track, sent_s, self._device.tracks[0], self._env.now + 2 * _INSIDE_S)
+
+
+def _slices(step: Step, seconds: float) -> list[tuple[str, float]]:
+    """A step's pieces one by one, in their shares of the time."""
+    scale = seconds / step.seconds
+    return [
+        (f"{piece.name} {number + 1}" if piece.times > 1 else piece.name, scale * piece.cost.seconds)
+        for piece in step.pieces
+        for number in range(piece.times)
+    ]

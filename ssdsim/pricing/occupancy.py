@@ -1,0 +1,43 @@
+"""What lies in the memory of which devices, and whether it fits there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ssdsim.errors import InputError
+from ssdsim.hardware.profile import HardwareProfile
+from ssdsim.pricing.memory import Demand, check_fits, smallest_tp, target_demand
+from ssdsim.pricing.room import NoRoom
+from ssdsim.pricing.site import Site
+
+
+@dataclass(frozen=True)
+class Occupancy:
+    """What lies on each device of a kind, called ``what`` in a refusal, which ends with ``advice``."""
+
+    what: str
+    demands: Sequence[Demand]
+    profile: HardwareProfile
+    advice: str = ""
+
+
+def target_on(site: Site, lookahead: int) -> Demand:
+    """The target's share on each of its devices."""
+    return target_demand(site.target, site.tp, site.context, lookahead, site.dtype_of("target"))
+
+
+def target_alone(site: Site, lookahead: int) -> Occupancy:
+    """The target with nothing beside it; a refusal says from which tensor-parallel degree on it fits."""
+    enough = smallest_tp(site.target, site.profile, site.context, lookahead, site.dtype_of("target"))
+    advice = f"; the smallest tp that fits one sequence is {enough}" if enough and enough > site.tp else ""
+    return Occupancy(f"{site.target.name} at tp {site.tp}", [target_on(site, lookahead)], site.profile, advice)
+
+
+def check_memory(batch: int, occupancies: Iterable[Occupancy]) -> None:
+    """Raise :class:`NoRoom` at the first devices that cannot hold what lies on them."""
+    for occupancy in occupancies:
+        try:
+            check_fits(occupancy.what, list(occupancy.demands), batch, occupancy.profile, occupancy.advice)
+        except InputError as error:
+            raise NoRoom(str(error)) from None

@@ -1,0 +1,74 @@
+"""Does a strategy fit at a site: dtypes, context and devices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ssdsim.errors import InputError
+from ssdsim.pricing.site import Site
+from ssdsim.transformer.card import legal_tensor_parallel
+from ssdsim.transformer.operations import DTYPE_BYTES
+
+
+class NoRoom(InputError):
+    """A strategy does not fit at a site; another one may."""
+
+
+@dataclass(frozen=True)
+class Devices:
+    """Devices that a strategy occupies: of the target (all its replicas), and of the draft besides."""
+
+    target: int
+    draft: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.target + self.draft
+
+
+def check_dtypes(site: Site, drafts: bool, dtypes: Sequence[str]) -> None:
+    """Where a profile lacks a model's dtype, name one of ``dtypes`` that all have.
+
+    Raises
+    ------
+    InputError : a profile lacks it, and there is one that all have (else pricing refuses the profile).
+    """
+    wanted = [(site.profile, site.dtype_of("target"))]
+    wanted += [(site.draft_profile, site.dtype_of("draft"))] if drafts else []
+    common = [other for other in dtypes if all(other in profile.gemm for profile, _ in wanted)]
+    for profile, dtype in wanted:
+        if dtype not in profile.gemm and common:
+            closest = min(common, key=lambda other: abs(DTYPE_BYTES[other] - DTYPE_BYTES[dtype]))
+            has = ", ".join(profile.gemm)
+            raise InputError(
+                f"profile {profile.name} has no {dtype} gemm timings (it has {has}); give --dtype {closest}"
+            )
+
+
+def check_context(site: Site, lookahead: int) -> None:
+    """Raise :class:`NoRoom` where context and tokens in flight pass what a model was made for."""
+    for card in (site.target, site.draft):
+        if site.context + lookahead + 1 > card.max_context:
+            raise NoRoom(
+                f"--context {site.context} and K + 1 tokens in flight pass the {card.max_context} of {card.name}"
+            )
+
+
+def check_devices(title: str, site: Site, devices: Devices, together: bool = True) -> None:
+    """Each profile's node must have the devices of the model that runs there; of both, where they share a node.
+
+    Raises
+    ------
+    NoRoom : it has fewer.
+    """
+    have, draft = site.profile.device.count, devices.draft
+    shared = draft if together and site.profile.name == site.draft_profile.name else 0
+    if devices.target + shared > have:
+        fitting = [tp for tp in legal_tensor_parallel(site.target) if devices.target // site.tp * tp + shared <= have]
+        nearest_fit = f"; the nearest that fits is tp {max(fitting)}" if fitting else ""
+        needs = f"{devices.target} target and {shared} draft devices" if shared else f"{devices.target} target devices"
+        raise NoRoom(f"{title} needs {needs}, {site.profile.name} has {have}{nearest_fit}")
+    if draft > site.draft_profile.device.count:
+        count = site.draft_profile.device.count
+        raise NoRoom(f"{title} needs {draft} draft devices, {site.draft_profile.name} has {count}")

@@ -1,0 +1,154 @@
+"""Which models run on which devices, and what passes and messages cost there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ssdsim.hardware.profile import HardwareProfile
+from ssdsim.pricing.cost import Cost, cost_of_message, cost_of_pass, cost_of_round, streaming_share
+from ssdsim.pricing.step import HostWork, Message, Model, Pass, Piece, Step
+from ssdsim.transformer.card import Transformer, forward_pass, legal_tensor_parallel
+from ssdsim.transformer.operations import DTYPE_BYTES
+
+# An outcome names, per sequence: id, accepted length, bonus token and length (8 bytes each), a temperature, and the
+# draft's block table (4 bytes for each page of 16 tokens): SSD paper, appendix B.1.
+OUTCOME_BYTES = 36
+PAGE_TOKENS = 16
+TOKEN_BYTES = 8
+
+
+@dataclass(frozen=True)
+class Site:
+    """A target on ``tp`` devices, a draft that may sit beside it or on devices of its own, and their profiles.
+
+    ``options`` holds every option of the call: a strategy and a drafter read their own there. ``drift`` says how many
+    times slower a pass is now than its profile says, by the pass's name (1 where it is not named).
+    """
+
+    target: Transformer
+    draft: Transformer
+    profile: HardwareProfile
+    draft_profile: HardwareProfile
+    tp: int
+    batch: int
+    context: int
+    sampling: bool
+    dtype: str | None
+    options: Mapping[str, Any] = field(hash=False)
+    drift: Mapping[str, float] = field(default_factory=dict, hash=False)
+
+    def with_options(self, **changed: Any) -> Site:
+        """The same site asked for something else."""
+        return replace(self, options={**self.options, **changed})
+
+    # passes
+
+    def target_pass(self, name: str, queries: int) -> Pass:
+        """One target pass over ``batch * queries`` tokens."""
+        return Pass(name, "target", self._forward(self.target, queries, self.tp), self.tp, self.profile)
+
+    def draft_pass(self, name: str, queries: int = 1, extra_context: int = 0, masked: bool = False) -> Pass:
+        """One pass of the draft on a device of its own, over ``queries`` tokens a sequence."""
+        forward = self._forward(self.draft, queries, 1, extra_context, masked)
+        return Pass(name, "draft", forward, 1, self.draft_profile)
+
+    def draft_beside_target(self, name: str) -> Pass:
+        """The draft's pass over a token a sequence on the target's devices: on one or on all, whichever is faster."""
+        degrees = sorted({1, self.tp} & {1, *legal_tensor_parallel(self.draft)})
+        passes = [Pass(name, "draft", self._forward(self.draft, 1, tp), tp, self.profile) for tp in degrees]
+        return min(passes, key=lambda option: cost_of_pass(option.forward, option.profile).seconds)
+
+    def _forward(self, card: Transformer, queries: int, tp: int, extra_context: int = 0, masked: bool = False) -> Any:
+        return forward_pass(
+            card,
+            batch=self.batch,
+            queries=queries,
+            context=self.context + extra_context,
+            tp=tp,
+            dtype=self.dtype,
+            masked=masked,
+        )
+
+    # what they cost
+
+    def cost(self, work: Pass) -> Cost:
+        cost = cost_of_pass(work.forward, work.profile)
+        slower = self.drift.get(work.name, 1.0)
+        return cost if slower == 1.0 else cost * slower
+
+    def piece(self, work: Pass, times: int = 1) -> Piece:
+        return Piece(work.name, self.cost(work), times, work)
+
+    def on_host(self, name: str, seconds: float) -> Piece:
+        """Work without a model, of a given time."""
+        return Piece(name, Cost({name: (seconds, 0.0)}) if seconds else Cost(), 1, HostWork(seconds))
+
+    def sampling_step(self) -> Step:
+        """Sampling and host work after a target pass."""
+        return Step("host", (Piece("sample", cost_of_round(self.profile)),))
+
+    def streaming_share(self, work: Pass, seconds: float) -> float:
+        """Share of a pass's time that its bytes alone would take, at most 1."""
+        return streaming_share(work.forward, seconds, work.profile)
+
+    # messages
+
+    def outcome_message(self) -> Step:
+        """Which tokens of each sequence were accepted, and the bonus token, to the draft."""
+        sent = self.outcome_bytes
+        return _message("outcome", cost_of_message(sent, self.draft_profile), Message(sent))
+
+    def speculation_message(self, tokens: int) -> Step:
+        """``tokens`` drafted tokens a sequence to the target's first device, which tells the others."""
+        sent, told = self.speculation_bytes(tokens), self.token_bytes(tokens)
+        cost = cost_of_message(sent, self.draft_profile) + self.cost_of_telling(tokens)
+        return _message("speculation", cost, Message(sent, told))
+
+    def telling(self, tokens: int, drafting: Pass | None) -> Step:
+        """What one of the target's devices drafted, to the others; nothing where all of them draft."""
+        told = self.token_bytes(tokens)
+        needed = drafting is not None and drafting.tp < self.tp
+        cost = self.cost_of_telling(tokens) if needed else Cost()
+        return _message("send tokens", cost, Message(0, told if needed else 0))
+
+    def cost_of_telling(self, tokens: int) -> Cost:
+        """Broadcast of drafted tokens over the target's devices: a binomial tree of messages."""
+        if self.tp == 1:
+            return Cost()
+        return cost_of_message(self.token_bytes(tokens), self.profile) * (self.tp - 1).bit_length()
+
+    @property
+    def outcome_bytes(self) -> int:
+        return self.batch * (OUTCOME_BYTES + 4 * -(-self.context // PAGE_TOKENS))
+
+    def token_bytes(self, tokens: int) -> int:
+        """``tokens`` token ids a sequence."""
+        return self.batch * tokens * TOKEN_BYTES
+
+    def speculation_bytes(self, tokens: int) -> int:
+        """Tokens, hit flags, and the draft's logits when sampling (greedy decoding needs none)."""
+        logits = tokens * self.draft.vocab_size * DTYPE_BYTES[self.dtype_of("draft")]
+        return self.token_bytes(tokens) + self.batch * (1 + (logits if self.sampling else 0))
+
+    def dtype_of(self, model: Model) -> str:
+        """The dtype in which a model runs."""
+        return self.dtype or (self.target if model == "target" else self.draft).dtype
+
+    @property
+    def vocabularies(self) -> frozenset[str]:
+        """A warning where the models cannot speak of the same tokens."""
+        sizes = (self.draft.vocab_size, self.target.vocab_size)
+        if 0 in sizes or sizes[0] == sizes[1]:
+            return frozenset()
+        return frozenset(
+            [
+                f"{self.draft.name} has {sizes[0]} tokens, {self.target.name} {sizes[1]}: "
+                "speculation needs one vocabulary, engines refuse most such pairs"
+            ]
+        )
+
+
+def _message(name: str, cost: Cost, message: Message) -> Step:
+    return Step("communicate", (Piece(name, cost),), message=message)

@@ -1,0 +1,90 @@
+"""What a step of a round consists of: passes of a model, host work or a message, each with its cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+from ssdsim.hardware.profile import HardwareProfile
+from ssdsim.pricing.cost import Cost
+from ssdsim.transformer.card import ForwardPass
+
+Model = Literal["target", "draft"]
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A forward pass of one of the models on ``tp`` devices of a kind.
+
+    ``name`` is what timelines, rooflines and the drift of a machine call it.
+    """
+
+    name: str
+    model: Model
+    forward: ForwardPass
+    tp: int
+    profile: HardwareProfile
+
+
+@dataclass(frozen=True)
+class HostWork:
+    """Something that keeps a rank busy for ``seconds`` without a model: a look-up of n-grams, a backup."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Message:
+    """Bytes from one role to another; ``told_bytes`` of them go on to the receiving role's other devices."""
+
+    sent_bytes: int
+    told_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Part of a step that runs ``times`` in a row; ``cost`` is that of one time."""
+
+    name: str
+    cost: Cost
+    times: int = 1
+    work: Pass | HostWork | None = None
+
+    def called(self, name: str) -> Piece:
+        return replace(self, name=name)
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a role's devices do in one go: nothing cuts in between its pieces.
+
+    ``part`` is the part of a round (:data:`ssdsim.rounds.estimate.PARTS`) that its time belongs to. Where ``devices``
+    share the step, the slowest of them ends it. ``message`` is what a message carries.
+    """
+
+    part: str
+    pieces: tuple[Piece, ...] = ()
+    devices: int = 1
+    message: Message | None = None
+
+    @cached_property
+    def cost(self) -> Cost:
+        return sum((piece.cost * piece.times for piece in self.pieces), Cost())
+
+    @property
+    def seconds(self) -> float:
+        return self.cost.seconds
+
+    def stretched(self, factor: float) -> Step:
+        """The same step when it takes ``factor`` times as long."""
+        return replace(self, pieces=tuple(replace(piece, cost=piece.cost * factor) for piece in self.pieces))
+
+    @property
+    def passes(self) -> tuple[Pass, ...]:
+        return tuple(piece.work for piece in self.pieces if isinstance(piece.work, Pass))
+
+
+def unit_free(part: str, *pieces: tuple[str, float, int]) -> Step:
+    """A step of given durations: (name, seconds in units of T_v, times) of each piece."""
+    return Step(part, tuple(Piece(name, Cost.of_units(seconds), times) for name, seconds, times in pieces))

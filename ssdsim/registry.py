@@ -1,0 +1,59 @@
+"""Named things of one kind, in the order in which they were registered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Generic, Protocol, TypeVar
+
+from ssdsim.errors import InputError, nearest
+
+
+class Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+T = TypeVar("T", bound=Named)
+
+
+class Registry(Generic[T]):
+    """Strategies or drafters by their names; iterating gives the objects.
+
+    Raises
+    ------
+    ValueError : two of one name.
+    """
+
+    def __init__(self, what: str, *members: T) -> None:
+        self._what = what
+        self._members: dict[str, T] = {}
+        for member in members:
+            self.register(member)
+
+    def register(self, member: T) -> T:
+        """Add a member; from then on everything knows it by its name."""
+        if member.name in self._members:
+            raise ValueError(f"there is a {self._what} called '{member.name}' already")
+        self._members[member.name] = member
+        return member
+
+    def forget(self, name: str) -> None:
+        """Take a member out again."""
+        del self._members[name]
+
+    def named(self, name: str) -> T:
+        """The member of that name; InputError names the nearest where there is none."""
+        if not isinstance(name, str) or name not in self._members:
+            known = ", ".join(self._members)
+            raise InputError(f"unknown {self._what} '{name}'{nearest(str(name), self._members)} Allowed: {known}")
+        return self._members[name]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._members)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._members.values())
+
+    def __len__(self) -> int:
+        return len(self._members)

@@ -1,0 +1,56 @@
+"""The two sides of a round: what a program may do, on SimPy's clock or on a rank of a real machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from typing import Any, Protocol
+
+
+class Actor(Protocol):
+    """One side of a round (a role). What a method returns is to be yielded; ``receive`` gives the message back.
+
+    Steps and messages are called by the names that the strategy's ``steps`` have.
+    """
+
+    def rounds(self) -> Iterator[int]:
+        """The numbers of the rounds to run; for all roles but the first, as many as the first one runs."""
+        ...
+
+    def do(self, step: str) -> Any:
+        """Run a step on this role's devices."""
+        ...
+
+    def send(self, to: str, message: str, content: Any = None) -> Any:
+        """Send a message to another role and wait until it is through."""
+        ...
+
+    def receive(self, message: str) -> Any:
+        """Wait for a message; yields its content."""
+        ...
+
+    def tell(self, message: str) -> Any:
+        """The role's first device tells its others."""
+        ...
+
+    def outcome(self) -> Any:
+        """What this round's verification found, to be sent (the first role's)."""
+        ...
+
+    def fill(self) -> None:
+        """Fill the speculation cache with what this round pre-speculated for."""
+        ...
+
+    def misses(self, outcome: Any) -> int:
+        """How many sequences' outcomes are not in the speculation cache: known, or looked up."""
+        ...
+
+    def any_in(self, state: str) -> bool:
+        """Some sequence begins this round in ``state`` (the first role's)."""
+        ...
+
+    def end_round(self) -> None:
+        """The round's tokens are out (the first role's)."""
+        ...
+
+
+Program = Callable[[Actor], Generator[Any, Any, None]]

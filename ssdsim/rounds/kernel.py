@@ -1,0 +1,162 @@
+"""What a round does to a sequence: how many tokens it yields, and in which state it leaves the sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ssdsim.checks import FloatOrArray
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Averages:
+    """Averages over a sequence's rounds in the long run; numbers, or columns of them.
+
+    ``inside[s]`` is the share of rounds that begin in state s, ``to[s]`` of those that end in it. They differ only
+    where requests end: a new one begins in the first state, whatever the last round of the old one led to.
+    """
+
+    tokens_per_round: FloatOrArray
+    inside: Mapping[str, FloatOrArray]
+    to: Mapping[str, FloatOrArray]
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """``p[s, n, t]`` = P(the round yields n tokens and leads to state t | it begins in state s).
+
+    A state is whatever of its past a sequence's next round depends on: in SSD, whether its last outcome was in the
+    speculation cache; in PEARL, pre- or post-verification. A sequence starts in the first state. The shape is
+    ``(states, most tokens + 1, states)``; a round yields at least one token. SSD paper, Theorem 7, has two states.
+    """
+
+    states: tuple[str, ...]
+    p: Array
+
+    def __post_init__(self) -> None:
+        states = len(self.states)
+        if self.p.ndim != 3 or self.p.shape[0] != states or self.p.shape[2] != states:
+            raise ValueError(
+                f"a kernel of {states} states has the shape ({states}, tokens, {states}), not {self.p.shape}"
+            )
+        if np.any(self.p[:, 0]) or np.any(self.p < 0.0) or np.any(np.abs(self.p.sum(axis=(1, 2)) - 1.0) > 1e-9):
+            raise ValueError(
+                "each state's row of a kernel is a distribution over at least one token and the next state"
+            )
+
+    @classmethod
+    def of_tokens(cls, accepted_pmf: Array) -> Kernel:
+        """One state: ``k`` accepted tokens and a bonus token with probability ``accepted_pmf[k]``."""
+        return cls.by_state({"": {"": accepted_pmf}})
+
+    @classmethod
+    def by_state(cls, rows: Mapping[str, Mapping[str, Array]]) -> Kernel:
+        """``rows[s][t][k]`` = P(k accepted tokens, so k + 1 tokens, and then state t | state s)."""
+        most = max(pmf.size for row in rows.values() for pmf in row.values())
+        p = np.zeros((len(rows), most + 1, len(rows)))
+        states = tuple(rows)
+        for state, row in rows.items():
+            for to, pmf in row.items():
+                p[states.index(state), 1 : pmf.size + 1, states.index(to)] = pmf
+        return cls(states, p)
+
+    @cached_property
+    def is_certain(self) -> bool:
+        """Every round yields the same number of tokens and leads to the same state."""
+        return bool(np.all(np.count_nonzero(self.p, axis=(1, 2)) == 1) and self.forgets)
+
+    @cached_property
+    def forgets(self) -> bool:
+        """What a round does depends on no state."""
+        return bool(np.all(self.p == self.p[:1]))
+
+    @cached_property
+    def transitions(self) -> Array:
+        """P(state t after the round | state s before), shape ``(states, states)``."""
+        return np.asarray(self.p.sum(axis=1))
+
+    @cached_property
+    def stationary(self) -> Array:
+        """The long run's share of each state, shape ``(states,)``; where it is not unique, that of the first's class."""
+        if len(self.states) == 1:
+            return np.ones(1)
+        if len(self.states) == 2:  # exact, where a linear solver would lose the digits of small rates
+            leave, come_back = self.transitions[0, 1], self.transitions[1, 0]
+            there_and_back = leave + come_back
+            return np.array([1.0, 0.0]) if there_and_back == 0.0 else np.array([come_back, leave]) / there_and_back
+        return _limit(self.transitions)
+
+    @cached_property
+    def expected_tokens(self) -> Array:
+        """Tokens of a round that begins in each state, shape ``(states,)``."""
+        return np.asarray(self.p.sum(axis=2) @ np.arange(self.p.shape[1], dtype=float))
+
+    @cached_property
+    def averages(self) -> Averages:
+        shares = dict(zip(self.states, self.stationary.tolist(), strict=True))
+        return Averages(float(self.stationary @ self.expected_tokens), shares, shares)
+
+
+def _limit(transitions: Array) -> Array:
+    """The long run's shares from the first state, averaged over a period."""
+    lazy = (np.eye(transitions.shape[0]) + transitions) / 2.0  # the same shares, without a period
+    for _ in range(64):  # 2^64 rounds
+        lazy = lazy @ lazy
+        lazy /= lazy.sum(axis=1, keepdims=True)
+    return np.asarray(lazy[0])
+
+
+@dataclass(frozen=True)
+class Mix:
+    """Kinds of requests with their shares, a kernel each; every request is ``output_tokens`` long.
+
+    Continuous batching: a finished request is replaced at once by one of a kind drawn by ``weights``. A slow request
+    stays for more rounds, so the average over rounds leans towards the slow kinds.
+    """
+
+    weights: Array
+    output_tokens: int
+    kernels: tuple[Kernel, ...]
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        return self.kernels[0].states
+
+    @property
+    def is_certain(self) -> bool:
+        return False
+
+    @cached_property
+    def p(self) -> Array:
+        """The kernels' ``p``, shape ``(kinds, states, most tokens + 1, states)``."""
+        return np.array([kernel.p for kernel in self.kernels])
+
+    @cached_property
+    def averages(self) -> Averages:
+        """Exact averages of a slot's rounds, by renewal over requests.
+
+        A request starts in the first state and lasts until it has ``output_tokens`` (tokens past the end of its last
+        round are not counted). What is still to come follows from a recursion over the tokens that are left.
+        """
+        p, states = self.p, len(self.states)
+        kinds, most = p.shape[0], p.shape[2] - 1
+        # of each round: one in its state, one to its next state
+        rewards = np.concatenate([np.broadcast_to(np.eye(states), (kinds, states, states)), p.sum(axis=2)], axis=2)
+        left = np.zeros((kinds, states, self.output_tokens + 1, 2 * states))  # still to come with n tokens left
+        for n in range(1, self.output_tokens + 1):
+            j = np.arange(1, min(most, n) + 1)  # more tokens end the request
+            to_come = left[:, :, n - j]  # (kinds, next state, j, rewards)
+            left[:, :, n] = rewards + np.einsum("gsjt,gtjv->gsv", p[:, :, 1 : j.size + 1], to_come)
+        total = self.weights @ left[:, 0, self.output_tokens]
+        rounds = float(total[:states].sum())
+        inside, to = (dict(zip(self.states, (part / rounds).tolist(), strict=True)) for part in np.split(total, 2))
+        return Averages(self.output_tokens * float(self.weights.sum()) / rounds, inside, to)
+
+
+Tokens = Kernel | Mix

@@ -1,0 +1,28 @@
+"""One strategy's round as the closed form reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ssdsim.checks import FloatOrArray
+from ssdsim.rounds.kernel import Averages
+
+Seconds = float | NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Round:
+    """Batch, devices, the seconds of each of the strategy's steps by name, and what its rounds do on average.
+
+    Numbers; or, where many settings are seen at once or a duration is drawn many times, columns that broadcast.
+    Seconds are units of T_v where durations are unit-free.
+    """
+
+    batch: FloatOrArray
+    gpus: FloatOrArray
+    seconds: Mapping[str, Seconds]
+    averages: Averages

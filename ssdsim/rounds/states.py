@@ -1,0 +1,63 @@
+"""The states of a batch in a round: their probabilities in the long run, or the indicators of drawn rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from ssdsim.checks import FloatOrArray
+from ssdsim.rounds.kernel import Averages
+
+
+class States(Protocol):
+    """What the parts of a round may ask; a probability where rounds are averaged, 0 or 1 where they are drawn."""
+
+    def any_in(self, state: str) -> FloatOrArray:
+        """Some sequence of the batch begins the round in ``state``."""
+        ...
+
+    def any_to(self, state: str) -> FloatOrArray:
+        """Some sequence of the batch ends the round in ``state``."""
+        ...
+
+
+class Stationary:
+    """The long run: sequences are independent chains (SSD paper, Corollary 16)."""
+
+    def __init__(self, batch: FloatOrArray, averages: Averages) -> None:
+        self._batch = batch
+        self._averages = averages
+
+    def any_in(self, state: str) -> FloatOrArray:
+        return 1.0 - self._none(self._averages.inside, state)
+
+    def any_to(self, state: str) -> FloatOrArray:
+        return 1.0 - self.none_to(state)
+
+    def none_to(self, state: str) -> FloatOrArray:
+        """No sequence of the batch ends the round in ``state``."""
+        return self._none(self._averages.to, state)
+
+    def one_not_to(self, state: str) -> FloatOrArray:
+        """A sequence does not end the round in ``state``."""
+        return _others(self._averages.to, state)
+
+    def _none(self, shares: Mapping[str, FloatOrArray], state: str) -> FloatOrArray:
+        return _others(shares, state) ** self._batch
+
+
+def _others(shares: Mapping[str, FloatOrArray], state: str) -> FloatOrArray:
+    return sum(share for other, share in shares.items() if other != state)
+
+
+class Always:
+    """Rounds in which some sequence ends in ``state`` (``share`` 1), or none does (0); the other states do not occur."""
+
+    def __init__(self, state: str, share: float) -> None:
+        self._state, self._share = state, share
+
+    def any_in(self, state: str) -> float:
+        return self.any_to(state)
+
+    def any_to(self, state: str) -> float:
+        return self._share if state == self._state else 1.0 - self._share

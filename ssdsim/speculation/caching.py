@@ -1,0 +1,85 @@
+"""How often the outcome of a verification is in the speculation cache, by how many tokens were accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ssdsim.errors import InputError
+from ssdsim.settings import Settings
+from ssdsim.speculation.hit_models import FanOut, HitCurve, MeasuredHits, PowerLawHits, fan_out
+
+Array = NDArray[np.float64]
+
+
+def hits_given_accepted(settings: Settings, pmf: Array, backup_pmf: Array, fast: bool) -> tuple[Array, Array]:
+    """P(hit | k accepted), shape ``(K+1,)``, after a speculation by the primary and by the backup.
+
+    ``pmf`` and ``backup_pmf`` are of their accepted lengths; with ``fast`` the backup is another than the primary.
+    Derives the hit rates and the fan-outs that they rest on.
+
+    Raises
+    ------
+    InputError : a fan-out list that does not fit K.
+    """
+    if settings["p_hit"] is not None:
+        if settings["p_hit_backup"] is None:
+            settings.derive("p_hit_backup", settings["p_hit"], "same as p_hit")
+        return np.full(pmf.size, settings["p_hit"]), np.full(pmf.size, settings["p_hit_backup"])
+    curve, curve_all = _hit_curves(settings)
+    fan_outs = _fan_out(settings, settings["fl"], pmf, curve, curve_all)
+    settings.derive("fan_outs", fan_outs.tolist())
+    hit = _given_accepted(fan_outs, curve, curve_all)
+    settings.derive("p_hit", float(pmf @ hit), "from the fan-out and the hit curve")
+    if not fast:
+        return hit, hit
+    after_miss = _fan_out(settings, settings["flm"] or settings["fl"], backup_pmf, curve, curve_all)
+    settings.derive("fan_outs_after_miss", after_miss.tolist())
+    backup_hit = _given_accepted(after_miss, curve, curve_all)
+    settings.derive("p_hit_backup", float(backup_pmf @ backup_hit), "from the fan-out and the hit curve")
+    return hit, backup_hit
+
+
+def backup_in_proportion(p_hit: float, primary: float, backup: float) -> float:
+    """The hit rate after a speculation by the backup when that after one by the primary becomes ``p_hit``.
+
+    ``primary`` and ``backup`` are the two rates now; their misses change in proportion.
+    """
+    share = (1.0 - backup) / (1.0 - primary) if primary < 1.0 else 1.0
+    return min(1.0, max(0.0, 1.0 - share * (1.0 - p_hit)))
+
+
+def _hit_curves(options: Mapping[str, Any]) -> tuple[HitCurve, HitCurve]:
+    """h(F) for k < K, and for k = K, whose bonus token comes from the target and not from the residual."""
+    if options["hit_curve"] is not None:
+        points = sorted(options["hit_curve"])
+        measured = MeasuredHits(tuple(f for f, _ in points), tuple(h for _, h in points))
+        return measured, measured
+    law = PowerLawHits(c=options["hit_c"], r=options["hit_r"])
+    c_all = options["hit_c"] if options["hit_c_all"] is None else options["hit_c_all"]
+    r_all = options["hit_r"] if options["hit_r_all"] is None else options["hit_r_all"]
+    return law, PowerLawHits(c=c_all, r=r_all)
+
+
+def _given_accepted(fan_outs: FanOut, curve: HitCurve, curve_all: HitCurve) -> Array:
+    return np.append(curve(fan_outs[:-1]), curve_all(fan_outs[-1]))
+
+
+def _fan_out(
+    options: Mapping[str, Any], given: list[int] | None, pmf: Array, curve: HitCurve, curve_all: HitCurve
+) -> FanOut:
+    k = pmf.size - 1
+    if given is not None:
+        if len(given) != k + 1:
+            raise InputError(f"a fan-out list needs K + 1 = {k + 1} numbers, got {len(given)}")
+        return np.asarray(given, dtype=np.int64)
+    return fan_out(options["fan_out_policy"], options["budget"], k, _rates_of(pmf), curve, curve_all)
+
+
+def _rates_of(pmf: Array) -> Array:
+    """Acceptance rates by position of a distribution of accepted lengths (0 where a position is never reached)."""
+    reached = np.minimum(1.0, np.cumsum(pmf[::-1])[::-1])  # P(at least k accepted)
+    return np.divide(reached[1:], reached[:-1], out=np.zeros(pmf.size - 1), where=reached[:-1] > 0)
