@@ -24,7 +24,7 @@ from calibration.timing import summarise, time_action
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.hardware.profile import load_profile
-from ssdsim.machine.devices import backend_of, parse_devices, target_group
+from ssdsim.machine.devices import backend_of, group_of, parse_devices
 from ssdsim.machine.ranks import RankError, Ranks
 
 TINY = "--target transformer-shaped-128x2 --draft transformer-shaped-64x1 --context 32 --b 2 --k 2".split()
@@ -200,7 +200,7 @@ def test_under_torchrun_the_first_process_works_and_the_others_end(tmp_path: Pat
 
 def make_echo(rank: int, device: torch.device, options: dict[str, Any]) -> Any:
     """A handler for the tests of ranks: answers, waits, raises or reduces as it is asked."""
-    target = target_group(2, device, options["collective_s"]) if "collective_s" in options else None
+    target = group_of(range(2), device, options["collective_s"]) if "collective_s" in options else None
 
     def handle(request: dict[str, Any]) -> Any:
         if request.get("sleep_on") == rank:
