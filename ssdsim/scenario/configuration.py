@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from ssdsim import drafters, strategies
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_hardware, find_transformer
+from ssdsim.hardware.provenance import summary
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.occupancy import check_memory
@@ -28,10 +29,12 @@ DEFAULT_SUBJECT = "ssd"  # the question that ssdsim exists for
 class Configuration:
     """A scenario for each strategy that has room, with every effective value and its origin.
 
-    ``no_room`` says why a strategy does not fit, by its name. ``site`` is None where durations are unit-free.
+    ``subject`` is the strategy that answers are about. ``no_room`` says why a strategy does not fit, by its name.
+    ``site`` is None where durations are unit-free.
     """
 
     settings: Settings
+    subject: str
     scenarios: Mapping[str, Scenario]
     no_room: Mapping[str, str]
     site: Site | None = None
@@ -55,6 +58,16 @@ class Configuration:
         if self.site is None:
             return []
         return sorted(frozenset().union(*(scenario.warnings for scenario in self.scenarios.values())))
+
+    @property
+    def provenance(self) -> list[dict[str, str]]:
+        """Where the timings came from, a record a profile; empty when unit-free."""
+        site = self.site
+        if site is None:
+            return []
+        dtypes = {site.dtype_of("target"), site.dtype_of("draft")}
+        profiles = {p.name: p for p in (site.profile, site.draft_profile)}
+        return [{"profile": name, "summary": summary(p, dtypes, site.tp)} for name, p in profiles.items()]
 
     def errors(self, draws: int, seed: int) -> TimingErrors | None:
         """Draws of the timings' errors; None where there is no profile."""
@@ -80,6 +93,7 @@ def configure(**given: Any) -> Configuration:
         room.
     """
     settings = effective(given)
+    subject = subject_among(settings["strategies"], settings["subject"])
     chosen = [strategies.ALL.named(name) for name in settings["strategies"]]
     drafter = drafters.ALL.named(settings["drafter"])
     site = site_of(settings)
@@ -94,9 +108,9 @@ def configure(**given: Any) -> Configuration:
             continue
         scenarios[strategy.name] = scenario
     if not scenarios:
-        raise NoRoom(no_room[subject_among(settings["strategies"], settings["subject"])])
+        raise NoRoom(no_room[subject])
     settings.drop(_unused(chosen, settings, site))
-    return Configuration(settings, scenarios, no_room, site)
+    return Configuration(settings, subject, scenarios, no_room, site)
 
 
 def effective(given: Mapping[str, Any]) -> Settings:
@@ -201,8 +215,8 @@ def price(strategy: Strategy, settings: Settings, site: Site | None, drafter: Dr
     if site is None:
         strategy.settle(settings, None, drafter)
         return Priced(strategy.unit_free_steps(settings), strategy.devices(settings, 1, drafter))
-    strategy.settle(settings, site.with_options(**settings), drafter)
-    site = site.with_options(**settings)
+    site = replace(site, options=settings)
+    strategy.settle(settings, site, drafter)
     check_dtypes(site, strategy.drafts and drafter.needs_device, CHOICES["dtype"])
     check_context(site, strategy.lookahead(settings))
     devices = strategy.devices(settings, site.tp, drafter)

@@ -117,7 +117,7 @@ def checked(given: Mapping[str, Any]) -> dict[str, Any]:
     check_names(given)
     given = {name: _as_python(value) for name, value in given.items()}
     if "strategies" in given:
-        given["strategies"] = _names(given["strategies"])
+        given["strategies"] = strategy_names(given["strategies"])
     for name, value in given.items():
         if isinstance(value, list | tuple) and None in value:
             raise InputError(f"{option(name)} must not have None in its list")
@@ -164,7 +164,8 @@ def _as_python(value: Any) -> Any:
     return value.tolist() if type(value).__module__ == "numpy" and hasattr(value, "tolist") else value
 
 
-def _names(value: Any) -> tuple[str, ...]:
+def strategy_names(value: Any) -> tuple[str, ...]:
+    """The names in a list, or in text with commas; InputError where one stands twice."""
     names = tuple(value.split(",") if isinstance(value, str) else value)
     if not names or len(set(names)) < len(names):
         raise InputError(f"--strategies must name each strategy once, got {','.join(map(str, names)) or 'none'}")

@@ -7,3 +7,8 @@ from ssdsim.strategies.speculative import Speculative
 from ssdsim.strategies.ssd import SSD
 
 ALL: Registry[Strategy] = Registry("strategy", Autoregressive(), Speculative(), SSD())
+
+
+def default() -> tuple[str, ...]:
+    """What answers are about where nothing else is asked for."""
+    return ("ar", "sd", "ssd")
