@@ -20,7 +20,7 @@ from ssdsim.cli.values import OutputFile
 from ssdsim.engine.trace import Trace
 from ssdsim.errors import InputError
 from ssdsim.runs.lock import locked
-from ssdsim.scenario.options import CHOICES
+from ssdsim.scenario.options import CHOICES, FILES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -209,11 +209,11 @@ def _write_config(path: Path, options: dict[str, object]) -> None:
     """What the first grid point's scenario is, for the report; a sweep's own is left alone."""
     import tomli_w
 
-    from ssdsim.runs.named_files import FILE_OPTIONS, keep, names_in_folder, renamed
+    from ssdsim.runs.named_files import keep, names_in_folder, renamed
 
     if path.exists():
         return
-    names = names_in_folder(path.parent, (options.get(name) for name in FILE_OPTIONS))
+    names = names_in_folder(path.parent, (options.get(name) for name in FILES))
     keep(path.parent, names)
     config = {"schema": 1, "verb": "validate", "options": renamed(options, names)}
     path.write_text(tomli_w.dumps(config), encoding="utf-8")
