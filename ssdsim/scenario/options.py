@@ -486,8 +486,8 @@ def _as_python(value: Any) -> Any:
 
 
 def names_of(others: Iterable[str | Group]) -> tuple[str, ...]:
-    """Names, and groups as the names of their members."""
-    named = (members(other) if isinstance(other, Group) else (other,) for other in others)
+    """Names, and groups as the names of their members; KeyError at one that no option has."""
+    named = (members(other) if isinstance(other, Group) else (ALL[other].name,) for other in others)
     return tuple(name for names in named for name in names)
 
 
