@@ -180,6 +180,10 @@ def candidates(**options: Any) -> Candidates:
         :data:`CONTEXTS`, :data:`LOOKAHEADS`, :data:`FAN_OUTS`), and the scenario's :data:`OPTIONS`. With ``p_hit``
         the hit rate is given, and the fan-out has nothing to choose.
 
+    Returns
+    -------
+    Candidates : every point with its tokens/s, and why nothing fits where nothing does.
+
     Raises
     ------
     InputError : an option that has no part here or means nothing in this combination.
@@ -249,7 +253,18 @@ def _axes_and_fixed(options: Mapping[str, Any]) -> tuple[dict[str, list[Any]], d
 def schedule(*, seed: int = 0, **options: Any) -> Schedule:
     """The best of AR, SD over K, and SSD over K, fan-out and fallback, by tokens/s, for every batch and context.
 
-    ``options`` are those of :func:`candidates`; ``seed`` is of the draws behind the intervals.
+    Parameters
+    ----------
+    seed : of the draws of the timings' errors behind the intervals.
+    options : those of :func:`candidates`.
+
+    Returns
+    -------
+    Schedule : a :class:`Cell` for each context and batch, in that order.
+
+    Raises
+    ------
+    InputError : an option that has no part here or means nothing in this combination.
 
     >>> from ssdsim import schedule
     >>> [(c.b, c.strategy, c.k, c.fallback) for c in schedule(b=[1, 64], k=[2, 6], f=3).cells]
