@@ -12,7 +12,12 @@ from ssdsim.rounds.estimate import Estimate
 
 def ratios(names: Sequence[str]) -> list[tuple[str, str]]:
     """Which strategy is held over which: each over those before it, the last strategy first."""
-    return [(name, rival) for at in range(len(names) - 1, 0, -1) for name in [names[at]] for rival in rivals(name, names[:at])]
+    return [
+        (name, rival)
+        for at in range(len(names) - 1, 0, -1)
+        for name in [names[at]]
+        for rival in rivals(name, names[:at])
+    ]
 
 
 def own(names: Sequence[str], name: str, column: str) -> str:

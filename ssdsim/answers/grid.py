@@ -282,7 +282,3 @@ class _Table:
             estimate = self._columns[name].drawn(cases, errors)
             drawn[present] = centred_on(rates, np.asarray(estimate.tokens_per_second))
         return drawn
-
-
-
-

@@ -81,7 +81,9 @@ class Step:
 
     def sample(self, errors: TimingErrors) -> NDArray[np.float64]:
         """The step's duration under each draw of the timings' errors, shape ``(draws,)``."""
-        return np.asarray(sum(piece.cost.sample(errors) * piece.times for piece in self.pieces) + np.zeros(errors.draws))
+        return np.asarray(
+            sum(piece.cost.sample(errors) * piece.times for piece in self.pieces) + np.zeros(errors.draws)
+        )
 
     def stretched(self, factor: float) -> Step:
         """The same step when it takes ``factor`` times as long."""

@@ -11,6 +11,7 @@ from ssdsim import drafters, strategies
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.provenance import summary
+from ssdsim.option import Group
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.occupancy import check_memory
@@ -18,11 +19,9 @@ from ssdsim.pricing.room import Devices, NoRoom, check_context, check_devices, c
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.protocols.strategy import Strategy
-from ssdsim.scenario.options import CHOICES, DEFAULTS, HARDWARE_ONLY, UNIT_FREE, checked
+from ssdsim.scenario.options import DEFAULTS, checked, members
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.settings import Settings
-
-DEFAULT_SUBJECT = "ssd"  # the question that ssdsim exists for
 
 
 @dataclass(frozen=True)
@@ -121,7 +120,7 @@ def effective(given: Mapping[str, Any]) -> Settings:
 
 
 def subject_among(names: Sequence[str], asked: str | None) -> str:
-    """The strategy that an answer is about: the one asked for, else SSD where it is among ``names``, else the last.
+    """The strategy that an answer is about: the one asked for, else the default one if among ``names``, else the last.
 
     Raises
     ------
@@ -132,7 +131,7 @@ def subject_among(names: Sequence[str], asked: str | None) -> str:
         if asked not in names:
             raise InputError(f"--subject {asked} is not among --strategies {','.join(names)}")
         return asked
-    return DEFAULT_SUBJECT if DEFAULT_SUBJECT in names else names[-1]
+    return strategies.SUBJECT if strategies.SUBJECT in names else names[-1]
 
 
 def _faster(strategy: Strategy, settings: Settings, site: Site | None, drafter: Drafter) -> tuple[Scenario, Settings]:
@@ -217,7 +216,7 @@ def price(strategy: Strategy, settings: Settings, site: Site | None, drafter: Dr
         return Priced(strategy.unit_free_steps(settings), strategy.devices(settings, 1, drafter))
     site = replace(site, options=settings)
     strategy.settle(settings, site, drafter)
-    check_dtypes(site, strategy.drafts and drafter.needs_device, CHOICES["dtype"])
+    check_dtypes(site, strategy.drafts and drafter.needs_device)
     check_context(site, strategy.lookahead(settings))
     devices = strategy.devices(settings, site.tp, drafter)
     check_devices(strategy.title, site, devices, together)
@@ -228,7 +227,7 @@ def price(strategy: Strategy, settings: Settings, site: Site | None, drafter: Dr
 def _unused(chosen: Sequence[Strategy], settings: Settings, site: Site | None) -> set[str]:
     """What shaped none of the scenarios."""
     unused = {name for name, value in settings.items() if value is None}
-    unused |= set(UNIT_FREE if site is not None else HARDWARE_ONLY)
+    unused |= set(members(Group.HARDWARE if site is None else Group.UNIT_FREE))
     for strategy in chosen:
         unused |= strategy.unused(settings)
     if settings["acceptance"] is not None:
