@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Generic, Protocol, TypeVar
 
 from ssdsim.errors import InputError, nearest
@@ -27,6 +27,7 @@ class Registry(Generic[T]):
     def __init__(self, what: str, *members: T) -> None:
         self._what = what
         self._members: dict[str, T] = {}
+        self._watchers: list[Callable[[], None]] = []
         for member in members:
             self.register(member)
 
@@ -35,11 +36,21 @@ class Registry(Generic[T]):
         if member.name in self._members:
             raise ValueError(f"there is a {self._what} called '{member.name}' already")
         self._members[member.name] = member
+        self._changed()
         return member
 
     def forget(self, name: str) -> None:
         """Take a member out again."""
         del self._members[name]
+        self._changed()
+
+    def on_change(self, watcher: Callable[[], None]) -> None:
+        """Call ``watcher`` whenever a member came or went."""
+        self._watchers.append(watcher)
+
+    def _changed(self) -> None:
+        for watcher in self._watchers:
+            watcher()
 
     def named(self, name: str) -> T:
         """The member of that name; InputError names the nearest where there is none."""

@@ -27,6 +27,11 @@ class Settings(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(self._values)
 
+    @property
+    def values_by_name(self) -> Mapping[str, Any]:
+        """The values alone, for those who read thousands of settings."""
+        return self._values
+
     def source(self, name: str) -> str:
         """``given``, ``default``, or what the value was derived from."""
         return self._sources.get(name, "derived")

@@ -1,55 +1,39 @@
-"""Many predictions at once: each distinct cost and speculator is worked out once, closed forms take whole columns."""
+"""Many predictions at once: each distinct cost and kernel is worked out once, closed forms take whole columns."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from operator import itemgetter
-from typing import Any, Generic, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ssdsim.answers.predict import STRATEGIES, Prediction, check_constant, estimate_all, predict_configured
+from ssdsim import drafters, strategies
+from ssdsim.answers import columns as named
+from ssdsim.answers.predict import check_constant
+from ssdsim.answers.remembered import Remembered
 from ssdsim.checks import whole
-from ssdsim.engine.simulate import Engine
 from ssdsim.errors import InputError
 from ssdsim.intervals import Draws, bounds_95, centred_on
 from ssdsim.pricing.cost import TimingErrors
-from ssdsim.pricing.placement import Placement, RoundCosts
+from ssdsim.pricing.drafter import Drafter
+from ssdsim.pricing.room import NoRoom
+from ssdsim.pricing.site import Site
+from ssdsim.protocols.strategy import Strategy
 from ssdsim.rounds.estimate import Estimate
-from ssdsim.rounds.scenario import Count, Gpus, RoundTimes
-from ssdsim.scenario.configuration import Priced, configure, effective, locate, price, settle_spread
-from ssdsim.scenario.options import CACHE_SHAPE, HARDWARE_ONLY, UNIT_FREE
-from ssdsim.speculation.requests import RoundAverages, mean_sd_tokens, ssd_averages
-from ssdsim.speculation.speculator import Fallback
-from ssdsim.speculation.speculators import speculators
+from ssdsim.rounds.kernel import Averages
+from ssdsim.rounds.round import Round, Seconds
+from ssdsim.scenario.configuration import effective, price, settle_spread, site_of, subject_among
+from ssdsim.settings import Settings
 
-T = TypeVar("T")
-
-# The options that each step of configuring reads (a step sees no others, so none can be forgotten here).
-_SIZES = ("b", "k", "sd_k", "f", "fl", "flm", "budget")
-_PLACED_BY = (*HARDWARE_ONLY, *_SIZES, "t_sd")
-_ACCEPTED_BY = ("alpha", "alpha_concentration", "acceptance", "output_tokens", "alpha_backup")
-_MADE_BY = (*_ACCEPTED_BY, "p_hit", "p_hit_backup", *CACHE_SHAPE, "k", "sd_k", "budget")
-_PRICED_BY = (*UNIT_FREE, "k", "sd_k", "placed")
-
-RESULTS = (
-    *(f"{name}_tokens_per_second" for name in STRATEGIES),
-    *("ssd_over_sd", "ssd_over_ar", "sd_over_ar"),
-    *(f"{name}_gpus" for name in STRATEGIES),
-    *("tokens_per_round_sd", "tokens_per_round_ssd"),
-    *(f"{name}_round_s" for name in STRATEGIES),
-    *("p_hit", "p_all_hit", "backup", "budget"),
-)
-INTERVALS = (*(f"{name}_{end}" for name in STRATEGIES for end in ("low", "high")), "probability_ssd_beats_sd")
-
-_CASES_AT_ONCE = 512  # of drawn columns: 4 MB a column at 1000 draws
+_POINTS_AT_ONCE = 512  # of drawn columns: 4 MB a column at 1000 draws
+_DRAWN_AT_ONCE = 2048  # prices whose drawn steps are kept
 
 
 def evaluate(points: Iterable[Mapping[str, Any]], draws: int = 0, seed: int = 0) -> pd.DataFrame:
-    """Predict AR, SD and SSD in closed form at every point; the same numbers as :func:`ssdsim.predict`.
+    """Predict in closed form at every point; the same numbers as :func:`ssdsim.predict`.
 
     Parameters
     ----------
@@ -59,13 +43,13 @@ def evaluate(points: Iterable[Mapping[str, Any]], draws: int = 0, seed: int = 0)
 
     Returns
     -------
-    A row a point, in order. For each strategy (``ar``, ``sd``, ``ssd``): ``*_tokens_per_second`` over the whole
-    batch, ``*_gpus``, ``*_round_s``; ``ssd_over_sd``, ``ssd_over_ar``, ``sd_over_ar``; ``tokens_per_round_sd``,
-    ``tokens_per_round_ssd``; ``p_hit`` (stationary), ``p_all_hit``; ``backup`` (the better one of ``auto``),
-    ``budget`` (cached outcomes a sequence). Unit-free points count in T_v instead of seconds. With draws also
-    ``ar_low``, ``ar_high`` and so on (95 % of tokens/s) and ``probability_ssd_beats_sd``, NaN where unit-free.
-    ``error`` is None, or says in one line why the point is not possible: the rest is then NaN.
-    ``attrs["warnings"]`` lists the extrapolations behind the rows.
+    A row a point, in order. For each of the points' strategies (by default ``ar``, ``sd``, ``ssd``):
+    ``*_tokens_per_second`` over the whole batch, ``*_gpus``, ``*_round_s``, ``tokens_per_round_*``; ratios such as
+    ``ssd_over_sd``; ``p_hit`` (stationary), ``p_all_hit``, ``backup`` (the better one of ``auto``), ``budget`` (cached
+    outcomes a sequence). Unit-free points count in T_v instead of seconds. With draws also ``ar_low``, ``ar_high`` and
+    so on (95 % of tokens/s) and ``probability_ssd_beats_sd``, NaN where unit-free.
+    ``error`` is None, or says in one line why the point, or one of its strategies, is not possible: what is not
+    possible is NaN. ``attrs["warnings"]`` lists the extrapolations behind the rows.
 
     Raises
     ------
@@ -78,7 +62,8 @@ def evaluate(points: Iterable[Mapping[str, Any]], draws: int = 0, seed: int = 0)
     1        1.165                                 None
     2          NaN  --p-hit must lie in [0, 1], got 1.5
     """
-    whole("draws", draws, 0), whole("seed", seed, 0)
+    whole("draws", draws, 0)
+    whole("seed", seed, 0)
     table = _Table()
     for point in _mappings(points):
         table.add(point)
@@ -94,253 +79,206 @@ def _mappings(points: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]
         yield point
 
 
-def simulate_each(
-    points: Iterable[Mapping[str, Any]], engine: Engine, precision: float | None = None, seed: int = 0
-) -> pd.DataFrame:
-    """Simulate every point by itself; the columns of :func:`evaluate` with intervals.
-
-    ``precision`` is the half width of the 95 % interval of tokens/s at which a run ends, relative; by default that of
-    :func:`ssdsim.predict`. Intervals hold the simulation's error and, on hardware, the timings'. Every point has the
-    same seed, so neighbours differ by less than their intervals say.
-    """
-    rows: list[dict[str, Any]] = []
-    warnings: set[str] = set()
-    for point in points:
-        try:
-            prediction = predict_configured(configure(**point), seed, engine, precision)
-        except InputError as error:
-            rows.append({"error": str(error)})
-            continue
-        rows.append(_simulated(prediction))
-        warnings |= set(prediction.configuration.warnings)
-    frame = pd.DataFrame(rows, columns=[*RESULTS, *INTERVALS, "error"])
-    frame["error"] = pd.Series([row.get("error") for row in rows], dtype=object)
-    frame.attrs["warnings"] = sorted(warnings)
-    return frame
-
-
-def _simulated(prediction: Prediction) -> dict[str, Any]:
-    configuration = prediction.configuration
-    row: dict[str, Any] = dict(_results(prediction.estimates))
-    row |= {"backup": configuration.scenario.fallback, "budget": configuration.values["budget"]}
-    for name, interval in prediction.intervals.items():
-        row |= {f"{name}_low": interval.low, f"{name}_high": interval.high} if interval else {}
-    return row | {"probability_ssd_beats_sd": prediction.verdict.probability}
-
-
-@dataclass
-class _Step(Generic[T]):
-    """A step of configuring that is run once for each distinct set of the options it reads."""
-
-    reads: tuple[str, ...]
-    run: Callable[..., T]
-    made: list[T] = field(default_factory=list)
-    _known: dict[tuple[Any, ...], tuple[int, dict[str, Any]] | str] = field(default_factory=dict)
-
-    def number(self, values: dict[str, Any], *arguments: Any) -> int:
-        """Where in ``made`` the result for ``values`` is; writes into ``values`` what the step derives."""
-        key = (itemgetter(*self.reads)(values), *arguments)
-        try:
-            found = self._known.get(key)
-        except TypeError:  # lists are not hashable
-            key = _frozen(key)
-            found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = self._new(values, arguments)
-        if isinstance(found, str):
-            raise InputError(found)
-        values.update(found[1])
-        return found[0]
-
-    def _new(self, values: dict[str, Any], arguments: tuple[Any, ...]) -> tuple[int, dict[str, Any]] | str:
-        before = {name: values[name] for name in self.reads}
-        read = dict(before)
-        try:
-            self.made.append(self.run(read, {}, *arguments))
-        except InputError as error:
-            return str(error)
-        written = {name: value for name, value in read.items() if name not in before or value is not before[name]}
-        return len(self.made) - 1, written
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
-
-
-@dataclass(frozen=True)
-class _Rounds:
-    """What the closed forms read of a speculation, apart from its durations."""
-
-    ssd: RoundAverages
-    sd_tokens_per_round: float
-
-
-@dataclass(frozen=True)
-class _Columns:
-    """Scenarios side by side, as the closed forms read them; every number is an array."""
-
-    batch: Count
-    gpus: Gpus
-    times: RoundTimes
-    ssd: RoundAverages
-    sd_tokens_per_round: NDArray[np.float64]
-
-    def against(self, drawn: RoundTimes, numbers: list[int]) -> _Columns:
-        """The scenarios of these numbers (down) with every draw of their times (across)."""
-
-        def down(column: NDArray[np.float64]) -> NDArray[np.float64]:
-            return column[numbers, None]
-
-        return _Columns(
-            batch=down(self.batch),
-            gpus=Gpus(*(down(getattr(self.gpus, f.name)) for f in fields(Gpus))),
-            times=drawn,
-            ssd=RoundAverages(down(self.ssd.tokens_per_round), down(self.ssd.p_hit)),
-            sd_tokens_per_round=down(self.sd_tokens_per_round),
-        )
-
-
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """A point with one fallback: its number, and where its rounds and its durations are."""
+    """A strategy at a point with one of its alternatives: its number, and where its averages and its price are."""
 
     point: int
-    fallback: Fallback
     batch: int
-    budget: int
-    rounds: int
+    averages: int
     priced: int
+    told: tuple[Any, ...]
+
+
+class _Column:
+    """One strategy's cases, worked out once for all points that share what they read."""
+
+    def __init__(self, strategy: Strategy) -> None:
+        self.strategy = strategy
+        self._averages = Remembered(lambda settings, drafter: strategy.kernel(settings, drafter).averages)
+        self._priced = Remembered(lambda settings, site, drafter: price(strategy, settings, site, drafter))
+        self._cases: list[_Case] = []
+        self._drawn: dict[int, Mapping[str, Seconds]] = {}
+
+    def add(self, point: int, settings: Settings, site: tuple[int, Site | None], drafter: Drafter) -> None:
+        """Every alternative of the strategy at a point."""
+        made = []
+        for own in self.strategy.alternatives(settings.copy()):
+            priced = self._priced.number(own, site[1], drafter, key=(site[0], drafter.name))
+            averages = self._averages.number(own, drafter, key=drafter.name)
+            told = tuple(own[name] for name in self.strategy.told)
+            made.append(_Case(point, own["b"], averages, priced, told))
+        self._cases.extend(made)
+
+    def choose(self) -> None:
+        """Keep the alternative of most tokens/s at each point (the first of equals)."""
+        rates = np.asarray(self.estimate(self._cases).tokens_per_second).tolist()
+        best: dict[int, tuple[float, _Case]] = {}
+        for rate, case in zip(rates, self._cases, strict=True):
+            if case.point not in best or rate > best[case.point][0]:
+                best[case.point] = rate, case
+        self._cases = [case for _, case in best.values()]
+
+    @property
+    def cases(self) -> Sequence[_Case]:
+        return self._cases
+
+    def estimate(self, cases: Sequence[_Case]) -> Estimate:
+        """The closed form of many cases at once; every number a column."""
+        return self.strategy.closed_form(self._round(cases, lambda column: column, self._seconds(cases)))
+
+    def drawn(self, cases: Sequence[_Case], errors: TimingErrors) -> Estimate:
+        """The same under every draw of the timings' errors, draws across."""
+        if len(self._drawn) > _DRAWN_AT_ONCE:
+            self._drawn.clear()
+        for case in cases:
+            if case.priced not in self._drawn:
+                steps = self._priced.made[case.priced].steps
+                self._drawn[case.priced] = {name: step.sample(errors) for name, step in steps.items()}
+        names = self._drawn[cases[0].priced]
+        seconds = {name: np.stack([self._drawn[case.priced][name] for case in cases]) for name in names}
+        return self.strategy.closed_form(self._round(cases, lambda column: column[:, None], seconds))
+
+    def _seconds(self, cases: Sequence[_Case]) -> dict[str, Seconds]:
+        if not cases:
+            return {}
+        priced = [{name: step.seconds for name, step in made.steps.items()} for made in self._priced.made]
+        price_of_case = [case.priced for case in cases]
+        return {name: np.array([row[name] for row in priced])[price_of_case] for name in priced[0]}
+
+    def _round(self, cases: Sequence[_Case], shaped: Any, seconds: Mapping[str, Seconds]) -> Round:
+        made = [self._averages.made[case.averages] for case in cases]
+
+        def shares(rows: list[Mapping[str, Any]]) -> dict[str, NDArray[np.float64]]:
+            return {state: shaped(np.array([row[state] for row in rows])) for state in rows[0]}
+
+        return Round(
+            batch=shaped(np.array([case.batch for case in cases], dtype=float)),
+            gpus=shaped(np.array([self._priced.made[case.priced].devices.total for case in cases], dtype=float)),
+            seconds=seconds,
+            averages=Averages(
+                shaped(np.array([each.tokens_per_round for each in made])),
+                shares([each.inside for each in made]),
+                shares([each.to for each in made]),
+            ),
+        )
+
+    @property
+    def warnings(self) -> frozenset[str]:
+        steps = [self._priced.made[number].steps for number in {case.priced for case in self._cases}]
+        return frozenset().union(*(step.cost.warnings for made in steps for step in made.values()))
 
 
 class _Table:
     """Points in the order in which they are added."""
 
     def __init__(self) -> None:
-        self._placed: _Step[Placement | None] = _Step(_PLACED_BY, locate)
-        self._rounds: _Step[_Rounds] = _Step(_MADE_BY, _rounds)
-        self._priced: _Step[Priced] = _Step(_PRICED_BY, self._price)
-        self._cases: list[_Case] = []
+        self._sites: Remembered[Site | None] = Remembered(site_of)
+        self._columns: dict[str, _Column] = {}
         self._errors: list[str | None] = []
+        self._has_errors: list[bool] = []  # of timings: not where unit-free
 
     def add(self, point: Mapping[str, Any]) -> None:
-        try:
-            values = effective(point)
-            auto = values["backup"] == "auto"
-            kinds: Sequence[Fallback] = ("jit", "fast") if auto else (values["backup"],)
-            cases = [self._case(dict(values), kind) for kind in kinds]
-        except InputError as error:
-            self._errors.append(str(error))
-            return
-        self._cases.extend(cases)
+        self._has_errors.append(False)
         self._errors.append(None)
+        try:
+            self._add(len(self._errors) - 1, effective(point))
+        except InputError as error:
+            self._errors[-1] = str(error)
 
-    def _case(self, values: dict[str, Any], fallback: Fallback) -> _Case:
+    def _add(self, number: int, settings: Settings) -> None:
         """The steps of :func:`ssdsim.configure`, in its order."""
-        values["placed"] = self._placed.number(values)
-        # where hit rates are given no fan-outs follow from the budget
-        hits = values if values["p_hit"] is None else {**values, "budget": None}
-        rounds = self._rounds.number(hits, fallback)
-        settle_spread(values, {}, self._placed.made[values["placed"]])
-        priced = self._priced.number(values, fallback)
-        check_constant(values["spread"])
-        return _Case(len(self._errors), fallback, values["b"], values["budget"], rounds, priced)
-
-    def _price(self, values: dict[str, Any], sources: dict[str, str], fallback: Fallback) -> Priced:
-        return price(values, sources, self._placed.made[values["placed"]], fallback)
+        names = settings["strategies"]
+        subject = subject_among(names, settings["subject"])
+        drafter = drafters.ALL.named(settings["drafter"])
+        for name in names:
+            self._columns.setdefault(name, _Column(strategies.ALL.named(name)))
+        where = self._sites.number(settings)
+        site = self._sites.made[where]
+        settle_spread(settings, site)
+        check_constant(settings["spread"])
+        self._has_errors[number] = site is not None
+        problems = {}
+        for name in names:
+            try:
+                self._columns[name].add(number, settings, (where, site), drafter)
+            except NoRoom as error:
+                problems[name] = str(error)
+        if problems:
+            self._errors[number] = problems.get(subject) or next(iter(problems.values()))
 
     def frame(self, draws: int, seed: int) -> pd.DataFrame:
-        best = self._better_fallbacks(self._cases)
-        scenarios = self._columns(best)
-        columns = _results(estimate_all(scenarios))
-        columns["backup"] = np.array([case.fallback for case in best], dtype=object)
-        columns["budget"] = np.array([case.budget for case in best], dtype=float)
+        names = [strategy.name for strategy in strategies.ALL if strategy.name in self._columns]
+        names = names or list(strategies.default())
+        columns: dict[str, Any] = {}
+        for name in names:
+            if name in self._columns and self._columns[name].cases:
+                self._columns[name].choose()
+                columns |= self._results(names, self._columns[name])
+        columns |= named.over(names, columns)
         if draws:
-            columns |= self._intervals(best, scenarios, columns, TimingErrors(draws, seed))
-        rows = np.array([case.point for case in best], dtype=int)
-        named = [*RESULTS, *(INTERVALS if draws else ())]
-        frame = pd.DataFrame(columns, index=rows, columns=named).reindex(range(len(self._errors)))
+            columns |= self._intervals(names, columns, TimingErrors(draws, seed))
+        wanted = [*named.results(names), *(named.intervals(names) if draws else ())]
+        frame = pd.DataFrame(columns, index=range(len(self._errors)), columns=wanted)
         frame["error"] = pd.Series(self._errors, dtype=object)
-        frame.attrs["warnings"] = self._warnings(best)
+        warnings = frozenset().union(*(column.warnings for column in self._columns.values()))
+        frame.attrs["warnings"] = sorted(warnings)
         return frame
 
-    def _columns(self, cases: Sequence[_Case]) -> _Columns:
-        rounds, priced = self._rounds.made, self._priced.made
-        at = np.array([case.rounds for case in cases], dtype=int)
-        on = np.array([case.priced for case in cases], dtype=int)
-        return _Columns(
-            batch=np.array([case.batch for case in cases], dtype=float),
-            gpus=Gpus(*(_gather([getattr(p.gpus, f.name) for p in priced], on) for f in fields(Gpus))),
-            times=RoundTimes(*(_gather([getattr(p.times, f.name) for p in priced], on) for f in fields(RoundTimes))),
-            ssd=RoundAverages(
-                tokens_per_round=_gather([r.ssd.tokens_per_round for r in rounds], at),
-                p_hit=_gather([r.ssd.p_hit for r in rounds], at),
-            ),
-            sd_tokens_per_round=_gather([r.sd_tokens_per_round for r in rounds], at),
-        )
-
-    def _better_fallbacks(self, cases: Sequence[_Case]) -> list[_Case]:
-        """One case a point: where both fallbacks were tried, the one of more tokens/s (just in time if equal)."""
-        rates = np.asarray(estimate_all(self._columns(cases))["ssd"].tokens_per_second).tolist()
-        best: dict[int, tuple[float, _Case]] = {}
-        for rate, case in zip(rates, cases, strict=True):
-            if case.point not in best or rate > best[case.point][0]:
-                best[case.point] = rate, case
-        return [case for _, case in best.values()]
-
-    def _intervals(
-        self,
-        cases: Sequence[_Case],
-        scenarios: _Columns,
-        columns: Mapping[str, NDArray[Any]],
-        errors: TimingErrors,
-    ) -> dict[str, NDArray[np.float64]]:
-        """95 % intervals of tokens/s; NaN where times are unit-free, since those have no errors."""
-        found = {name: np.full(len(cases), np.nan) for name in INTERVALS}
-        for costs, numbers in self._of_one_price(cases):
-            draws: dict[str, Draws] = {}
-            for name, estimate in estimate_all(scenarios.against(costs.sample(errors), numbers)).items():
-                rates = columns[f"{name}_tokens_per_second"][numbers, None]
-                draws[name] = centred_on(rates, np.asarray(estimate.tokens_per_second))
-                found[f"{name}_low"][numbers], found[f"{name}_high"][numbers] = bounds_95(draws[name])
-            found["probability_ssd_beats_sd"][numbers] = np.mean(draws["ssd"] > draws["sd"], axis=-1)
+    def _results(self, names: Sequence[str], column: _Column) -> dict[str, NDArray[Any]]:
+        """A strategy's columns over all points; NaN, or None for words, where it is not possible."""
+        cases = column.cases
+        rows = [case.point for case in cases]
+        found = {
+            name: self._spread(rows, np.broadcast_to(values, len(cases)))
+            for name, values in named.of_estimate(names, column.estimate(cases)).items()
+        }
+        for place, told in enumerate(column.strategy.told):
+            values = [case.told[place] for case in cases]
+            words = any(isinstance(value, str) for value in values)
+            kind = object if words else float
+            found[named.own(names, column.strategy.name, told)] = self._spread(rows, np.array(values, dtype=kind))
         return found
 
-    def _of_one_price(self, cases: Sequence[_Case]) -> Iterator[tuple[RoundCosts, list[int]]]:
-        """Numbers of the cases that share their costs, some hundreds at once."""
-        shared: dict[int, list[int]] = {}
-        for number, case in enumerate(cases):
-            shared.setdefault(case.priced, []).append(number)
-        for priced, numbers in shared.items():
-            costs = self._priced.made[priced].costs
-            if costs is not None:
-                for start in range(0, len(numbers), _CASES_AT_ONCE):
-                    yield costs, numbers[start : start + _CASES_AT_ONCE]
+    def _spread(self, rows: Sequence[int], values: NDArray[Any]) -> NDArray[Any]:
+        column = np.full(len(self._errors), np.nan if values.dtype != object else None, dtype=values.dtype)
+        column[rows] = values
+        return column
 
-    def _warnings(self, cases: Sequence[_Case]) -> list[str]:
-        costs = [self._priced.made[number].costs for number in {case.priced for case in cases}]
-        return sorted(frozenset().union(*(c.warnings for c in costs if c is not None)))
+    def _intervals(
+        self, names: Sequence[str], columns: Mapping[str, NDArray[Any]], errors: TimingErrors
+    ) -> dict[str, NDArray[np.float64]]:
+        """95 % intervals of tokens/s; NaN where times are unit-free, since those have no errors."""
+        found = {name: np.full(len(self._errors), np.nan) for name in named.intervals(names)}
+        by_point: dict[str, dict[int, _Case]] = {
+            name: {case.point: case for case in self._columns[name].cases} for name in names
+        }
+        for start in range(0, len(self._errors), _POINTS_AT_ONCE):
+            points = [n for n in range(start, min(start + _POINTS_AT_ONCE, len(self._errors))) if self._has_errors[n]]
+            draws: dict[str, Draws] = {}
+            for name in names:
+                draws[name] = self._draws(points, columns, name, by_point[name], errors)
+                found[f"{name}_low"][points], found[f"{name}_high"][points] = bounds_95(draws[name])
+            for name, rival in named.contests(names):
+                both = [p for p in range(len(points)) if points[p] in by_point[name] and points[p] in by_point[rival]]
+                faster = np.mean(draws[name][both] > draws[rival][both], axis=-1)
+                found[named.probability(name, rival)][np.array(points, dtype=int)[both]] = faster
+        return found
 
-
-def _rounds(values: dict[str, Any], sources: dict[str, str], fallback: Fallback) -> _Rounds:
-    made = speculators(values, sources, fallback)
-    return _Rounds(ssd_averages(made.primary, made.backup, made.requests), mean_sd_tokens(made.sd, made.requests))
-
-
-def _gather(values: list[Any], numbers: NDArray[np.int_]) -> NDArray[np.float64]:
-    return np.array(values, dtype=float)[numbers]
-
-
-def _results(estimates: Mapping[str, Estimate]) -> dict[str, NDArray[Any]]:
-    """The columns that do not need draws."""
-    columns: dict[str, Any] = {}
-    for name, estimate in estimates.items():
-        columns[f"{name}_tokens_per_second"] = estimate.tokens_per_second
-        columns[f"{name}_gpus"] = estimate.gpus
-        columns[f"{name}_round_s"] = estimate.round_s
-    for name, other in (("ssd", "sd"), ("ssd", "ar"), ("sd", "ar")):
-        columns[f"{name}_over_{other}"] = columns[f"{name}_tokens_per_second"] / columns[f"{other}_tokens_per_second"]
-    columns["tokens_per_round_sd"] = estimates["sd"].tokens_per_round
-    columns["tokens_per_round_ssd"] = estimates["ssd"].tokens_per_round
-    columns["p_hit"] = estimates["ssd"].p_hit
-    columns["p_all_hit"] = estimates["ssd"].p_all_hit
-    return columns
+    def _draws(
+        self,
+        points: Sequence[int],
+        columns: Mapping[str, NDArray[Any]],
+        name: str,
+        by_point: Mapping[int, _Case],
+        errors: TimingErrors,
+    ) -> Draws:
+        """Draws of a strategy's tokens/s at ``points``, shape ``(points, draws)``; NaN where it is not possible."""
+        drawn = np.full((len(points), errors.draws), np.nan)
+        present = [place for place, point in enumerate(points) if point in by_point]
+        if present:
+            cases = [by_point[points[place]] for place in present]
+            rates = columns[f"{name}_tokens_per_second"][[case.point for case in cases], None]
+            estimate = self._columns[name].drawn(cases, errors)
+            drawn[present] = centred_on(rates, np.asarray(estimate.tokens_per_second))
+        return drawn

@@ -1,27 +1,23 @@
-"""Predict AR, SD and SSD from one scenario, with intervals, and say which is worth its devices."""
+"""Predict strategies from one configuration, with intervals, and say which is worth its devices."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ssdsim.answers.verdict import Verdict, verdict
-from ssdsim.answers.verdict import as_json as verdict_json
 from ssdsim.checks import whole
 from ssdsim.engine.simulate import Engine, simulate
 from ssdsim.errors import InputError, nearest
-from ssdsim.hardware.provenance import summary
-from ssdsim.intervals import Interval, centred_on
-from ssdsim.rounds.estimate import PARTS, Estimate
-from ssdsim.rounds.scenario import Scenario, Stationary
+from ssdsim.intervals import Draws, Interval, centred_on
+from ssdsim.pricing.cost import TimingErrors
+from ssdsim.rounds.estimate import Estimate
 from ssdsim.scenario.configuration import Configuration, configure
-from ssdsim.strategies import autoregressive, speculative, ssd
+from ssdsim.scenario.scenario import Scenario
 
-STRATEGIES = ("ar", "sd", "ssd")
 PredictEngine = Literal["auto", "closed", "mc", "des"]
 _PRECISION = {"mc": 0.001, "des": 0.005}  # of tokens/s: a second or so each
 DRAWS = 1000  # of the timings' errors; the 95 % bounds then wander by a few percent of their width
@@ -36,20 +32,40 @@ class Prediction:
     estimates: Mapping[str, Estimate]
     intervals: Mapping[str, Interval | None]
     verdict: Verdict
+    draws: Mapping[str, Draws] | None = field(default=None, repr=False)
+
+    def probability(self, name: str, rival: str) -> float | None:
+        """That of a strategy's being faster than another, given the errors; None without errors, or without room."""
+        if self.draws is None or not {name, rival} <= self.draws.keys():
+            return None
+        return float(np.mean(self.draws[name] > self.draws[rival]))
 
     @property
     def unit(self) -> str:
         """``s``, or ``T_v`` where durations are unit-free."""
-        return "s" if self.configuration.costs else "T_v"
+        return self.configuration.unit
 
 
 def predict(*, seed: int = 0, engine: PredictEngine = "auto", **options: Any) -> Prediction:
-    """Predict AR, SD and SSD; ``options`` are those of :func:`ssdsim.scenario.configuration.configure`.
+    """Predict how fast strategies decode, and whether the subject is worth its devices.
 
-    ``engine`` ``auto`` takes the cheapest that answers exactly: the closed form, or the Monte Carlo where durations
-    have a spread.
+    Parameters
+    ----------
+    options : those of :func:`ssdsim.configure`, such as ``b``, ``k``, ``alpha``, ``p_hit``; ``strategies`` and
+        ``subject`` say which are predicted and which one the verdict is about.
+    engine : ``auto`` takes the cheapest that answers exactly: the closed form, or the Monte Carlo where durations
+        have a spread.
+    seed : of the draws of the timings' errors, and of a simulation.
 
-    >>> round(predict(t_sd=0.2, alpha=0.9, k=5, p_hit=0.85).verdict.ssd_over_sd, 3)
+    Returns
+    -------
+    ``estimates[name].tokens_per_second`` over the whole batch, ``intervals[name]`` at 95 %, and the ``verdict``.
+
+    Raises
+    ------
+    InputError : one line that says what, where, and what is allowed; or no strategy has room.
+
+    >>> round(predict(t_sd=0.2, alpha=0.9, k=5, p_hit=0.85).verdict.over["sd"].ratio, 3)
     1.165
     """
     whole("--seed", seed, 0)
@@ -68,17 +84,19 @@ def predict_configured(
     ------
     InputError : the closed form is asked for durations with a spread.
     """
+    scenarios = configuration.scenarios
+    spread = configuration.settings["spread"]
     if engine == "auto":
-        engine = "mc" if configuration.scenario.spread > 0.0 else "closed"
+        engine = "mc" if spread > 0.0 else "closed"
     if engine == "closed":
-        check_constant(configuration.scenario.spread)
-        estimates, errors = estimate_all(configuration.scenario), dict.fromkeys(STRATEGIES, 0.0)
+        check_constant(spread)
+        estimates, errors = {n: s.estimate for n, s in scenarios.items()}, dict.fromkeys(scenarios, 0.0)
     else:
-        estimates, errors = _simulate_all(configuration.scenario, engine, seed, precision or _PRECISION[engine])
-    sampled = configuration.sampled(DRAWS, seed)
-    draws = _rate_draws(estimates, errors, sampled, seed)
-    intervals = {name: Interval.of(draws[name]) if draws else None for name in STRATEGIES}
-    return Prediction(configuration, engine, estimates, intervals, verdict(estimates, draws))
+        estimates, errors = _simulate_all(scenarios, engine, seed, precision or _PRECISION[engine])
+    draws = _rate_draws(scenarios, estimates, errors, configuration.errors(DRAWS, seed), seed)
+    intervals = {name: Interval.of(draws[name]) if draws else None for name in scenarios}
+    found = verdict(configuration.subject, estimates, draws, configuration.no_room)
+    return Prediction(configuration, engine, estimates, intervals, found, draws)
 
 
 def check_constant(spread: float) -> None:
@@ -88,12 +106,12 @@ def check_constant(spread: float) -> None:
 
 
 def _simulate_all(
-    scenario: Scenario, engine: Engine, seed: int, precision: float
+    scenarios: Mapping[str, Scenario], engine: Engine, seed: int, precision: float
 ) -> tuple[dict[str, Estimate], dict[str, float]]:
     """Estimates by simulation, and the relative standard errors of their tokens/s."""
     estimates, errors = {}, {}
-    for name in STRATEGIES:
-        run = simulate(scenario, name, engine=engine, precision=precision, seed=seed)
+    for name, scenario in scenarios.items():
+        run = simulate(scenario, engine=engine, precision=precision, seed=seed)
         rate = run.tokens_per_second
         errors[name] = (rate.high - rate.low) / 2.0 / 1.96 / rate.value
         estimates[name] = Estimate(
@@ -102,92 +120,31 @@ def _simulate_all(
             gpus=run.gpus,
             tokens_per_round=run.tokens_per_round.value,
             breakdown_s=run.breakdown_s,
-            p_hit=run.p_hit.value if name == "ssd" else None,
-            p_all_hit=run.p_all_hit.value if name == "ssd" else None,
+            p_hit=run.p_hit.value if run.p_hit else None,
+            p_all_hit=run.p_all_hit.value if run.p_all_hit else None,
         )
     return estimates, errors
 
 
 def _rate_draws(
-    estimates: Mapping[str, Estimate], errors: Mapping[str, float], sampled: Scenario | None, seed: int
-) -> dict[str, NDArray[np.float64]] | None:
+    scenarios: Mapping[str, Scenario],
+    estimates: Mapping[str, Estimate],
+    simulation_errors: Mapping[str, float],
+    timing_errors: TimingErrors | None,
+    seed: int,
+) -> dict[str, Draws] | None:
     """Draws of tokens/s under the timings' errors and the simulation's own; None where there are neither.
 
     The timings' errors move the closed form; a simulated mean is moved by the same factor.
     """
-    if sampled is None and not any(errors.values()):
+    if timing_errors is None and not any(simulation_errors.values()):
         return None
     rng = np.random.default_rng(seed)
     draws = {}
-    for name, estimate in estimates.items():
-        draws[name] = float(estimate.tokens_per_second) * np.exp(errors[name] * rng.standard_normal(DRAWS))
-        if sampled is not None:
-            closed = np.asarray(estimate_all(sampled)[name].tokens_per_second) * np.ones(DRAWS)
-            draws[name] = centred_on(draws[name], closed)
+    for name, scenario in scenarios.items():
+        noise = np.exp(simulation_errors[name] * rng.standard_normal(DRAWS))
+        draws[name] = float(estimates[name].tokens_per_second) * noise
+        if timing_errors is not None:
+            moved = scenario.strategy.closed_form(scenario.sampled(timing_errors)).tokens_per_second
+            draws[name] = centred_on(draws[name], np.asarray(moved) * np.ones(DRAWS))
     return draws
-
-
-def estimate_all(scenario: Stationary) -> dict[str, Estimate]:
-    """The closed forms of the three strategies, of one scenario or of columns of them."""
-    return {
-        "ar": autoregressive.closed_form(scenario),
-        "sd": speculative.closed_form(scenario),
-        "ssd": ssd.closed_form(scenario),
-    }
-
-
-def as_json(prediction: Prediction) -> dict[str, Any]:
-    """The stable JSON object of ``ssdsim predict --json`` (schema 1); durations are in ms, or in T_v unit-free."""
-    configuration = prediction.configuration
-    return {
-        "schema": 1,
-        "unit": prediction.unit,
-        "engine": prediction.engine,
-        "scenario": {
-            name: {"value": _plain(value), "source": configuration.sources.get(name, "derived")}
-            for name, value in configuration.values.items()
-        },
-        "strategies": {name: _strategy_json(prediction, name) for name in STRATEGIES},
-        "verdict": verdict_json(prediction.verdict),
-        "provenance": provenance(configuration),
-        "warnings": list(configuration.warnings),
-    }
-
-
-def _strategy_json(prediction: Prediction, name: str) -> dict[str, Any]:
-    estimate, interval = prediction.estimates[name], prediction.intervals[name]
-    scale = 1e3 if prediction.unit == "s" else 1.0
-    rate = float(estimate.tokens_per_second)
-    round_time = scale * float(estimate.round_s)
-    paper = estimate.paper_tokens_per_second
-    return {
-        "tokens_per_second": rate,
-        "tokens_per_second_per_sequence": rate / estimate.batch,
-        "tokens_per_second_per_gpu": rate / estimate.gpus,
-        "gpus": estimate.gpus,
-        "tpot_ms": round_time / estimate.tokens_per_round,
-        "tokens_per_round": estimate.tokens_per_round,
-        "round_ms": round_time,
-        "breakdown_ms": {part: scale * float(estimate.breakdown_s[part]) for part in PARTS},
-        "speedup_over_ar": rate / float(prediction.estimates["ar"].tokens_per_second),
-        "speedup_over_sd": rate / float(prediction.estimates["sd"].tokens_per_second),
-        "p_hit": estimate.p_hit,
-        "p_all_hit": estimate.p_all_hit,
-        "paper_tokens_per_second": None if paper is None else float(paper),
-        "low": interval.low if interval else None,
-        "high": interval.high if interval else None,
-    }
-
-
-def provenance(configuration: Configuration) -> list[dict[str, str]]:
-    """Where the timings came from, a record a profile; empty when unit-free."""
-    placement = configuration.placement
-    if placement is None:
-        return []
-    dtypes = {placement.dtype or placement.target.dtype, placement.dtype or placement.draft.dtype}
-    profiles = {p.name: p for p in (placement.profile, placement.draft_profile)}
-    return [{"profile": name, "summary": summary(p, dtypes, placement.tp)} for name, p in profiles.items()]
-
-
-def _plain(value: Any) -> Any:
-    return value.tolist() if isinstance(value, np.ndarray) else value

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ssdsim.errors import InputError
 from ssdsim.pricing.site import Site
 from ssdsim.transformer.card import legal_tensor_parallel
-from ssdsim.transformer.operations import DTYPE_BYTES
+from ssdsim.transformer.operations import DTYPE_BYTES, DTYPES
 
 
 class NoRoom(InputError):
@@ -27,8 +26,8 @@ class Devices:
         return self.target + self.draft
 
 
-def check_dtypes(site: Site, drafts: bool, dtypes: Sequence[str]) -> None:
-    """Where a profile lacks a model's dtype, name one of ``dtypes`` that all have.
+def check_dtypes(site: Site, drafts: bool) -> None:
+    """Where a profile lacks a model's dtype, name one that all have.
 
     Raises
     ------
@@ -36,7 +35,7 @@ def check_dtypes(site: Site, drafts: bool, dtypes: Sequence[str]) -> None:
     """
     wanted = [(site.profile, site.dtype_of("target"))]
     wanted += [(site.draft_profile, site.dtype_of("draft"))] if drafts else []
-    common = [other for other in dtypes if all(other in profile.gemm for profile, _ in wanted)]
+    common = [other for other in DTYPES if all(other in profile.gemm for profile, _ in wanted)]
     for profile, dtype in wanted:
         if dtype not in profile.gemm and common:
             closest = min(common, key=lambda other: abs(DTYPE_BYTES[other] - DTYPE_BYTES[dtype]))

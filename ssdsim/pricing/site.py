@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from ssdsim.hardware.profile import HardwareProfile
@@ -38,10 +38,6 @@ class Site:
     dtype: str | None
     options: Mapping[str, Any] = field(hash=False)
     drift: Mapping[str, float] = field(default_factory=dict, hash=False)
-
-    def with_options(self, **changed: Any) -> Site:
-        """The same site asked for something else."""
-        return replace(self, options={**self.options, **changed})
 
     # passes
 

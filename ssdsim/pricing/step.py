@@ -6,8 +6,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ssdsim.hardware.profile import HardwareProfile
-from ssdsim.pricing.cost import Cost
+from ssdsim.pricing.cost import Cost, TimingErrors
 from ssdsim.transformer.card import ForwardPass
 
 Model = Literal["target", "draft"]
@@ -75,6 +78,12 @@ class Step:
     @property
     def seconds(self) -> float:
         return self.cost.seconds
+
+    def sample(self, errors: TimingErrors) -> NDArray[np.float64]:
+        """The step's duration under each draw of the timings' errors, shape ``(draws,)``."""
+        return np.asarray(
+            sum(piece.cost.sample(errors) * piece.times for piece in self.pieces) + np.zeros(errors.draws)
+        )
 
     def stretched(self, factor: float) -> Step:
         """The same step when it takes ``factor`` times as long."""

@@ -31,6 +31,7 @@ class Lockstep:
     miss: str | None = None
     options: tuple[Any, ...] = ()
     searched: tuple[str, ...] = ()
+    told: tuple[str, ...] = ()
     drafts: bool = True
 
     @property

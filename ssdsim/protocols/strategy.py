@@ -44,6 +44,8 @@ class Strategy(Protocol):
     """Its own options; the shared ones are in :mod:`ssdsim.scenario.options`."""
     searched: tuple[str, ...]
     """Options that a search for the best deployment may turn."""
+    told: tuple[str, ...]
+    """Settings that tables of predictions show as columns."""
     drafts: bool
     """It needs a drafter."""
 

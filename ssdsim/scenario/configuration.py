@@ -10,6 +10,8 @@ from typing import Any
 from ssdsim import drafters, strategies
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_hardware, find_transformer
+from ssdsim.hardware.provenance import summary
+from ssdsim.option import Group
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.occupancy import check_memory
@@ -17,21 +19,21 @@ from ssdsim.pricing.room import Devices, NoRoom, check_context, check_devices, c
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.protocols.strategy import Strategy
-from ssdsim.scenario.options import CHOICES, DEFAULTS, HARDWARE_ONLY, UNIT_FREE, checked
+from ssdsim.scenario.options import DEFAULTS, checked, members
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.settings import Settings
-
-DEFAULT_SUBJECT = "ssd"  # the question that ssdsim exists for
 
 
 @dataclass(frozen=True)
 class Configuration:
     """A scenario for each strategy that has room, with every effective value and its origin.
 
-    ``no_room`` says why a strategy does not fit, by its name. ``site`` is None where durations are unit-free.
+    ``subject`` is the strategy that answers are about. ``no_room`` says why a strategy does not fit, by its name.
+    ``site`` is None where durations are unit-free.
     """
 
     settings: Settings
+    subject: str
     scenarios: Mapping[str, Scenario]
     no_room: Mapping[str, str]
     site: Site | None = None
@@ -55,6 +57,16 @@ class Configuration:
         if self.site is None:
             return []
         return sorted(frozenset().union(*(scenario.warnings for scenario in self.scenarios.values())))
+
+    @property
+    def provenance(self) -> list[dict[str, str]]:
+        """Where the timings came from, a record a profile; empty when unit-free."""
+        site = self.site
+        if site is None:
+            return []
+        dtypes = {site.dtype_of("target"), site.dtype_of("draft")}
+        profiles = {p.name: p for p in (site.profile, site.draft_profile)}
+        return [{"profile": name, "summary": summary(p, dtypes, site.tp)} for name, p in profiles.items()]
 
     def errors(self, draws: int, seed: int) -> TimingErrors | None:
         """Draws of the timings' errors; None where there is no profile."""
@@ -80,6 +92,7 @@ def configure(**given: Any) -> Configuration:
         room.
     """
     settings = effective(given)
+    subject = subject_among(settings["strategies"], settings["subject"])
     chosen = [strategies.ALL.named(name) for name in settings["strategies"]]
     drafter = drafters.ALL.named(settings["drafter"])
     site = site_of(settings)
@@ -94,9 +107,9 @@ def configure(**given: Any) -> Configuration:
             continue
         scenarios[strategy.name] = scenario
     if not scenarios:
-        raise NoRoom(no_room[subject_among(settings["strategies"], settings["subject"])])
+        raise NoRoom(no_room[subject])
     settings.drop(_unused(chosen, settings, site))
-    return Configuration(settings, scenarios, no_room, site)
+    return Configuration(settings, subject, scenarios, no_room, site)
 
 
 def effective(given: Mapping[str, Any]) -> Settings:
@@ -107,7 +120,7 @@ def effective(given: Mapping[str, Any]) -> Settings:
 
 
 def subject_among(names: Sequence[str], asked: str | None) -> str:
-    """The strategy that an answer is about: the one asked for, else SSD where it is among ``names``, else the last.
+    """The strategy that an answer is about: the one asked for, else the default one if among ``names``, else the last.
 
     Raises
     ------
@@ -118,7 +131,7 @@ def subject_among(names: Sequence[str], asked: str | None) -> str:
         if asked not in names:
             raise InputError(f"--subject {asked} is not among --strategies {','.join(names)}")
         return asked
-    return DEFAULT_SUBJECT if DEFAULT_SUBJECT in names else names[-1]
+    return strategies.SUBJECT if strategies.SUBJECT in names else names[-1]
 
 
 def _faster(strategy: Strategy, settings: Settings, site: Site | None, drafter: Drafter) -> tuple[Scenario, Settings]:
@@ -215,9 +228,9 @@ def price(strategy: Strategy, settings: Settings, site: Site | None, drafter: Dr
     if site is None:
         strategy.settle(settings, None, drafter)
         return Priced(strategy.unit_free_steps(settings), strategy.devices(settings, 1, drafter))
-    strategy.settle(settings, site.with_options(**settings), drafter)
-    site = site.with_options(**settings)
-    check_dtypes(site, strategy.drafts and drafter.needs_device, CHOICES["dtype"])
+    site = replace(site, options=settings)
+    strategy.settle(settings, site, drafter)
+    check_dtypes(site, strategy.drafts and drafter.needs_device)
     check_context(site, strategy.lookahead(settings))
     devices = strategy.devices(settings, site.tp, drafter)
     check_devices(strategy.title, site, devices, together)
@@ -228,7 +241,7 @@ def price(strategy: Strategy, settings: Settings, site: Site | None, drafter: Dr
 def _unused(chosen: Sequence[Strategy], settings: Settings, site: Site | None) -> set[str]:
     """What shaped none of the scenarios."""
     unused = {name for name, value in settings.items() if value is None}
-    unused |= set(UNIT_FREE if site is not None else HARDWARE_ONLY)
+    unused |= set(members(Group.HARDWARE if site is None else Group.UNIT_FREE))
     for strategy in chosen:
         unused |= strategy.unused(settings)
     if settings["acceptance"] is not None:

@@ -49,7 +49,7 @@ class Scenario:
 
     def sampled(self, errors: TimingErrors) -> Round:
         """The round with its durations under each draw of the timings' errors."""
-        return self._round({name: step.cost.sample(errors) for name, step in self.steps.items()})
+        return self._round({name: step.sample(errors) for name, step in self.steps.items()})
 
     def _round(self, seconds: Mapping[str, Seconds]) -> Round:
         return Round(self.batch, self.gpus, seconds, self.tokens.averages)

@@ -7,3 +7,11 @@ from ssdsim.strategies.speculative import Speculative
 from ssdsim.strategies.ssd import SSD
 
 ALL: Registry[Strategy] = Registry("strategy", Autoregressive(), Speculative(), SSD())
+
+SUBJECT = "ssd"
+"""What answers are about where nothing else is asked for: the question that ssdsim exists for."""
+
+
+def default() -> tuple[str, ...]:
+    """The strategies that answers compare where nothing else is asked for."""
+    return ("ar", "sd", "ssd")

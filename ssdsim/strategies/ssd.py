@@ -45,6 +45,7 @@ class SSD(Lockstep):
     rival = "sd"
     miss = "miss"
     searched = ("k", "tp", "draft_gpus", "budget", "backup")
+    told = ("backup", "budget")
 
     def alternatives(self, settings: Settings) -> Iterable[Settings]:
         if settings["backup"] != "auto":

@@ -13,12 +13,15 @@ from typing import Any, Literal, NamedTuple
 import pandas as pd
 import pyarrow as pa
 
-from ssdsim.answers.grid import INTERVALS, RESULTS, evaluate, simulate_each
+from ssdsim import strategies
+from ssdsim.answers import columns as named
+from ssdsim.answers.grid import evaluate
+from ssdsim.answers.simulated import simulate_each
 from ssdsim.checks import whole
 from ssdsim.errors import InputError, nearest
 from ssdsim.hardware.catalog import find_hardware, find_transformer
-from ssdsim.runs.named_files import FILE_OPTIONS
-from ssdsim.scenario.options import DEFAULTS, check_names, option
+from ssdsim.option import spelled
+from ssdsim.scenario.options import ALL, DEFAULTS, FILES, check_names
 
 Engine = Literal["closed", "mc", "des"]
 
@@ -42,7 +45,6 @@ PRESETS: dict[str, dict[str, list[Any]]] = {
 }
 
 _POINTS_A_PART = {"closed": 4096, "mc": 4, "des": 4}  # a second or a few: what a kill loses
-_LISTS_IN_A_VALUE = {"fl": 1, "flm": 1, "hit_curve": 2}  # one value of these is itself a list, or a list of pairs
 
 
 class Part(NamedTuple):
@@ -74,9 +76,15 @@ class Plan:
         """Everything but options and grid."""
         return {name: value for name, value in asdict(self).items() if name not in ("options", "grid")}
 
+    @property
+    def strategies(self) -> tuple[str, ...]:
+        """Whose results the table has, in their order."""
+        asked = ALL["strategies"].checked(self.options.get("strategies", DEFAULTS["strategies"]))
+        return tuple(strategy.name for strategy in strategies.ALL if strategy.name in asked)
+
     def named(self) -> list[Any]:
         """What the options that may name files name."""
-        return [value for name in FILE_OPTIONS for value in (self.options.get(name), *self.grid.get(name, ()))]
+        return [value for name in FILES for value in (self.options.get(name), *self.grid.get(name, ()))]
 
     def parts(self) -> list[Part]:
         """All points, cut in the same way whenever the same plan is made."""
@@ -98,7 +106,7 @@ class Plan:
         else:
             frame = simulate_each(configured, self.engine, self.precision, self.seed)
         axes = {name: [point[name] for point in points] for name in self.grid}
-        return _table(axes, self.grid, frame)
+        return _table(axes, self.grid, frame, self.strategies)
 
 
 def plan_of(preset: str | None, options: Mapping[str, Any], **how: Any) -> Plan:
@@ -114,12 +122,12 @@ def plan_of(preset: str | None, options: Mapping[str, Any], **how: Any) -> Plan:
     check_names(given)
     both = {**(PRESETS[preset] if preset else {}), **given}
     ordered = {name: both[name] for name in DEFAULTS if name in both}
-    grid = {name: values for name, values in ordered.items() if _nesting(values) > _LISTS_IN_A_VALUE.get(name, 0)}
+    grid = {name: values for name, values in ordered.items() if _nesting(values) > ALL[name].kind.depth}
     for name, values in grid.items():
         repeated = [value for number, value in enumerate(values) if value in values[:number]]
         if not values or repeated:
             what = f"names {repeated[0]} twice" if repeated else "names no value"
-            raise InputError(f"the list of {option(name)} {what}")
+            raise InputError(f"the list of {spelled(name)} {what}")
     plan = Plan({name: value for name, value in ordered.items() if name not in grid}, grid, **how)
     _check(plan)
     return plan
@@ -175,11 +183,14 @@ def _nesting(value: Any) -> int:
     return 1 + max(map(_nesting, value), default=0)
 
 
-def _table(axes: Mapping[str, list[Any]], grid: Mapping[str, Sequence[Any]], frame: pd.DataFrame) -> pa.Table:
+def _table(
+    axes: Mapping[str, list[Any]], grid: Mapping[str, Sequence[Any]], frame: pd.DataFrame, strategies: Sequence[str]
+) -> pa.Table:
     """A result whose name an axis has, such as ``p_hit``, is called ``effective_p_hit``."""
     columns = {name: _array(values, grid[name]) for name, values in axes.items()}
+    words = named.texts(strategies)
     for name in frame.columns:
-        kind = pa.string() if name in ("backup", "error") else pa.float64()
+        kind = pa.string() if name in words else pa.float64()
         values = frame[name].where(frame[name].notna(), None).tolist() if kind == pa.string() else frame[name]
         columns[f"effective_{name}" if name in axes else name] = pa.array(values, type=kind, from_pandas=True)
     warnings = json.dumps(frame.attrs["warnings"]).encode()
@@ -198,7 +209,8 @@ def number_columns(plan: Plan) -> list[str]:
     """Names of the columns of numbers that the plan's results have: axes, then results."""
     axes = [name for name, values in plan.grid.items() if {type(value) for value in values} <= {int, float}]
     bounded = plan.draws or plan.engine != "closed"
-    results = [name for name in (*RESULTS, *(INTERVALS if bounded else ())) if name != "backup"]
+    columns = [*named.results(plan.strategies), *(named.intervals(plan.strategies) if bounded else ())]
+    results = [name for name in columns if name not in named.texts(plan.strategies)]
     return [*axes, *(f"effective_{name}" if name in plan.grid else name for name in results)]
 
 

@@ -1,0 +1,58 @@
+"""Every point of a grid simulated by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pandas as pd
+
+from ssdsim import strategies
+from ssdsim.answers import columns as named
+from ssdsim.answers.predict import Prediction, predict_configured
+from ssdsim.engine.simulate import Engine
+from ssdsim.errors import InputError
+from ssdsim.scenario.configuration import configure
+
+
+def simulate_each(
+    points: Iterable[Mapping[str, Any]], engine: Engine, precision: float | None = None, seed: int = 0
+) -> pd.DataFrame:
+    """Simulate every point by itself; the columns of :func:`ssdsim.evaluate` with intervals.
+
+    ``precision`` is the half width of the 95 % interval of tokens/s at which a run ends, relative; by default that of
+    :func:`ssdsim.predict`. Intervals hold the simulation's error and, on hardware, the timings'. Every point has the
+    same seed, so neighbours differ by less than their intervals say.
+    """
+    found: list[Prediction | InputError] = []
+    for point in points:
+        try:
+            found.append(predict_configured(configure(**point), seed, engine, precision))
+        except InputError as error:
+            found.append(error)
+    predictions = [each for each in found if isinstance(each, Prediction)]
+    present = {name for each in predictions for name in (*each.estimates, *each.configuration.no_room)}
+    names = [strategy.name for strategy in strategies.ALL if strategy.name in present] or list(strategies.default())
+    rows = [_row(names, each) if isinstance(each, Prediction) else {"error": str(each)} for each in found]
+    frame = pd.DataFrame(rows, columns=[*named.results(names), *named.intervals(names), "error"])
+    frame["error"] = pd.Series([row.get("error") for row in rows], dtype=object)
+    frame.attrs["warnings"] = sorted({line for each in predictions for line in each.configuration.warnings})
+    return frame
+
+
+def _row(names: list[str], prediction: Prediction) -> dict[str, Any]:
+    configuration = prediction.configuration
+    row: dict[str, Any] = {}
+    for name, estimate in prediction.estimates.items():
+        row |= named.of_estimate(names, estimate)
+        for told in strategies.ALL.named(name).told:
+            row[named.own(names, name, told)] = configuration.settings[told]
+        interval = prediction.intervals[name]
+        row |= {f"{name}_low": interval.low, f"{name}_high": interval.high} if interval else {}
+    row |= named.over(names, row)
+    for name, rival in named.contests(names):
+        row[named.probability(name, rival)] = prediction.probability(name, rival)
+    if configuration.no_room:
+        subject = configuration.subject
+        row["error"] = configuration.no_room.get(subject) or next(iter(configuration.no_room.values()))
+    return row
