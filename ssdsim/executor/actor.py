@@ -62,15 +62,18 @@ class RankActor:
         if outcomes is not None:
             self._found = guesses.outcomes(outcomes, plan.strategy.miss)
             self._tokens = outcomes.total_tokens.tolist()
-            self._any_in = {state: (outcomes.count_in(state) > 0).tolist() for state in outcomes.states}
+            self._any_in: dict[str, list[bool]] = {
+                state: (outcomes.count_in(state) > 0).tolist() for state in outcomes.states
+            }
         self._actions = actions
         self._steps: dict[str, Sequence[tuple[str, int, Action]]] = {}
         self._round = 0
 
     def rounds(self) -> Iterator[int]:
         self.timeline.start_s = time.perf_counter()
-        for self._round in range(self._rounds):
-            yield self._round
+        for number in range(self._rounds):
+            self._round = number
+            yield number
 
     def do(self, step: str) -> None:
         if step not in self._steps:

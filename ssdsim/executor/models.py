@@ -36,9 +36,7 @@ class Models:
         self._graphs: dict[tuple[Model, Sequence[int]], Graph] = {}
         self._passes: dict[tuple[Any, ...], Callable[[], object]] = {}
 
-    def prepared(
-        self, work: RankPass, team: Sequence[int], group: dist.ProcessGroup | None
-    ) -> Callable[[], object]:
+    def prepared(self, work: RankPass, team: Sequence[int], group: dist.ProcessGroup | None) -> Callable[[], object]:
         """An action that runs the pass on the ranks of ``team``, which all prepare it; captured on a GPU."""
         key = (*work.key, team)
         if key not in self._passes:
@@ -49,7 +47,7 @@ class Models:
         return self._passes[key]
 
     def _graph(self, model: Model, team: Sequence[int], group: dist.ProcessGroup | None) -> Graph:
-        """This rank's shard of a model over a team."""
+        """A model's shard on this rank, one of a team."""
         if (model, team) not in self._graphs:
             room = self._rooms[model]
             self._graphs[model, team] = Graph(

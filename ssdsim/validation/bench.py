@@ -31,7 +31,7 @@ from ssdsim.validation.grid import GridPoint
 from ssdsim.validation.log import append, read_or_start
 from ssdsim.validation.timelines import draw, parts_of
 
-_HANDLER = "ssdsim.executor.executor:make_executor"
+HANDLER = "ssdsim.executor.executor:make_executor"
 _ANSWER_S = 300.0
 
 
@@ -136,7 +136,7 @@ def run_grid(
     """
     configurations = [bench.configuration(point) for point in grid]
     done = read_or_start(log, bench.settings, bench.profiles_digest)
-    with Ranks(bench.devices, _HANDLER, executor_options(configurations, bench.tp, bench.dtype)) as ranks:
+    with Ranks(bench.devices, HANDLER, executor_options(configurations, bench.tp, bench.dtype)) as ranks:
         for index, (point, configuration) in enumerate(zip(grid, configurations, strict=True)):
             progress(index, len(grid))
             if point.key in done:

@@ -17,8 +17,9 @@ from ssdsim.validation.grid import GridPoint
 class Comparison:
     """A strategy at a grid point: mean round measured (with its interval over repeats) and predicted, in seconds.
 
-    ``devices`` are the target's and the draft's; ``parts`` holds measured and predicted means of what a round is made of. ``tokens_per_round`` is what a sequence's
-    predicted rounds yield, ``tokens_repeats`` what the measured ones of each repeat yielded.
+    ``devices`` are the target's and the draft's; ``parts`` holds measured and predicted means of a round's parts.
+    ``tokens_per_round`` is what a sequence's predicted rounds yield, ``tokens_repeats`` what the measured ones of each
+    repeat yielded.
     """
 
     point: GridPoint

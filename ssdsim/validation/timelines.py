@@ -64,7 +64,9 @@ class _Waits:
         return float(after - before)
 
 
-def draw(trace: Trace, title: str, timelines: Sequence[Timeline | None], target_ranks: int, devices: Sequence[str]) -> None:
+def draw(
+    trace: Trace, title: str, timelines: Sequence[Timeline | None], target_ranks: int, devices: Sequence[str]
+) -> None:
     """A strategy's measured rounds on tracks of their own, from time zero."""
     start = min(timeline.start_s for timeline in timelines if timeline is not None)
     for rank, timeline in enumerate(timelines):
