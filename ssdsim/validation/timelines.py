@@ -24,7 +24,7 @@ def parts_of(
     Each of ``repeats`` holds the timeline of the leading role's first rank, then those of other roles.
     """
     part_of = {name: step.part for name, step in steps.items()}
-    spent = [_spent_s(part_of, leader, others) for leader, *others in repeats]
+    spent = [spent_s(part_of, leader, others) for leader, *others in repeats]
     measured = {part: float(np.mean([one[part] for one in spent])) for part in PARTS}
     predicted = {part: float(np.mean([run.breakdown_s[part] for run in simulated])) for part in PARTS}
     parts = {
@@ -37,7 +37,7 @@ def parts_of(
     return parts | {_LEFT: left}
 
 
-def _spent_s(part_of: Mapping[str, str], leader: Timeline, others: Sequence[Timeline]) -> dict[str, float]:
+def spent_s(part_of: Mapping[str, str], leader: Timeline, others: Sequence[Timeline]) -> dict[str, float]:
     """Seconds a round of each part: what the leader does itself, and what others do while it waits for them."""
     waits = _Waits(leader.events)
     spent = dict.fromkeys(PARTS, 0.0)

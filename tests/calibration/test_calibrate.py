@@ -105,7 +105,7 @@ def what_is_off(output: Path, answer: dict[str, Any], wider: float = 1.0) -> str
     gemm = profile.gemm["float32"].report
     assert gemm is not None
     errors = {(p["role"], p["name"]): abs(p["error"]) for p in answer["passes"]}
-    of_target = [errors["target", name] for name in ("ar", "verify one", "verify")]
+    of_target = [errors["target", name] for name in ("decode one", "verify one", "verify")]
     if gemm.median_error > 0.05 * wider:
         return f"held-out median error {gemm.median_error:.1%}"
     if np.median(list(errors.values())) > 0.08 * wider:
