@@ -35,7 +35,7 @@ def print_recommendation(found: Recommendation, quiet: bool) -> None:
         _print_best(about, out)
         _print_equal(found, about, out)
         _print_pareto(found, about, out)
-        _print_break_even(found, out)
+        _print_break_even(found, about, out)
         _print_gains(found, about, out)
     out.print()
     out.print(
@@ -125,7 +125,9 @@ def _print_best(about: Answer, out: Console) -> None:
         return
     low, high = about.interval
     rate = best.rate
-    hits = f", hit rate {rate.p_hit:.3f}, all hit in {rate.p_all_hit:.0%} of rounds" if rate.p_hit is not None else ""
+    hits = ""
+    if rate.p_hit is not None:
+        hits = f", hit rate over all rounds {rate.p_hit:.3f}, all hit in {rate.p_all_hit:.0%} of them"
     each = f" in each of {best.copies} copies" if best.copies > 1 else ""
     out.print(
         f"batch {about.batch}, {best.name}: {best.per_user:.1f} tokens/s per user (95 %: {low:.1f}-{high:.1f}), "
@@ -178,15 +180,16 @@ def _print_pareto(found: Recommendation, about: Answer, out: Console) -> None:
     out.print(table)
 
 
-def _print_break_even(found: Recommendation, out: Console) -> None:
-    if not found.break_evens:
+def _print_break_even(found: Recommendation, about: Answer, out: Console) -> None:
+    if not found.break_evens or about.equal is None:
         return
-    _heading(
-        out,
-        f"Break-even, batch {found.focus}: SSD, its placement held, is the fastest on up to {found.request.gpus} GPUs",
-    )
+    ssd, gpus = about.equal.ssd, found.request.gpus
+    held = f"{ssd.name}, its placement held"
+    _heading(out, f"Break-even, batch {found.focus}: {held}, is the fastest on up to {gpus} GPUs")
     for bound in found.break_evens:
         out.print(f"  {_bound(bound)}")
+    hits = "p_hit is the hit rate after a speculation by the primary;"
+    out.print(f"{hits} {ssd.name} has {ssd.rate.p_hit:.3f} over all rounds", style="dim")
 
 
 def _bound(bound: BreakEven) -> str:
