@@ -8,6 +8,7 @@ import click
 from rich.table import Table
 
 from ssdsim.cli.console import console
+from ssdsim.cli.groups import Group
 from ssdsim.cli.options import echo_json, json_option
 from ssdsim.cli.values import OutputFile
 from ssdsim.errors import InputError
@@ -17,7 +18,7 @@ from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.hardware.what_if import scale
 
 
-@click.group("hardware")
+@click.group("hardware", cls=Group)
 def command() -> None:
     """List and show hardware profiles."""
 

@@ -6,11 +6,12 @@ import click
 from rich.table import Table
 
 from ssdsim.cli.console import console
+from ssdsim.cli.groups import Group
 from ssdsim.cli.options import echo_json, json_option
 from ssdsim.hardware.catalog import find_transformer, transformer_names
 
 
-@click.group("models")
+@click.group("models", cls=Group)
 def command() -> None:
     """List and show transformer cards."""
 
