@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
 OPTIONS = read_by("roofline")
 COLUMNS = (
-    "pass", "times", "device", "operation", "kind", "shape", "count", "flops", "bytes", "intensity", "seconds", "roof_s",
-    "memory_s", "flops_per_second", "bytes_per_second", "share_of_roof", "above_roof", "bound", "share_of_pass",
+    "pass", "times", "device", "operation", "kind", "shape", "count", "flops", "bytes", "intensity", "seconds",
+    "roof_s", "memory_s", "flops_per_second", "bytes_per_second", "share_of_roof", "above_roof", "bound",
+    "share_of_pass",
 )  # fmt: skip
 BOUNDS = ("memory", "compute", "latency", "communication", "fixed")
 LATENCY_SHARE = 0.5  # of a roof: below it, and with a launch floor above the roof's time, an operation waits, not works

@@ -25,7 +25,7 @@ class ModelDrafter:
         return (site.piece(step, tokens),)
 
     def prespeculate(self, site: Site, tokens: int, branches: int) -> tuple[Piece, ...]:
-        """A glue pass over K+1 tokens a sequence, then K steps over the branch tokens, which see the verified ones too."""
+        """A glue pass over K+1 tokens a sequence, then K steps over the branches, which see the verified ones too."""
         glue = site.draft_pass("glue", tokens + 1)
         branch = site.draft_pass("branch step", branches, extra_context=tokens + 1, masked=True)
         return site.piece(glue), site.piece(branch, tokens)

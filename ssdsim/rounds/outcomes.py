@@ -1,4 +1,4 @@
-"""Verification outcomes, drawn in blocks outside the event loop: how many tokens each sequence gets, and its next state.
+"""Verification outcomes, drawn in blocks outside the event loop: tokens and next state of each sequence.
 
 A block covers ``rounds`` rounds of ``b`` sequences, shape ``(b, rounds)``: the long axis last, so that NumPy adds rows.
 """
@@ -219,9 +219,9 @@ class ChainedOutcomes(_Buffered):
 def chain_states(
     if_first: NDArray[np.bool_], if_second: NDArray[np.bool_], start: NDArray[np.bool_], negates: bool
 ) -> NDArray[np.bool_]:
-    """Whether two-state chains are in the first state after each round, shape ``(b, rounds)``, without a loop over rounds.
+    """Whether two-state chains are in the first state after each round, shape ``(b, rounds)``, without a loop.
 
-    ``if_first[i, t]`` says so of a round that begins in the first state, ``if_second`` of one that begins in the second.
+    ``if_first[i, t]`` says so of a round that begins in the first state, ``if_second`` of one that does in the second.
     Where they agree the state is forgotten. Elsewhere it is kept (``if_first`` only) or negated (``if_second`` only):
     because both come from one random number, always the one or, where the second leads to the first more often
     (``negates``), the other.
@@ -312,7 +312,7 @@ def outcome_source(tokens: Tokens, batch: int, seed: np.random.SeedSequence, lan
 
 
 def outcomes_until(source: OutcomeSource, tokens: int) -> OutcomeBlock:
-    """Outcomes until every sequence has ``tokens``; a finished sequence yields nothing more and stays in the first state.
+    """Outcomes until every sequence has ``tokens``; a finished one yields nothing more and stays in the first state.
 
     A round yields at least one token a sequence, so ``tokens`` rounds suffice. Tokens past the end are not counted.
     """
