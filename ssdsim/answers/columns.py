@@ -21,7 +21,7 @@ def ratios(names: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def own(names: Sequence[str], name: str, column: str) -> str:
-    """The column of a result that not every strategy has; it bears the strategy's name where several of ``names`` do."""
+    """The column of a result that not every strategy has; with the strategy's name where several of ``names`` do."""
     several = sum(column in own_columns(other) for other in names) > 1
     return f"{name}_{column}" if several else column
 

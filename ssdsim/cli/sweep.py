@@ -39,9 +39,7 @@ _TOP = 10
 )
 @click.option("--jobs", type=int, default=1, show_default=True, help="processes on this machine; -1: one a core")
 @click.option("--cluster", metavar="TCP://HOST:PORT", help="a Dask scheduler, whose workers do the work")
-@click.option(
-    "--sort", help="the column by which points are best: times and GPUs the smallest [default: subject over rival]"
-)
+@click.option("--sort", help="the column by which points are best: the smallest times, the most tokens/s")
 @click.option("--top", type=click.IntRange(0), help=f"best points to print [default: {_TOP}]")
 @common_options
 def command(
@@ -172,6 +170,11 @@ def _shown(plan: Plan, contest: _Contest) -> list[tuple[str, str, Callable[[pd.S
         column = f"{name}_over_{rival}"
         return f"{title_of(name)}/{title_of(rival)}", column, lambda row: f"{row[column]:.2f}x"
 
+    def per_gpu(rival: str) -> tuple[str, str, Callable[[pd.Series[Any]], str]]:
+        ratio, gpus, rival_gpus = f"{name}_over_{rival}", f"{name}_gpus", f"{rival}_gpus"
+        cell = lambda row: f"{row[ratio] * row[rival_gpus] / row[gpus]:.2f}x"  # noqa: E731
+        return f"{title_of(name)}/{title_of(rival)} per GPU", "", cell
+
     shown = []
     backup, all_hit = contest.own("backup"), contest.own("p_all_hit")
     if backup is not None:
@@ -179,10 +182,7 @@ def _shown(plan: Plan, contest: _Contest) -> list[tuple[str, str, Callable[[pd.S
         shown.append(("fallback", fallback, lambda row: str(row[fallback])))
     shown += [rate(strategy) for strategy in (*contest.rivals[:1], name)]
     shown += [over(rival) for rival in contest.rivals]
-    for rival in contest.rivals[:1]:
-        ratio, own_gpus, gpus = f"{name}_over_{rival}", f"{name}_gpus", f"{rival}_gpus"
-        header = f"{title_of(name)}/{title_of(rival)} per GPU"
-        shown.append((header, "", lambda row: f"{row[ratio] * row[gpus] / row[own_gpus]:.2f}x"))
+    shown += [per_gpu(rival) for rival in contest.rivals[:1]]
     if all_hit is not None:
         shown.append(("all hit", all_hit, lambda row: f"{row[all_hit]:.1%}"))
     return shown

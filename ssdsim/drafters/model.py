@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ssdsim.option import Option
 from ssdsim.pricing.memory import Demand, draft_demand
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece
@@ -17,7 +18,7 @@ class ModelDrafter:
     name = "model"
     title = "draft model"
     source = "Leviathan et al., 2023; pre-speculation: SSD paper, appendix B"
-    options: tuple[Any, ...] = ()
+    options: tuple[Option, ...] = ()
     needs_device = True
 
     def speculate(self, site: Site, tokens: int, beside: bool) -> tuple[Piece, ...]:

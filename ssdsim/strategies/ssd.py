@@ -148,7 +148,8 @@ class SSD(Lockstep):
         """Corollary 16's denominator, which has no overheads and lets a late draft overlap the fallback."""
         p_all = states.none_to("miss")
         clean: Seconds = np.maximum(t["verify"], t["pre-speculate"])
-        return p_all * clean + (1.0 - p_all) * (t["verify"] + t["fallback"])
+        paper: Seconds = p_all * clean + (1.0 - p_all) * (t["verify"] + t["fallback"])
+        return paper
 
     def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
         return {"target": _target, "draft": _draft}
