@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from calibration.benchmarks.bench import Bench, Result
 from calibration.points import Shape
-from calibration.timing import Clock
 from ssdsim.machine.graph import Graph
+from ssdsim.machine.timing import Clock
 from ssdsim.transformer.card import ForwardPass, forward_pass
 from ssdsim.transformer.operations import Collective
 

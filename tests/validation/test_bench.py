@@ -20,10 +20,9 @@ from ssdsim.executor.timeline import Event, Timeline
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.profile import load_profile
 from ssdsim.machine.machine import device_names
-
-# REPORT
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.room import Devices
+from ssdsim.reports.build import report
 from ssdsim.rounds.estimate import PARTS
 from ssdsim.validation.bench import Bench, check_profile, check_runs, run_grid
 from ssdsim.validation.comparison import interval, speedups
