@@ -108,8 +108,9 @@ def configure(**given: Any) -> Configuration:
         scenarios[strategy.name] = scenario
     if not scenarios:
         raise NoRoom(no_room[subject])
-    settings.drop(_unused(chosen, settings, site))
-    return Configuration(settings, subject, scenarios, no_room, site)
+    shown = settings.copy()
+    shown.drop(_unused(chosen, settings, site))
+    return Configuration(shown, subject, scenarios, no_room, site)
 
 
 def effective(given: Mapping[str, Any]) -> Settings:
@@ -154,9 +155,8 @@ def scenario_of(strategy: Strategy, settings: Settings, site: Site | None, draft
     """
     priced = price(strategy, settings, site, drafter)
     tokens = strategy.kernel(settings, drafter)
-    return Scenario(
-        strategy, drafter, settings, settings["b"], tokens, priced.steps, priced.devices, settings["spread"]
-    )
+    here = None if site is None else replace(site, options=settings)
+    return Scenario(strategy, drafter, settings, here, tokens, priced.steps, priced.devices)
 
 
 # The steps of configuring.
