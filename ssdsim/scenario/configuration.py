@@ -159,6 +159,20 @@ def scenario_of(strategy: Strategy, settings: Settings, site: Site | None, draft
     return Scenario(strategy, drafter, settings, here, tokens, priced.steps, priced.devices)
 
 
+def rescaled(configuration: Configuration, name: str, drift: Mapping[str, float]) -> Scenario:
+    """A strategy's scenario on a machine that is slower now than its profile says, by the names of its passes.
+
+    Raises
+    ------
+    InputError : its times are unit-free.
+    """
+    if configuration.site is None:
+        raise InputError("without hardware there are no passes to be slower")
+    scenario = configuration.scenarios[name]
+    site = replace(configuration.site, options=scenario.settings, drift=drift)
+    return replace(scenario, steps=scenario.strategy.steps(site, scenario.drafter))
+
+
 # The steps of configuring.
 
 
