@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 
+from site_generator.json_reference import undescribed
 from ssdsim.engine.simulate import simulate
 from ssdsim.errors import InputError
 from ssdsim.executor.cache import Guesses, SpeculationCache, read_outcome, write_outcome
@@ -203,6 +204,7 @@ def test_a_validation_keeps_its_points_shows_both_traces_and_judges(tmp_path: Pa
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
+    assert undescribed("validate", answer) == []
     assert [c["strategy"] for c in answer["comparisons"]] == ["ar", "sd", "ssd"] * 3
     assert all(c["measured"]["value"] > 0 and c["predicted_s"] > 0 for c in answer["comparisons"])
     assert all(c["parts"]["draft"][0] > 0 for c in answer["comparisons"] if c["strategy"] == "sd")  # wherever it is
