@@ -55,6 +55,10 @@ def export(format: str, *, seed: int = 0, **options: Any) -> Exported:
     seed : of the draws behind the intervals.
     options : those of :func:`ssdsim.answers.schedule.candidates`.
 
+    Returns
+    -------
+    Exported : the ``text``, with notes on what the engine cannot do; a ``refusal`` where nothing fits.
+
     Raises
     ------
     InputError : an unknown format; models that the SSD engine does not have or pair; what the candidates raise.

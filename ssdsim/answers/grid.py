@@ -21,19 +21,12 @@ from ssdsim.pricing.placement import Placement, RoundCosts
 from ssdsim.rounds.estimate import Estimate
 from ssdsim.rounds.scenario import Count, Gpus, RoundTimes
 from ssdsim.scenario.configuration import Priced, configure, effective, locate, price, settle_spread
-from ssdsim.scenario.options import CACHE_SHAPE, HARDWARE_ONLY, UNIT_FREE
+from ssdsim.scenario.options import read_by
 from ssdsim.speculation.requests import RoundAverages, mean_sd_tokens, ssd_averages
 from ssdsim.speculation.speculator import Fallback
 from ssdsim.speculation.speculators import speculators
 
 T = TypeVar("T")
-
-# The options that each step of configuring reads (a step sees no others, so none can be forgotten here).
-_SIZES = ("b", "k", "sd_k", "f", "fl", "flm", "budget")
-_PLACED_BY = (*HARDWARE_ONLY, *_SIZES, "t_sd")
-_ACCEPTED_BY = ("alpha", "alpha_concentration", "acceptance", "output_tokens", "alpha_backup")
-_MADE_BY = (*_ACCEPTED_BY, "p_hit", "p_hit_backup", *CACHE_SHAPE, "k", "sd_k", "budget")
-_PRICED_BY = (*UNIT_FREE, "k", "sd_k", "placed")
 
 RESULTS = (
     *(f"{name}_tokens_per_second" for name in STRATEGIES),
@@ -216,9 +209,10 @@ class _Table:
     """Points in the order in which they are added."""
 
     def __init__(self) -> None:
-        self._placed: _Step[Placement | None] = _Step(_PLACED_BY, locate)
-        self._rounds: _Step[_Rounds] = _Step(_MADE_BY, _rounds)
-        self._priced: _Step[Priced] = _Step(_PRICED_BY, self._price)
+        # a step sees no options but those that are said to be read by it, so none can be forgotten there
+        self._placed: _Step[Placement | None] = _Step(read_by("placement"), locate)
+        self._rounds: _Step[_Rounds] = _Step(read_by("speculation"), _rounds)
+        self._priced: _Step[Priced] = _Step((*read_by("price"), "placed"), self._price)
         self._cases: list[_Case] = []
         self._errors: list[str | None] = []
 

@@ -44,10 +44,25 @@ class Prediction:
 
 
 def predict(*, seed: int = 0, engine: PredictEngine = "auto", **options: Any) -> Prediction:
-    """Predict AR, SD and SSD; ``options`` are those of :func:`ssdsim.scenario.configuration.configure`.
+    """Predict AR, SD and SSD for one scenario.
 
-    ``engine`` ``auto`` takes the cheapest that answers exactly: the closed form, or the Monte Carlo where durations
-    have a spread.
+    Parameters
+    ----------
+    seed : of the timings' errors behind the intervals, and of a simulation.
+    engine : ``closed`` form, ``mc`` (Monte Carlo) or ``des`` (events); ``auto`` takes the cheapest that answers
+        exactly: the closed form, or the Monte Carlo where durations have a spread.
+    options : those of :func:`ssdsim.configure` (``b``, ``k``, ``alpha``, ``p_hit``, ``hardware``, ...).
+
+    Returns
+    -------
+    Prediction : ``estimates[name]`` of each strategy (``tokens_per_second`` over the whole batch, ``round_s``, ...),
+        ``intervals[name]`` of its tokens/s at 95 % (None where times are unit-free and exact), the ``verdict`` on SSD,
+        and the ``configuration`` with every effective value and its source.
+
+    Raises
+    ------
+    InputError : an unknown engine, a seed below 0, what :func:`ssdsim.configure` raises, or the closed form for
+        durations with a spread.
 
     >>> round(predict(t_sd=0.2, alpha=0.9, k=5, p_hit=0.85).verdict.ssd_over_sd, 3)
     1.165

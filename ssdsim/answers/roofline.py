@@ -12,16 +12,14 @@ from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.pricing.cost import cost_of_pass
 from ssdsim.pricing.placement import Placement
 from ssdsim.scenario.configuration import effective, locate
-from ssdsim.scenario.options import refuse_others
+from ssdsim.scenario.options import read_by, refuse_others
 from ssdsim.transformer.card import ForwardPass
 from ssdsim.transformer.operations import Attention, Collective, Elementwise, Gemm, Operation
 
 if TYPE_CHECKING:
     import pandas as pd
 
-OPTIONS = (
-    "target", "draft", "hardware", "draft_hardware", "tp", "b", "context", "k", "f", "budget", "draft_gpus", "dtype",
-)  # fmt: skip
+OPTIONS = read_by("roofline")
 COLUMNS = (
     "pass", "device", "operation", "kind", "shape", "count", "flops", "bytes", "intensity", "seconds", "roof_s",
     "memory_s", "flops_per_second", "bytes_per_second", "share_of_roof", "above_roof", "bound", "share_of_pass",

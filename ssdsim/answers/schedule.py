@@ -18,9 +18,10 @@ from ssdsim.answers.predict import provenance
 from ssdsim.checks import listed
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_hardware, find_transformer
+from ssdsim.option import spelled
 from ssdsim.records import Card
 from ssdsim.scenario.configuration import configure, effective
-from ssdsim.scenario.options import DEFAULTS, option, refuse_others
+from ssdsim.scenario.options import DEFAULTS, GIVEN_DURATIONS, refuse_others, varied_by
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,8 +32,7 @@ LOOKAHEADS = tuple(range(1, 13))
 FAN_OUTS = (1, 2, 3, 5, 8, 13, 21, "window")
 """Guesses a position, each about 1.6 times the one before; ``window``: as many as the draft finishes in time."""
 
-NOT_HERE = ("strategy", "sd_k", "fl", "flm", "budget", "backup", "t_sd", "t_p", "t_b", "spread")
-OPTIONS = tuple(name for name in DEFAULTS if name not in (*NOT_HERE, "b", "context", "k", "f"))
+OPTIONS = tuple(name for name in DEFAULTS if name not in (*varied_by("schedule"), *GIVEN_DURATIONS))
 COLUMNS = ("b", "context", "strategy", "k", "f", "fallback", "budget", "gpus", "tokens_per_second", "point", "choice")
 DRAWS = 1000
 
@@ -180,6 +180,10 @@ def candidates(**options: Any) -> Candidates:
         :data:`CONTEXTS`, :data:`LOOKAHEADS`, :data:`FAN_OUTS`), and the scenario's :data:`OPTIONS`. With ``p_hit``
         the hit rate is given, and the fan-out has nothing to choose.
 
+    Returns
+    -------
+    Candidates : every point with its tokens/s, and why nothing fits where nothing does.
+
     Raises
     ------
     InputError : an option that has no part here or means nothing in this combination.
@@ -234,7 +238,7 @@ def _axes_and_fixed(options: Mapping[str, Any]) -> tuple[dict[str, list[Any]], d
     defaults: dict[str, Sequence[Any]] = {"b": BATCHES, "context": CONTEXTS, "k": LOOKAHEADS, "f": FAN_OUTS}
     refuse_others("a schedule", given, (*defaults, *OPTIONS))
     fixed = {name: value for name, value in given.items() if name in OPTIONS}
-    axes = {name: listed(option(name), given.get(name, default)) for name, default in defaults.items()}
+    axes = {name: listed(spelled(name), given.get(name, default)) for name, default in defaults.items()}
     guesses: list[dict[str, Any]] = [{"f": f} for f in axes["f"]] if "p_hit" not in fixed or "f" in given else [{}]
     # a name or a value that is wrong is wrong in every cell: not something that does not fit
     for role in ("target", "draft"):
@@ -249,7 +253,18 @@ def _axes_and_fixed(options: Mapping[str, Any]) -> tuple[dict[str, list[Any]], d
 def schedule(*, seed: int = 0, **options: Any) -> Schedule:
     """The best of AR, SD over K, and SSD over K, fan-out and fallback, by tokens/s, for every batch and context.
 
-    ``options`` are those of :func:`candidates`; ``seed`` is of the draws behind the intervals.
+    Parameters
+    ----------
+    seed : of the draws of the timings' errors behind the intervals.
+    options : those of :func:`candidates`.
+
+    Returns
+    -------
+    Schedule : a :class:`Cell` for each context and batch, in that order.
+
+    Raises
+    ------
+    InputError : an option that has no part here or means nothing in this combination.
 
     >>> from ssdsim import schedule
     >>> [(c.b, c.strategy, c.k, c.fallback) for c in schedule(b=[1, 64], k=[2, 6], f=3).cells]

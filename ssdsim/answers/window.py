@@ -18,17 +18,18 @@ import numpy as np
 from ssdsim.checks import listed, whole
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_hardware, find_transformer
+from ssdsim.option import spelled
 from ssdsim.pricing.cost import Cost, TimingErrors, cost_of_message, cost_of_round
 from ssdsim.pricing.memory import largest_budget
 from ssdsim.pricing.placement import Placement, place, window_budget
-from ssdsim.scenario.options import checked, option, refuse_others
+from ssdsim.scenario.options import checked, read_by, refuse_others
 
 if TYPE_CHECKING:
     import pandas as pd
 
 AXES = ("target", "draft", "hardware", "draft_hardware", "tp", "b", "context", "k")
 """Options that may be lists, outermost first."""
-SINGLE = ("draft_gpus", "dtype", "temperature")
+SINGLE = tuple(name for name in read_by("window") if name not in AXES)
 MEASURES = (
     "verify_s", "draft_pass_s", "passes", "passes_low", "passes_high", "budget_of_passes", "window_s", "prespeculate_s",
     "budget", "fan_out", "limit", "reason", "warnings",
@@ -166,7 +167,7 @@ def _combinations(options: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
     """The options of each combination, complete, as :func:`ssdsim.pricing.placement.place` takes them."""
     refuse_others("window", options, (*AXES, *SINGLE))
     given = {name: value for name, value in options.items() if value is not None}
-    axes = {name: listed(option(name), given[name]) for name in AXES if name in given}
+    axes = {name: listed(spelled(name), given[name]) for name in AXES if name in given}
     single = {name: given[name] for name in SINGLE if name in given}
     for name, find in (("target", find_transformer), ("draft", find_transformer), ("hardware", find_hardware)):
         for card in (*axes.get(name, ()), *axes.get(f"draft_{name}", ())):

@@ -20,6 +20,7 @@ from ssdsim.cli.values import OutputFile
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.runs.lock import locked
+from ssdsim.transformer.operations import DTYPES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,9 +41,7 @@ if TYPE_CHECKING:
 @click.option("--k", type=click.IntRange(1), default=5, show_default=True)
 @click.option("--budget", type=click.IntRange(1), default=None, help="branches a sequence [default: 3 (k + 1)]")
 @click.option("--context", type=click.IntRange(1), default=512, show_default=True)
-@click.option(
-    "--dtype", type=click.Choice(["float32", "bfloat16", "float16"]), default=None, help="[default: by device]"
-)
+@click.option("--dtype", type=click.Choice(DTYPES), default=None, help="[default: by device]")
 @click.option("--minutes", type=click.FloatRange(0.0, min_open=True), default=5.0, show_default=True)
 @click.option("-o", "--output", type=OutputFile(), required=True)
 @common_options

@@ -8,8 +8,12 @@ from typing import Any
 
 import click
 
+from ssdsim import kinds
 from ssdsim.cli.values import Lists, Values
-from ssdsim.scenario.options import CHOICES, DEFAULTS, option
+from ssdsim.option import Option
+from ssdsim.scenario.options import ALL
+
+_ON_COMMAND_LINE = tuple(name for name, option in ALL.items() if option.on_command_line)
 
 
 class _Parsed(click.ParamType[Any]):
@@ -65,26 +69,17 @@ class Share(_Parsed):
         return share
 
 
-class FanOut(_Parsed):
-    """A whole number or ``window``."""
+class NumberOrWord(_Parsed):
+    """A number, or a word in its place."""
 
-    name = "f|window"
-    words = ("window",)
-    unless = "neither a whole number nor 'window'"
+    def __init__(self, number: type[int] | type[float], name: str, word: str) -> None:
+        self.number = number
+        self.name = f"{name}|{word}"
+        self.words = (word,)
+        self.unless = f"neither a {'whole number' if number is int else 'number'} nor '{word}'"
 
-    def parse(self, text: str) -> int:
-        return int(text)
-
-
-class Spread(_Parsed):
-    """A relative spread, or ``profile``."""
-
-    name = "spread|profile"
-    words = ("profile",)
-    unless = "neither a number nor 'profile'"
-
-    def parse(self, text: str) -> float:
-        return float(text)
+    def parse(self, text: str) -> int | float:
+        return self.number(text)
 
 
 class HitCurve(_Parsed):
@@ -98,47 +93,6 @@ class HitCurve(_Parsed):
         return [(float(fan_out), float(rate)) for fan_out, rate in pairs]
 
 
-# name -> (type, further spellings, help); in the order of --help
-_SCENARIO: dict[str, tuple[Any, tuple[str, ...], str]] = {
-    "b": (int, ("--batch", "--bs"), "sequences decoded together"),
-    "k": (int, ("--num-speculative-tokens",), "speculative lookahead: draft tokens verified in a round"),
-    "sd_k": (int, (), "SD's own lookahead [default: the same as --k]"),
-    "alpha": (Rates(), (), "acceptance rate, or K rates by position (0.9,0.8,...)"),
-    "alpha_concentration": (float, (), "requests differ: their rates are Beta with mean --alpha and this a + b"),
-    "acceptance": (str, (), "a card of rates (.toml), or a trace of accepted lengths (.csv, .jsonl)"),
-    "output_tokens": (int, ("--osl",), "tokens of a request, where requests differ"),
-    "alpha_backup": (float, (), "acceptance rate of the fast backup's tokens (0: random tokens)"),
-    "p_hit": (float, (), "cache hit rate after a speculation by the primary [default: from --f]"),
-    "p_hit_backup": (float, (), "cache hit rate after a speculation by the backup [default: --p-hit]"),
-    "f": (FanOut(), ("--fan-out",), "bonus-token guesses a position: F (K+1) outcomes are cached; or window"),
-    "fl": (WholeNumbers(), ("--flh",), "the K+1 fan-outs themselves (after a hit)"),
-    "flm": (WholeNumbers(), (), "the K+1 fan-outs after a miss [default: --fl]"),
-    "fan_out_policy": (str, (), "how the outcomes are spread over accepted lengths"),
-    "hit_c": (float, (), "miss rate of a single guess, c of h(F) = 1 - c F^-r"),
-    "hit_r": (float, (), "exponent of the miss rate, r of h(F) = 1 - c F^-r"),
-    "hit_c_all": (float, (), "c where all K tokens were accepted [default: --hit-c]"),
-    "hit_r_all": (float, (), "r where all K tokens were accepted [default: --hit-r]"),
-    "hit_curve": (HitCurve(), (), "measured hit rates in place of c and r"),
-    "backup": (str, (), "on a miss: draft just in time, a fast speculator, or the better of the two"),
-    "backup_ms": (float, (), "latency of the fast backup"),
-    "target": (str, ("--model",), "transformer card, config.json, or transformer-shaped-HxL"),
-    "draft": (str, (), "the draft's card"),
-    "hardware": (str, ("--system",), "hardware profile"),
-    "draft_hardware": (str, (), "profile of SSD's draft device [default: --hardware]"),
-    "tp": (int, (), "tensor-parallel degree of the target"),
-    "draft_gpus": (int, (), "draft devices of SSD, which share the branches"),
-    "sd_draft": (str, (), "SD's draft on the target's devices, or on its own as in SSD"),
-    "context": (int, (), "cached tokens of a sequence"),
-    "temperature": (float, ("--temp",), "above 0 the draft's logits travel to the target"),
-    "dtype": (str, (), "of weights and cache [default: the card's]"),
-    "budget": (int, (), "cached outcomes a sequence, in place of --f"),
-    "spread": (Spread(), (), "relative spread of every duration (lognormal); or profile: as it was measured"),
-    "t_sd": (float, (), "unit-free mode: SD's drafting time in units of T_v; no hardware is read"),
-    "t_p": (float, (), "unit-free mode: pre-speculation time [default: --t-sd]"),
-    "t_b": (float, (), "unit-free mode: the backup's time [default: --t-sd with jit, 0 with fast]"),
-}
-
-
 def chosen_options(
     *names: str, several: bool = False, defaults: bool = True
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -149,42 +103,63 @@ def chosen_options(
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
         for name in reversed(names):
-            kind, others, about = _SCENARIO[name]
-            if name in CHOICES:
-                kind = click.Choice(CHOICES[name])
-            default = DEFAULTS[name]
-            shown = f"{about} [default: {default}]" if defaults and default is not None else about
-            kind = _several(kind) if several else kind
-            command = click.option(option(name), *others, name, type=kind, default=None, help=shown)(command)
+            option = ALL[name]
+            kind = _several(option) if several else _single(option)
+            shown = option.help if defaults else option.about
+            command = click.option(*option.flags, name, type=kind, default=None, help=shown)(command)
         return command
 
     return add
 
 
-def _several(kind: Any) -> click.ParamType[Any]:
-    """The type of several values of ``kind``; where lists are values, rates by position are not."""
-    match kind:
-        case click.Choice():
-            return Values(str, kind.choices)
-        case Rates():
+def _single(option: Option) -> Any:
+    """The type of one value of an option."""
+    match option.kind:
+        case kinds.Whole():
+            return int
+        case kinds.Number():
+            return float
+        case kinds.OneOf(words):
+            return click.Choice(words)
+        case kinds.Name():
+            return str
+        case kinds.NumberOrWord(number, word):
+            return NumberOrWord(_number(number), option.name, word)
+        case kinds.OneOrByPosition():
+            return Rates()
+        case kinds.ListOf():
+            return WholeNumbers()
+        case kinds.HitRates():
+            return HitCurve()
+    raise TypeError(f"the command line knows no type for {option.kind}")
+
+
+def _several(option: Option) -> click.ParamType[Any]:
+    """The type of several values of an option; where lists are values, rates by position are not."""
+    match option.kind:
+        case kinds.OneOf(words):
+            return Values(str, words)
+        case kinds.OneOrByPosition():
             return Values(float)
-        case FanOut():
-            return Values(int, ("window",))
-        case Spread():
-            return Values(float, ("profile",))
-        case WholeNumbers() | HitCurve():
-            return Lists(kind)
-    return Values(kind)
+        case kinds.NumberOrWord(number, word):
+            return Values(_number(number), (word,))
+        case kinds.ListOf() | kinds.HitRates():
+            return Lists(_single(option))
+    return Values(_single(option))
+
+
+def _number(kind: kinds.Whole | kinds.Number) -> type[int] | type[float]:
+    return int if isinstance(kind, kinds.Whole) else float
 
 
 def grid_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add every scenario option as a list or range; one that is not given arrives as None."""
-    return chosen_options(*_SCENARIO, several=True)(command)
+    return chosen_options(*_ON_COMMAND_LINE, several=True)(command)
 
 
 def scenario_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add every scenario option."""
-    return chosen_options(*_SCENARIO)(command)
+    return chosen_options(*_ON_COMMAND_LINE)(command)
 
 
 def common_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -12,7 +12,7 @@ from ssdsim.answers.recommend.as_json import as_json as recommendation_json
 from ssdsim.answers.recommend.request import RANKS, WORKLOAD
 from ssdsim.cli.options import chosen_options, common_options, echo_json
 from ssdsim.cli.values import Values
-from ssdsim.scenario.options import CHOICES
+from ssdsim.scenario.options import ALL, CHOICES
 
 
 class Batches(Values):
@@ -51,9 +51,7 @@ def _following(begun: list[int]) -> Any:
 @click.command("recommend")
 @click.option("--gpus", type=int, required=True, help="GPUs that may be used, over all copies")
 @click.option(
-    "--b",
-    "--batch",
-    "--bs",
+    *ALL["b"].flags,
     "b",
     type=Batches(),
     default="1",
@@ -67,7 +65,7 @@ def _following(begun: list[int]) -> Any:
 @click.option("--tp", type=Values(int), help="tensor-parallel degrees that may be chosen [default: all that divide]")
 @click.option("--draft-gpus", type=Values(int), help="draft devices of SSD that may be chosen [default: all]")
 @click.option("--budget", type=Values(int), help="cached outcomes a sequence that may be chosen [default: searched]")
-@click.option("--backup", type=click.Choice(["jit", "fast", "auto"]), help="on a miss [default: auto, the faster]")
+@click.option("--backup", type=click.Choice(CHOICES["backup"]), help="on a miss [default: auto, the faster]")
 @click.option(
     "--fan-out-policy",
     type=click.Choice(CHOICES["fan_out_policy"]),

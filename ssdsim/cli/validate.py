@@ -20,7 +20,7 @@ from ssdsim.cli.values import OutputFile
 from ssdsim.engine.trace import Trace
 from ssdsim.errors import InputError
 from ssdsim.runs.lock import locked
-from ssdsim.scenario.options import CHOICES
+from ssdsim.scenario.options import CHOICES, FILES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,7 +46,7 @@ _OF_PAPER = ("paper", "hardware", "max_error", "as_json", "seed", "quiet")  # op
 @click.option("--target-device", default="cpu:0", show_default=True, help="cpu:0, cuda:0 or cuda:0-3")
 @click.option("--draft-device", default="cpu:1", show_default=True, help="the draft's own device")
 @click.option("--context", type=click.IntRange(1), default=256, show_default=True)
-@click.option("--dtype", type=click.Choice(["float32", "bfloat16", "float16"]), help="[default: the profile's]")
+@click.option("--dtype", type=click.Choice(CHOICES["dtype"]), help="[default: the profile's]")
 @click.option("--grid", type=click.Choice(["short", "full"]), default="short", show_default=True)
 @click.option(
     "--sd-draft",
@@ -209,11 +209,11 @@ def _write_config(path: Path, options: dict[str, object]) -> None:
     """What the first grid point's scenario is, for the report; a sweep's own is left alone."""
     import tomli_w
 
-    from ssdsim.runs.named_files import FILE_OPTIONS, keep, names_in_folder, renamed
+    from ssdsim.runs.named_files import keep, names_in_folder, renamed
 
     if path.exists():
         return
-    names = names_in_folder(path.parent, (options.get(name) for name in FILE_OPTIONS))
+    names = names_in_folder(path.parent, (options.get(name) for name in FILES))
     keep(path.parent, names)
     config = {"schema": 1, "verb": "validate", "options": renamed(options, names)}
     path.write_text(tomli_w.dumps(config), encoding="utf-8")

@@ -75,8 +75,24 @@ def simulate(
 ) -> SimulatedRounds:
     """Simulate one strategy in its stationary state.
 
-    The run ends after ``rounds``, or when the half width of the 95 % interval of tokens/s is within ``precision``
-    of it. The same seed gives the same run, and both engines see the same stream of outcomes.
+    Parameters
+    ----------
+    scenario : that of :func:`ssdsim.configure`.
+    strategy : ``ar``, ``sd`` or ``ssd``.
+    engine : ``des``, events on SimPy's clock, or ``mc``, Monte Carlo over whole rounds.
+    rounds : after so many the run ends; None for ten million.
+    precision : half width of the 95 % interval of tokens/s, relative to it, at which the run ends before.
+    seed : the same seed gives the same run, and both engines see the same stream of outcomes.
+    trace : takes the timeline of every round; events only.
+    confidence : of the intervals of the result.
+
+    Returns
+    -------
+    SimulatedRounds : means over the rounds with their intervals (seconds, or T_v), shares of the round, utilisation.
+
+    Raises
+    ------
+    KeyError : no such strategy.
     """
     outcome_seed, step_seed = np.random.SeedSequence(seed).spawn(2)
     lanes = _MC_LANES if engine == "mc" else 1
@@ -108,6 +124,22 @@ def simulate_requests(
     """Start ``batch`` sequences together and run, as events, until each has ``tokens``; ``runs`` independent times.
 
     A finished sequence leaves nothing behind but its place: durations stay those of the whole batch.
+
+    Parameters
+    ----------
+    scenario : that of :func:`ssdsim.configure`.
+    strategy : ``ar``, ``sd`` or ``ssd``.
+    tokens : that every sequence must have.
+    runs : independent ones, over which the means are taken.
+    seed, confidence : as of :func:`simulate`.
+
+    Returns
+    -------
+    SimulatedRounds : over the rounds of all runs.
+
+    Raises
+    ------
+    KeyError : no such strategy.
     """
     if scenario.requests is not None:
         scenario = replace(scenario, requests=replace(scenario.requests, output_tokens=tokens))

@@ -12,10 +12,9 @@ from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.pricing.cost import Cost, TimingErrors, cost_of_message, cost_of_pass, cost_of_round, streaming_share
 from ssdsim.pricing.memory import check_fits, draft_demand, smallest_tp, target_demand
 from ssdsim.rounds.scenario import Gpus, RoundTimes
-from ssdsim.scenario.options import CHOICES
 from ssdsim.speculation.speculator import Fallback
 from ssdsim.transformer.card import ForwardPass, Transformer, forward_pass, legal_tensor_parallel
-from ssdsim.transformer.operations import DTYPE_BYTES
+from ssdsim.transformer.operations import DTYPE_BYTES, DTYPES
 
 # An outcome names, per sequence: id, accepted length, bonus token and length (8 bytes each), a temperature, and the
 # draft's block table (4 bytes for each page of 16 tokens): SSD paper, appendix B.1.
@@ -275,7 +274,7 @@ def _check_dtype(placement: Placement, only: str | None) -> None:
     p = placement
     wanted = [(p.profile, p.dtype or p.target.dtype)]
     wanted += [(p.draft_profile, p.dtype or p.draft.dtype)] if only != "ar" else []
-    common = [other for other in CHOICES["dtype"] if all(other in profile.gemm for profile, _ in wanted)]
+    common = [other for other in DTYPES if all(other in profile.gemm for profile, _ in wanted)]
     for profile, dtype in wanted:
         if dtype not in profile.gemm and common:
             closest = min(common, key=lambda other: abs(DTYPE_BYTES[other] - DTYPE_BYTES[dtype]))

@@ -53,6 +53,16 @@ def report(folder: str | Path, seed: int = 0) -> Report:
     What the folder does not hold but follows from its config.toml is computed; what cannot be shown is left out, and
     the page's end says why.
 
+    Parameters
+    ----------
+    folder : a run folder, of which only ``config.toml`` must be there.
+    seed : of the draws of the timings' errors behind the bands.
+
+    Returns
+    -------
+    Report : the ``html`` of the page, which needs no other file; its ``sentence``, ``figures`` and what was
+        ``left_out``.
+
     Raises
     ------
     InputError : not a run folder, or its base point is not possible.

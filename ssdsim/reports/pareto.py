@@ -11,17 +11,14 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from ssdsim.errors import InputError
+from ssdsim.option import Group
 from ssdsim.reports.figure import Figure, LeftOut, number, rounded
 from ssdsim.reports.study import Study
 from ssdsim.reports.style import STRATEGY_COLOUR, STRATEGY_NAME, STRATEGY_SYMBOL, new_plot
 from ssdsim.runs.report_folder import grid_key
-from ssdsim.scenario.options import DEFAULTS
+from ssdsim.scenario.options import ALL, DEFAULTS, members
 
-# what a person can choose; the rest (acceptance, hit rates, context, ...) is given by the workload
-CHOICES = (
-    *("b", "k", "sd_k", "f", "fan_out_policy", "budget", "backup", "tp", "draft_gpus", "sd_draft"),
-    *("hardware", "draft_hardware", "dtype"),
-)
+CHOICES = members(Group.CHOICE)
 _BATCHES, _LOOKAHEADS = (1, 2, 4, 8, 16, 32, 64), (1, 2, 3, 4, 5, 6, 8, 10, 12)
 _SHOWN_POINTS = 500  # of each strategy off the frontier: more are one blot
 _OF_SSD = ("f", "fan_out_policy", "budget", "backup", "draft_gpus")  # do not change AR and SD
@@ -203,6 +200,5 @@ def _title(frontier: pd.DataFrame, unit: str) -> str:
 
 
 def _short(row: pd.Series) -> str:
-    symbols = {"b": "b", "k": "K", "f": "F"}
-    chosen = [f"{symbol} {_plain(row[name])}" for name, symbol in symbols.items() if pd.notna(row.get(name))]
+    chosen = [f"{ALL[name].short} {_plain(row[name])}" for name in ("b", "k", "f") if pd.notna(row.get(name))]
     return f"{STRATEGY_NAME[row['strategy']]} ({', '.join(chosen)})"

@@ -16,7 +16,7 @@ from ssdsim.reports.study import RATIOS, Study
 from ssdsim.reports.style import LOG2_TICKS, STRATEGY_COLOUR, STRATEGY_NAME, band, new_plot
 from ssdsim.runs.report_folder import grid_key
 from ssdsim.scenario.configuration import configure
-from ssdsim.scenario.options import CACHE_SHAPE
+from ssdsim.scenario.options import ALL, CACHE_SHAPE
 from ssdsim.speculation.speculators import backup_in_proportion
 
 SECTION = "Speedups"
@@ -28,22 +28,7 @@ _ALONG: dict[str, Sequence[Any]] = {
     "p_hit": (0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 1.0),
     "f": (1, 2, 3, 4, 6, 8, 12, 16),
 }
-AXIS_TITLE = {
-    "b": "batch size b (sequences)",
-    "k": "lookahead K (tokens)",
-    "alpha": "acceptance rate α",
-    "p_hit": "cache hit rate p_hit",
-    "f": "fan-out F (guesses a position)",
-    "budget": "cached outcomes a sequence",
-    "context": "context (tokens)",
-    "tp": "target GPUs (tensor parallel)",
-    "t_sd": "drafting time T_SD (T_v)",
-    "t_p": "pre-speculation time T_p (T_v)",
-    "t_b": "backup's time T_b (T_v)",
-    "draft_gpus": "draft GPUs",
-}
 _DASH = {("ssd", "sd"): "solid", ("ssd", "ar"): "dash", ("sd", "ar"): "dot"}
-_LOG2 = ("b", "f", "budget", "context", "tp", "draft_gpus")
 
 
 def speedups(study: Study) -> list[Figure | LeftOut]:
@@ -147,7 +132,7 @@ def _cell(value: Any) -> Any:
 def _title(axis: str, table: pd.DataFrame) -> str:
     possible = table.dropna(subset=["ssd/sd"])
     ratios, at = possible["ssd/sd"].tolist(), [number(value) for value in possible[axis]]
-    symbol = AXIS_TITLE.get(axis, axis).split(" (")[0]
+    symbol = ALL[axis].axis.split(" (")[0]
     if f"{min(ratios):.2f}" == f"{max(ratios):.2f}":
         return f"Over {symbol}: SSD stays at {ratios[0]:.2f}x SD"
     best = ratios.index(max(ratios))
@@ -157,10 +142,10 @@ def _title(axis: str, table: pd.DataFrame) -> str:
 
 def _plot(axis: str, values: Sequence[Any], table: pd.DataFrame) -> go.Figure:
     """SSD over SD above, on its own scale since it is what is asked; both over AR below."""
-    plot = new_plot(AXIS_TITLE.get(axis, axis.replace("_", " ")), "over AR (×)", height=400)
+    plot = new_plot(ALL[axis].axis, "over AR (×)", height=400)
     x = table[axis].tolist()
     numeric = all(isinstance(value, int | float) for value in values)
-    if numeric and axis in _LOG2:
+    if numeric and ALL[axis].doubling:
         ticks = [tick for tick in LOG2_TICKS if min(x) <= tick <= max(x)]
         plot.update_xaxes(type="log", tickvals=ticks if len(ticks) > 1 else x)
     elif not numeric:
@@ -236,5 +221,5 @@ def grid_json(study: Study) -> Mapping[str, Any] | None:
         thousandths = np.nan_to_num(np.round(1000 * ratios.to_numpy()), nan=65535).clip(0, 65535).astype("<u2")
         encoded[f"{above}/{below}"] = base64.b64encode(thousandths.tobytes()).decode()
     base = {name: keys[name].index(grid_key(study.base[name])) for name in keys}
-    titles = {name: AXIS_TITLE.get(name, name) for name in keys}
+    titles = {name: ALL[name].axis for name in keys}
     return {"axes": keys, "titles": titles, "base": base, "engine": folder.engine, **encoded}

@@ -14,7 +14,7 @@ from ssdsim.reports.figure import number
 from ssdsim.runs.named_files import located
 from ssdsim.runs.report_folder import RunFolder
 from ssdsim.scenario.configuration import Configuration, configure
-from ssdsim.scenario.options import BACKUP_QUALITY, DEFAULTS
+from ssdsim.scenario.options import ALL, BACKUP_QUALITY, DEFAULTS
 
 DRAWS = 400  # of the timings' errors at each point: bands then wander by a few percent of their width
 RATIOS = (("ssd", "sd"), ("ssd", "ar"), ("sd", "ar"))
@@ -126,12 +126,12 @@ class Study:
     def setting(self, *without: str) -> str:
         """The base point in short, such as ``b 1, K 6, alpha 0.8``; for what a figure does not vary."""
         values = {**self.configuration.values, **self.base, "backup": self.configuration.values["backup"]}
-        shown = [("b", "b"), ("k", "K"), ("alpha", "alpha"), ("f", "F"), ("p_hit", "p_hit"), ("backup", "backup")]
-        given = [(name, symbol) for name, symbol in shown if values.get(name) is not None and name not in without]
+        shown = ("b", "k", "alpha", "f", "p_hit", "backup")
+        given = [name for name in shown if values.get(name) is not None and name not in without]
         if "p_hit" not in self.base:
-            given = [(name, symbol) for name, symbol in given if name != "p_hit"]  # it follows from F
+            given = [name for name in given if name != "p_hit"]  # it follows from F
         auto = self.base.get("backup", DEFAULTS["backup"]) == "auto"
-        parts = [f"{symbol} {_short(values[name])}" for name, symbol in given if name != "backup" or not auto]
+        parts = [f"{ALL[name].short} {_short(values[name])}" for name in given if name != "backup" or not auto]
         if auto and "backup" not in without:
             parts.append(f"the better fallback ({values['backup']} at the base values)")
         return ", ".join(parts)

@@ -8,7 +8,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-FILE_OPTIONS = ("hardware", "draft_hardware", "target", "draft", "acceptance")
+from ssdsim.scenario.options import FILES
+
 KEPT = "files"
 
 
@@ -62,10 +63,10 @@ def renamed(values: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, An
     def one_or_more(value: Any) -> Any:
         return [name_of(each) for each in value] if isinstance(value, list) else name_of(value)
 
-    return {name: one_or_more(value) if name in FILE_OPTIONS else value for name, value in values.items()}
+    return {name: one_or_more(value) if name in FILES else value for name, value in values.items()}
 
 
 def located(folder: Path, options: Mapping[str, Any]) -> dict[str, Any]:
     """Options whose files, where ``folder`` holds them, are found from the present directory."""
-    names = [value for name, value in options.items() if name in FILE_OPTIONS and isinstance(value, str)]
+    names = [value for name, value in options.items() if name in FILES and isinstance(value, str)]
     return renamed(options, {name: str(folder / name) for name in names if (folder / name).is_file()})

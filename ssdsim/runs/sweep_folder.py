@@ -20,7 +20,8 @@ from ssdsim import __version__
 from ssdsim.answers.sweep.plan import Part, Plan
 from ssdsim.errors import InputError
 from ssdsim.runs.lock import locked
-from ssdsim.runs.named_files import FILE_OPTIONS, file_of, keep, names_in_folder, renamed
+from ssdsim.runs.named_files import file_of, keep, names_in_folder, renamed
+from ssdsim.scenario.options import FILES
 
 CONFIG, HOW, RESULTS = "config.toml", "sweep.json", "results.parquet"
 
@@ -88,7 +89,7 @@ class SweepFolder:
         return rows == part.stop - part.start
 
     def add(self, part: Part, table: pa.Table) -> None:
-        for name in set(FILE_OPTIONS) & set(table.column_names):
+        for name in set(FILES) & set(table.column_names):
             called = renamed({name: table[name].to_pylist()}, self._names)[name]
             table = table.set_column(table.column_names.index(name), name, pa.array(called))
         _replace(self._file(part), lambda partial: pq.write_table(table, partial))

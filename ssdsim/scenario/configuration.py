@@ -45,10 +45,18 @@ class Configuration:
 
 
 def configure(**given: Any) -> Configuration:
-    """Build the scenario that ``given`` options describe; the rest are :data:`ssdsim.scenario.options.DEFAULTS`.
+    """Build the scenario that ``given`` options describe.
 
-    ``alpha`` is a rate or a list of K rates by position. With ``t_sd`` the times are unit-free (in units of T_v)
-    and no hardware is read; otherwise they are priced on a hardware profile.
+    Parameters
+    ----------
+    given : options by name, each a record of :data:`ssdsim.scenario.options.ALL`; None is not given, and the rest have
+        their defaults. ``alpha`` is a rate or a list of K rates by position. With ``t_sd`` the times are unit-free (in
+        units of T_v) and no hardware is read; otherwise they are priced on a hardware profile.
+
+    Returns
+    -------
+    Configuration : the ``scenario``, and by name the effective ``values`` and their ``sources``. With ``backup``
+        ``auto`` it is that of the fallback with more tokens/s.
 
     Raises
     ------

@@ -1,103 +1,452 @@
-"""Every option of a scenario: its default, its range, and with which others it means nothing."""
+"""Every option of a scenario, a record each, and the checks of those that are given together."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from ssdsim.checks import text
-from ssdsim.errors import InputError, nearest, told
+from ssdsim.errors import InputError, nearest
+from ssdsim.kinds import SHARE, HitRates, ListOf, Name, Number, NumberOrWord, OneOf, OneOrByPosition, Whole
+from ssdsim.option import Excludes, Group, Needs, Option, Reader, Searcher, by_name, spelled
+from ssdsim.transformer.operations import DTYPES
 
-DEFAULTS: dict[str, Any] = {
-    "strategy": None,  # all three must fit, or only the one that is named
-    "b": 1,
-    "k": 6,
-    "sd_k": None,  # the same as k
-    "alpha": 0.8,
-    "alpha_concentration": None,  # requests are alike
-    "acceptance": None,
-    "output_tokens": 512,
-    "alpha_backup": 0.0,  # random tokens are never accepted
-    "p_hit": None,
-    "p_hit_backup": None,  # the same as p_hit
-    "f": 3,
-    "fl": None,
-    "flm": None,  # the same as fl
-    "fan_out_policy": "geometric",
-    "hit_c": 0.4,
-    "hit_r": 0.7,
-    "hit_c_all": None,  # the same as hit_c
-    "hit_r_all": None,  # the same as hit_r
-    "hit_curve": None,
-    "backup": "auto",
-    "target": "llama-3.1-70b",
-    "draft": "llama-3.2-1b",
-    "hardware": "h100-sxm",
-    "draft_hardware": None,  # the same as hardware
-    "tp": 4,
-    "draft_gpus": 1,
-    "sd_draft": "colocated",
-    "context": 1024,
-    "temperature": 0.0,
-    "dtype": None,  # each card's own
-    "budget": None,  # f (K+1)
-    "backup_ms": 0.0,
-    "spread": 0.0,
-    "t_sd": None,
-    "t_p": None,  # the same as t_sd
-    "t_b": None,  # t_sd with jit, 0 with fast
-}
-CHOICES = {
-    "strategy": ("ar", "sd", "ssd"),
-    "backup": ("jit", "fast", "auto"),
-    "fan_out_policy": ("uniform", "geometric", "optimal"),
-    "sd_draft": ("colocated", "separate"),
-    "dtype": ("float32", "bfloat16", "float16"),
-}
-UNIT_FREE = ("t_sd", "t_p", "t_b")
-HARDWARE_ONLY = (
-    "strategy",
-    "target",
-    "draft",
-    "hardware",
-    "draft_hardware",
-    "tp",
-    "draft_gpus",
-    "sd_draft",
-    "context",
-    "temperature",
-    "dtype",
-    "backup_ms",
+# In the order of --help and of the axes of a grid (the last varies fastest).
+SHARED: tuple[Option, ...] = (
+    Option(
+        name="strategy",
+        kind=OneOf(("ar", "sd", "ssd")),
+        about="the one that must fit",
+        axis="strategy",
+        otherwise="all of them must",
+        on_command_line=False,
+        read_by=("placement",),
+        varied_by=("recommend", "schedule"),
+        groups=(Group.HARDWARE,),
+    ),
+    Option(
+        name="b",
+        default=1,
+        kind=Whole(),
+        about="sequences decoded together",
+        axis="batch size b (sequences)",
+        spellings=("--batch", "--bs"),
+        doubling=True,
+        read_by=("placement", "window", "roofline"),
+        varied_by=("recommend", "schedule"),
+        groups=(Group.CHOICE,),
+    ),
+    Option(
+        name="k",
+        default=6,
+        kind=Whole(),
+        about="speculative lookahead: draft tokens verified in a round",
+        axis="lookahead K (tokens)",
+        spellings=("--num-speculative-tokens",),
+        symbol="K",
+        read_by=("placement", "speculation", "price", "window", "roofline"),
+        varied_by=("recommend", "schedule"),
+        groups=(Group.CHOICE,),
+    ),
+    Option(
+        name="sd_k",
+        kind=Whole(),
+        about="SD's own lookahead",
+        axis="SD's lookahead (tokens)",
+        otherwise="the same as --k",
+        read_by=("placement", "speculation", "price"),
+        varied_by=("recommend", "schedule"),
+        groups=(Group.CHOICE,),
+    ),
+    Option(
+        name="alpha",
+        default=0.8,
+        kind=OneOrByPosition(SHARE),
+        about="acceptance rate, or K rates by position (0.9,0.8,...)",
+        axis="acceptance rate α",
+        read_by=("speculation",),
+        excludes=(
+            Excludes(
+                ("alpha_concentration",),
+                "{it} has no effect with rates by position: give one mean rate",
+                being=(list, tuple),
+            ),
+        ),
+    ),
+    Option(
+        name="alpha_concentration",
+        kind=Number(),
+        about="requests differ: their rates are Beta with mean --alpha and this a + b",
+        axis="concentration of acceptance rates (a + b)",
+        read_by=("speculation",),
+    ),
+    Option(
+        name="acceptance",
+        kind=Name(),
+        about="a card of rates (.toml), or a trace of accepted lengths (.csv, .jsonl)",
+        axis="acceptance file",
+        read_by=("speculation",),
+        excludes=(
+            Excludes(
+                ("alpha", "alpha_concentration"),
+                "{it} has no effect with --acceptance (the file says what is accepted)",
+            ),
+        ),
+    ),
+    Option(
+        name="output_tokens",
+        default=512,
+        kind=Whole(),
+        about="tokens of a request, where requests differ",
+        axis="output tokens of a request",
+        spellings=("--osl",),
+        read_by=("speculation",),
+        needs=Needs(("acceptance", "alpha_concentration"), "(requests that are alike need no length)"),
+    ),
+    Option(
+        name="alpha_backup",
+        default=0.0,
+        kind=SHARE,
+        about="acceptance rate of the fast backup's tokens (0: random tokens)",
+        axis="backup's acceptance rate",
+        read_by=("speculation",),
+        groups=(Group.BACKUP_QUALITY,),
+    ),
+    Option(
+        name="p_hit",
+        kind=SHARE,
+        about="cache hit rate after a speculation by the primary",
+        axis="cache hit rate p_hit",
+        otherwise="from --f",
+        read_by=("speculation",),
+        excludes=(
+            Excludes(
+                (Group.CACHE_SHAPE,),
+                "{it} has no effect with --p-hit (the hit rate is given); use --budget for the draft's work",
+            ),
+        ),
+    ),
+    Option(
+        name="p_hit_backup",
+        kind=SHARE,
+        about="cache hit rate after a speculation by the backup",
+        axis="cache hit rate after a backup",
+        otherwise="--p-hit",
+        read_by=("speculation",),
+        groups=(Group.BACKUP_QUALITY,),
+        needs=Needs(("p_hit",), "(without it both hit rates follow from the fan-out)"),
+    ),
+    Option(
+        name="f",
+        default=3,
+        kind=NumberOrWord(Whole(), "window"),
+        about="bonus-token guesses a position: F (K+1) outcomes are cached; or window",
+        axis="fan-out F (guesses a position)",
+        spellings=("--fan-out",),
+        symbol="F",
+        doubling=True,
+        read_by=("placement", "speculation", "roofline"),
+        varied_by=("recommend", "schedule"),
+        groups=(Group.CACHE_SHAPE, Group.CHOICE),
+        excludes=(
+            Excludes(
+                ("t_sd",),
+                "--f window needs hardware: without it nothing says what a branch token costs",
+                being="window",
+            ),
+        ),
+    ),
+    Option(
+        name="fl",
+        kind=ListOf(Whole(0)),
+        about="the K+1 fan-outs themselves (after a hit)",
+        axis="fan-outs",
+        spellings=("--flh",),
+        read_by=("placement", "speculation"),
+        varied_by=("recommend", "schedule"),
+        groups=(Group.CACHE_SHAPE,),
+        excludes=(
+            Excludes(("f", "budget", "fan_out_policy"), "{it} has no effect with --fl (the fan-outs are given)"),
+        ),
+    ),
+    Option(
+        name="flm",
+        kind=ListOf(Whole(0)),
+        about="the K+1 fan-outs after a miss",
+        axis="fan-outs after a miss",
+        otherwise="--fl",
+        read_by=("placement", "speculation"),
+        varied_by=("recommend", "schedule"),
+        groups=(Group.CACHE_SHAPE, Group.BACKUP_QUALITY),
+        needs=Needs(("fl",), "(the fan-outs after a hit)"),
+    ),
+    Option(
+        name="fan_out_policy",
+        default="geometric",
+        kind=OneOf(("uniform", "geometric", "optimal")),
+        about="how the outcomes are spread over accepted lengths",
+        axis="fan-out policy",
+        read_by=("speculation",),
+        groups=(Group.CACHE_SHAPE, Group.CHOICE),
+    ),
+    Option(
+        name="hit_c",
+        default=0.4,
+        kind=SHARE,
+        about="miss rate of a single guess, c of h(F) = 1 - c F^-r",
+        axis="miss rate of a guess c",
+        read_by=("speculation",),
+        groups=(Group.CACHE_SHAPE, Group.POWER_LAW),
+    ),
+    Option(
+        name="hit_r",
+        default=0.7,
+        kind=Number(),
+        about="exponent of the miss rate, r of h(F) = 1 - c F^-r",
+        axis="miss rate's exponent r",
+        read_by=("speculation",),
+        groups=(Group.CACHE_SHAPE, Group.POWER_LAW),
+    ),
+    Option(
+        name="hit_c_all",
+        kind=SHARE,
+        about="c where all K tokens were accepted",
+        axis="miss rate of a guess c where all were accepted",
+        otherwise="--hit-c",
+        read_by=("speculation",),
+        groups=(Group.CACHE_SHAPE, Group.POWER_LAW),
+    ),
+    Option(
+        name="hit_r_all",
+        kind=Number(),
+        about="r where all K tokens were accepted",
+        axis="miss rate's exponent r where all were accepted",
+        otherwise="--hit-r",
+        read_by=("speculation",),
+        groups=(Group.CACHE_SHAPE, Group.POWER_LAW),
+    ),
+    Option(
+        name="hit_curve",
+        kind=HitRates(),
+        about="measured hit rates in place of c and r",
+        axis="hit curve",
+        read_by=("speculation",),
+        groups=(Group.CACHE_SHAPE,),
+        excludes=(Excludes((Group.POWER_LAW,), "{it} has no effect with --hit-curve (the hit rates are given)"),),
+    ),
+    Option(
+        name="backup",
+        default="auto",
+        kind=OneOf(("jit", "fast", "auto")),
+        about="on a miss: draft just in time, a fast speculator, or the better of the two",
+        axis="fallback",
+        varied_by=("recommend", "schedule"),
+        groups=(Group.CHOICE,),
+        excludes=(
+            Excludes(
+                (Group.BACKUP_QUALITY,),
+                "{it} has no effect with --backup jit (the backup is the primary)",
+                being="jit",
+            ),
+        ),
+    ),
+    Option(
+        name="backup_ms",
+        default=0.0,
+        kind=Number(),
+        about="latency of the fast backup",
+        axis="backup's latency (ms)",
+        read_by=("placement",),
+        groups=(Group.BACKUP_QUALITY, Group.HARDWARE),
+    ),
+    Option(
+        name="target",
+        default="llama-3.1-70b",
+        kind=Name(),
+        about="transformer card, config.json, or transformer-shaped-HxL",
+        axis="target",
+        spellings=("--model",),
+        read_by=("placement", "window", "roofline"),
+        groups=(Group.HARDWARE,),
+    ),
+    Option(
+        name="draft",
+        default="llama-3.2-1b",
+        kind=Name(),
+        about="the draft's card",
+        axis="draft",
+        read_by=("placement", "window", "roofline"),
+        groups=(Group.HARDWARE,),
+    ),
+    Option(
+        name="hardware",
+        default="h100-sxm",
+        kind=Name(),
+        about="hardware profile",
+        axis="hardware",
+        spellings=("--system",),
+        read_by=("placement", "window", "roofline"),
+        groups=(Group.HARDWARE, Group.CHOICE),
+    ),
+    Option(
+        name="draft_hardware",
+        kind=Name(),
+        about="profile of SSD's draft device",
+        axis="draft hardware",
+        otherwise="--hardware",
+        read_by=("placement", "window", "roofline"),
+        groups=(Group.HARDWARE, Group.CHOICE),
+    ),
+    Option(
+        name="tp",
+        default=4,
+        kind=Whole(),
+        about="tensor-parallel degree of the target",
+        axis="target GPUs (tensor parallel)",
+        doubling=True,
+        read_by=("placement", "window", "roofline"),
+        varied_by=("recommend",),
+        groups=(Group.HARDWARE, Group.CHOICE),
+    ),
+    Option(
+        name="draft_gpus",
+        default=1,
+        kind=Whole(),
+        about="draft devices of SSD, which share the branches",
+        axis="draft GPUs",
+        doubling=True,
+        read_by=("placement", "window", "roofline"),
+        varied_by=("recommend",),
+        groups=(Group.HARDWARE, Group.CHOICE),
+    ),
+    Option(
+        name="sd_draft",
+        default="colocated",
+        kind=OneOf(("colocated", "separate")),
+        about="SD's draft on the target's devices, or on its own as in SSD",
+        axis="SD's draft",
+        read_by=("placement",),
+        varied_by=("recommend",),
+        groups=(Group.HARDWARE, Group.CHOICE),
+    ),
+    Option(
+        name="context",
+        default=1024,
+        kind=Whole(),
+        about="cached tokens of a sequence",
+        axis="context (tokens)",
+        doubling=True,
+        read_by=("placement", "window", "roofline"),
+        varied_by=("schedule",),
+        groups=(Group.HARDWARE,),
+    ),
+    Option(
+        name="temperature",
+        default=0.0,
+        kind=Number(),
+        about="above 0 the draft's logits travel to the target",
+        axis="temperature",
+        spellings=("--temp",),
+        read_by=("placement", "window"),
+        groups=(Group.HARDWARE,),
+    ),
+    Option(
+        name="dtype",
+        kind=OneOf(DTYPES),
+        about="of weights and cache",
+        axis="dtype",
+        otherwise="the card's",
+        read_by=("placement", "window", "roofline"),
+        groups=(Group.HARDWARE, Group.CHOICE),
+    ),
+    Option(
+        name="budget",
+        kind=Whole(),
+        about="cached outcomes a sequence, in place of --f",
+        axis="cached outcomes a sequence",
+        doubling=True,
+        read_by=("placement", "speculation", "roofline"),
+        varied_by=("recommend", "schedule"),
+        groups=(Group.CHOICE,),
+        excludes=(
+            Excludes(("f",), "{it} has no effect with --budget (--f F caches F (K+1) outcomes): give one of them"),
+        ),
+    ),
+    Option(
+        name="spread",
+        default=0.0,
+        kind=NumberOrWord(Number(), "profile"),
+        about="relative spread of every duration (lognormal); or profile: as it was measured",
+        axis="relative spread of durations",
+        groups=(Group.GIVEN_DURATIONS,),
+        excludes=(Excludes(("t_sd",), "--spread profile needs hardware (unit-free mode reads none)", being="profile"),),
+    ),
+    Option(
+        name="t_sd",
+        kind=Number(),
+        about="unit-free mode: SD's drafting time in units of T_v; no hardware is read",
+        axis="drafting time T_SD (T_v)",
+        read_by=("placement", "price"),
+        groups=(Group.UNIT_FREE, Group.GIVEN_DURATIONS),
+        excludes=(
+            Excludes((Group.HARDWARE,), "{it} has no effect with --t-sd (unit-free mode reads no hardware)"),
+            Excludes(
+                ("budget",),
+                "{it} has no effect with --t-sd and --p-hit (the draft's time and hits are given)",
+                beside=("p_hit",),
+            ),
+        ),
+    ),
+    Option(
+        name="t_p",
+        kind=Number(),
+        about="unit-free mode: pre-speculation time",
+        axis="pre-speculation time T_p (T_v)",
+        otherwise="--t-sd",
+        read_by=("price",),
+        groups=(Group.UNIT_FREE, Group.GIVEN_DURATIONS),
+        needs=Needs(("t_sd",), "(unit-free mode)"),
+    ),
+    Option(
+        name="t_b",
+        kind=Number(),
+        about="unit-free mode: the backup's time",
+        axis="backup's time T_b (T_v)",
+        otherwise="--t-sd with jit, 0 with fast",
+        read_by=("price",),
+        groups=(Group.UNIT_FREE, Group.GIVEN_DURATIONS),
+        needs=Needs(("t_sd",), "(unit-free mode)"),
+    ),
 )
-POWER_LAW = ("hit_c", "hit_r", "hit_c_all", "hit_r_all")
-CACHE_SHAPE = ("f", "fl", "flm", "fan_out_policy", "hit_curve", *POWER_LAW)
-BACKUP_QUALITY = ("alpha_backup", "p_hit_backup", "backup_ms", "flm")
 
-# (an option or a choice, what it makes meaningless, why)
-_EXCLUSIONS: tuple[tuple[str, tuple[str, ...], str], ...] = (
-    ("t_sd", HARDWARE_ONLY, "with --t-sd (unit-free mode reads no hardware)"),
-    ("p_hit", CACHE_SHAPE, "with --p-hit (the hit rate is given); use --budget for the draft's work"),
-    ("budget", ("f",), "with --budget (--f F caches F (K+1) outcomes): give one of them"),
-    ("fl", ("f", "budget", "fan_out_policy"), "with --fl (the fan-outs are given)"),
-    ("hit_curve", POWER_LAW, "with --hit-curve (the hit rates are given)"),
-    ("acceptance", ("alpha", "alpha_concentration"), "with --acceptance (the file says what is accepted)"),
-)
-_NEEDS: tuple[tuple[str, tuple[str, ...], str], ...] = (
-    ("t_p", ("t_sd",), "(unit-free mode)"),
-    ("t_b", ("t_sd",), "(unit-free mode)"),
-    ("p_hit_backup", ("p_hit",), "(without it both hit rates follow from the fan-out)"),
-    ("flm", ("fl",), "(the fan-outs after a hit)"),
-    ("output_tokens", ("acceptance", "alpha_concentration"), "(requests that are alike need no length)"),
-)
-_NAMES = ("target", "draft", "hardware", "draft_hardware", "acceptance")
-_INTEGERS = ("b", "k", "sd_k", "tp", "draft_gpus", "context", "budget", "output_tokens")
-_SHARES = ("alpha_backup", "p_hit", "p_hit_backup", "hit_c", "hit_c_all")
-_POSITIVE = ("hit_r", "hit_r_all", "alpha_concentration", "temperature", "backup_ms", *UNIT_FREE)
+ALL: Mapping[str, Option] = by_name(SHARED)
+"""By name. An owner of options besides this file (a strategy, a drafter) hands them to ``by_name`` here."""
+
+DEFAULTS: dict[str, Any] = {name: option.default for name, option in ALL.items()}
+CHOICES = {name: option.kind.words for name, option in ALL.items() if isinstance(option.kind, OneOf)}
+FILES = tuple(name for name, option in ALL.items() if isinstance(option.kind, Name))
+"""Options whose value may name a file."""
 
 
-def option(name: str) -> str:
-    """The command-line spelling of an option's name."""
-    return "--" + name.replace("_", "-")
+def members(group: Group) -> tuple[str, ...]:
+    """The names of a group."""
+    return tuple(name for name, option in ALL.items() if group in option.groups)
+
+
+def read_by(reader: Reader) -> tuple[str, ...]:
+    """The names of what a step of configuring, or an answer, reads."""
+    return tuple(name for name, option in ALL.items() if reader in option.read_by)
+
+
+def varied_by(searcher: Searcher) -> tuple[str, ...]:
+    """The names of what an answer varies by itself."""
+    return tuple(name for name, option in ALL.items() if searcher in option.varied_by)
+
+
+UNIT_FREE = members(Group.UNIT_FREE)
+HARDWARE_ONLY = members(Group.HARDWARE)
+CACHE_SHAPE = members(Group.CACHE_SHAPE)
+BACKUP_QUALITY = members(Group.BACKUP_QUALITY)
+GIVEN_DURATIONS = members(Group.GIVEN_DURATIONS)
 
 
 def refuse_others(verb: str, given: Iterable[str], allowed: Collection[str]) -> None:
@@ -105,6 +454,13 @@ def refuse_others(verb: str, given: Iterable[str], allowed: Collection[str]) -> 
     for name in given:
         if name not in allowed:
             raise InputError(f"{verb} has no option '{name}'{nearest(name, allowed)} Allowed: {', '.join(allowed)}")
+
+
+def check_names(given: Iterable[str]) -> None:
+    """Raise :class:`InputError` at an option that does not exist, naming the nearest one."""
+    for name in given:
+        if name not in ALL:
+            raise InputError(f"unknown option '{name}'{nearest(name, ALL)} Allowed: {', '.join(ALL)}")
 
 
 def checked(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -118,43 +474,10 @@ def checked(given: Mapping[str, Any]) -> dict[str, Any]:
     given = {name: _as_python(value) for name, value in given.items()}
     for name, value in given.items():
         if isinstance(value, list | tuple) and None in value:
-            raise InputError(f"{option(name)} must not have None in its list")
+            raise InputError(f"{spelled(name)} must not have None in its list")
     _check_combination(given)
-    values = {**DEFAULTS, **given}
-    for name in _NAMES:
-        if values[name] is not None:
-            values[name] = text(option(name), values[name])
-    for name, allowed in CHOICES.items():
-        if values[name] is not None and values[name] not in allowed:
-            hint = nearest(str(values[name]), allowed)
-            raise InputError(f"{option(name)} must be one of {', '.join(allowed)}, got '{values[name]}'{hint}")
-    for name in _INTEGERS:
-        _check_integer(name, values[name], least=1)
-    if values["f"] != "window":
-        _check_integer("f", values["f"], least=1)
-    for name in ("fl", "flm"):
-        _check_list(name, values[name])
-        for guesses in values[name] or ():
-            _check_integer(name, guesses, least=0)
-    _check_hit_curve(values["hit_curve"])
-    for rate in values["alpha"] if isinstance(values["alpha"], list | tuple) else [values["alpha"]]:
-        _check_range("alpha", rate, 1.0)
-    for name in _SHARES:
-        _check_range(name, values[name], 1.0)
-    if values["spread"] != "profile":
-        _check_range("spread", values["spread"], float("inf"))
-    elif values["t_sd"] is not None:
-        raise InputError("--spread profile needs hardware (unit-free mode reads none)")
-    for name in _POSITIVE:
-        _check_range(name, values[name], float("inf"))
-    return values
-
-
-def check_names(given: Iterable[str]) -> None:
-    """Raise :class:`InputError` at an option that does not exist, naming the nearest one."""
-    for name in given:
-        if name not in DEFAULTS:
-            raise InputError(f"unknown option '{name}'{nearest(name, DEFAULTS)} Allowed: {', '.join(DEFAULTS)}")
+    named = {name: ALL[name].checked(value) for name, value in given.items() if value is not None}
+    return {**DEFAULTS, **given, **named}
 
 
 def _as_python(value: Any) -> Any:
@@ -162,47 +485,23 @@ def _as_python(value: Any) -> Any:
     return value.tolist() if type(value).__module__ == "numpy" and hasattr(value, "tolist") else value
 
 
-def _check_list(name: str, value: Any) -> None:
-    if value is not None and not (isinstance(value, list | tuple) and value):
-        raise InputError(f"{option(name)} must be a list, got {told(value)}")
+def names_of(others: Iterable[str | Group]) -> tuple[str, ...]:
+    """Names, and groups as the names of their members; KeyError at one that no option has."""
+    named = (members(other) if isinstance(other, Group) else (ALL[other].name,) for other in others)
+    return tuple(name for names in named for name in names)
 
 
-def _check_hit_curve(value: Any) -> None:
-    _check_list("hit_curve", value)
-    for pair in value or ():
-        if not isinstance(pair, list | tuple) or len(pair) != 2:
-            raise InputError(f"--hit-curve must be pairs of a fan-out and its hit rate, got {pair!r}")
-        for number in pair:
-            _check_range("hit_curve", number, float("inf"))
-
-
-def _check_integer(name: str, value: Any, least: int) -> None:
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
-        raise InputError(f"{option(name)} must be a whole number of at least {least}, got {told(value)}")
-
-
-def _check_range(name: str, value: Any, high: float) -> None:
-    if value is None:
-        return
-    if not isinstance(value, int | float) or not 0.0 <= value <= high or value == float("inf"):
-        allowed = f"lie in [0, {high:g}]" if high != float("inf") else "be at least 0 and finite"
-        raise InputError(f"{option(name)} must {allowed}, got {told(value)}")
+_EXCLUSIONS = tuple((name, each, names_of(each.others)) for name, option in ALL.items() for each in option.excludes)
+_NEEDS = tuple((name, option.needs) for name, option in ALL.items() if option.needs is not None)
 
 
 def _check_combination(given: Mapping[str, Any]) -> None:
     """An option that changes nothing in this call is a mistake, not a preference."""
-    for present, useless, why in _EXCLUSIONS:
-        for name in useless:
-            if present in given and name in given:
-                raise InputError(f"{option(name)} has no effect {why}")
-    for name, any_of, why in _NEEDS:
-        if name in given and not any(other in given for other in any_of):
-            raise InputError(f"{option(name)} needs {' or '.join(map(option, any_of))} {why}")
-    if given.get("backup") == "jit":
-        for name in BACKUP_QUALITY:
-            if name in given:
-                raise InputError(f"{option(name)} has no effect with --backup jit (the backup is the primary)")
-    if "t_sd" in given and "p_hit" in given and "budget" in given:
-        raise InputError("--budget has no effect with --t-sd and --p-hit (the draft's time and hits are given)")
-    if isinstance(given.get("alpha"), list | tuple) and "alpha_concentration" in given:
-        raise InputError("--alpha-concentration has no effect with rates by position: give one mean rate")
+    for name, exclusion, others in _EXCLUSIONS:
+        if exclusion.holds(name, given):
+            for other in others:
+                if other in given:
+                    raise InputError(exclusion.says.format(it=spelled(other)))
+    for name, needs in _NEEDS:
+        if name in given and not any(other in given for other in needs.any_of):
+            raise InputError(f"{spelled(name)} needs {' or '.join(map(spelled, needs.any_of))} {needs.why}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+DTYPES = ("float32", "bfloat16", "float16")  # of weights and cache
 DTYPE_BYTES: dict[str, int] = {"float32": 4, "bfloat16": 2, "float16": 2, "float8": 1, "int8": 1}
 
 CollectiveKind = Literal["all_reduce", "all_gather"]

@@ -87,7 +87,13 @@ def recommend(
     k, tp, draft_gpus, budget : what may be chosen, one number or several; by default K = 1...16, every legal degree,
         every number of draft devices, and any number of cached outcomes.
     backup : ``jit``, ``fast`` or both (``auto``).
+    seed : of the draws of the timings' errors behind intervals and probabilities.
     options : the workload, as :func:`ssdsim.configure` takes it (target, draft, hardware, context, alpha, ...).
+
+    Returns
+    -------
+    Recommendation : an :class:`Answer` for each batch in increasing order; for the ``focus`` among them the verdicts
+        at equal GPU counts, break-even points and elasticities.
 
     Raises
     ------

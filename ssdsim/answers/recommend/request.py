@@ -10,15 +10,16 @@ from typing import Any, Literal
 from ssdsim.checks import listed, whole
 from ssdsim.errors import InputError, nearest
 from ssdsim.hardware.catalog import find_transformer
-from ssdsim.scenario.options import DEFAULTS, UNIT_FREE, checked, option
+from ssdsim.option import spelled
+from ssdsim.scenario.options import DEFAULTS, GIVEN_DURATIONS, checked, varied_by
 from ssdsim.speculation.acceptance_models import load_acceptance
 from ssdsim.transformer.card import legal_tensor_parallel
 
 Rank = Literal["user", "gpu", "cost"]
 RANKS = ("user", "gpu", "cost")
 LARGEST_K = 16
-_SEARCHED = ("strategy", "b", "k", "sd_k", "tp", "draft_gpus", "budget", "backup", "sd_draft", "f", "fl", "flm")
-WORKLOAD = tuple(name for name in DEFAULTS if name not in (*_SEARCHED, *UNIT_FREE, "spread"))
+_SEARCHED = varied_by("recommend")
+WORKLOAD = tuple(name for name in DEFAULTS if name not in (*_SEARCHED, *GIVEN_DURATIONS))
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def make_request(
     for name in options:
         if name not in WORKLOAD:
             why = "is searched" if name in _SEARCHED else "is unknown here"
-            raise InputError(f"{option(name)} {why}{nearest(name, WORKLOAD)} Allowed: {', '.join(WORKLOAD)}")
+            raise InputError(f"{spelled(name)} {why}{nearest(name, WORKLOAD)} Allowed: {', '.join(WORKLOAD)}")
     if not isinstance(rank, str) or rank not in RANKS:
         raise InputError(f"--rank must be one of {', '.join(RANKS)}, got '{rank}'{nearest(rank, RANKS)}")
     whole("--seed", seed, 0)
@@ -106,10 +107,10 @@ def make_request(
 
 def whole_numbers(name: str, value: int | Sequence[int]) -> tuple[int, ...]:
     """One or more whole numbers of at least 1, in increasing order, each once."""
-    numbers = listed(option(name), value)
+    numbers = listed(spelled(name), value)
     for number in numbers:
         if not isinstance(number, int) or isinstance(number, bool) or number < 1:
-            raise InputError(f"{option(name)} must be whole numbers of at least 1, got {number!r}")
+            raise InputError(f"{spelled(name)} must be whole numbers of at least 1, got {number!r}")
     return tuple(sorted(numbers))
 
 
@@ -135,7 +136,7 @@ def _within(
     unfit = [number for number in numbers if number not in possible]
     if not unfit:
         return numbers, ()
-    refused = f"{option(name)} {', '.join(map(str, unfit))} cannot be used with --gpus {gpus}"
+    refused = f"{spelled(name)} {', '.join(map(str, unfit))} cannot be used with --gpus {gpus}"
     allowed = f"allowed: {', '.join(map(str, possible)) or 'none'}"
     if len(unfit) == len(numbers):
         raise InputError(f"{refused}; {allowed}")

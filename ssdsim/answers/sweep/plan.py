@@ -17,8 +17,8 @@ from ssdsim.answers.grid import INTERVALS, RESULTS, evaluate, simulate_each
 from ssdsim.checks import whole
 from ssdsim.errors import InputError, nearest
 from ssdsim.hardware.catalog import find_hardware, find_transformer
-from ssdsim.runs.named_files import FILE_OPTIONS
-from ssdsim.scenario.options import DEFAULTS, check_names, option
+from ssdsim.option import spelled
+from ssdsim.scenario.options import ALL, DEFAULTS, FILES, check_names
 
 Engine = Literal["closed", "mc", "des"]
 
@@ -42,7 +42,6 @@ PRESETS: dict[str, dict[str, list[Any]]] = {
 }
 
 _POINTS_A_PART = {"closed": 4096, "mc": 4, "des": 4}  # a second or a few: what a kill loses
-_LISTS_IN_A_VALUE = {"fl": 1, "flm": 1, "hit_curve": 2}  # one value of these is itself a list, or a list of pairs
 
 
 class Part(NamedTuple):
@@ -76,7 +75,7 @@ class Plan:
 
     def named(self) -> list[Any]:
         """What the options that may name files name."""
-        return [value for name in FILE_OPTIONS for value in (self.options.get(name), *self.grid.get(name, ()))]
+        return [value for name in FILES for value in (self.options.get(name), *self.grid.get(name, ()))]
 
     def parts(self) -> list[Part]:
         """All points, cut in the same way whenever the same plan is made."""
@@ -114,12 +113,12 @@ def plan_of(preset: str | None, options: Mapping[str, Any], **how: Any) -> Plan:
     check_names(given)
     both = {**(PRESETS[preset] if preset else {}), **given}
     ordered = {name: both[name] for name in DEFAULTS if name in both}
-    grid = {name: values for name, values in ordered.items() if _nesting(values) > _LISTS_IN_A_VALUE.get(name, 0)}
+    grid = {name: values for name, values in ordered.items() if _nesting(values) > ALL[name].kind.depth}
     for name, values in grid.items():
         repeated = [value for number, value in enumerate(values) if value in values[:number]]
         if not values or repeated:
             what = f"names {repeated[0]} twice" if repeated else "names no value"
-            raise InputError(f"the list of {option(name)} {what}")
+            raise InputError(f"the list of {spelled(name)} {what}")
     plan = Plan({name: value for name, value in ordered.items() if name not in grid}, grid, **how)
     _check(plan)
     return plan

@@ -1,0 +1,166 @@
+"""Kinds of values that an option takes: each says in words what a value must be, and checks one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import Any, Protocol
+
+from ssdsim.checks import text
+from ssdsim.errors import InputError, nearest, told
+
+
+class Kind(Protocol):
+    """What one value of an option may be."""
+
+    @property
+    def must(self) -> str:
+        """What a value must be or do, after the word ``must``."""
+
+    @property
+    def depth(self) -> int:
+        """How deep the lists are that make up one value; deeper ones are several values, the axis of a grid."""
+
+    def checked(self, said: str, value: Any) -> Any:
+        """``value`` as it is used; InputError, calling it ``said``, where it is not of this kind."""
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A whole number."""
+
+    least: int = 1
+    depth = 0
+
+    @property
+    def must(self) -> str:
+        return f"be a whole number of at least {self.least}"
+
+    def checked(self, said: str, value: Any) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or value < self.least:
+            raise InputError(f"{said} must {self.must}, got {told(value)}")
+        return value
+
+
+@dataclass(frozen=True)
+class Number:
+    """A finite number from 0 on; a share or a probability with ``most`` 1."""
+
+    most: float = inf
+    depth = 0
+
+    @property
+    def must(self) -> str:
+        return "be at least 0 and finite" if self.most == inf else f"lie in [0, {self.most:g}]"
+
+    def checked(self, said: str, value: Any) -> float:
+        if not isinstance(value, int | float) or not 0.0 <= value <= self.most or value == inf:
+            raise InputError(f"{said} must {self.must}, got {told(value)}")
+        return value
+
+
+SHARE = Number(most=1.0)
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """A word of these."""
+
+    words: tuple[str, ...]
+    depth = 0
+
+    @property
+    def must(self) -> str:
+        return f"be one of {', '.join(self.words)}"
+
+    def checked(self, said: str, value: Any) -> str:
+        if not isinstance(value, str) or value not in self.words:
+            raise InputError(f"{said} must {self.must}, got {told(value)}{nearest(value, self.words)}")
+        return value
+
+
+@dataclass(frozen=True)
+class Name:
+    """The name of a bundled card or profile, or the path of a file."""
+
+    must = "be a name or a path"
+    depth = 0
+
+    def checked(self, said: str, value: Any) -> str:
+        return text(said, value)
+
+
+@dataclass(frozen=True)
+class NumberOrWord:
+    """A number, or a word in its place."""
+
+    number: Whole | Number
+    word: str
+    depth = 0
+
+    @property
+    def must(self) -> str:
+        return f"{self.number.must}, or be '{self.word}'"
+
+    def checked(self, said: str, value: Any) -> Any:
+        if isinstance(value, int | float):
+            return self.number.checked(said, value)
+        if value != self.word:
+            raise InputError(f"{said} must {self.must}, got {told(value)}")
+        return value
+
+
+@dataclass(frozen=True)
+class OneOrByPosition:
+    """A number for all positions of a speculation, or a list with one for each. In a grid a list is several values."""
+
+    number: Number
+    depth = 0
+
+    @property
+    def must(self) -> str:
+        return f"{self.number.must}, alone or in a list by position"
+
+    def checked(self, said: str, value: Any) -> Any:
+        for number in value if isinstance(value, list | tuple) else [value]:
+            self.number.checked(said, number)
+        return value
+
+
+@dataclass(frozen=True)
+class ListOf:
+    """A list of whole numbers."""
+
+    number: Whole
+    depth = 1
+
+    @property
+    def must(self) -> str:
+        return f"be a list, each of which must {self.number.must}"
+
+    def checked(self, said: str, value: Any) -> Any:
+        for number in _list(said, value):
+            self.number.checked(said, number)
+        return value
+
+
+@dataclass(frozen=True)
+class HitRates:
+    """Fan-outs with their measured hit rates. That rates lie in [0, 1] and never fall the curve itself checks."""
+
+    must = "be pairs of a fan-out and its hit rate"
+    depth = 2
+
+    def checked(self, said: str, value: Any) -> Any:
+        for pair in _list(said, value):
+            if not isinstance(pair, list | tuple) or len(pair) != 2:
+                raise InputError(f"{said} must {self.must}, got {told(pair)}")
+            for number in pair:
+                Number().checked(said, number)
+        return value
+
+
+def _list(said: str, value: Any) -> list[Any] | tuple[Any, ...]:
+    if not isinstance(value, list | tuple) or not value:
+        raise InputError(f"{said} must be a list, got {told(value)}")
+    return value

@@ -1,0 +1,131 @@
+"""The record of an option: everything that checks, command line, grids, answers, reports and docs say of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from types import MappingProxyType
+from typing import Any, Literal
+
+from ssdsim.kinds import Kind
+
+Reader = Literal["placement", "speculation", "price", "window", "roofline"]
+"""A step of configuring, or an answer that is none of a whole scenario."""
+Searcher = Literal["recommend", "schedule"]
+"""An answer that varies options by itself."""
+
+
+class Group(Enum):
+    """Options that belong together: what another one makes meaningless, or an answer treats alike."""
+
+    HARDWARE = auto()  # devices, and what is priced on them
+    UNIT_FREE = auto()  # durations in units of T_v, in place of hardware
+    GIVEN_DURATIONS = auto()  # not the profile's: nobody can be advised to deploy them
+    CACHE_SHAPE = auto()  # from which hit rates follow
+    POWER_LAW = auto()  # of hit rates over fan-outs
+    BACKUP_QUALITY = auto()  # of a backup that is not the primary
+    CHOICE = auto()  # what a person can choose; the rest is given by the workload
+
+
+@dataclass(frozen=True)
+class Excludes:
+    """Options that must not be given beside this one, and what is said of ``{it}`` that is.
+
+    Only where this one is ``being``: equal to it, or of one of these types; and where all of ``beside`` are given too.
+    """
+
+    others: tuple[str | Group, ...]
+    says: str
+    being: str | tuple[type, ...] | None = None
+    beside: tuple[str, ...] = ()
+
+    def holds(self, name: str, given: Mapping[str, Any]) -> bool:
+        """Whether it does in this call, ``name`` being the option's own."""
+        if name not in given or not all(other in given for other in self.beside):
+            return False
+        if isinstance(self.being, tuple):
+            return isinstance(given[name], self.being)
+        return self.being is None or given[name] == self.being
+
+
+@dataclass(frozen=True)
+class Needs:
+    """One of ``any_of`` must be given beside this one."""
+
+    any_of: tuple[str, ...]
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """An option of a scenario.
+
+    ``default`` None: it follows from others, as ``otherwise`` says, or has no part. ``spellings`` are more flags of the
+    command line, whose first is ``--name``. ``read_by`` are the steps and answers that read it; ``varied_by`` those
+    that search it, and so do not take it as given. ``axis`` is the title of a report's axis, its unit in brackets;
+    ``doubling`` values want a logarithmic one. ``symbol`` is what formulas call it, where that is not its name.
+    """
+
+    name: str
+    kind: Kind
+    about: str
+    axis: str
+    default: Any = None
+    otherwise: str = ""
+    spellings: tuple[str, ...] = ()
+    on_command_line: bool = True
+    symbol: str = ""
+    doubling: bool = False
+    read_by: tuple[Reader, ...] = ()
+    varied_by: tuple[Searcher, ...] = ()
+    groups: tuple[Group, ...] = ()
+    excludes: tuple[Excludes, ...] = ()
+    needs: Needs | None = None
+
+    @property
+    def spelling(self) -> str:
+        return spelled(self.name)
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Every spelling on the command line."""
+        return (self.spelling, *self.spellings)
+
+    @property
+    def short(self) -> str:
+        """Its symbol, or else its name."""
+        return self.symbol or self.name
+
+    @property
+    def help(self) -> str:
+        """What it is and what it is where nobody says, on one line."""
+        shown = self.otherwise if self.default is None else str(self.default)
+        return f"{self.about} [default: {shown}]" if shown else self.about
+
+    def checked(self, value: Any) -> Any:
+        """``value`` as it is used; InputError where it is out of range, or of another kind."""
+        return self.kind.checked(self.spelling, value)
+
+
+def spelled(name: str) -> str:
+    """The command-line spelling of an option's name."""
+    return "--" + name.replace("_", "-")
+
+
+def by_name(*tables: Iterable[Option]) -> Mapping[str, Option]:
+    """The options of several owners in one table, in their order. Owners may share a record.
+
+    Raises
+    ------
+    ValueError : two records of one name differ, or two options have a spelling in common.
+    """
+    found: dict[str, Option] = {}
+    owners: dict[str, str] = {}
+    for option in (option for table in tables for option in table):
+        if found.setdefault(option.name, option) != option:
+            raise ValueError(f"two different options are called {option.name}")
+        for flag in option.flags:
+            if owners.setdefault(flag, option.name) != option.name:
+                raise ValueError(f"{flag} is a spelling of both {owners[flag]} and {option.name}")
+    return MappingProxyType(found)

@@ -1,0 +1,106 @@
+"""The reference of all options as a Markdown page, from their records: ``python -m ssdsim.scenario.reference``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from ssdsim.option import Option, spelled
+from ssdsim.scenario.options import ALL, GIVEN_DURATIONS, names_of
+
+_HEAD = """# Options
+
+Every option of a scenario: a flag of the command line, a keyword of the Python functions (`--p-hit` is `p_hit`), and a
+key of a run folder's `config.toml`. `ssdsim sweep` takes several values of each. An option that could change nothing
+where it is given is refused, and so is one out of its range: each in one line that says what is allowed.
+"""
+_FLAG = re.compile(r"--[a-z]+(-[a-z]+)*")
+
+
+def reference() -> str:
+    """The page: a table of all options, then what each one takes, needs and excludes. Anchors are options' names."""
+    return "\n".join([_HEAD, *_table(), "", *(line for option in ALL.values() for line in _section(option))])
+
+
+def _table() -> Iterator[str]:
+    yield "| option | default | meaning |"
+    yield "|---|---|---|"
+    for option in ALL.values():
+        yield f"| [`{_called(option)}`](#{option.name}) | {_default(option)} | {_prose(option.about)} |"
+
+
+def _section(option: Option) -> Iterator[str]:
+    yield f"## `{_called(option)}` {{#{option.name}}}"
+    yield ""
+    yield f"{_sentence(_prose(option.about))}"
+    yield ""
+    for line in _facts(option):
+        yield f"- {_sentence(line)}"
+    yield ""
+
+
+def _facts(option: Option) -> Iterator[str]:
+    if option.spellings:
+        yield f"also spelled {_code(option.spellings)}"
+    if not option.on_command_line:
+        yield "a keyword of the Python functions, no flag"
+    yield f"must {_prose(option.kind.must)}"
+    yield f"default: {_default(option)}"
+    if option.needs is not None:
+        yield f"needs {' or '.join(_names(option.needs.any_of))} {_prose(option.needs.why)}"
+    yield from dict.fromkeys((*_excluded(option), *_excludes(option)))
+    alone = [f"`{name}()`" for name in ("window", "roofline") if name in option.read_by]
+    if alone:
+        yield f"one of the few that {' and '.join(alone)} take"
+    if option.varied_by:
+        searchers = " and ".join(f"`{name}()`" for name in option.varied_by)
+        yield f"varied by {searchers}: chosen there, from a list of values where one can be given"
+    if option.name in GIVEN_DURATIONS:
+        yield "not taken by `recommend()` and `schedule()`, which answer for hardware as it was measured"
+
+
+def _excluded(option: Option) -> Iterator[str]:
+    """What is said of this option beside those that exclude it."""
+    for other in ALL.values():
+        for exclusion in other.excludes:
+            if option.name in names_of(exclusion.others):
+                yield _prose(exclusion.says.format(it="it"))
+
+
+def _excludes(option: Option) -> Iterator[str]:
+    """What is said of those that this option excludes."""
+    for exclusion in option.excludes:
+        names = names_of(exclusion.others)
+        yield _prose(
+            exclusion.says.format(it=f"{'each of ' if len(names) > 1 else ''}{', '.join(map(spelled, names))}")
+        )
+
+
+def _called(option: Option) -> str:
+    return option.spelling if option.on_command_line else option.name
+
+
+def _names(names: Iterable[str]) -> list[str]:
+    return [f"`{_called(ALL[name])}`" for name in names]
+
+
+def _default(option: Option) -> str:
+    return f"`{option.default}`" if option.default is not None else _prose(option.otherwise) or "none"
+
+
+def _code(words: Iterable[str]) -> str:
+    return ", ".join(f"`{word}`" for word in words)
+
+
+def _prose(text: str) -> str:
+    """Flags as code; no other character is Markdown's."""
+    return _FLAG.sub(r"`\g<0>`", re.sub(r"([\\|*_\[\]<>])", r"\\\1", text))
+
+
+def _sentence(text: str) -> str:
+    """With a capital, unless the first word is a symbol."""
+    return f"{text}." if text[1:2] == " " else f"{text[:1].upper()}{text[1:]}."
+
+
+if __name__ == "__main__":
+    print(reference())
