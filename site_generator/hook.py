@@ -13,8 +13,8 @@ from mkdocs.structure.files import File, Files
 from site_generator import notebooks
 from site_generator.command_line import command_line_page
 from site_generator.json_reference import json_page
-from site_generator.options_reference import options_page
 from site_generator.python_reference import python_page
+from ssdsim.scenario.reference import reference
 
 _PROJECT = Path(__file__).parents[1]
 _FROM_ROOT = {"index.md": "README.md", "changelog.md": "CHANGELOG.md", "contributing.md": "CONTRIBUTING.md"}
@@ -33,7 +33,7 @@ def _pages() -> Iterator[tuple[str, str]]:
     for path, source in _FROM_ROOT.items():
         yield path, _for_site((_PROJECT / source).read_text(encoding="utf-8"))
     yield "reference/cli.md", command_line_page()
-    yield "reference/options.md", options_page()
+    yield "reference/options.md", reference()
     yield "reference/json.md", json_page()
     yield "reference/python.md", python_page()
     small = notebooks.small_asked_for()

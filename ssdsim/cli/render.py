@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from rich.columns import Columns
 from rich.console import Console
-from rich.table import Table
+from rich.padding import Padding
 from rich.text import Text
 
 from ssdsim.answers.predict import STRATEGIES, Prediction, provenance
-from ssdsim.cli.console import console
+from ssdsim.cli.console import console, print_labelled
+from ssdsim.cli.tables import Table
 from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.rounds.estimate import PARTS, Estimate
 from ssdsim.scenario.configuration import Configuration
 
 BAR_WIDTH = 56
+_SHORTEST_BAR = 24  # with less room beside the parts, they go below
+_UNLABELLED = " " * len("Verdict  ")
 _STYLES = {"verify": "blue", "draft": "yellow", "communicate": "magenta", "fallback": "red", "host": "bright_black"}
 _BLOCKS = {"verify": "█", "draft": "▓", "communicate": "▒", "fallback": "░", "host": "▪"}
 
@@ -23,13 +27,13 @@ def print_prediction(prediction: Prediction, quiet: bool) -> None:
     out.print(title(prediction.configuration), style="bold")
     out.print(_table(prediction))
     out.print()
-    for line in _round_bars(prediction):
-        out.print(line)
+    _print_round_bars(prediction, out)
     out.print()
     verdict = prediction.verdict
-    out.print(Text("Verdict  ", "bold"), Text(verdict.sentence, "green" if verdict.best == "ssd" else "yellow"), sep="")
+    print_labelled(out, "Verdict  ", verdict.sentence, "green" if verdict.best == "ssd" else "yellow", "bold")
     if verdict.probability_best is not None:
-        out.print(f"         P(SSD faster than SD and AR | errors of the timings) = {verdict.probability_best:.2f}")
+        probability = f"P(SSD faster than SD and AR | errors of the timings) = {verdict.probability_best:.2f}"
+        print_labelled(out, _UNLABELLED, probability)
     _print_notes(prediction, out)
     print_warnings(prediction.configuration.warnings, quiet)
 
@@ -46,14 +50,14 @@ def title(configuration: Configuration) -> str:
 
 def _table(prediction: Prediction) -> Table:
     seconds = prediction.unit == "s"
-    table = Table(box=None, pad_edge=False, header_style="dim")
     rate = "tokens/s" if seconds else "tokens/T_v"
     time = " ms" if seconds else " T_v"
     columns = [rate, "95 %", "per user", "per GPU", "GPUs", "TPOT" + time, "round" + time, "tokens", "vs AR", "vs SD"]
-    table.add_column("", no_wrap=True)
+    table = Table(first=(rate, "95 %", "vs AR", "vs SD"))
+    table.add_column("", words=True)
     bounded = any(prediction.intervals.values())
     for column in columns if bounded else [c for c in columns if c != "95 %"]:
-        table.add_column(column, justify="right", no_wrap=True)
+        table.add_column(column)
     for name in STRATEGIES:
         table.add_row(name.upper(), *_row(prediction, name))
     return table
@@ -79,38 +83,48 @@ def _row(prediction: Prediction, name: str) -> list[str]:
     ]
 
 
-def _round_bars(prediction: Prediction) -> list[Text]:
+def _print_round_bars(prediction: Prediction, out: Console) -> None:
+    """A bar a strategy, its parts beside it, or below it in a narrow terminal."""
     longest = max(float(e.round_s) for e in prediction.estimates.values())
     scale, unit = (1e3, "ms") if prediction.unit == "s" else (1.0, "T_v")
-    lines = [Text(f"Where a round's time goes ({unit})", "dim")]
-    for name in STRATEGIES:
-        lines.append(_bar(name, prediction.estimates[name], longest, scale))
-    return lines
+    legends = {name: _legend(prediction.estimates[name], scale) for name in STRATEGIES}
+    label = max(map(len, legends)) + 1
+    room = out.width - label
+    beside = room - 1 - max(len("  ".join(legend)) for legend in legends.values())
+    width = min(BAR_WIDTH, beside if beside >= _SHORTEST_BAR else room)
+    out.print(f"Where a round's time goes ({unit})", style="dim")
+    for name, legend in legends.items():
+        line = Text(f"{name.upper():{label}}").append(_bar(prediction.estimates[name], longest, width))
+        if beside >= _SHORTEST_BAR:
+            line.append(" " * (label + width + 1 - len(line))).append("  ".join(legend), "dim")
+            out.print(line)
+        else:
+            out.print(line)
+            out.print(Padding(Columns(legend, padding=(0, 2)), (0, 0, 0, label)), style="dim")
 
 
-def _bar(name: str, estimate: Estimate, longest: float, scale: float) -> Text:
-    line, legend, filled, total = Text(f"{name.upper():4}"), [], 0, 0.0
+def _legend(estimate: Estimate, scale: float) -> list[str]:
+    parts = {part: float(estimate.breakdown_s[part]) for part in PARTS}
+    return [f"{_BLOCKS[part]} {part} {scale * seconds:.2f}" for part, seconds in parts.items() if seconds > 0.0]
+
+
+def _bar(estimate: Estimate, longest: float, width: int) -> Text:
+    line, total = Text(), 0.0
     for part in PARTS:
-        seconds = float(estimate.breakdown_s[part])
-        total += seconds
-        end = round(BAR_WIDTH * total / longest)
-        line.append(_BLOCKS[part] * (end - filled), _STYLES[part])
-        filled = end
-        if seconds > 0.0:
-            legend.append(f"{_BLOCKS[part]} {part} {scale * seconds:.2f}")
-    line.append(" " * (BAR_WIDTH - filled + 1))
-    line.append("  ".join(legend), "dim")
+        total += float(estimate.breakdown_s[part])
+        line.append(_BLOCKS[part] * (round(width * total / longest) - len(line)), _STYLES[part])
     return line
 
 
 def _print_notes(prediction: Prediction, out: Console) -> None:
     ssd = prediction.estimates["ssd"]
-    out.print(f"         hit rate {ssd.p_hit:.3f}, all {ssd.batch} hit in {ssd.p_all_hit:.1%} of rounds", style="dim")
+    hits = f"hit rate {ssd.p_hit:.3f}, all {ssd.batch} hit in {ssd.p_all_hit:.1%} of rounds"
+    print_labelled(out, _UNLABELLED, hits, "dim")
     paper = ssd.paper_tokens_per_second
     if paper is not None and abs(float(paper) / float(ssd.tokens_per_second) - 1.0) > 0.005:
         rate = "tokens/s" if prediction.unit == "s" else "tokens/T_v"
-        out.print(f"         the paper's formula, without overheads: {float(paper):.4g} {rate}", style="dim")
+        print_labelled(out, _UNLABELLED, f"the paper's formula, without overheads: {float(paper):.4g} {rate}", "dim")
     engines = {"closed": "closed form (exact)", "mc": "Monte Carlo", "des": "event engine"}
     out.print(f"Engine   {engines[prediction.engine]}", style="dim")
     for record in provenance(prediction.configuration):
-        out.print(f"Timings  {record['profile']}: {record['summary']}", style="dim")
+        print_labelled(out, "Timings  ", f"{record['profile']}: {record['summary']}", "dim")

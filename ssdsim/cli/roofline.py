@@ -6,12 +6,12 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.table import Table
 
 from ssdsim.answers.roofline import BOUNDS, OPTIONS, PASSES, roofline, summarise
 from ssdsim.answers.roofline import as_json as roofline_json
 from ssdsim.cli.console import console
 from ssdsim.cli.options import chosen_options, echo_json, json_option, quiet_option
+from ssdsim.cli.tables import Table
 from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.errors import InputError, nearest
 
@@ -63,13 +63,13 @@ def _print_pass(summary: pd.Series[Any], operations: pd.DataFrame) -> None:
         f"[bold]{summary['pass'].replace('_', ' ')}[/]{times} on {operations['device'].iloc[0]}: "
         f"{1e3 * summary['seconds']:.2f} ms = {' + '.join(shares)}; pure streaming {summary['streaming_share']:.1%}"
     )
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("operation", no_wrap=True)
-    table.add_column("shape", no_wrap=True)
+    table = Table(first=("us", "of roof", "bound", "of pass"))
+    table.add_column("operation", words=True)
+    table.add_column("shape", words=True)
     for column in ("runs", "GFLOP", "MB", "FLOP/B", "us", "TFLOP/s", "TB/s", "of roof"):
-        table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("bound", no_wrap=True)
-    table.add_column("of pass", justify="right", no_wrap=True)
+        table.add_column(column)
+    table.add_column("bound", words=True)
+    table.add_column("of pass")
     for _, row in operations.iterrows():
         table.add_row(*_cells(row), style="dim" if row["share_of_pass"] < 0.01 else "")
     out.print(table)

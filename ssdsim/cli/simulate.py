@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.table import Table
-from rich.text import Text
 
-from ssdsim.cli.console import console
+from ssdsim.cli.console import console, print_labelled
 from ssdsim.cli.options import common_options, echo_json, scenario_options
 from ssdsim.cli.render import title
+from ssdsim.cli.tables import Table
 from ssdsim.cli.values import OutputFile
 from ssdsim.engine.simulate import STRATEGIES, SimulatedRounds, run_as_json, simulate, simulate_requests
 from ssdsim.engine.trace import Trace
@@ -95,27 +94,27 @@ def _print(configuration: Configuration, runs: dict[str, SimulatedRounds]) -> No
     out.print(_table(runs, scale, unit))
     out.print()
     for run in runs.values():
-        out.print(_parts(run, scale, unit))
+        print_labelled(out, f"{run.strategy.upper():4} ", _parts(run, scale, unit))
     if "ssd" in runs:
         p_hit, clean = runs["ssd"].p_hit, runs["ssd"].p_all_hit
-        out.print(f"SSD  hit rate {p_hit.value:.4f} ({p_hit.low:.4f}-{p_hit.high:.4f}), ", end="")
-        out.print(f"clean rounds {clean.value:.2%} ({clean.low:.2%}-{clean.high:.2%})")
+        hits = f"hit rate {p_hit.value:.4f} ({p_hit.low:.4f}-{p_hit.high:.4f})"
+        print_labelled(out, "SSD  ", f"{hits}, clean rounds {clean.value:.2%} ({clean.low:.2%}-{clean.high:.2%})")
         clean_s, missed_s = runs["ssd"].clean_round_s, runs["ssd"].missed_round_s
         lengths = f"{scale * clean_s:.3f} {unit}, one with a miss {scale * missed_s:.3f}"
-        out.print(f"     a clean round takes {lengths} {unit}")
+        print_labelled(out, "     ", f"a clean round takes {lengths} {unit}")
     for run in runs.values():
         busy = ", ".join(f"{role} {share:.1%}" for role, share in run.utilisation.items() if share)
         if busy:
-            out.print(f"{run.strategy.upper():4} busy: {busy}", style="dim")
+            print_labelled(out, f"{run.strategy.upper():4} ", f"busy: {busy}", "dim")
 
 
 def _table(runs: dict[str, SimulatedRounds], scale: float, unit: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("", no_wrap=True)
     rate = "tokens/s" if unit == "ms" else f"tokens/{unit}"
+    table = Table(first=(rate, "95 %", f"TPOT {unit}"))
+    table.add_column("", words=True)
     quantiles = [f"round p{q} {unit}" for q in (50, 90, 99)]
     for column in ("rounds", rate, "95 %", f"TPOT {unit}", *quantiles, f"gap p99 {unit}", "in bursts"):
-        table.add_column(column, justify="right", no_wrap=True)
+        table.add_column(column)
     for run in runs.values():
         rates = run.tokens_per_second
         table.add_row(
@@ -131,6 +130,6 @@ def _table(runs: dict[str, SimulatedRounds], scale: float, unit: str) -> Table:
     return table
 
 
-def _parts(run: SimulatedRounds, scale: float, unit: str) -> Text:
+def _parts(run: SimulatedRounds, scale: float, unit: str) -> str:
     parts = [f"{part} {scale * run.breakdown_s[part]:.3f}" for part in PARTS if run.breakdown_s[part] > 0]
-    return Text(f"{run.strategy.upper():4} round {scale * run.round_s.value:.3f} {unit} = {' + '.join(parts)}")
+    return f"round {scale * run.round_s.value:.3f} {unit} = {' + '.join(parts)}"

@@ -8,13 +8,13 @@ from typing import Any
 
 import click
 import pandas as pd
-from rich.table import Table
 
 from ssdsim.answers.sweep.plan import PRESETS, Plan, column, number_columns, plan_of
 from ssdsim.answers.sweep.sweep import sweep
 from ssdsim.cli.console import console
 from ssdsim.cli.options import common_options, echo_json, grid_options
 from ssdsim.cli.progress import shown
+from ssdsim.cli.tables import Table
 from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.errors import InputError, nearest
 from ssdsim.scenario.options import UNIT_FREE
@@ -131,13 +131,13 @@ def _less_is_better(name: str) -> bool:
 
 def _table(plan: Plan, best: pd.DataFrame, sort: str) -> Table:
     unit = _unit(plan)
-    table = Table(box=None, pad_edge=False, header_style="dim")
+    table = Table(names=len(plan.grid), first=(sort, "SSD/SD", f"SSD tokens/{unit}", f"SD tokens/{unit}", "SSD/AR"))
     for name in (*plan.grid, "fallback", "SD", "SSD", "SSD/SD", "SSD/AR", "SSD/SD per GPU", "all hit"):
-        table.add_column(f"{name} tokens/{unit}" if name in ("SD", "SSD") else name, justify="right", no_wrap=True)
+        table.add_column(f"{name} tokens/{unit}" if name in ("SD", "SSD") else name)
     shown_already = {"sd_tokens_per_second", "ssd_tokens_per_second", "ssd_over_sd", "ssd_over_ar", "p_all_hit"}
     extra = [] if sort in {*shown_already, *plan.grid} else [sort]
     for name in extra:
-        table.add_column(name, justify="right", no_wrap=True)
+        table.add_column(name)
     for _, row in best.iterrows():
         rates = (row["sd_tokens_per_second"], row["ssd_tokens_per_second"])
         per_gpu = row["ssd_over_sd"] * row["sd_gpus"] / row["ssd_gpus"]
