@@ -20,6 +20,7 @@ import torch
 
 from calibration.calibrate import wanted
 from calibration.points import Workload, plan
+from site_generator.json_reference import undescribed
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.hardware.profile import load_profile
@@ -93,7 +94,9 @@ def calibrated(output: Path) -> tuple[dict[str, Any], str]:
     process = calibrate(output, *SMALL, "--json", "--quiet")
     out, err = process.communicate(timeout=600)
     assert process.returncode == 0, err
-    return json.loads(out), err
+    answer = json.loads(out)
+    assert undescribed("calibrate", answer) == []
+    return answer, err
 
 
 def what_is_off(output: Path, answer: dict[str, Any], wider: float = 1.0) -> str | None:
