@@ -19,7 +19,7 @@ from ssdsim.pricing.room import Devices, NoRoom, check_context, check_devices, c
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.protocols.strategy import Strategy
-from ssdsim.scenario.options import DEFAULTS, checked, members
+from ssdsim.scenario.options import DEFAULTS, checked, members, of_others
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.settings import Settings
 
@@ -240,7 +240,7 @@ def price(strategy: Strategy, settings: Settings, site: Site | None, drafter: Dr
 
 def _unused(chosen: Sequence[Strategy], settings: Settings, site: Site | None) -> set[str]:
     """What shaped none of the scenarios."""
-    unused = {name for name, value in settings.items() if value is None}
+    unused = {name for name, value in settings.items() if value is None} | of_others(settings)
     unused |= set(members(Group.HARDWARE if site is None else Group.UNIT_FREE))
     for strategy in chosen:
         unused |= strategy.unused(settings)
