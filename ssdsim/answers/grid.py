@@ -192,7 +192,7 @@ class _Column:
     @property
     def warnings(self) -> frozenset[str]:
         steps = [self._known.priced.made[number].steps for number in {case.priced for case in self._cases}]
-        return frozenset().union(*(step.cost.warnings for made in steps for step in made.values()))
+        return frozenset().union(*(step.warnings for made in steps for step in made.values()))
 
 
 class _Table:

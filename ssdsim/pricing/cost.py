@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,21 +36,31 @@ class Cost:
         """A duration that is given, in units of T_v: it rests on no timing and has no error."""
         return cls({"given": (seconds, 0.0)}) if seconds else cls()
 
-    @property
+    @classmethod
+    def total(cls, counted: Iterable[tuple[Cost, float]]) -> Cost:
+        """Each cost so many times, all together."""
+        terms: dict[str, tuple[float, float]] = {}
+        shared: dict[str, float] = {}
+        warnings: frozenset[str] = frozenset()
+        for cost, times in counted:
+            for key, (seconds, log_sd) in cost.terms.items():
+                before, before_sd = terms.get(key, (0.0, log_sd))
+                terms[key] = (before + times * seconds, max(before_sd, log_sd))
+            for direction, seconds in cost.shared.items():
+                shared[direction] = shared.get(direction, 0.0) + times * seconds
+            warnings |= cost.warnings
+        return cls(terms, warnings, shared)
+
+    @cached_property
     def seconds(self) -> float:
         return sum(seconds for seconds, _ in self.terms.values())
 
     def __add__(self, other: Cost) -> Cost:
-        terms = dict(self.terms)
-        for key, (seconds, log_sd) in other.terms.items():
-            before, before_sd = terms.get(key, (0.0, log_sd))
-            terms[key] = (before + seconds, max(before_sd, log_sd))
-        shared = dict(self.shared)
-        for direction, seconds in other.shared.items():
-            shared[direction] = shared.get(direction, 0.0) + seconds
-        return Cost(terms, self.warnings | other.warnings, shared)
+        return Cost.total(((self, 1), (other, 1)))
 
     def __mul__(self, times: float) -> Cost:
+        if times == 1.0:
+            return self
         terms = {key: (times * seconds, log_sd) for key, (seconds, log_sd) in self.terms.items()}
         return Cost(terms, self.warnings, {direction: times * seconds for direction, seconds in self.shared.items()})
 
@@ -90,7 +101,7 @@ class TimingErrors:
 
 def cost_of_operations(counted: Iterable[tuple[Operation, int]], profile: HardwareProfile) -> Cost:
     """Each operation's time on ``profile`` times its count."""
-    return sum((_cost_of(profile.seconds(op), profile) * count for op, count in counted), Cost())
+    return Cost.total((_cost_of(profile.seconds(op), profile), count) for op, count in counted)
 
 
 def _cost_of(timing: Timing, profile: HardwareProfile) -> Cost:
