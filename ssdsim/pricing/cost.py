@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -15,7 +15,7 @@ from ssdsim.transformer.operations import Operation
 
 Seconds = float | NDArray[np.float64]
 
-_REMEMBERED_PASSES = 65536
+_REMEMBERED = 65536  # passes and messages a profile
 
 
 @dataclass(frozen=True)
@@ -113,14 +113,23 @@ def _cost_of(timing: Timing, profile: HardwareProfile) -> Cost:
 
 def cost_of_pass(forward: ForwardPass, profile: HardwareProfile) -> Cost:
     """Kernels of a pass plus the profile's fixed costs per layer and per pass."""
-    known: dict[ForwardPass, Cost] = profile.pass_seconds
-    cost = known.get(forward)
-    if cost is None:
-        if len(known) >= _REMEMBERED_PASSES:
-            known.clear()
+
+    def cost() -> Cost:
         fixed = _fixed(profile, profile.fixed.per_pass_s + forward.layers * profile.fixed.per_layer_s)
-        cost = known[forward] = cost_of_operations(forward.counted(), profile) + fixed
-    return cost
+        return cost_of_operations(forward.counted(), profile) + fixed
+
+    return _remembered(profile, forward, cost)
+
+
+def _remembered(profile: HardwareProfile, what: ForwardPass | int, cost: Callable[[], Cost]) -> Cost:
+    """The cost of a pass, or of a message of so many bytes, worked out once."""
+    known: dict[ForwardPass | int, Cost] = profile.costs
+    found = known.get(what)
+    if found is None:
+        if len(known) >= _REMEMBERED:
+            known.clear()
+        found = known[what] = cost()
+    return found
 
 
 def streaming_share(forward: ForwardPass, seconds: float, profile: HardwareProfile) -> float:
@@ -130,7 +139,7 @@ def streaming_share(forward: ForwardPass, seconds: float, profile: HardwareProfi
 
 def cost_of_message(message_bytes: int, profile: HardwareProfile) -> Cost:
     """A point-to-point message between the target and the draft."""
-    return _cost_of(profile.message_seconds(message_bytes), profile)
+    return _remembered(profile, message_bytes, lambda: _cost_of(profile.message_seconds(message_bytes), profile))
 
 
 def cost_of_round(profile: HardwareProfile) -> Cost:
