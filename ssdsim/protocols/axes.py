@@ -109,6 +109,7 @@ class Lookahead(Numbers):
     """How many tokens are drafted in a row; no more than there are acceptance rates by position."""
 
     most: int = 16
+    tabled: tuple[Any, ...] = tuple(range(1, 13))
 
     def possible(self, scope: Scope) -> Values:
         alpha = scope.given.get("alpha")
@@ -181,6 +182,5 @@ LOOKAHEAD = Lookahead(
     option="k",
     about="lookaheads that may be chosen [default: 1:16]",
     says="{symbol} {value}",
-    tabled=tuple(range(1, 13)),
 )
 """The K that strategies share."""

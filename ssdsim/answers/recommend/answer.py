@@ -101,9 +101,7 @@ def recommend(
     >>> [answer.best.name for answer in found.answers]
     ['SSD TP 4 + 4', 'SD TP 8']
     """
-    request = make_request(
-        gpus=gpus, b=b, rank=rank, gpu_hour=gpu_hour, at_least=at_least, seed=seed, given=options
-    )
+    request = make_request(gpus=gpus, b=b, rank=rank, gpu_hour=gpu_hour, at_least=at_least, seed=seed, given=options)
     search = Search(request)
     search.run()
     errors, evaluated = Errors(request), search.evaluated

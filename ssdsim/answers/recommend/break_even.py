@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from ssdsim import strategies
 from ssdsim.answers.recommend.choice import best
-from ssdsim.answers.recommend.deployment import Deployment, Shape, beside
+from ssdsim.answers.recommend.deployment import Deployment, Shape
 from ssdsim.answers.recommend.search import Search, combinations, turned, turnings
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.protocols.axes import Axis, Values
 from ssdsim.scenario.configuration import configure
-from ssdsim.scenario.options import DEFAULTS
+from ssdsim.scenario.options import DEFAULTS, beside
 from ssdsim.speculation.caching import backup_in_proportion
 
 _SECTIONS = 10  # of the range, and then of the section that holds the crossing

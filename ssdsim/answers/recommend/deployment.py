@@ -8,7 +8,7 @@ from typing import Any
 
 from ssdsim import strategies
 from ssdsim.pricing.room import Devices
-from ssdsim.scenario.options import ALL, DEFAULTS, names_of
+from ssdsim.scenario.options import ALL, DEFAULTS, beside
 
 Setting = tuple[str, Any]
 
@@ -45,19 +45,6 @@ class Shape:
         """The options of :func:`ssdsim.configure` for this shape at ``batch`` sequences a copy."""
         chosen = self.settings
         return {**beside(options, chosen), **chosen, "strategies": (self.strategy,), "b": batch}
-
-
-def beside(options: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """``options`` but for those that have no effect beside the chosen ones."""
-    both = {**options, **chosen}
-    idle = {
-        other
-        for name in chosen
-        for each in ALL[name].excludes
-        if each.holds(name, both)
-        for other in names_of(each.others)
-    }
-    return {name: value for name, value in options.items() if name not in idle}
 
 
 @dataclass(frozen=True)
@@ -126,6 +113,4 @@ class Deployment:
         """Short text of the rest: ``K 6, 21 outcomes, jit``."""
         chosen = dict(self.shape.speculation)
         axes = [axis for axis in strategies.ALL.named(self.shape.strategy).searched if axis.option in chosen]
-        return ", ".join(
-            axis.says.format(symbol=ALL[axis.option].short, value=chosen[axis.option]) for axis in axes
-        )
+        return ", ".join(axis.says.format(symbol=ALL[axis.option].short, value=chosen[axis.option]) for axis in axes)

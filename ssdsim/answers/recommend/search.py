@@ -107,7 +107,7 @@ class Search:
         """Of the one strategy that each point names; 0 where it is not possible."""
         frame = self.evaluator.evaluate(points)
         rates = frame[[f"{name}_tokens_per_second" for name in {name for p in points for name in p["strategies"]}]]
-        return np.nan_to_num(rates.to_numpy(dtype=float)).sum(axis=1)
+        return np.asarray(np.nan_to_num(rates.to_numpy(dtype=float)).sum(axis=1))
 
     def _cases(self, shapes: Iterable[Shape]) -> Iterator[Case]:
         """Each shape at every batch that one of its copies may have."""
@@ -236,7 +236,4 @@ def settings_around(request: Request, shape: Shape, step: float) -> list[Shape]:
     def near(axis: Axis, values: Values, before: Mapping[str, Any]) -> Iterable[Any]:
         return axis.near(values, before, shape.settings, step)
 
-    return [
-        turned(shape, settings)
-        for settings in combinations(turnings(request, shape.strategy), near)
-    ]
+    return [turned(shape, settings) for settings in combinations(turnings(request, shape.strategy), near)]
