@@ -19,11 +19,10 @@ import tomli_w
 from ssdsim import __version__
 from ssdsim.answers.sweep.plan import Part, Plan
 from ssdsim.errors import InputError
+from ssdsim.runs.layout import CONFIG, HOW, PARTS, RESULTS
 from ssdsim.runs.lock import locked
 from ssdsim.runs.named_files import file_of, keep, names_in_folder, renamed
 from ssdsim.scenario.options import FILES
-
-CONFIG, HOW, RESULTS = "config.toml", "sweep.json", "results.parquet"
 
 
 @contextmanager
@@ -34,7 +33,7 @@ def opened(path: Path, plan: Plan) -> Iterator[SweepFolder]:
     ------
     InputError : the folder holds another sweep, another process is at work in it, or it cannot be written.
     """
-    parts = path / "parts"
+    parts = path / PARTS
     with ExitStack() as stack:
         try:
             parts.mkdir(parents=True, exist_ok=True)
@@ -53,7 +52,7 @@ class SweepFolder:
 
     def __init__(self, path: Path, plan: Plan) -> None:
         self.path = path
-        self._parts = path / "parts"
+        self._parts = path / PARTS
         self._names = names_in_folder(path, plan.named())
         options, grid = renamed(plan.options, self._names), renamed(plan.grid, self._names)
         config = {"schema": 1, "verb": "sweep", "options": options, "grid": grid}
