@@ -12,7 +12,7 @@ from scipy.stats import trim_mean
 from calibration.log import Log, Visit
 from calibration.points import Point
 from calibration.slowness import slowness
-from calibration.timing import summarise
+from ssdsim.machine.timing import summarise
 
 _COMPUTING = ("gemm", "attention", "elementwise", "pass", "layer")  # what a slow core slows
 

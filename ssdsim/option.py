@@ -62,9 +62,10 @@ class Option:
     """An option of a scenario.
 
     ``default`` None: it follows from others, as ``otherwise`` says, or has no part. ``spellings`` are more flags of the
-    command line, whose first is ``--name``. ``read_by`` are the answers of part of a scenario that read it; ``varied_by`` those
-    that search it, and so do not take it as given. ``axis`` is the title of a report's axis, its unit in brackets;
-    ``doubling`` values want a logarithmic one. ``symbol`` is what formulas call it, where that is not its name.
+    command line, whose first is ``--name``. ``read_by`` are the answers of part of a scenario that read it;
+    ``varied_by`` those that search it, and so do not take it as given. ``axis`` is the title of a report's axis, its
+    unit in brackets; ``doubling`` values want a logarithmic one. ``symbol`` is what formulas call it, where that is
+    not its name.
     """
 
     name: str

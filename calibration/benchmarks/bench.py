@@ -9,10 +9,10 @@ import torch
 import torch.distributed as dist
 
 from calibration.points import Workload
-from calibration.timing import Timed, time_action
 from ssdsim.machine.devices import messages_lie_on, target_group
 from ssdsim.machine.graph import DTYPES, Graph
 from ssdsim.machine.streams import Streams
+from ssdsim.machine.timing import Timed, time_action
 from ssdsim.transformer.card import Transformer
 
 Result = dict[str, Any]

@@ -12,8 +12,8 @@ import torch.distributed as dist
 
 from calibration.benchmarks.bench import Bench, Result
 from calibration.benchmarks.passes import graph_and_pass
-from calibration.timing import Action
 from ssdsim.machine.devices import synchronised
+from ssdsim.machine.timing import Action
 
 _ALONE_S, _TOGETHER_S = 0.1, 0.3
 _FEWEST = 2

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from calibration.benchmarks.bench import Bench, Result
-from calibration.timing import Clock
 from ssdsim.machine.graph import Graph
+from ssdsim.machine.timing import Clock
 from ssdsim.transformer.card import ForwardPass
 from ssdsim.transformer.operations import Collective
 

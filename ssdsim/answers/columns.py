@@ -21,12 +21,13 @@ def ratios(names: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def own(names: Sequence[str], name: str, column: str) -> str:
-    """The column of a result that not every strategy has: named after the strategy where several of ``names`` have it."""
-    several = sum(column in _own_columns(other) for other in names) > 1
+    """The column of a result that not every strategy has; with the strategy's name where several of ``names`` do."""
+    several = sum(column in own_columns(other) for other in names) > 1
     return f"{name}_{column}" if several else column
 
 
-def _own_columns(name: str) -> tuple[str, ...]:
+def own_columns(name: str) -> tuple[str, ...]:
+    """Results that not every strategy has: hit rates where it caches, settings that it tells."""
     strategy = strategies.ALL.named(name)
     return (*(("p_hit", "p_all_hit") if strategy.miss is not None else ()), *strategy.told)
 
@@ -40,7 +41,7 @@ def results(names: Sequence[str]) -> list[str]:
         *(f"{name}_gpus" for name in names),
         *(f"tokens_per_round_{name}" for name in drafting),
         *(f"{name}_round_s" for name in names),
-        *(own(names, name, column) for name in names for column in _own_columns(name)),
+        *(own(names, name, column) for name in names for column in own_columns(name)),
     ]
 
 

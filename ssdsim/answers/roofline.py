@@ -5,13 +5,15 @@ The roofs are the datasheet's: arithmetic of the dtype, memory bandwidth. The ti
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ssdsim import drafters, strategies
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.pricing.cost import cost_of_pass
-from ssdsim.pricing.placement import Placement
-from ssdsim.scenario.configuration import effective, locate
+from ssdsim.pricing.room import NoRoom
+from ssdsim.pricing.step import Pass, Step
+from ssdsim.scenario.configuration import effective, price, site_of
 from ssdsim.scenario.options import read_by, refuse_others
 from ssdsim.transformer.card import ForwardPass
 from ssdsim.transformer.operations import Attention, Collective, Elementwise, Gemm, Operation
@@ -21,10 +23,10 @@ if TYPE_CHECKING:
 
 OPTIONS = read_by("roofline")
 COLUMNS = (
-    "pass", "device", "operation", "kind", "shape", "count", "flops", "bytes", "intensity", "seconds", "roof_s",
-    "memory_s", "flops_per_second", "bytes_per_second", "share_of_roof", "above_roof", "bound", "share_of_pass",
+    "pass", "times", "device", "operation", "kind", "shape", "count", "flops", "bytes", "intensity", "seconds",
+    "roof_s", "memory_s", "flops_per_second", "bytes_per_second", "share_of_roof", "above_roof", "bound",
+    "share_of_pass",
 )  # fmt: skip
-PASSES = ("ar", "verify", "draft_step", "glue", "branch_step")
 BOUNDS = ("memory", "compute", "latency", "communication", "fixed")
 LATENCY_SHARE = 0.5  # of a roof: below it, and with a launch floor above the roof's time, an operation waits, not works
 
@@ -34,13 +36,13 @@ def roofline(**options: Any) -> pd.DataFrame:
 
     Parameters
     ----------
-    options : those of :data:`OPTIONS`, as :func:`ssdsim.configure` takes them.
+    options : those of :data:`OPTIONS`, as :func:`ssdsim.configure` takes them; ``strategies`` says whose rounds.
 
     Returns
     -------
-    DataFrame with a row an operation of each pass: ``ar`` (the target over b tokens), ``verify`` (over b (K+1)),
-    ``draft_step``, and pre-speculation's ``glue`` and ``branch_step``, of which a round has K. ``shape`` is m x n x k
-    of a GEMM, sequences x queries over the context of attention, else the bytes. ``flops``, ``bytes``
+    DataFrame with a row an operation of each pass: ``decode`` (the target over b tokens), ``verify`` (over b (K+1)),
+    ``draft step``, and pre-speculation's ``glue`` and ``branch step``; a round has ``times`` of them. ``shape`` is
+    m x n x k of a GEMM, sequences x queries over the context of attention, else the bytes. ``flops``, ``bytes``
     and ``seconds`` are of one run on one device, ``count`` its runs in the pass; ``intensity`` is flops a byte;
     ``roof_s`` what the device's roofs allow at best, ``memory_s`` what its memory alone does; ``share_of_roof`` is
     ``roof_s / seconds``; ``share_of_pass`` is ``count * seconds`` over the pass's cost. The row ``fixed`` is the
@@ -69,36 +71,50 @@ def roofline(**options: Any) -> pd.DataFrame:
     'memory'
     """
     refuse_others("roofline", options, OPTIONS)
-    # SD's draft, which may sit beside the target, plays no part here and asks nothing of the memory; a pass is held
-    # against its own devices, so it does not matter whether those of the other model are in the same node
-    placement = locate(effective({**options, "sd_draft": "separate"}), {}, together=False)
-    assert placement is not None  # only --t-sd reads no hardware
-    return of_placement(placement)
+    settings = effective({**options, "sd_draft": "separate"})
+    site = site_of(settings)
+    assert site is not None  # only --t-sd reads no hardware
+    drafter = drafters.ALL.named(settings["drafter"])
+    rounds, no_room = [], []
+    for name in settings["strategies"]:
+        try:
+            # a pass is held against its own devices: whether those of the other model are in the same node does not
+            # matter
+            priced = price(strategies.ALL.named(name), settings.copy(), site, drafter, together=False)
+            rounds.append(priced.steps)
+        except NoRoom as error:
+            no_room.append(error)
+    if not rounds:
+        raise no_room[-1]
+    return of_steps(rounds)
 
 
-def of_placement(placement: Placement) -> pd.DataFrame:
-    """:func:`roofline` of a placement."""
+def of_steps(rounds: Iterable[Mapping[str, Step]]) -> pd.DataFrame:
+    """:func:`roofline` of the rounds' steps; a pass that several rounds have stands there once."""
     import pandas as pd
 
-    passes = placement.forward_passes().items()
-    rows = [row for name, (forward, profile) in passes for row in _rows(name, forward, profile)]
+    passes: dict[tuple[str, ForwardPass], tuple[Pass, int]] = {}
+    for piece in (piece for steps in rounds for step in steps.values() for piece in step.pieces):
+        if isinstance(piece.work, Pass):
+            passes.setdefault((piece.work.name, piece.work.forward), (piece.work, piece.times))
+    rows = [row for work, times in passes.values() for row in _rows(work, times)]
     frame = pd.DataFrame(rows, columns=list(COLUMNS))
-    warnings = [cost_of_pass(forward, profile).warnings for _, (forward, profile) in passes]
+    warnings = [cost_of_pass(work.forward, work.profile).warnings for work, _ in passes.values()]
     frame.attrs["warnings"] = sorted(frozenset().union(*warnings))
     return frame
 
 
-def _rows(name: str, forward: ForwardPass, profile: HardwareProfile) -> Iterator[dict[str, Any]]:
-    total_s = cost_of_pass(forward, profile).seconds
+def _rows(work: Pass, times: int) -> Iterator[dict[str, Any]]:
+    profile, total_s = work.profile, cost_of_pass(work.forward, work.profile).seconds
+    of_pass = {"pass": work.name, "times": times, "device": profile.name}
     operations_s = 0.0
-    for op, count in forward.counted():
+    for op, count in work.forward.counted():
         row = _against_roofs(op, profile)
         operations_s += count * row["seconds"]
-        share = count * row["seconds"] / total_s
-        yield {"pass": name, "device": profile.name, "count": count, "share_of_pass": share} | row
+        yield of_pass | {"count": count, "share_of_pass": count * row["seconds"] / total_s} | row
     fixed_s = total_s - operations_s
-    yield {
-        "pass": name, "device": profile.name, "operation": "fixed", "kind": "fixed", "shape": "", "count": 1,
+    yield of_pass | {
+        "operation": "fixed", "kind": "fixed", "shape": "", "count": 1,
         "flops": 0.0, "bytes": 0.0, "seconds": fixed_s, "memory_s": 0.0, "above_roof": False, "bound": "fixed",
         "share_of_pass": fixed_s / total_s,
     }  # fmt: skip
@@ -176,19 +192,27 @@ def summarise(frame: pd.DataFrame) -> pd.DataFrame:
         by_bound = of_pass.groupby("bound")["share_of_pass"].sum()
         streaming = (of_pass["count"] * of_pass["memory_s"]).sum() / total_s
         shares = {f"{bound}_share": by_bound.get(bound, 0.0) for bound in BOUNDS}
-        rows.append({"pass": name, "seconds": total_s, "streaming_share": min(1.0, streaming)} | shares)
+        rows.append(
+            {
+                "pass": name,
+                "times": of_pass["times"].iloc[0],
+                "seconds": total_s,
+                "streaming_share": min(1.0, streaming),
+            }
+            | shares
+        )
     return pd.DataFrame(rows)
 
 
 def as_json(frame: pd.DataFrame) -> dict[str, Any]:
-    """The stable JSON object of ``ssdsim roofline --json`` (schema 1); what does not apply is null."""
+    """The stable JSON object of ``ssdsim roofline --json`` (schema 2); what does not apply is null."""
 
     def records(table: pd.DataFrame) -> list[dict[str, Any]]:
         rows = table.astype(object).where(table.notna(), None).to_dict("records")
         return [{str(name): value for name, value in row.items()} for row in rows]
 
     return {
-        "schema": 1,
+        "schema": 2,
         "passes": records(summarise(frame)),
         "operations": records(frame),
         "warnings": frame.attrs["warnings"],

@@ -9,20 +9,25 @@ or the draft device's memory.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ssdsim import drafters, strategies
 from ssdsim.checks import listed, whole
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.option import spelled
-from ssdsim.pricing.cost import Cost, TimingErrors, cost_of_message, cost_of_round
+from ssdsim.pricing.cost import Cost, TimingErrors
+from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.memory import largest_budget
-from ssdsim.pricing.placement import Placement, place, window_budget
-from ssdsim.scenario.options import checked, read_by, refuse_others
+from ssdsim.pricing.prespeculation import MOST_OUTCOMES, prespeculation, window_budget
+from ssdsim.pricing.site import Site
+from ssdsim.scenario.configuration import effective, price, site_of
+from ssdsim.scenario.options import read_by, refuse_others
+from ssdsim.settings import Settings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,7 +40,6 @@ MEASURES = (
     "budget", "fan_out", "limit", "reason", "warnings",
 )  # fmt: skip
 _COUNTS = ("passes", "passes_low", "passes_high", "budget_of_passes", "budget", "fan_out")
-MOST_OUTCOMES = 4096  # a sequence; the search for the budget ends there
 DRAWS = 1000
 
 
@@ -97,60 +101,59 @@ def window(*, seed: int = 0, **options: Any) -> pd.DataFrame:
 
     whole("--seed", seed, 0)
     rows = []
-    for values in _combinations(options):
-        sources: dict[str, str] = {}
+    for settings in _combinations(options):
         row: dict[str, Any] = dict.fromkeys(MEASURES)
         try:
-            placement = place(values, sources)
-            row |= vars(measure(placement, seed))
+            row |= vars(_measured(settings, seed))
         except InputError as error:
             row["reason"] = str(error)
-        rows.append({axis: values[axis] for axis in AXES} | row)
+        rows.append({axis: settings[axis] for axis in AXES} | row)
     frame = pd.DataFrame(rows, columns=[*AXES, *MEASURES], dtype=object)
     counts = ("tp", "b", "context", "k", *_COUNTS)
     seconds = [name for name in MEASURES if name.endswith("_s")]
     return frame.astype(dict.fromkeys(counts, "Int64") | dict.fromkeys(seconds, float))
 
 
-def measure(placement: Placement, seed: int = 0) -> Window:
-    """The window of one placement."""
-    smallest = placement.with_branches(placement.lookahead + 1)
-    verify, draft = smallest.target_pass(smallest.lookahead + 1), smallest.draft_pass()
-    glue, branches = smallest.prespeculation()
-    after = cost_of_round(smallest.profile) + cost_of_message(smallest.outcome_bytes, smallest.draft_profile)
-    available = verify + after
-    budget, limit = _budget(smallest, (glue + branches).seconds <= available.seconds)
+def _measured(settings: Settings, seed: int) -> Window:
+    """The window where the pre-speculating strategy has room."""
+    site, drafter = site_of(settings), drafters.ALL.named(settings["drafter"])
+    assert site is not None  # only --t-sd reads no hardware
+    price(strategies.ALL.named(strategies.SUBJECT), settings, site, drafter)
+    return measure(replace(site, options=settings), drafter, seed)
+
+
+def measure(site: Site, drafter: Drafter, seed: int = 0) -> Window:
+    """The window at a site."""
+    k = site.options["k"]
+    verify, draft = site.cost(site.target_pass("verify", k + 1)), site.cost(site.draft_pass("draft step"))
+    smallest = prespeculation(site, drafter, k, k + 1)
+    available = verify + site.sampling_step().cost + site.outcome_message().cost
+    budget, limit = _budget(site, drafter, k, smallest.seconds <= available.seconds)
     passes = int(verify.seconds / draft.seconds)
     low, high = _bounds(verify, draft, seed)
-    widest = sum(smallest.with_branches(max(budget, 1)).prespeculation(), Cost())
+    widest = prespeculation(site, drafter, k, max(budget, 1)).cost
     return Window(
         verify_s=verify.seconds,
         draft_pass_s=draft.seconds,
         passes=passes,
         passes_low=low,
         passes_high=high,
-        budget_of_passes=passes // smallest.lookahead,
+        budget_of_passes=passes // k,
         window_s=available.seconds,
-        prespeculate_s=(glue + branches).seconds,
+        prespeculate_s=smallest.seconds,
         budget=budget,
-        fan_out=budget // (smallest.lookahead + 1),
+        fan_out=budget // (k + 1),
         limit=limit,
         warnings=tuple(sorted(verify.warnings | draft.warnings | widest.warnings)),
     )
 
 
-def _budget(placement: Placement, smallest_is_in_time: bool) -> tuple[int, str]:
+def _budget(site: Site, drafter: Drafter, k: int, smallest_is_in_time: bool) -> tuple[int, str]:
     if not smallest_is_in_time:
         return 0, "time"
-    in_time = window_budget(placement, MOST_OUTCOMES)
-    in_memory = placement.draft_gpus * largest_budget(
-        placement.draft,
-        placement.context,
-        placement.lookahead,
-        placement.dtype or placement.draft.dtype,
-        placement.sampling,
-        placement.batch,
-        placement.draft_profile,
+    in_time = window_budget(site, drafter, k, MOST_OUTCOMES)
+    in_memory = site.options["draft_gpus"] * largest_budget(
+        site.draft, site.context, k, site.dtype_of("draft"), site.sampling, site.batch, site.draft_profile
     )
     if in_memory < in_time:
         return in_memory, "memory"
@@ -163,8 +166,8 @@ def _bounds(verify: Cost, draft: Cost, seed: int) -> tuple[int, int]:
     return int(low), int(high)
 
 
-def _combinations(options: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
-    """The options of each combination, complete, as :func:`ssdsim.pricing.placement.place` takes them."""
+def _combinations(options: Mapping[str, Any]) -> Iterable[Settings]:
+    """The settings of each combination, with the smallest cache."""
     refuse_others("window", options, (*AXES, *SINGLE))
     given = {name: value for name, value in options.items() if value is not None}
     axes = {name: listed(spelled(name), given[name]) for name in AXES if name in given}
@@ -173,9 +176,9 @@ def _combinations(options: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
         for card in (*axes.get(name, ()), *axes.get(f"draft_{name}", ())):
             find(card)  # a name that does not exist is a mistake, not a combination that does not fit
     for combination in product(*axes.values()):
-        values = checked({**single, **dict(zip(axes, combination, strict=True))})
-        # SD plays no part here: its draft on a device of its own asks nothing of the target's memory
-        yield values | {"sd_k": values["k"], "sd_draft": "separate", "budget": values["k"] + 1}
+        settings = effective({**single, **dict(zip(axes, combination, strict=True))})
+        settings.derive("budget", settings["k"] + 1, "one guess a position")
+        yield settings
 
 
 def sentence(row: Mapping[Any, Any]) -> str:

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.table import Table
 
-from ssdsim.cli.console import console
+from ssdsim.cli.console import console, echo
 from ssdsim.cli.hardware import print_profile
 from ssdsim.cli.options import common_options, echo_json
 from ssdsim.cli.progress import shown
+from ssdsim.cli.tables import Table
 from ssdsim.cli.values import OutputFile
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_transformer
@@ -62,7 +62,9 @@ def command(output: Path, minutes: float, as_json: bool, seed: int, quiet: bool,
         echo_json({"schema": 1, "profile": str(output), "passes": passes, **done.figures})
     else:
         print_profile(done.profile)
-        console().print(_checks(done.checks))
+        out = console()
+        out.print("Whole passes, which were never fitted", style="italic")
+        out.print(_checks(done.checks))
     if done.interrupted:
         click.echo(f"interrupted: a partial profile is in {output}; run again to resume", err=True)
         sys.exit(130)
@@ -111,7 +113,7 @@ def calibrate(
     profile.save(output)
     checks = [*check_passes(profile, workload, rows), *check_rank_links(profile, rows)]
     for doubt in doubts(profile.device.topology, rows, devices):
-        click.echo(f"warning: {doubt}", err=True)
+        echo(f"warning: {doubt}", stderr=True)
     return Calibration(profile, checks, summary(checks, rows), interrupted)
 
 
@@ -169,9 +171,9 @@ def _devices(device: str | None, gpus: str | None, tp: int | None, draft_gpu: in
 
 
 def _checks(checks: Sequence[PassCheck]) -> Table:
-    table = Table(box=None, header_style="dim", title="Whole passes, which were never fitted", title_justify="left")
+    table = Table(names=2, pad_edge=True)
     for column in ("model", "pass", "measured ms", "predicted ms", "error"):
-        table.add_column(column, justify="left" if column in ("model", "pass") else "right")
+        table.add_column(column, words=column in ("model", "pass"))
     for check in checks:
         seconds = (f"{1e3 * check.measured_s:.3f}", f"{1e3 * check.predicted_s:.3f}")
         table.add_row(check.role, check.name, *seconds, f"{check.error:+.1%}")

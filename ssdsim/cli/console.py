@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 PIPE_WIDTH = 120
 
@@ -13,3 +15,22 @@ def console(stderr: bool = False) -> Console:
     if not found.is_terminal:
         found.width = PIPE_WIDTH
     return found
+
+
+def echo(text: str, stderr: bool = False) -> None:
+    """A line that a terminal gets broken at blanks, and a file or pipe whole."""
+    out = console(stderr)
+    out.print(Text(text), soft_wrap=not out.is_terminal)
+
+
+def print_labelled(out: Console, label: str, text: str, style: str = "", label_style: str | None = None) -> None:
+    """``text`` after its label; in a terminal its further lines begin below its first, not below the label."""
+    words = Text(label, style if label_style is None else label_style), Text(text, style)
+    if not out.is_terminal:
+        out.print(*words, sep="")
+        return
+    beside = Table.grid()
+    beside.add_column(no_wrap=True)
+    beside.add_column(overflow="fold")
+    beside.add_row(*words)
+    out.print(beside)

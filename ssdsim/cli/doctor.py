@@ -12,6 +12,7 @@ import click
 
 from ssdsim import __version__
 from ssdsim.bundled import models_folder
+from ssdsim.cli.console import echo
 from ssdsim.cli.options import echo_json, json_option
 from ssdsim.hardware.catalog import hardware_names, transformer_names
 
@@ -34,13 +35,13 @@ def command(as_json: bool) -> None:
     if as_json:
         echo_json({"schema": 1, **report})
         return
-    click.echo(f"ssdsim {report['ssdsim']} on Python {report['python']}, {report['platform']}, {report['cores']} cores")
+    echo(f"ssdsim {report['ssdsim']} on Python {report['python']}, {report['platform']}, {report['cores']} cores")
     cards = f"{len(transformer_names())} transformers, {len(hardware_names())} hardware profiles"
-    click.echo(f"cards: {cards} in {models_folder().name}/")
+    echo(f"cards: {cards} in {models_folder().name}/")
     missing = [name for name in _DEPENDENCIES if _version(name) is None]
-    click.echo(f"missing dependencies: {', '.join(missing)}" if missing else "every dependency is installed")
-    click.echo("predict, models, hardware, import: ready")
-    click.echo(_torch_line(report["torch"]))
+    echo(f"missing dependencies: {', '.join(missing)}" if missing else "every dependency is installed")
+    echo("predict, models, hardware, import: ready")
+    echo(_torch_line(report["torch"]))
 
 
 def _version(name: str) -> str | None:

@@ -9,7 +9,7 @@ import click
 
 from ssdsim.answers.export import FORMATS, export
 from ssdsim.answers.schedule import BATCHES, CONTEXTS, FAN_OUTS, LOOKAHEADS, OPTIONS
-from ssdsim.cli.console import console
+from ssdsim.cli.console import console, echo, print_labelled
 from ssdsim.cli.options import chosen_options, common_options, echo_json
 from ssdsim.cli.values import OutputFile
 from ssdsim.cli.warning_lines import print_warnings
@@ -45,8 +45,8 @@ def command(format_: str, output: Path | None, as_json: bool, seed: int, quiet: 
     if not quiet and not as_json:
         log = console(stderr=True)
         for note in exported.notes:
-            log.print(f"note: {note}", style="cyan")
+            print_labelled(log, "note: ", note, "cyan")
         print_warnings(exported.warnings, quiet)
     if exported.refusal is not None and not as_json:
-        click.echo(exported.refusal, err=True)
+        echo(exported.refusal, stderr=True)
     return int(exported.refusal is not None)

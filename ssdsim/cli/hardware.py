@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-from rich.table import Table
 
-from ssdsim.cli.console import console
+from ssdsim.cli.console import console, print_labelled
+from ssdsim.cli.groups import Group
 from ssdsim.cli.options import echo_json, json_option
+from ssdsim.cli.tables import Table
 from ssdsim.cli.values import OutputFile
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_hardware, hardware_names
@@ -17,7 +18,7 @@ from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.hardware.what_if import scale
 
 
-@click.group("hardware")
+@click.group("hardware", cls=Group)
 def command() -> None:
     """List and show hardware profiles."""
 
@@ -30,9 +31,9 @@ def list_hardware(as_json: bool) -> None:
     if as_json:
         echo_json({"schema": 1, "hardware": [_overview(profile) for profile in profiles]})
         return
-    table = Table(box=None, header_style="dim")
+    table = Table(pad_edge=True)
     for column in ("name", "device", "count", "memory", "bandwidth", "dtypes", "timings"):
-        table.add_column(column)
+        table.add_column(column, words=True)
     for profile in profiles:
         device = profile.device
         table.add_row(
@@ -76,7 +77,7 @@ def print_profile(profile: HardwareProfile) -> None:
     out.print("Timed", style="dim")
     for name, model in profile.models().items():
         if model.domain:
-            out.print(f"  {_domain(name, model)}", style="dim")
+            print_labelled(out, "  ", _domain(name, model), "dim")
     fixed = profile.fixed
     out.print(
         f"Fixed costs: {1e6 * fixed.per_pass_s:.1f} us a pass, {1e6 * fixed.per_layer_s:.1f} us a layer, "
@@ -89,10 +90,10 @@ def print_profile(profile: HardwareProfile) -> None:
 
 def _timings(profile: HardwareProfile) -> Table:
     """Held-out errors, and what of them the uncertainty of the coefficients makes (``their sd``)."""
-    table = Table(box=None, header_style="dim")
-    table.add_column("timing", no_wrap=True)
+    table = Table(first=("median error", "95th percentile"), pad_edge=True)
+    table.add_column("timing", words=True)
     for column in ("source", "held-out rows", "median error", "95th percentile", "coefficients", "their sd"):
-        table.add_column(column)
+        table.add_column(column, words=True)
     for name, model in profile.models().items():
         report = model.report
         found = ["-"] * 5
@@ -143,9 +144,9 @@ def check_hardware(name: str, vidur_mlp: Path, dtype: str, as_json: bool) -> Non
     if as_json:
         echo_json({"schema": 1, "bands": [vars(band) for band in bands]})
         return
-    table = Table(box=None, header_style="dim")
+    table = Table(pad_edge=True)
     for column in ("tokens", "GEMMs", "median bias", "median error", "measured - predicted"):
-        table.add_column(column, justify="right")
+        table.add_column(column)
     for band in bands:
         tokens = f"{band.smallest}-{band.largest}"
         extra = f"{1e6 * band.extra_s:+.1f} us"

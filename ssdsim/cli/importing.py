@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ssdsim.cli.groups import Group
 from ssdsim.cli.values import OutputFile
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_hardware
@@ -20,7 +21,7 @@ _OPERATIONS = ["all_reduce", "all_gather", "sendrecv"]
 _COMMIT = click.option("--commit", default="", help="of the source repository, for the provenance")
 
 
-@click.group("import")
+@click.group("import", cls=Group)
 def command() -> None:
     """Fit a hardware profile to another tool's measurements."""
 

@@ -79,5 +79,7 @@ def main() -> None:
 
 
 def _fail(message: str) -> None:
-    click.echo(f"error: {' '.join(message.split())}", err=True)
+    from ssdsim.cli.console import echo
+
+    echo(f"error: {' '.join(message.split())}", stderr=True)
     sys.exit(2)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import click
-from rich.table import Table
 
-from ssdsim.cli.console import console
+from ssdsim.cli.console import console, echo
+from ssdsim.cli.groups import Group
 from ssdsim.cli.options import echo_json, json_option
+from ssdsim.cli.tables import Table
 from ssdsim.hardware.catalog import find_transformer, transformer_names
 
 
-@click.group("models")
+@click.group("models", cls=Group)
 def command() -> None:
     """List and show transformer cards."""
 
@@ -24,9 +25,9 @@ def list_models(as_json: bool) -> None:
         shown = [card.model_dump() | {"parameters": card.parameters} for card in cards]
         echo_json({"schema": 1, "transformers": shown})
         return
-    table = Table(box=None, header_style="dim")
+    table = Table(pad_edge=True)
     for column in ("name", "parameters", "layers", "hidden", "heads", "kv heads", "MLP", "vocabulary", "dtype"):
-        table.add_column(column, justify="left" if column in ("name", "dtype") else "right")
+        table.add_column(column, words=column in ("name", "dtype"))
     for card in cards:
         table.add_row(
             card.name,
@@ -40,7 +41,7 @@ def list_models(as_json: bool) -> None:
             card.dtype,
         )
     console().print(table)
-    click.echo("Also: transformer-shaped-HxL (the proposal's graph), a card's .toml, or a Hugging Face config.json")
+    echo("Also: transformer-shaped-HxL (the proposal's graph), a card's .toml, or a Hugging Face config.json")
 
 
 @command.command("show")
@@ -54,4 +55,4 @@ def show_model(name: str, as_json: bool) -> None:
         echo_json({"schema": 1, "transformer": shown})
         return
     for key, value in shown.items():
-        click.echo(f"{key:22} {value}")
+        echo(f"{key:22} {value}")

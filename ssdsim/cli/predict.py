@@ -7,7 +7,6 @@ from typing import Any
 import click
 
 from ssdsim.answers.predict import PredictEngine, predict
-from ssdsim.answers.predict import as_json as prediction_json
 from ssdsim.cli.options import common_options, echo_json, scenario_options
 
 
@@ -16,12 +15,14 @@ from ssdsim.cli.options import common_options, echo_json, scenario_options
 @click.option("--engine", type=click.Choice(["auto", "closed", "mc", "des"]), default="auto", show_default=True)
 @common_options
 def command(engine: PredictEngine, as_json: bool, seed: int, quiet: bool, **options: Any) -> None:
-    """Predict AR, SD and SSD and say whether SSD is worth its GPU.
+    """Predict strategies (AR, SD, SSD) and say whether the subject, SSD, is worth its GPU.
 
     Times are priced on a hardware profile, or are unit-free with --t-sd, --t-p and --t-b.
     """
     prediction = predict(seed=seed, engine=engine, **options)
     if as_json:
+        from ssdsim.answers.prediction_json import as_json as prediction_json
+
         echo_json(prediction_json(prediction))
         return
     from ssdsim.cli.render import print_prediction

@@ -2,61 +2,82 @@
 
 from __future__ import annotations
 
+from rich.columns import Columns
 from rich.console import Console
-from rich.table import Table
+from rich.padding import Padding
 from rich.text import Text
 
-from ssdsim.answers.predict import STRATEGIES, Prediction, provenance
-from ssdsim.cli.console import console
+from ssdsim import strategies
+from ssdsim.answers.predict import Prediction
+from ssdsim.cli.console import console, print_labelled
+from ssdsim.cli.tables import Table
 from ssdsim.cli.warning_lines import print_warnings
+from ssdsim.option import Group
 from ssdsim.rounds.estimate import PARTS, Estimate
 from ssdsim.scenario.configuration import Configuration
+from ssdsim.scenario.options import ALL, members
 
 BAR_WIDTH = 56
+_SHORTEST_BAR = 24  # with less room beside the parts, they go below
+_UNLABELLED = " " * len("Verdict  ")
 _STYLES = {"verify": "blue", "draft": "yellow", "communicate": "magenta", "fallback": "red", "host": "bright_black"}
 _BLOCKS = {"verify": "█", "draft": "▓", "communicate": "▒", "fallback": "░", "host": "▪"}
 
 
 def print_prediction(prediction: Prediction, quiet: bool) -> None:
-    """The three strategies, where a round's time goes, the verdict and the provenance."""
+    """The strategies, where a round's time goes, the verdict and the provenance."""
     out = console()
     out.print(title(prediction.configuration), style="bold")
     out.print(_table(prediction))
     out.print()
-    for line in _round_bars(prediction):
-        out.print(line)
+    _print_round_bars(prediction, out)
     out.print()
     verdict = prediction.verdict
-    out.print(Text("Verdict  ", "bold"), Text(verdict.sentence, "green" if verdict.best == "ssd" else "yellow"), sep="")
+    colour = "green" if verdict.best == verdict.subject else "yellow"
+    print_labelled(out, "Verdict  ", verdict.sentence, colour, "bold")
     if verdict.probability_best is not None:
-        out.print(f"         P(SSD faster than SD and AR | errors of the timings) = {verdict.probability_best:.2f}")
+        others = " and ".join(versus.rival.title for versus in verdict.over.values())
+        what = f"P({title_of(verdict.subject)} faster than {others} | errors of the timings)"
+        print_labelled(out, _UNLABELLED, f"{what} = {verdict.probability_best:.2f}")
     _print_notes(prediction, out)
     print_warnings(prediction.configuration.warnings, quiet)
 
 
+def title_of(name: str) -> str:
+    """What a person reads for a strategy's name."""
+    return strategies.ALL.named(name).title
+
+
 def title(configuration: Configuration) -> str:
     """One line that says what was asked."""
-    v = configuration.values
+    v = configuration.settings
     shape = configuration.shape
-    if configuration.costs is None:
-        return f"Unit-free (T_v = 1): T_SD {v['t_sd']:g}, T_p {v['t_p']:g}, T_b {v['t_b']:g}; {shape}"
+    if configuration.site is None:
+        units = [f"{ALL[name].axis.split()[-2]} {v[name]:g}" for name in members(Group.UNIT_FREE) if name in v]
+        return f"Unit-free (T_v = 1): {', '.join(units)}; {shape}"
     hardware = v["hardware"] if v["hardware"] == v["draft_hardware"] else f"{v['hardware']} + {v['draft_hardware']}"
     return f"{v['target']} + {v['draft']} on {hardware}, TP {v['tp']}, context {v['context']}; {shape}"
 
 
 def _table(prediction: Prediction) -> Table:
     seconds = prediction.unit == "s"
-    table = Table(box=None, pad_edge=False, header_style="dim")
     rate = "tokens/s" if seconds else "tokens/T_v"
     time = " ms" if seconds else " T_v"
-    columns = [rate, "95 %", "per user", "per GPU", "GPUs", "TPOT" + time, "round" + time, "tokens", "vs AR", "vs SD"]
-    table.add_column("", no_wrap=True)
+    over = [f"vs {title_of(name)}" for name in _rivals(prediction)]
+    columns = [rate, "95 %", "per user", "per GPU", "GPUs", "TPOT" + time, "round" + time, "tokens", *over]
+    table = Table(first=(rate, "95 %", *over))
+    table.add_column("", words=True)
     bounded = any(prediction.intervals.values())
     for column in columns if bounded else [c for c in columns if c != "95 %"]:
-        table.add_column(column, justify="right", no_wrap=True)
-    for name in STRATEGIES:
-        table.add_row(name.upper(), *_row(prediction, name))
+        table.add_column(column)
+    for name in prediction.estimates:
+        table.add_row(title_of(name), *_row(prediction, name))
     return table
+
+
+def _rivals(prediction: Prediction) -> list[str]:
+    """Those that the others are held against: all but the subject, unless it is alone."""
+    return [name for name in prediction.estimates if name != prediction.verdict.subject]
 
 
 def _row(prediction: Prediction, name: str) -> list[str]:
@@ -74,43 +95,58 @@ def _row(prediction: Prediction, name: str) -> list[str]:
         f"{scale * float(e.round_s) / e.tokens_per_round:.2f}",
         f"{scale * float(e.round_s):.2f}",
         f"{e.tokens_per_round:.2f}",
-        f"{rate / float(prediction.estimates['ar'].tokens_per_second):.2f}x",
-        f"{rate / float(prediction.estimates['sd'].tokens_per_second):.2f}x",
+        *(f"{rate / float(prediction.estimates[r].tokens_per_second):.2f}x" for r in _rivals(prediction)),
     ]
 
 
-def _round_bars(prediction: Prediction) -> list[Text]:
+def _print_round_bars(prediction: Prediction, out: Console) -> None:
+    """A bar a strategy, its parts beside it, or below it in a narrow terminal."""
     longest = max(float(e.round_s) for e in prediction.estimates.values())
     scale, unit = (1e3, "ms") if prediction.unit == "s" else (1.0, "T_v")
-    lines = [Text(f"Where a round's time goes ({unit})", "dim")]
-    for name in STRATEGIES:
-        lines.append(_bar(name, prediction.estimates[name], longest, scale))
-    return lines
+    legends = {name: _legend(estimate, scale) for name, estimate in prediction.estimates.items()}
+    label = max(len(title_of(name)) for name in legends) + 1
+    room = out.width - label
+    beside = room - 1 - max(len("  ".join(legend)) for legend in legends.values())
+    width = min(BAR_WIDTH, beside if beside >= _SHORTEST_BAR else room)
+    out.print(f"Where a round's time goes ({unit})", style="dim")
+    for name, legend in legends.items():
+        line = Text(f"{title_of(name):{label}}").append(_bar(prediction.estimates[name], longest, width))
+        if beside >= _SHORTEST_BAR:
+            line.append(" " * (label + width + 1 - len(line))).append("  ".join(legend), "dim")
+            out.print(line)
+        else:
+            out.print(line)
+            out.print(Padding(Columns(legend, padding=(0, 2)), (0, 0, 0, label)), style="dim")
 
 
-def _bar(name: str, estimate: Estimate, longest: float, scale: float) -> Text:
-    line, legend, filled, total = Text(f"{name.upper():4}"), [], 0, 0.0
+def _legend(estimate: Estimate, scale: float) -> list[str]:
+    parts = {part: float(estimate.breakdown_s[part]) for part in PARTS}
+    return [f"{_BLOCKS[part]} {part} {scale * seconds:.2f}" for part, seconds in parts.items() if seconds > 0.0]
+
+
+def _bar(estimate: Estimate, longest: float, width: int) -> Text:
+    line, total = Text(), 0.0
     for part in PARTS:
-        seconds = float(estimate.breakdown_s[part])
-        total += seconds
-        end = round(BAR_WIDTH * total / longest)
-        line.append(_BLOCKS[part] * (end - filled), _STYLES[part])
-        filled = end
-        if seconds > 0.0:
-            legend.append(f"{_BLOCKS[part]} {part} {scale * seconds:.2f}")
-    line.append(" " * (BAR_WIDTH - filled + 1))
-    line.append("  ".join(legend), "dim")
+        total += float(estimate.breakdown_s[part])
+        line.append(_BLOCKS[part] * (round(width * total / longest) - len(line)), _STYLES[part])
     return line
 
 
 def _print_notes(prediction: Prediction, out: Console) -> None:
-    ssd = prediction.estimates["ssd"]
-    out.print(f"         hit rate {ssd.p_hit:.3f}, all {ssd.batch} hit in {ssd.p_all_hit:.1%} of rounds", style="dim")
-    paper = ssd.paper_tokens_per_second
-    if paper is not None and abs(float(paper) / float(ssd.tokens_per_second) - 1.0) > 0.005:
-        rate = "tokens/s" if prediction.unit == "s" else "tokens/T_v"
-        out.print(f"         the paper's formula, without overheads: {float(paper):.4g} {rate}", style="dim")
+    for reason in prediction.configuration.no_room.values():
+        if reason not in prediction.verdict.sentence:
+            print_labelled(out, _UNLABELLED, reason, "yellow")
+    caching = [e for e in prediction.estimates.values() if e.p_hit is not None]
+    for e in caching:
+        whose = f"{title_of(e.strategy)}: " if len(caching) > 1 else ""
+        hits = f"{whose}hit rate {e.p_hit:.3f}, all {e.batch} hit in {e.p_all_hit:.1%} of rounds"
+        print_labelled(out, _UNLABELLED, hits, "dim")
+        paper = e.paper_tokens_per_second
+        if paper is not None and abs(float(paper) / float(e.tokens_per_second) - 1.0) > 0.005:
+            rate = "tokens/s" if prediction.unit == "s" else "tokens/T_v"
+            said = f"{whose}the paper's formula, without overheads: {float(paper):.4g} {rate}"
+            print_labelled(out, _UNLABELLED, said, "dim")
     engines = {"closed": "closed form (exact)", "mc": "Monte Carlo", "des": "event engine"}
     out.print(f"Engine   {engines[prediction.engine]}", style="dim")
-    for record in provenance(prediction.configuration):
-        out.print(f"Timings  {record['profile']}: {record['summary']}", style="dim")
+    for record in prediction.configuration.provenance:
+        print_labelled(out, "Timings  ", f"{record['profile']}: {record['summary']}", "dim")

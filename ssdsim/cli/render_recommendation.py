@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from ssdsim.answers.recommend.answer import Answer, Recommendation
 from ssdsim.answers.recommend.break_even import BreakEven
 from ssdsim.answers.recommend.deployment import Deployment
 from ssdsim.answers.recommend.equal_count import EqualCount
 from ssdsim.answers.recommend.request import Request
-from ssdsim.cli.console import console
+from ssdsim.cli.console import console, print_labelled
+from ssdsim.cli.tables import Table
 from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.scenario.options import DEFAULTS
 
+_UNLABELLED = " " * len("Verdict  ")
 _SHOWN_GAINS = 6
 _NO_GAIN = 5e-4
 
@@ -24,25 +24,25 @@ _NO_GAIN = 5e-4
 def print_recommendation(found: Recommendation, quiet: bool) -> None:
     """The verdict, the answer by batch, and what it rests on at one batch."""
     out = console()
-    out.print(Text("Verdict  ", "bold"), Text(found.sentence, "green"), sep="")
+    print_labelled(out, "Verdict  ", found.sentence, "green", "bold")
     about = next((answer for answer in found.answers if answer.batch == found.focus), None)
     for sentence in _at_equal_count(found, about):
-        out.print(f"         {sentence}")
-    out.print(_question(found.request), style="dim")
+        print_labelled(out, _UNLABELLED, sentence)
+    print_labelled(out, _UNLABELLED, _question(found.request), "dim")
     _heading(out, "Tokens/s per user and per GPU by batch; P that no other strategy is better")
     _print_answers(found, out)
     if about is not None:
         _print_best(about, out)
         _print_equal(found, about, out)
         _print_pareto(found, about, out)
-        _print_break_even(found, out)
+        _print_break_even(found, about, out)
         _print_gains(found, about, out)
     out.print()
     out.print(
         f"Searched {found.evaluated} settings in closed form; P and 95 % from the timings' held-out errors", style="dim"
     )
     for profile, text in found.provenance:
-        out.print(f"Timings  {profile}: {text}", style="dim")
+        print_labelled(out, "Timings  ", f"{profile}: {text}", "dim")
     print_warnings(found.warnings, quiet)
 
 
@@ -64,14 +64,15 @@ def _question(request: Request) -> str:
     hits = "measured hit curve" if v["hit_curve"] is not None else hits
     floor = f", at least {request.at_least:g} tokens/s a user" if request.at_least else ""
     models = f"{v['target']} + {v['draft']} on up to {request.gpus} {hardware}"
-    return f"         {models}, context {v['context']}, {accepted}, {hits}, temperature {v['temperature']:g}{floor}"
+    return f"{models}, context {v['context']}, {accepted}, {hits}, temperature {v['temperature']:g}{floor}"
 
 
 def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
+    table = Table()
     words = ("best", "runner-up", "SSD", "best rival", "settings", "deployment", "what", "change")
+    joined = ("settings", "/user", "/GPU", "margin", "P", "SSD is", "95 %", "P(SSD faster)")
     for column in columns:
-        table.add_column(column, justify="left" if column in words else "right", no_wrap=True)
+        table.add_column(column, words=column in words, joined=column in joined)
     return table
 
 
@@ -125,7 +126,9 @@ def _print_best(about: Answer, out: Console) -> None:
         return
     low, high = about.interval
     rate = best.rate
-    hits = f", hit rate {rate.p_hit:.3f}, all hit in {rate.p_all_hit:.0%} of rounds" if rate.p_hit is not None else ""
+    hits = ""
+    if rate.p_hit is not None:
+        hits = f", hit rate over all rounds {rate.p_hit:.3f}, all hit in {rate.p_all_hit:.0%} of them"
     each = f" in each of {best.copies} copies" if best.copies > 1 else ""
     out.print(
         f"batch {about.batch}, {best.name}: {best.per_user:.1f} tokens/s per user (95 %: {low:.1f}-{high:.1f}), "
@@ -178,15 +181,16 @@ def _print_pareto(found: Recommendation, about: Answer, out: Console) -> None:
     out.print(table)
 
 
-def _print_break_even(found: Recommendation, out: Console) -> None:
-    if not found.break_evens:
+def _print_break_even(found: Recommendation, about: Answer, out: Console) -> None:
+    if not found.break_evens or about.equal is None:
         return
-    _heading(
-        out,
-        f"Break-even, batch {found.focus}: SSD, its placement held, is the fastest on up to {found.request.gpus} GPUs",
-    )
+    ssd, gpus = about.equal.ssd, found.request.gpus
+    held = f"{ssd.name}, its placement held"
+    _heading(out, f"Break-even, batch {found.focus}: {held}, is the fastest on up to {gpus} GPUs")
     for bound in found.break_evens:
-        out.print(f"  {_bound(bound)}")
+        print_labelled(out, "  ", _bound(bound))
+    hits = "p_hit is the hit rate after a speculation by the primary;"
+    out.print(f"{hits} {ssd.name} has {ssd.rate.p_hit:.3f} over all rounds", style="dim")
 
 
 def _bound(bound: BreakEven) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from ssdsim.cli.console import echo
 from ssdsim.cli.options import common_options, echo_json
 from ssdsim.cli.values import OutputFile
 
@@ -30,8 +31,8 @@ def command(run_folder: Path, output: Path | None, as_json: bool, seed: int, qui
         verdict = {"sentence": made.sentence}
         echo_json({"schema": 1, "report": str(path), "verdict": verdict, "figures": figures, "left_out": left_out})
         return
-    click.echo(made.sentence)
+    echo(made.sentence)
     click.echo(f"{path}: {len(made.figures)} figures, {path.stat().st_size / 1e6:.1f} MB")
     if not quiet:
         for item in made.left_out:
-            click.echo(f"not shown: {item.what} ({item.why})", err=True)
+            echo(f"not shown: {item.what} ({item.why})", stderr=True)

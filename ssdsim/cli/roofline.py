@@ -6,12 +6,12 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.table import Table
 
-from ssdsim.answers.roofline import BOUNDS, OPTIONS, PASSES, roofline, summarise
+from ssdsim.answers.roofline import BOUNDS, OPTIONS, roofline, summarise
 from ssdsim.answers.roofline import as_json as roofline_json
 from ssdsim.cli.console import console
 from ssdsim.cli.options import chosen_options, echo_json, json_option, quiet_option
+from ssdsim.cli.tables import Table
 from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.errors import InputError, nearest
 
@@ -29,7 +29,7 @@ _LEGEND = (
 
 @click.command("roofline")
 @chosen_options(*OPTIONS)
-@click.option("--pass", "only", multiple=True, metavar="NAME", help=f"only these: {', '.join(PASSES)} [default: all]")
+@click.option("--pass", "only", multiple=True, metavar="NAME", help="only these, such as verify [default: all]")
 @quiet_option
 @json_option
 def command(as_json: bool, quiet: bool, only: tuple[str, ...], **options: Any) -> None:
@@ -37,12 +37,13 @@ def command(as_json: bool, quiet: bool, only: tuple[str, ...], **options: Any) -
 
     A round has one verification; meanwhile the draft runs one glue pass and K branch steps.
     """
-    for name in only:
-        if name not in PASSES:
-            raise InputError(f"--pass has no '{name}'{nearest(name, PASSES)} Allowed: {', '.join(PASSES)}")
     frame = roofline(**options)
+    passes = list(dict.fromkeys(frame["pass"]))
+    for name in only:
+        if name not in passes:
+            raise InputError(f"--pass has no '{name}'{nearest(name, passes)} Allowed: {', '.join(passes)}")
     attrs = frame.attrs
-    frame = frame[frame["pass"].isin(only or PASSES)]
+    frame = frame[frame["pass"].isin(only or passes)]
     frame.attrs = attrs
     if as_json:
         echo_json(roofline_json(frame))
@@ -58,18 +59,18 @@ def command(as_json: bool, quiet: bool, only: tuple[str, ...], **options: Any) -
 def _print_pass(summary: pd.Series[Any], operations: pd.DataFrame) -> None:
     out = console()
     shares = [f"{bound} {summary[f'{bound}_share']:.1%}" for bound in BOUNDS if summary[f"{bound}_share"] > 0]
-    times = {"branch_step": " (K a round)", "draft_step": " (K a speculation)"}.get(summary["pass"], "")
+    times = f" ({summary['times']} a round)" if summary["times"] > 1 else ""
     out.print(
-        f"[bold]{summary['pass'].replace('_', ' ')}[/]{times} on {operations['device'].iloc[0]}: "
+        f"[bold]{summary['pass']}[/]{times} on {operations['device'].iloc[0]}: "
         f"{1e3 * summary['seconds']:.2f} ms = {' + '.join(shares)}; pure streaming {summary['streaming_share']:.1%}"
     )
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("operation", no_wrap=True)
-    table.add_column("shape", no_wrap=True)
+    table = Table(first=("us", "of roof", "bound", "of pass"))
+    table.add_column("operation", words=True)
+    table.add_column("shape", words=True)
     for column in ("runs", "GFLOP", "MB", "FLOP/B", "us", "TFLOP/s", "TB/s", "of roof"):
-        table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("bound", no_wrap=True)
-    table.add_column("of pass", justify="right", no_wrap=True)
+        table.add_column(column)
+    table.add_column("bound", words=True)
+    table.add_column("of pass")
     for _, row in operations.iterrows():
         table.add_row(*_cells(row), style="dim" if row["share_of_pass"] < 0.01 else "")
     out.print(table)

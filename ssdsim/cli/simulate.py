@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.table import Table
-from rich.text import Text
 
-from ssdsim.cli.console import console
+from ssdsim.cli.console import console, print_labelled
 from ssdsim.cli.options import common_options, echo_json, scenario_options
-from ssdsim.cli.render import title
+from ssdsim.cli.render import title, title_of
+from ssdsim.cli.tables import Table
 from ssdsim.cli.values import OutputFile
-from ssdsim.engine.simulate import STRATEGIES, SimulatedRounds, run_as_json, simulate, simulate_requests
+from ssdsim.engine.simulate import SimulatedRounds, run_as_json, simulate, simulate_requests
 from ssdsim.engine.trace import Trace
 from ssdsim.errors import InputError
 from ssdsim.rounds.estimate import PARTS
@@ -28,7 +27,6 @@ _TRACED_ROUNDS = 50
 @click.option(
     "--engine", type=click.Choice(["des", "mc"]), default="des", show_default=True, help="SimPy or Monte Carlo"
 )
-@click.option("--strategy", type=click.Choice([*STRATEGIES, "all"]), default="all", show_default=True)
 @click.option("--rounds", type=click.IntRange(1), help=f"[default: {_ROUNDS}; with --trace {_TRACED_ROUNDS}]")
 @click.option("--tokens", type=click.IntRange(1), help="start together and run until every sequence has so many tokens")
 @click.option("--precision", type=click.FloatRange(0.0, 1.0, min_open=True), help="of tokens/s at 95 %, such as 0.01")
@@ -36,7 +34,6 @@ _TRACED_ROUNDS = 50
 @common_options
 def command(
     engine: str,
-    strategy: str,
     rounds: int | None,
     tokens: int | None,
     precision: float | None,
@@ -48,31 +45,33 @@ def command(
 ) -> None:
     """Replay rounds: tails, bursts, utilisation and timelines, which closed forms do not show.
 
-    A timeline shows SSD, or the one --strategy.
+    A timeline shows the subject (SSD).
     """
     _refuse_useless(engine, rounds, tokens, precision, trace)
     configuration = configure(**options)
-    names = list(STRATEGIES) if strategy == "all" else [strategy]
+    scenarios = configuration.scenarios
     timeline = None
     if trace is not None:
-        names = ["ssd"] if strategy == "all" else names
-        timeline = Trace(f"ssdsim {names[0]}")
+        subject = configuration.subject
+        if subject in configuration.no_room:
+            raise InputError(f"no timeline: {configuration.no_room[subject]}")
+        scenarios = {subject: scenarios[subject]}
+        timeline = Trace(f"ssdsim {subject}")
         rounds = rounds or _TRACED_ROUNDS
     limits: dict[str, Any] = {"engine": engine, "rounds": rounds or (None if precision else _ROUNDS)}
     limits |= {"precision": precision, "trace": timeline}
-    scenario = configuration.scenario
     runs = {
-        name: simulate_requests(scenario, name, tokens, seed=seed)
-        if tokens
-        else simulate(scenario, name, seed=seed, **limits)
-        for name in names
+        name: simulate_requests(scenario, tokens, seed=seed) if tokens else simulate(scenario, seed=seed, **limits)
+        for name, scenario in scenarios.items()
     }
     if trace is not None and timeline is not None:
         timeline.save(trace)
     if as_json:
-        unit = "s" if configuration.costs else "T_v"
+        unit = configuration.unit
         strategies = {name: run_as_json(run, unit) for name, run in runs.items()}
-        echo_json({"schema": 1, "unit": unit, "engine": engine, "seed": seed, "strategies": strategies})
+        no_room = dict(configuration.no_room)
+        head = {"schema": 2, "unit": unit, "engine": engine, "seed": seed}
+        echo_json({**head, "strategies": strategies, "no_room": no_room})
         return
     _print(configuration, runs)
     if trace is not None and not quiet:
@@ -91,35 +90,39 @@ def _refuse_useless(
 def _print(configuration: Configuration, runs: dict[str, SimulatedRounds]) -> None:
     out = console()
     out.print(title(configuration), style="bold")
-    scale, unit = (1e3, "ms") if configuration.costs else (1.0, "T_v")
+    scale, unit = (1e3, "ms") if configuration.unit == "s" else (1.0, "T_v")
     out.print(_table(runs, scale, unit))
     out.print()
-    for run in runs.values():
-        out.print(_parts(run, scale, unit))
-    if "ssd" in runs:
-        p_hit, clean = runs["ssd"].p_hit, runs["ssd"].p_all_hit
-        out.print(f"SSD  hit rate {p_hit.value:.4f} ({p_hit.low:.4f}-{p_hit.high:.4f}), ", end="")
-        out.print(f"clean rounds {clean.value:.2%} ({clean.low:.2%}-{clean.high:.2%})")
-        clean_s, missed_s = runs["ssd"].clean_round_s, runs["ssd"].missed_round_s
-        lengths = f"{scale * clean_s:.3f} {unit}, one with a miss {scale * missed_s:.3f}"
-        out.print(f"     a clean round takes {lengths} {unit}")
-    for run in runs.values():
+    label = max(len(title_of(name)) for name in runs) + 2
+    for name, run in runs.items():
+        print_labelled(out, f"{title_of(name):{label}}", _parts(run, scale, unit))
+    for name, run in runs.items():
+        if run.p_hit is not None and run.p_all_hit is not None:
+            p_hit, clean = run.p_hit, run.p_all_hit
+            hits = f"hit rate {p_hit.value:.4f} ({p_hit.low:.4f}-{p_hit.high:.4f})"
+            said = f"{hits}, clean rounds {clean.value:.2%} ({clean.low:.2%}-{clean.high:.2%})"
+            print_labelled(out, f"{title_of(name):{label}}", said)
+            lengths = f"{scale * run.clean_round_s:.3f} {unit}, one with a miss {scale * run.missed_round_s:.3f}"
+            print_labelled(out, " " * label, f"a clean round takes {lengths} {unit}")
+    for name, run in runs.items():
         busy = ", ".join(f"{role} {share:.1%}" for role, share in run.utilisation.items() if share)
         if busy:
-            out.print(f"{run.strategy.upper():4} busy: {busy}", style="dim")
+            print_labelled(out, f"{title_of(name):{label}}", f"busy: {busy}", "dim")
+    for reason in configuration.no_room.values():
+        out.print(reason, style="yellow")
 
 
 def _table(runs: dict[str, SimulatedRounds], scale: float, unit: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("", no_wrap=True)
     rate = "tokens/s" if unit == "ms" else f"tokens/{unit}"
+    table = Table(first=(rate, "95 %", f"TPOT {unit}"))
+    table.add_column("", words=True)
     quantiles = [f"round p{q} {unit}" for q in (50, 90, 99)]
     for column in ("rounds", rate, "95 %", f"TPOT {unit}", *quantiles, f"gap p99 {unit}", "in bursts"):
-        table.add_column(column, justify="right", no_wrap=True)
+        table.add_column(column)
     for run in runs.values():
         rates = run.tokens_per_second
         table.add_row(
-            run.strategy.upper(),
+            title_of(run.strategy),
             str(run.rounds),
             f"{rates.value:.4g}",
             f"{rates.low:.4g}-{rates.high:.4g}",
@@ -131,6 +134,6 @@ def _table(runs: dict[str, SimulatedRounds], scale: float, unit: str) -> Table:
     return table
 
 
-def _parts(run: SimulatedRounds, scale: float, unit: str) -> Text:
+def _parts(run: SimulatedRounds, scale: float, unit: str) -> str:
     parts = [f"{part} {scale * run.breakdown_s[part]:.3f}" for part in PARTS if run.breakdown_s[part] > 0]
-    return Text(f"{run.strategy.upper():4} round {scale * run.round_s.value:.3f} {unit} = {' + '.join(parts)}")
+    return f"round {scale * run.round_s.value:.3f} {unit} = {' + '.join(parts)}"

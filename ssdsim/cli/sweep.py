@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 import pandas as pd
-from rich.table import Table
 
+from ssdsim.answers.columns import own, own_columns
 from ssdsim.answers.sweep.plan import PRESETS, Plan, column, number_columns, plan_of
 from ssdsim.answers.sweep.sweep import sweep
+from ssdsim.answers.verdict import rivals
 from ssdsim.cli.console import console
 from ssdsim.cli.options import common_options, echo_json, grid_options
 from ssdsim.cli.progress import shown
+from ssdsim.cli.render import title_of
+from ssdsim.cli.tables import Table
 from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.errors import InputError, nearest
+from ssdsim.scenario.configuration import subject_among
 from ssdsim.scenario.options import UNIT_FREE
 
-_SORT, _TOP = "ssd_over_sd", 10
+_TOP = 10
 
 
 @click.command("sweep")
@@ -33,7 +39,7 @@ _SORT, _TOP = "ssd_over_sd", 10
 )
 @click.option("--jobs", type=int, default=1, show_default=True, help="processes on this machine; -1: one a core")
 @click.option("--cluster", metavar="TCP://HOST:PORT", help="a Dask scheduler, whose workers do the work")
-@click.option("--sort", help=f"the column by which points are best: times and GPUs the smallest [default: {_SORT}]")
+@click.option("--sort", help="the column by which points are best: the smallest times, the most tokens/s")
 @click.option("--top", type=click.IntRange(0), help=f"best points to print [default: {_TOP}]")
 @common_options
 def command(
@@ -70,7 +76,7 @@ def command(
     if as_json:
         echo_json(_json(plan, results))
         return
-    _print(plan, results, sort or _SORT, _TOP if top is None else top)
+    _print(plan, results, sort, _TOP if top is None else top)
     if output is not None:
         click.echo(f"{len(results)} rows in {output}/results.parquet")
     print_warnings(results.attrs["warnings"], quiet)
@@ -93,7 +99,7 @@ def _check_shown(plan: Plan, sort: str | None, top: int | None, as_json: bool) -
 
 def _json(plan: Plan, results: pd.DataFrame) -> dict[str, Any]:
     return {
-        "schema": 1,
+        "schema": 2,
         "unit": _unit(plan),
         "engine": plan.engine,
         "seed": plan.seed,
@@ -110,15 +116,16 @@ def _unit(plan: Plan) -> str:
     return "T_v" if "t_sd" in plan.options or "t_sd" in plan.grid else "s"
 
 
-def _print(plan: Plan, results: pd.DataFrame, sort: str, top: int) -> None:
-    out = console()
+def _print(plan: Plan, results: pd.DataFrame, sort: str | None, top: int) -> None:
+    out, contest = console(), _Contest.of(plan)
+    sort = sort or contest.sort
     axes = " x ".join(f"{name} {len(values)}" for name, values in plan.grid.items()) or "one point"
     out.print(f"{len(results)} points: {axes}", style="bold")
     possible = results[results["error"].isna()]
     best = possible.sort_values(sort, ascending=_less_is_better(sort), kind="stable").head(top)
     if len(best):
-        out.print(_table(plan, best, sort))
-    out.print(_summary(possible))
+        out.print(_table(plan, contest, best, sort))
+    out.print(_summary(contest, possible))
     refused = results["error"].dropna()
     if len(refused):
         reason, count = refused.value_counts().index[0], refused.value_counts().iloc[0]
@@ -129,26 +136,69 @@ def _less_is_better(name: str) -> bool:
     return name.endswith(("_s", "_ms", "_gpus")) or name in UNIT_FREE
 
 
-def _table(plan: Plan, best: pd.DataFrame, sort: str) -> Table:
-    unit = _unit(plan)
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for name in (*plan.grid, "fallback", "SD", "SSD", "SSD/SD", "SSD/AR", "SSD/SD per GPU", "all hit"):
-        table.add_column(f"{name} tokens/{unit}" if name in ("SD", "SSD") else name, justify="right", no_wrap=True)
-    shown_already = {"sd_tokens_per_second", "ssd_tokens_per_second", "ssd_over_sd", "ssd_over_ar", "p_all_hit"}
-    extra = [] if sort in {*shown_already, *plan.grid} else [sort]
-    for name in extra:
-        table.add_column(name, justify="right", no_wrap=True)
+@dataclass(frozen=True)
+class _Contest:
+    """The subject, its rivals (the one that it is held against first), and whose columns there are."""
+
+    names: tuple[str, ...]
+    subject: str
+    rivals: tuple[str, ...]
+
+    @staticmethod
+    def of(plan: Plan) -> _Contest:
+        subject = subject_among(plan.strategies, plan.options.get("subject"))
+        return _Contest(plan.strategies, subject, rivals(subject, plan.strategies))
+
+    @property
+    def sort(self) -> str:
+        return f"{self.subject}_over_{self.rivals[0]}" if self.rivals else f"{self.subject}_tokens_per_second"
+
+    def own(self, column: str) -> str | None:
+        """The subject's column of a result that not every strategy has."""
+        return own(self.names, self.subject, column) if column in own_columns(self.subject) else None
+
+
+def _shown(plan: Plan, contest: _Contest) -> list[tuple[str, str, Callable[[pd.Series[Any]], str]]]:
+    """Header, the results' column, and the cell of a row, for each column that is shown of a point."""
+    unit, name, decimals = _unit(plan), contest.subject, 1 if _unit(plan) == "s" else 3
+
+    def rate(strategy: str) -> tuple[str, str, Callable[[pd.Series[Any]], str]]:
+        column = f"{strategy}_tokens_per_second"
+        return f"{title_of(strategy)} tokens/{unit}", column, lambda row: f"{row[column]:.{decimals}f}"
+
+    def over(rival: str) -> tuple[str, str, Callable[[pd.Series[Any]], str]]:
+        column = f"{name}_over_{rival}"
+        return f"{title_of(name)}/{title_of(rival)}", column, lambda row: f"{row[column]:.2f}x"
+
+    def per_gpu(rival: str) -> tuple[str, str, Callable[[pd.Series[Any]], str]]:
+        ratio, gpus, rival_gpus = f"{name}_over_{rival}", f"{name}_gpus", f"{rival}_gpus"
+        cell = lambda row: f"{row[ratio] * row[rival_gpus] / row[gpus]:.2f}x"  # noqa: E731
+        return f"{title_of(name)}/{title_of(rival)} per GPU", "", cell
+
+    shown = []
+    backup, all_hit = contest.own("backup"), contest.own("p_all_hit")
+    if backup is not None:
+        fallback = f"effective_{backup}" if backup in plan.grid else backup
+        shown.append(("fallback", fallback, lambda row: str(row[fallback])))
+    shown += [rate(strategy) for strategy in (*contest.rivals[:1], name)]
+    shown += [over(rival) for rival in contest.rivals]
+    shown += [per_gpu(rival) for rival in contest.rivals[:1]]
+    if all_hit is not None:
+        shown.append(("all hit", all_hit, lambda row: f"{row[all_hit]:.1%}"))
+    return shown
+
+
+def _table(plan: Plan, contest: _Contest, best: pd.DataFrame, sort: str) -> Table:
+    shown = _shown(plan, contest)
+    if sort not in {*(column for _, column, _ in shown), *plan.grid}:
+        shown.append((sort, sort, lambda row: f"{row[sort]:.4g}"))
+    ratios = [header for header, column, _ in shown if "_over_" in column]
+    rates = [header for header, column, _ in shown if column.endswith("_tokens_per_second")]
+    table = Table(names=len(plan.grid), first=(sort, *ratios[:1], *reversed(rates), *ratios[1:]))
+    for name in (*plan.grid, *(header for header, _, _ in shown)):
+        table.add_column(name)
     for _, row in best.iterrows():
-        rates = (row["sd_tokens_per_second"], row["ssd_tokens_per_second"])
-        per_gpu = row["ssd_over_sd"] * row["sd_gpus"] / row["ssd_gpus"]
-        table.add_row(
-            *(_setting(row[name]) for name in plan.grid),
-            str(row["effective_backup" if "backup" in plan.grid else "backup"]),
-            *(f"{rate:.{1 if unit == 's' else 3}f}" for rate in rates),
-            *(f"{ratio:.2f}x" for ratio in (row["ssd_over_sd"], row["ssd_over_ar"], per_gpu)),
-            f"{row['p_all_hit']:.1%}",
-            *(f"{row[name]:.4g}" for name in extra),
-        )
+        table.add_row(*(_setting(row[name]) for name in plan.grid), *(cell(row) for _, _, cell in shown))
     return table
 
 
@@ -156,11 +206,17 @@ def _setting(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _summary(possible: pd.DataFrame) -> str:
-    """How often each strategy is fastest."""
-    rates = possible[[f"{name}_tokens_per_second" for name in ("ar", "sd", "ssd")]]
+def _summary(contest: _Contest, possible: pd.DataFrame) -> str:
+    """How often each strategy is fastest, and what the subject makes of its rival."""
+    rates = possible[[f"{name}_tokens_per_second" for name in contest.names]].set_axis(list(contest.names), axis=1)
     fastest = rates.idxmax(axis=1).value_counts(normalize=True)
-    shares = ", ".join(f"{str(name).split('_')[0].upper()} at {share:.0%}" for name, share in fastest.items())
-    ratio, jit = possible["ssd_over_sd"], (column(possible, "backup") == "jit").mean()
-    spread = f"SSD/SD {ratio.min():.2f}-{ratio.max():.2f}x, median {ratio.median():.2f}x"
-    return f"Fastest: {shares} of the possible points; {spread}; just in time is the fallback at {jit:.0%}"
+    shares = ", ".join(f"{title_of(str(name))} at {share:.0%}" for name, share in fastest.items())
+    said = [f"Fastest: {shares} of the possible points"]
+    for rival in contest.rivals[:1]:
+        ratio = possible[f"{contest.subject}_over_{rival}"]
+        what = f"{title_of(contest.subject)}/{title_of(rival)}"
+        said.append(f"{what} {ratio.min():.2f}-{ratio.max():.2f}x, median {ratio.median():.2f}x")
+    backup = contest.own("backup")
+    if backup is not None:
+        said.append(f"just in time is the fallback at {(column(possible, backup) == 'jit').mean():.0%}")
+    return "; ".join(said)

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 from click.core import ParameterSource
-from rich.table import Table
 
 from ssdsim.cli.calibrate import alone_under_torchrun
-from ssdsim.cli.console import console
+from ssdsim.cli.console import console, echo
 from ssdsim.cli.options import Share, WholeNumbers, common_options, echo_json
 from ssdsim.cli.progress import shown
+from ssdsim.cli.tables import Table
 from ssdsim.cli.values import OutputFile
 from ssdsim.engine.trace import Trace
 from ssdsim.errors import InputError
@@ -113,7 +113,7 @@ def command(
         echo_json({"schema": 1, "comparisons": rows, **figures})
     else:
         console().print(_table(compared))
-        click.echo(f"median error {np.median(errors):.1%}, worst {errors.max():.1%}; {_signs(compared)}")
+        echo(f"median error {np.median(errors):.1%}, worst {errors.max():.1%}; {_signs(compared)}")
     sys.exit(1 if max_error is not None and errors.max() > max_error else 0)
 
 
@@ -185,7 +185,7 @@ def _run(
     trace = Trace("ssdsim validate") if options["trace"] else None
 
     if bench.shared and not quiet:
-        click.echo("validate: ranks share a device; predictions, for which each has its own, do not hold", err=True)
+        echo("validate: ranks share a device; predictions, for which each has its own, do not hold", stderr=True)
     try:
         lock = log.with_name(f".{log.name}.lock")
         with locked(lock, log, "validation"), shown("validate", "grid points", quiet) as progress:
@@ -195,7 +195,7 @@ def _run(
     if trace is not None and trace.tracks:
         trace.save(Path(str(options["trace"])))
     elif trace is not None and not Path(str(options["trace"])).exists() and not quiet:
-        click.echo("validate: no trace: its point was measured by an earlier run; use another -o", err=True)
+        echo("validate: no trace: its point was measured by an earlier run; use another -o", stderr=True)
     return found
 
 
@@ -220,9 +220,9 @@ def _write_config(path: Path, options: dict[str, object]) -> None:
 
 
 def _table(compared: Sequence[Sequence[Comparison]]) -> Table:
-    table = Table(box=None, header_style="dim")
+    table = Table(names=6, first=("error",), pad_edge=True)
     for column in ("b", "K", "F", "p_hit", "fallback", "", "measured ms", "predicted ms", "error", "most off"):
-        table.add_column(column, justify="right")
+        table.add_column(column)
     for comparisons in compared:
         for c in comparisons:
             p, half = c.point, (c.measured.high - c.measured.low) / 2.0

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
 
 from ssdsim.cli.console import console
 from ssdsim.cli.options import echo_json
+from ssdsim.cli.tables import Table
 from ssdsim.validation.paper import FamilyReplay, Published, SweepReplay, load_published, replay_family, replay_sweep
 
 
@@ -48,9 +48,9 @@ def _print_family(out: Console, replay: FamilyReplay, paper: Published) -> None:
     out.print(f"fitted to the SD rows (K {paper.sd_k}): an acceptance rate for each data set")
     extra = f"{1e3 * replay.draft_step_extra_s:.2f} ms more a draft step, p_hit {replay.p_hit:.3f}"
     out.print(f"fitted to the SSD rows (K {paper.ssd_k}): two numbers for all of them, {extra}")
-    table = Table(box=None, header_style="dim")
+    table = Table(first=("SSD tok/s", "alpha"), pad_edge=True)
     for column in ("data set", "alpha", "SD tok/s", "SSD tok/s", "predicted", "error", "SSD/SD", "predicted"):
-        table.add_column(column, justify="left" if column == "data set" else "right")
+        table.add_column(column, words=column == "data set", joined=column in ("predicted", "error"))
     rows = zip(family.datasets, family.sd_tokens_per_s, family.ssd_tokens_per_s, strict=True)
     for i, (name, sd, ssd) in enumerate(rows):
         predicted = float(replay.ssd_tokens_per_s[i])
@@ -73,19 +73,11 @@ def _print_family(out: Console, replay: FamilyReplay, paper: Published) -> None:
 
 
 def _sweep_table(sweeps: list[SweepReplay]) -> Table:
-    table = Table(box=None, header_style="dim")
-    for column in (
-        "engine",
-        "method",
-        "alpha",
-        "ms a round",
-        "ms a step",
-        "mean error",
-        "worst",
-        "best K",
-        "predicted",
-    ):
-        table.add_column(column, justify="left" if column in ("engine", "method") else "right")
+    table = Table(names=2, pad_edge=True)
+    for column in ("engine", "method"):
+        table.add_column(column, words=True)
+    for column in ("alpha", "ms a round", "ms a step", "mean error", "worst", "best K", "predicted"):
+        table.add_column(column, joined=column in ("worst", "predicted"))
     for replay in sweeps:
         errors, (seen, predicted) = np.abs(replay.errors), replay.best_k
         table.add_row(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from ssdsim.cli.console import console
+from ssdsim.cli.console import console, print_labelled
 
 _SHAPES = re.compile(r"\d[\d.x]*")
 
@@ -20,7 +20,7 @@ def print_warnings(warnings: Iterable[str], quiet: bool) -> None:
     log = console(stderr=True)
     for alike in kinds.values():
         more = f" (and {len(alike) - 1} more of this kind)" if len(alike) > 1 else ""
-        log.print(f"warning: {alike[0]}{more}", style="yellow")
+        print_labelled(log, "warning: ", f"{alike[0]}{more}", "yellow")
 
 
 def _kind(warning: str) -> str:

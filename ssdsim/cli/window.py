@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.table import Table
 
 from ssdsim.answers.window import AXES, SINGLE, sentence, window
 from ssdsim.answers.window import as_json as window_json
-from ssdsim.cli.console import console
+from ssdsim.cli.console import console, print_labelled
 from ssdsim.cli.options import chosen_options, common_options, echo_json
+from ssdsim.cli.tables import Table
 from ssdsim.cli.warning_lines import print_warnings
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def _print(frame: pd.DataFrame) -> None:
         return
     out.print()
     for title, row in _worth_saying(possible):
-        out.print(title + sentence(row))
+        print_labelled(out, title, sentence(row))
     out.print()
     out.print(_LEGEND, style="dim")
 
@@ -79,9 +79,9 @@ def _label(name: str) -> str:
 
 
 def _table(frame: pd.DataFrame, varying: list[str]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
+    table = Table(names=len(varying), first=("passes", "95 %", "passes/K", "outcomes", "F", "ended by"))
     for name in varying:
-        table.add_column(_label(name), justify="left" if frame[name].dtype == object else "right", no_wrap=True)
+        table.add_column(_label(name), words=frame[name].dtype == object)
     measures = [
         "verify ms",
         "draft ms",
@@ -95,7 +95,7 @@ def _table(frame: pd.DataFrame, varying: list[str]) -> Table:
         "ended by",
     ]
     for column in measures:
-        table.add_column(column, justify="right", no_wrap=True)
+        table.add_column(column)
     for _, row in frame.iterrows():
         table.add_row(*(str(row[name]) for name in varying), *_cells(row))
     return table

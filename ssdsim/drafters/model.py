@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ssdsim.option import Option
 from ssdsim.pricing.memory import Demand, draft_demand
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece
@@ -17,7 +18,7 @@ class ModelDrafter:
     name = "model"
     title = "draft model"
     source = "Leviathan et al., 2023; pre-speculation: SSD paper, appendix B"
-    options: tuple[Any, ...] = ()
+    options: tuple[Option, ...] = ()
     needs_device = True
 
     def speculate(self, site: Site, tokens: int, beside: bool) -> tuple[Piece, ...]:
@@ -25,7 +26,7 @@ class ModelDrafter:
         return (site.piece(step, tokens),)
 
     def prespeculate(self, site: Site, tokens: int, branches: int) -> tuple[Piece, ...]:
-        """A glue pass over K+1 tokens a sequence, then K steps over the branch tokens, which see the verified ones too."""
+        """A glue pass over K+1 tokens a sequence, then K steps over the branches, which see the verified ones too."""
         glue = site.draft_pass("glue", tokens + 1)
         branch = site.draft_pass("branch step", branches, extra_context=tokens + 1, masked=True)
         return site.piece(glue), site.piece(branch, tokens)

@@ -9,8 +9,8 @@ from itertools import count
 
 import torch
 
-from calibration.timing import Action, Timed, time_action, time_once
 from ssdsim.machine.capture import capture
+from ssdsim.machine.timing import Action, Timed, time_action, time_once
 
 POOL_BYTES = {"cpu": 256 << 20, "cuda": 1 << 30}  # beyond an L3 of a CPU, and many times the L2 of a GPU
 _GRAPH_BYTES = 512 << 20  # streamed by the runs of one CUDA graph

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from ssdsim.option import Option
 from ssdsim.pricing.memory import Demand
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece
@@ -18,11 +19,16 @@ class Drafter(Protocol):
     wherever a strategy would put it, and holds no memory there.
     """
 
-    name: str
-    title: str
-    source: str
-    options: tuple[Any, ...]
-    needs_device: bool
+    @property
+    def name(self) -> str: ...
+    @property
+    def title(self) -> str: ...
+    @property
+    def source(self) -> str: ...
+    @property
+    def options(self) -> tuple[Option, ...]: ...
+    @property
+    def needs_device(self) -> bool: ...
 
     def speculate(self, site: Site, tokens: int, beside: bool) -> tuple[Piece, ...]:
         """Draft ``tokens`` tokens of every sequence, one after the other.

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ssdsim.checks import FloatOrArray
+from ssdsim.option import Option
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.site import Site
 from ssdsim.rounds.block import RoundBlock, total
@@ -29,7 +30,7 @@ class Lockstep:
     source: str
     rival: str | None = None
     miss: str | None = None
-    options: tuple[Any, ...] = ()
+    options: tuple[Option, ...] = ()
     searched: tuple[str, ...] = ()
     told: tuple[str, ...] = ()
     drafts: bool = True

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from ssdsim.checks import FloatOrArray
+from ssdsim.option import Option
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.occupancy import Occupancy
 from ssdsim.pricing.room import Devices
@@ -28,26 +29,55 @@ class Strategy(Protocol):
     strategies whose round is a fixed order of steps.
     """
 
-    name: str
-    """Key of options, JSON and columns."""
-    title: str
-    """What a person reads."""
-    called: str
-    """What a sentence calls it where it wins."""
-    source: str
-    """Paper and section."""
-    rival: str | None
-    """Name of what it is held against first."""
-    miss: str | None
-    """The state that an outcome which was not foreseen leads to; None where nothing is cached."""
-    options: tuple[Any, ...]
-    """Its own options; the shared ones are in :mod:`ssdsim.scenario.options`."""
-    searched: tuple[str, ...]
-    """Options that a search for the best deployment may turn."""
-    told: tuple[str, ...]
-    """Settings that tables of predictions show as columns."""
-    drafts: bool
-    """It needs a drafter."""
+    @property
+    def name(self) -> str:
+        """Key of options, JSON and columns."""
+        ...
+
+    @property
+    def title(self) -> str:
+        """What a person reads."""
+        ...
+
+    @property
+    def called(self) -> str:
+        """What a sentence calls it where it wins."""
+        ...
+
+    @property
+    def source(self) -> str:
+        """Paper and section."""
+        ...
+
+    @property
+    def rival(self) -> str | None:
+        """Name of what it is held against first."""
+        ...
+
+    @property
+    def miss(self) -> str | None:
+        """The state that an outcome which was not foreseen leads to; None where nothing is cached."""
+        ...
+
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """Its own options; the shared ones are in :mod:`ssdsim.scenario.options`."""
+        ...
+
+    @property
+    def searched(self) -> tuple[str, ...]:
+        """Options that a search for the best deployment may turn."""
+        ...
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """Settings that tables of predictions show as columns."""
+        ...
+
+    @property
+    def drafts(self) -> bool:
+        """It needs a drafter."""
+        ...
 
     # from options to what they mean
 

@@ -83,7 +83,7 @@ class Kernel:
 
     @cached_property
     def stationary(self) -> Array:
-        """The long run's share of each state, shape ``(states,)``; where it is not unique, that of the first's class."""
+        """The long run's share of each state, shape ``(states,)``; from the first where it is not unique."""
         if len(self.states) == 1:
             return np.ones(1)
         if len(self.states) == 2:  # exact, where a linear solver would lose the digits of small rates

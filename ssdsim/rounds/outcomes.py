@@ -1,11 +1,10 @@
-"""Verification outcomes, drawn in blocks outside the event loop: how many tokens each sequence gets, and its next state.
+"""Verification outcomes, drawn in blocks outside the event loop: tokens and next state of each sequence.
 
 A block covers ``rounds`` rounds of ``b`` sequences, shape ``(b, rounds)``: the long axis last, so that NumPy adds rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -18,6 +17,7 @@ from ssdsim.rounds.kernel import Kernel, Mix, Tokens
 _BUCKETS = 1 << 16
 _LONGEST_WARM_UP = 4096
 _REQUESTS_RUN_IN = 2
+_ENDLESS = 1 << 62  # tokens of a request that never ends
 _FORGOTTEN = 1e-6  # of a chain's start
 _STATE = 1 << 16  # a draw is tokens in the low half, and the number of the next state in the high half
 _LOW = _STATE - 1
@@ -40,11 +40,11 @@ class OutcomeBlock:
 
     @property
     def batch(self) -> int:
-        return self.draws.shape[0]
+        return int(self.draws.shape[0])
 
     @property
     def rounds(self) -> int:
-        return self.draws.shape[1]
+        return int(self.draws.shape[1])
 
     @property
     def tokens(self) -> NDArray[np.int64]:
@@ -63,14 +63,15 @@ class OutcomeBlock:
     @cached_property
     def total_tokens(self) -> Draws:
         """Tokens of each round over the batch, shape ``(rounds,)``."""
-        return self._packed & _LOW if len(self.states) <= 2 else (self.draws & _LOW).sum(axis=0, dtype=np.uint32)
+        packed = self._packed if len(self.states) <= 2 else (self.draws & _LOW).sum(axis=0, dtype=np.uint32)
+        return np.asarray(packed & _LOW, dtype=np.uint32)
 
     def count_to(self, state: str) -> Draws:
         """How many sequences end each round in ``state``, shape ``(rounds,)``."""
         if len(self.states) == 2:
             second = self._packed >> 16
-            return second if state == self.states[1] else np.uint32(self.batch) - second
-        return self.leads_to(state).sum(axis=0, dtype=np.uint32)
+            return np.asarray(second if state == self.states[1] else self.batch - second, dtype=np.uint32)
+        return np.asarray(self.leads_to(state).sum(axis=0, dtype=np.uint32))
 
     def count_in(self, state: str) -> Draws:
         """How many sequences begin each round in ``state``, shape ``(rounds,)``."""
@@ -178,8 +179,10 @@ class _Buffered:
             have += self._chunk_rounds
         drawn = np.concatenate(parts, axis=1) if len(parts) > 1 else self._left
         draws, self._left = drawn[:, :rounds], drawn[:, rounds:]
-        first, self._first = self._first, draws[:, -1] >> 16 if rounds else self._first
-        return OutcomeBlock(self._states, draws, first)
+        block = OutcomeBlock(self._states, draws, self._first)
+        if rounds:
+            self._first = np.asarray(draws[:, -1] >> 16, dtype=np.uint32)
+        return block
 
     def _chunk(self, rounds: int) -> Draws:
         raise NotImplementedError
@@ -219,9 +222,9 @@ class ChainedOutcomes(_Buffered):
 def chain_states(
     if_first: NDArray[np.bool_], if_second: NDArray[np.bool_], start: NDArray[np.bool_], negates: bool
 ) -> NDArray[np.bool_]:
-    """Whether two-state chains are in the first state after each round, shape ``(b, rounds)``, without a loop over rounds.
+    """Whether two-state chains are in the first state after each round, shape ``(b, rounds)``, without a loop.
 
-    ``if_first[i, t]`` says so of a round that begins in the first state, ``if_second`` of one that begins in the second.
+    ``if_first[i, t]`` says so of a round that begins in the first state, ``if_second`` of one that does in the second.
     Where they agree the state is forgotten. Elsewhere it is kept (``if_first`` only) or negated (``if_second`` only):
     because both come from one random number, always the one or, where the second leads to the first more often
     (``negates``), the other.
@@ -249,11 +252,10 @@ class SteppedOutcomes:
     def __init__(self, tokens: Tokens, batch: int, lanes: int, seed: np.random.SeedSequence) -> None:
         uniform, kinds = seed.spawn(2)
         self._uniform, self._kinds = np.random.default_rng(uniform), np.random.default_rng(kinds)
-        mixed = isinstance(tokens, Mix)
-        kernels: Sequence[Kernel] = tokens.kernels if mixed else (tokens,)
-        weights = tokens.weights if mixed else np.ones(1)
-        self._weights = weights / weights.sum()
-        self._output_tokens = tokens.output_tokens if mixed else np.iinfo(np.int64).max
+        mix = tokens if isinstance(tokens, Mix) else Mix(np.ones(1), _ENDLESS, (tokens,))
+        kernels = mix.kernels
+        self._weights = mix.weights / mix.weights.sum()
+        self._output_tokens = mix.output_tokens
         self._states = tokens.states
         self._shape = (batch, lanes)
         tables = [[OutcomeTable(kernel.p[state]) for kernel in kernels] for state in range(len(self._states))]
@@ -312,7 +314,7 @@ def outcome_source(tokens: Tokens, batch: int, seed: np.random.SeedSequence, lan
 
 
 def outcomes_until(source: OutcomeSource, tokens: int) -> OutcomeBlock:
-    """Outcomes until every sequence has ``tokens``; a finished sequence yields nothing more and stays in the first state.
+    """Outcomes until every sequence has ``tokens``; a finished one yields nothing more and stays in the first state.
 
     A round yields at least one token a sequence, so ``tokens`` rounds suffice. Tokens past the end are not counted.
     """
@@ -339,6 +341,6 @@ def rounds_to_run_in(tokens: Tokens) -> int:
         decay = abs(float(tokens.transitions[0, 0] - tokens.transitions[1, 0]))
     else:
         decay = float(np.sort(np.abs(np.linalg.eigvals(tokens.transitions)))[-2])
-    if not _FORGOTTEN < decay < 1.0:
+    if decay >= 1.0:
         return 0
-    return min(_LONGEST_WARM_UP, 1 + int(np.log(_FORGOTTEN) / np.log(decay)))
+    return min(_LONGEST_WARM_UP, 1 + int(np.log(_FORGOTTEN) / np.log(max(decay, _FORGOTTEN**2))))

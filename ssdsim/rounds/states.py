@@ -51,7 +51,7 @@ def _others(shares: Mapping[str, FloatOrArray], state: str) -> FloatOrArray:
 
 
 class Always:
-    """Rounds in which some sequence ends in ``state`` (``share`` 1), or none does (0); the other states do not occur."""
+    """Rounds in which some sequence ends in ``state`` (``share`` 1), or none does (0)."""
 
     def __init__(self, state: str, share: float) -> None:
         self._state, self._share = state, share

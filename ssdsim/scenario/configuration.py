@@ -43,7 +43,7 @@ class Configuration:
         """The batch and how it speculates, in words."""
         v = self.settings
         accepted = f"alpha {v['alpha']}" if "alpha" in v else f"acceptance {v['acceptance']}"
-        fallback = f", {v['backup']} fallback" if "backup" in v else ""
+        fallback = "" if v.get("backup", "auto") == "auto" else f", {v['backup']} fallback"
         return f"batch {v['b']}, K {v['k']}, {accepted}{fallback}"
 
     @property

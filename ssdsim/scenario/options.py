@@ -32,6 +32,7 @@ SHARED: tuple[Option, ...] = (
         about="whom to compare",
         axis="strategies",
         spellings=("--strategy",),
+        read_by=("roofline",),
         varied_by=("schedule",),
     ),
     Option(
@@ -47,6 +48,7 @@ SHARED: tuple[Option, ...] = (
         kind=Member(drafters.ALL),
         about="what drafts the tokens",
         axis="drafter",
+        read_by=("window", "roofline"),
     ),
     Option(
         name="b",

@@ -60,9 +60,9 @@ class Speculative(Lockstep):
         draft = Step("draft", drafter.speculate(site, k, beside=not apart))
         beside = draft.passes[0] if draft.passes else None
         return {
+            "verify": Step("verify", (site.piece(site.target_pass("verify", k + 1)),)),
             "draft": draft,
             "speculation": site.speculation_message(k) if apart else site.telling(k, beside),
-            "verify": Step("verify", (site.piece(site.target_pass("verify", k + 1)),)),
             "sample": site.sampling_step(),
             "outcome": site.outcome_message() if apart else Step("communicate"),
         }

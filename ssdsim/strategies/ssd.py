@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from ssdsim.checks import FloatOrArray
 from ssdsim.errors import InputError
-from ssdsim.pricing.contention import slow_downs, stretches
 from ssdsim.pricing.cost import Cost
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.occupancy import Occupancy, target_alone
+from ssdsim.pricing.prespeculation import beside_each_other, branches_per_device, prespeculation, window_budget
 from ssdsim.pricing.room import Devices
 from ssdsim.pricing.site import Site
-from ssdsim.pricing.step import Pass, Piece, Step, unit_free
+from ssdsim.pricing.step import Piece, Step, unit_free
 from ssdsim.protocols.lockstep import Lockstep, late
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.kernel import Kernel, Tokens
@@ -27,8 +27,6 @@ from ssdsim.settings import Settings
 from ssdsim.speculation.acceptance import accepted_length_pmf
 from ssdsim.speculation.caching import hits_given_accepted
 from ssdsim.speculation.hit_models import uniform_fan_out
-
-_LARGEST_WINDOW = 4096  # outcomes a sequence
 
 
 class SSD(Lockstep):
@@ -114,7 +112,7 @@ class SSD(Lockstep):
         k = self.lookahead(site.options)
         verify = Step("verify", (site.piece(site.target_pass("verify", k + 1)),))
         prespeculate = prespeculation(site, drafter, k, site.options["budget"])
-        verify, prespeculate = contended(site, verify, prespeculate)
+        verify, prespeculate = beside_each_other(site, verify, prespeculate)
         return {
             "verify": verify,
             "sample": site.sampling_step(),
@@ -150,7 +148,8 @@ class SSD(Lockstep):
         """Corollary 16's denominator, which has no overheads and lets a late draft overlap the fallback."""
         p_all = states.none_to("miss")
         clean: Seconds = np.maximum(t["verify"], t["pre-speculate"])
-        return p_all * clean + (1.0 - p_all) * (t["verify"] + t["fallback"])
+        paper: Seconds = p_all * clean + (1.0 - p_all) * (t["verify"] + t["fallback"])
+        return paper
 
     def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
         return {"target": _target, "draft": _draft}
@@ -178,51 +177,10 @@ def _draft(me: Actor) -> Generator[Any, Any, None]:
         yield me.send("target", "speculation")
 
 
-def branches_per_device(options: Mapping[str, Any]) -> int:
-    """Several draft devices share the branches evenly, each with its own copy of the draft."""
-    return -(-int(options["budget"]) // int(options["draft_gpus"]))
-
-
-def prespeculation(site: Site, drafter: Drafter, k: int, budget: int) -> Step:
-    """The glue pass over ``b (K+1)`` tokens, and the K steps over the branch tokens of one draft device."""
-    devices = site.options["draft_gpus"]
-    return Step("draft", drafter.prespeculate(site, k, -(-budget // devices)), devices)
-
-
-def contended(site: Site, verify: Step, prespeculate: Step) -> tuple[Step, Step]:
-    """Both as slow as they are beside each other (the branch steps stand for the pre-speculation)."""
-    if not prespeculate.passes:
-        return verify, prespeculate
-    branch = prespeculate.pieces[-1]
-    assert isinstance(branch.work, Pass)
-    target = verify.passes[0], verify.seconds
-    slower = slow_downs(site, target, (branch.work, branch.cost.seconds))
-    stretched = stretches(verify.seconds, prespeculate.seconds, *slower)
-    return tuple(step.stretched(factor) for step, factor in zip((verify, prespeculate), stretched, strict=True))  # type: ignore[return-value]
-
-
 def _fallback(site: Site, drafter: Drafter, k: int) -> tuple[Piece, ...]:
     if site.options["backup"] == "fast":
         return (site.on_host("fast fallback", site.options["backup_ms"] / 1e3),)
     return tuple(piece.called("fallback step") for piece in drafter.speculate(site, k, beside=False))
-
-
-def window_budget(site: Site, drafter: Drafter, k: int, largest: int = _LARGEST_WINDOW) -> int:
-    """The most outcomes a sequence that the draft can cache before the target's outcome arrives (at least K + 1).
-
-    By bisection, since the time of a branch step never falls with its tokens.
-    """
-    verify = Step("verify", (site.piece(site.target_pass("verify", k + 1)),))
-    window_s = (verify.cost + site.sampling_step().cost + site.outcome_message().cost).seconds
-
-    def fits(budget: int) -> bool:
-        return prespeculation(site, drafter, k, budget).seconds <= window_s
-
-    low, high = k + 1, largest
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle - 1)
-    return low
 
 
 def _settle_units(settings: Settings) -> None:

@@ -20,12 +20,12 @@ import torch
 
 from calibration.calibrate import wanted
 from calibration.points import Workload, plan
-from calibration.timing import summarise, time_action
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.hardware.profile import load_profile
 from ssdsim.machine.devices import backend_of, parse_devices, target_group
 from ssdsim.machine.ranks import RankError, Ranks
+from ssdsim.machine.timing import summarise, time_action
 
 TINY = "--target transformer-shaped-128x2 --draft transformer-shaped-64x1 --context 32 --b 2 --k 2".split()
 SMALL = "--target transformer-shaped-1536x4 --draft transformer-shaped-768x2 --context 256 --b 2 --k 3".split()

@@ -1,0 +1,15 @@
+"""Verbs that have verbs of their own."""
+
+from __future__ import annotations
+
+import click
+
+
+class Group(click.Group):
+    """A click group whose help gives each command's first sentence whole, which click cuts to the line."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The rows of the help."""
+        rows = [(name, command.get_short_help_str(limit=1000)) for name, command in sorted(self.commands.items())]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)

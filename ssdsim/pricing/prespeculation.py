@@ -1,0 +1,54 @@
+"""Drafting for the likely outcomes of a verification while it runs: what it takes, and how much of it fits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ssdsim.pricing.contention import slow_downs, stretches
+from ssdsim.pricing.drafter import Drafter
+from ssdsim.pricing.site import Site
+from ssdsim.pricing.step import Pass, Step
+
+MOST_OUTCOMES = 4096  # a sequence; the search for the budget ends there
+
+
+def branches_per_device(options: Mapping[str, Any]) -> int:
+    """Several draft devices share the branches evenly, each with its own copy of the draft."""
+    return -(-int(options["budget"]) // int(options["draft_gpus"]))
+
+
+def prespeculation(site: Site, drafter: Drafter, k: int, budget: int) -> Step:
+    """The glue pass over ``b (K+1)`` tokens, and the K steps over the branch tokens of one draft device."""
+    devices = site.options["draft_gpus"]
+    return Step("draft", drafter.prespeculate(site, k, -(-budget // devices)), devices)
+
+
+def beside_each_other(site: Site, verify: Step, prespeculate: Step) -> tuple[Step, Step]:
+    """Both as slow as they are beside each other (the branch steps stand for the pre-speculation)."""
+    if not prespeculate.passes:
+        return verify, prespeculate
+    branch = prespeculate.pieces[-1]
+    assert isinstance(branch.work, Pass)
+    target = verify.passes[0], verify.seconds
+    slower = slow_downs(site, target, (branch.work, branch.cost.seconds))
+    stretched = stretches(verify.seconds, prespeculate.seconds, *slower)
+    return verify.stretched(stretched[0]), prespeculate.stretched(stretched[1])
+
+
+def window_budget(site: Site, drafter: Drafter, k: int, largest: int = MOST_OUTCOMES) -> int:
+    """The most outcomes a sequence that the draft can cache before the target's outcome arrives (at least K + 1).
+
+    By bisection, since the time of a branch step never falls with its tokens.
+    """
+    verify = Step("verify", (site.piece(site.target_pass("verify", k + 1)),))
+    window_s = (verify.cost + site.sampling_step().cost + site.outcome_message().cost).seconds
+
+    def fits(budget: int) -> bool:
+        return prespeculation(site, drafter, k, budget).seconds <= window_s
+
+    low, high = k + 1, largest
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle - 1)
+    return low
