@@ -18,9 +18,9 @@ from ssdsim.reports.pareto import pareto
 from ssdsim.reports.roofs import roofs
 from ssdsim.reports.speedups import speedups
 from ssdsim.reports.study import Study
+from ssdsim.reports.style import colour_of
 from ssdsim.reports.timeline import timeline
 from ssdsim.reports.validation import validation
-from ssdsim.reports.style import colour_of
 from ssdsim.runs.report_folder import RunFolder, read_run_folder
 
 _GROUPS: tuple[Callable[[Study], list[Figure | LeftOut]], ...] = (

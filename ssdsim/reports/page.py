@@ -71,7 +71,7 @@ def html(
     origins: str,
     left_out: Sequence[LeftOut],
 ) -> str:
-    """The whole document. ``strategies`` and ``origins`` are HTML, the other texts are plain; ``colour`` is of the subject."""
+    """The whole document. ``strategies`` and ``origins`` are HTML, others plain; ``colour`` is the subject's."""
     data = {
         "figures": [figure.plot_json() for figure in figures],
         "tables": {figure.key: figure.csv() for figure in figures},

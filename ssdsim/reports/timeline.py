@@ -13,7 +13,7 @@ from ssdsim.engine.simulate import simulate
 from ssdsim.engine.trace import Trace
 from ssdsim.reports.figure import Figure, LeftOut, rounded
 from ssdsim.reports.study import Study
-from ssdsim.reports.style import WORK_COLOUR, WORK_PATTERN, new_plot, title_of
+from ssdsim.reports.style import WORK_COLOUR, WORK_PATTERN, new_plot
 from ssdsim.scenario.scenario import Scenario
 
 _ROUNDS = 4
@@ -86,9 +86,9 @@ def _lead(study: Study) -> Scenario:
 
 def _title(study: Study, groups: Sequence[_Group], shown: Sequence[_Slice]) -> str:
     how = ", simulated and measured" if any(group.title.startswith("measured") for group in groups) else ""
-    leading = [s for s in shown for group in groups if group.leads and s.track.startswith(f"{group.title} ")]
-    drafts = [s for s in leading if s.track.endswith(" draft") and s.part == "draft"]
-    passes = [s for s in leading if s.track.endswith(" target") and s.part == "verify"]
+    leading = [group.title for group in groups if group.leads]
+    drafts = [s for s in shown if s.part == "draft" and s.track in [f"{title} draft" for title in leading]]
+    passes = [s for s in shown if s.part == "verify" and s.track in [f"{title} target" for title in leading]]
     if not any(d.start_s < p.end_s and p.start_s < d.end_s for d in drafts for p in passes):
         return f"{_ROUNDS} rounds{how}"
     miss = ", a miss waits for its fallback" if any(s.part == "fallback" for s in shown) else ""
@@ -133,7 +133,9 @@ def _simulated(study: Study) -> Iterator[_Group]:
     """The folder's own timeline, or else one of each strategy."""
     lead = _lead(study)
     if study.folder.trace is not None:
-        yield _Group("simulated", _slices(study.folder.trace, _parts([lead, *study.configuration.scenarios.values()])), True)
+        yield _Group(
+            "simulated", _slices(study.folder.trace, _parts([lead, *study.configuration.scenarios.values()])), True
+        )
         return
     for scenario in study.configuration.scenarios.values():
         trace = Trace()
@@ -161,10 +163,12 @@ def _parts(scenarios: Iterable[Scenario]) -> dict[str, str]:
 
 
 def _part_of(what: str, parts: Mapping[str, str]) -> str:
-    """A slice is named after its step or piece, or that with a number; a sender is busy with ``send`` and the message."""
-    if what.split()[0] == "send":
-        return "communicate"
-    return parts.get(what) or parts.get(what.rstrip(" 0123456789"), "host")
+    """A slice is named after its step or piece, alone, with a number or in other words; a sender's is ``send``."""
+    name = what.rstrip(" 0123456789")
+    known = name if name in parts else next((step for step in parts if step in name), None)
+    if known is None:
+        return "communicate" if name == "send" else "host"
+    return parts[known]
 
 
 def _slices(document: Mapping[str, Any], parts: Mapping[str, str], prefix: str = "") -> list[_Slice]:

@@ -30,9 +30,9 @@ class RunFolder:
     """A run folder as it was found; what it does not hold is None or empty.
 
     ``options`` are single values and ``grid`` lists of values, both by option name; ``results`` has a row a grid
-    point that is in, worked out by ``engine``; an unfinished sweep has ``points_in`` of its ``points``. ``trace`` and ``measured_trace`` are Chrome trace documents; ``validation`` are the
-    comparisons of ``ssdsim validate``, a record a strategy and grid point; ``recommendation`` is ``ssdsim recommend
-    --json``.
+    point, worked out by ``engine``; an unfinished sweep has ``points_in`` of its ``points``. ``trace`` and
+    ``measured_trace`` are Chrome trace documents; ``validation`` are the comparisons of ``ssdsim validate``, a record
+    a strategy and grid point; ``recommendation`` is ``ssdsim recommend --json``.
     """
 
     path: Path
@@ -148,12 +148,12 @@ def _config(path: Path) -> tuple[dict[str, Any], dict[str, list[Any]]]:
 def _results(path: Path, options: Mapping[str, Any], grid: Mapping[str, Sequence[Any]]) -> pd.DataFrame | None:
     """All rows, or those of the parts that are in; None where no sweep was begun."""
     columns = _needed(options, grid)
-    if (path / RESULTS).is_file():
-        return _table(path / RESULTS, columns).to_pandas()
-    if not (path / PARTS).is_dir():
+    whole = [path / RESULTS] if (path / RESULTS).is_file() else []
+    if not whole and not (path / PARTS).is_dir():
         return None
-    parts = [_table(part, columns) for part in sorted((path / PARTS).glob("*.parquet"))]
-    return pa.concat_tables(parts).to_pandas() if parts else pd.DataFrame(columns=columns)
+    tables = [_table(part, columns) for part in whole or sorted((path / PARTS).glob("*.parquet"))]
+    found: pd.DataFrame = pa.concat_tables(tables).to_pandas() if tables else pd.DataFrame(columns=columns)
+    return found
 
 
 def _needed(options: Mapping[str, Any], grid: Mapping[str, Sequence[Any]]) -> list[str]:

@@ -6,23 +6,54 @@ import json
 import os
 import shutil
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import tomli_w
 
 from ssdsim import __version__
-from ssdsim.answers.sweep.plan import Part, Plan
 from ssdsim.errors import InputError
 from ssdsim.runs.layout import CONFIG, HOW, PARTS, RESULTS
 from ssdsim.runs.lock import locked
 from ssdsim.runs.named_files import file_of, keep, names_in_folder, renamed
 from ssdsim.scenario.options import FILES
+
+
+class Part(Protocol):
+    """The points ``start`` to ``stop - 1`` of a sweep."""
+
+    @property
+    def number(self) -> int: ...
+    @property
+    def start(self) -> int: ...
+    @property
+    def stop(self) -> int: ...
+
+
+class Plan(Protocol):
+    """What a sweep works out."""
+
+    @property
+    def options(self) -> Mapping[str, Any]: ...
+    @property
+    def grid(self) -> Mapping[str, Sequence[Any]]: ...
+    @property
+    def how(self) -> Mapping[str, Any]:
+        """Everything but options and grid."""
+        ...
+
+    def named(self) -> Sequence[Any]:
+        """What the options that may name files name."""
+        ...
+
+    def parts(self) -> Sequence[Part]:
+        """All points, cut in the same way whenever the same plan is made."""
+        ...
 
 
 @contextmanager
