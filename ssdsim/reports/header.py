@@ -111,6 +111,8 @@ def _source(study: Study, name: str, source: str) -> str:
 
 
 def _plain(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value))
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
