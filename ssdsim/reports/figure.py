@@ -56,6 +56,11 @@ class LeftOut:
     why: str
 
 
+def numbered(key: str, number: int) -> str:
+    """A figure's key where there may be several of its kind: ``key``, ``key-2``, ``key-3``."""
+    return f"{key}-{number + 1}" if number else key
+
+
 def rounded(values: Iterable[float]) -> list[float | None]:
     """Numbers to :data:`DIGITS` significant digits; what is not finite is a gap."""
     return [round_off(float(value)) for value in values]

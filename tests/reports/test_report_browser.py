@@ -131,7 +131,7 @@ def test_a_menu_redraws_the_charts_at_another_point_of_the_grid(opened: Browser,
         menu.selectedIndex = 0;
         menu.dispatchEvent(new Event('change'));
     })()""")
-    expected = [predict(b=b, k=3, alpha=0.8).verdict.ssd_over_sd for b in GRID["b"]]
+    expected = [predict(b=b, k=3, alpha=0.8).verdict.over["sd"].ratio for b in GRID["b"]]
     assert opened.evaluate(line) == pytest.approx(expected, abs=0.0006)
     assert opened.evaluate(band) is False
     assert "k 3, alpha 0.8" in opened.evaluate("document.querySelector('#speedup-b .about').textContent")
