@@ -17,7 +17,7 @@ from ssdsim.engine.trace import Trace
 from ssdsim.intervals import Measured
 from ssdsim.rounds.estimate import PARTS
 from ssdsim.rounds.kernel import Mix
-from ssdsim.rounds.outcomes import ReplayedOutcomes, outcome_source, outcomes_until, rounds_to_run_in
+from ssdsim.rounds.outcomes import ReplayedOutcomes, outcome_source, outcomes_until, rounds_to_run_in, steps_one_by_one
 from ssdsim.rounds.states import Always
 from ssdsim.scenario.scenario import Scenario
 
@@ -89,7 +89,7 @@ def simulate(
     Means with their intervals, and the histogram of rounds.
     """
     outcome_seed, step_seed = np.random.SeedSequence(seed).spawn(2)
-    lanes = _MC_LANES if engine == "mc" else 1
+    lanes = _MC_LANES if engine == "mc" and steps_one_by_one(scenario.tokens) else 1
     outcomes = outcome_source(scenario.tokens, scenario.batch, outcome_seed, lanes)
     run_in = rounds_to_run_in(scenario.tokens)
     if run_in:

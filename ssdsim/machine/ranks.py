@@ -181,7 +181,7 @@ def _rank(
             # else NCCL guesses the device of a barrier; it connects at once then, over one communicator for all pairs
             device_id=device if backend == "nccl" else None,
         )
-        _connect_pairs(rank, len(devices), messages_lie_on(device))
+        connect_pairs(rank, len(devices), messages_lie_on(device))
         module, function = serve.split(":")
         handler: Handler = getattr(import_module(module), function)(rank, device, options)
         pipe.send(("ready", None))
@@ -204,13 +204,13 @@ def _told(error: Exception) -> tuple[str, str]:
     return "lost" if lost else "error", text
 
 
-def _connect_pairs(rank: int, ranks: int, device: torch.device) -> None:
+def connect_pairs(rank: int, ranks: int, device: torch.device, group: dist.ProcessGroup | None = None) -> None:
     """Send a byte both ways between every pair: NCCL connects a pair late, and the first message would time that."""
     byte = torch.zeros(1, device=device)
     for low in range(ranks):
         for high in range(low + 1, ranks):
             for source, target in ((low, high), (high, low)):
                 if rank == source:
-                    dist.send(byte, target)
+                    dist.send(byte, target, group=group)
                 elif rank == target:
-                    dist.recv(byte, source)
+                    dist.recv(byte, source, group=group)

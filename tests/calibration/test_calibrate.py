@@ -20,10 +20,11 @@ import torch
 
 from calibration.calibrate import wanted
 from calibration.points import Workload, plan
+from site_generator.json_reference import undescribed
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.hardware.profile import load_profile
-from ssdsim.machine.devices import backend_of, parse_devices, target_group
+from ssdsim.machine.devices import backend_of, group_of, parse_devices
 from ssdsim.machine.ranks import RankError, Ranks
 from ssdsim.machine.timing import summarise, time_action
 
@@ -93,7 +94,9 @@ def calibrated(output: Path) -> tuple[dict[str, Any], str]:
     process = calibrate(output, *SMALL, "--json", "--quiet")
     out, err = process.communicate(timeout=600)
     assert process.returncode == 0, err
-    return json.loads(out), err
+    answer = json.loads(out)
+    assert undescribed("calibrate", answer) == []
+    return answer, err
 
 
 def what_is_off(output: Path, answer: dict[str, Any], wider: float = 1.0) -> str | None:
@@ -105,7 +108,7 @@ def what_is_off(output: Path, answer: dict[str, Any], wider: float = 1.0) -> str
     gemm = profile.gemm["float32"].report
     assert gemm is not None
     errors = {(p["role"], p["name"]): abs(p["error"]) for p in answer["passes"]}
-    of_target = [errors["target", name] for name in ("ar", "verify one", "verify")]
+    of_target = [errors["target", name] for name in ("decode one", "verify one", "verify")]
     if gemm.median_error > 0.05 * wider:
         return f"held-out median error {gemm.median_error:.1%}"
     if np.median(list(errors.values())) > 0.08 * wider:
@@ -200,7 +203,7 @@ def test_under_torchrun_the_first_process_works_and_the_others_end(tmp_path: Pat
 
 def make_echo(rank: int, device: torch.device, options: dict[str, Any]) -> Any:
     """A handler for the tests of ranks: answers, waits, raises or reduces as it is asked."""
-    target = target_group(2, device, options["collective_s"]) if "collective_s" in options else None
+    target = group_of(range(2), device, options["collective_s"]) if "collective_s" in options else None
 
     def handle(request: dict[str, Any]) -> Any:
         if request.get("sleep_on") == rank:
