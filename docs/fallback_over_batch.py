@@ -10,7 +10,6 @@ from pathlib import Path
 
 import plotly.graph_objects as go
 
-from ssdsim.answers.predict import estimate_all
 from ssdsim.engine.simulate import simulate
 from ssdsim.scenario.configuration import configure
 from ssdsim.speculation.fallback import critical_batch_size, crossing_batch_size
@@ -34,15 +33,16 @@ def options(backup: str) -> dict[str, object]:
 
 
 def over_sd(batch: int, backup: str) -> float:
-    estimates = estimate_all(configure(b=batch, **options(backup)).scenario)
-    return float(estimates["ssd"].tokens_per_second) / float(estimates["sd"].tokens_per_second)
+    scenarios = configure(b=batch, **options(backup)).scenarios
+    sd, ssd = (float(scenarios[name].estimate.tokens_per_second) for name in ("sd", "ssd"))
+    return ssd / sd
 
 
 def simulated_over_sd(batch: int, backup: str) -> tuple[float, float]:
     """SimPy's SSD/SD and the half width of its 95 % interval."""
-    scenario = configure(b=batch, **options(backup)).scenario
-    sd = float(estimate_all(scenario)["sd"].tokens_per_second)
-    rate = simulate(scenario, "ssd", rounds=20_000, seed=batch).tokens_per_second
+    scenarios = configure(b=batch, **options(backup)).scenarios
+    sd = float(scenarios["sd"].estimate.tokens_per_second)
+    rate = simulate(scenarios["ssd"], rounds=20_000, seed=batch).tokens_per_second
     return rate.value / sd, (rate.high - rate.low) / 2 / sd
 
 
@@ -58,12 +58,12 @@ def main() -> None:
             curve.append(over_sd(batch, backup))
         for backup, found in points.items():
             found.append(simulated_over_sd(batch, backup))
-        chosen = configure(b=batch, **options("auto")).values["backup"]
+        chosen = configure(b=batch, **options("auto")).settings["backup"]
         des = [f"{value:.3f} ± {half:.3f}" for value, half in (points["jit"][-1], points["fast"][-1])]
         rates = f"{curves['jit'][-1]:.3f} | {curves['fast'][-1]:.3f}"
         print(f"| {batch} | {0.85**batch:.1%} | {rates} | {chosen} | {des[0]} | {des[1]} |")
     crossing = crossing_batch_size(lambda b: over_sd(b, "jit"), lambda b: over_sd(b, "fast"), 64)
-    e_hit = configure(b=1, **options("jit")).scenario.primary.expected_tokens
+    e_hit = configure(b=1, **options("jit")).scenarios["ssd"].tokens.averages.tokens_per_round
     # Theorem 17 takes T_b = T_p for the slow backup; here jit drafts K fresh steps, T_b = T_SD
     b_star = critical_batch_size(0.85, SETTING["t_sd"], e_hit, 1.0)
     print(f"\nThe two full predictions cross at b = {crossing:g}; ", end="")

@@ -22,7 +22,8 @@ from click.testing import CliRunner
 from pandas.testing import assert_frame_equal
 
 import ssdsim
-from ssdsim.answers.grid import INTERVALS, evaluate
+from ssdsim.answers.columns import intervals
+from ssdsim.answers.grid import evaluate
 from ssdsim.answers.predict import predict
 from ssdsim.answers.sweep.plan import PRESETS, Plan, as_configured, number_columns, plan_of
 from ssdsim.answers.sweep.sweep import sweep
@@ -32,6 +33,7 @@ from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.what_if import scale
 from ssdsim.reports.study import Study
 from ssdsim.runs.report_folder import read_run_folder
+from ssdsim.strategies import default
 
 # 40 points of Monte Carlo, a tenth of a second each: 10 parts
 SIMULATED: dict[str, Any] = {
@@ -113,7 +115,7 @@ def test_points_that_are_not_possible_keep_their_reason() -> None:
 def test_draws_give_intervals() -> None:
     table = sweep(b=[1, 16], p_hit=0.85, draws=200)
     assert (table["ssd_low"] < table["ssd_tokens_per_second"]).all()
-    assert set(INTERVALS) <= set(table.columns)
+    assert {*intervals(default()), "ssd_low", "probability_ssd_beats_sd"} <= set(table.columns)
 
 
 def test_simulated_points_agree_with_the_closed_form(undisturbed: pd.DataFrame) -> None:
@@ -183,7 +185,7 @@ def test_files_that_options_name_are_found_from_anywhere(tmp_path: Path, monkeyp
     monkeypatch.chdir(other)
     study = Study(read_run_folder(Path("../../run")))
     assert study.base["hardware"] == "files/mine-2.json"
-    assert study.prediction.verdict.ssd_over_sd == pytest.approx(found["ssd_over_sd"][0], rel=1e-12)
+    assert study.prediction.verdict.over["sd"].ratio == pytest.approx(found["ssd_over_sd"][0], rel=1e-12)
     kept = tmp_path / "run" / "files"
     again = sweep(**options, hardware=[kept / "mine.json", "../../run/files/mine-2.json"])
     assert_frame_equal(again, table)
@@ -328,7 +330,7 @@ def test_lists_and_ranges_of_the_command_line() -> None:
     grid = {"k": [2, 4, 6, 9], "alpha": [0.5, 0.7], "p_hit": [0.5, 0.75, 1.0], "backup": ["jit", "fast"]}
     assert answer["grid"] == grid
     assert answer["options"] == {"t_sd": 0.2}
-    assert (answer["schema"], answer["unit"], answer["points"], answer["impossible"]) == (1, "T_v", 48, 0)
+    assert (answer["schema"], answer["unit"], answer["points"], answer["impossible"]) == (2, "T_v", 48, 0)
     expected = sweep(t_sd=0.2, **grid)
     assert [row["ssd_over_sd"] for row in answer["rows"]] == pytest.approx(expected["ssd_over_sd"].tolist(), rel=1e-12)
     assert answer["rows"][0]["error"] is None
