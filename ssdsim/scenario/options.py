@@ -542,11 +542,16 @@ def checked(given: Mapping[str, Any]) -> dict[str, Any]:
             raise InputError(f"{spelled(name)} must not have None in its list")
     _check_combination(given)
     named = {name: ALL[name].checked(value) for name, value in given.items() if value is not None}
-    values = {**DEFAULTS, **given, **named}
+    return {**DEFAULTS, **given, **named}
+
+
+def check_owners(given: Mapping[str, Any]) -> None:
+    """Raise :class:`InputError` at an option of a strategy or a drafter that has no part in what a user asked for."""
+    values = {**DEFAULTS, **{name: value for name, value in given.items() if value is not None}}
+    values["strategies"] = ALL["strategies"].checked(values["strategies"])
     for name, chooser, owner in _owners:
-        if name in given and not _has_a_part(values, chooser, owner):
+        if given.get(name) is not None and not _has_a_part(values, chooser, owner):
             raise InputError(f"{spelled(name)} has no effect without {spelled(chooser)} {owner}")
-    return values
 
 
 def of_others(values: Mapping[str, Any]) -> set[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -113,3 +114,11 @@ def test_it_is_gone_when_it_is_forgotten() -> None:
     with pytest.raises(ssdsim.InputError, match="unknown option 'wary_k'"):
         configure(wary_k=2, t_sd=0.2)
     strategies.ALL.register(Wary())
+
+
+@pytest.mark.parametrize("given", [{"wary_k": 2}, {"ngram_us": 5.0}])
+def test_an_option_of_one_who_has_no_part_is_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(ssdsim.InputError, match=r"has no effect without --(strategies wary|drafter ngrams)"):
+        predict(t_sd=0.2, **given)
+    with pytest.raises(ssdsim.InputError, match="has no effect without"):
+        ssdsim.sweep(t_sd=0.2, b=[1, 2], **given)
