@@ -139,8 +139,8 @@ def test_a_process_that_dies_is_one_line_and_the_rest_is_kept(tmp_path: Path, un
 
     def kill_one(done: int, size: int) -> None:
         if done == 4:
-            workers = [child for child in psutil.Process().children() if "popen_loky" in " ".join(child.cmdline())]
-            workers[0].kill()
+            children = [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]
+            next(child for child in children if "popen_loky" in " ".join(child.cmdline())).kill()
 
     with pytest.raises(InputError, match="one of the processes died"):
         sweep(**SIMULATED, jobs=2, folder=tmp_path, progress=kill_one)
@@ -260,6 +260,7 @@ def cluster() -> Iterator[Any]:
         yield started
 
 
+@pytest.mark.cluster
 @pytest.mark.filterwarnings("ignore")  # a killed worker makes Dask warn of what it lost
 def test_a_killed_worker_of_a_cluster_loses_and_doubles_nothing(
     cluster: Any, tmp_path: Path, undisturbed: pd.DataFrame
@@ -286,6 +287,7 @@ def test_a_killed_worker_of_a_cluster_loses_and_doubles_nothing(
     assert_frame_equal(table, undisturbed)
 
 
+@pytest.mark.cluster
 def test_a_worker_of_another_version_is_refused_in_one_line(tmp_path: Path) -> None:
     from distributed import LocalCluster
 
@@ -314,6 +316,7 @@ def test_a_worker_of_another_version_is_refused_in_one_line(tmp_path: Path) -> N
             worker.wait(timeout=60)
 
 
+@pytest.mark.cluster
 def test_a_cluster_that_is_not_there_is_one_line_in_bounded_time() -> None:
     started = time.monotonic()
     done = run(*"--t-sd 0.2 --b 1,2 --cluster tcp://127.0.0.1:9".split())

@@ -24,6 +24,7 @@ def test_notebook_is_stored_without_outputs(name: str) -> None:
     assert any("assert " in cell.source for cell in code)
 
 
+@pytest.mark.notebooks
 # jupyter_client's sockets and loops are closed by their finalisers
 @pytest.mark.filterwarnings("ignore::ResourceWarning:zmq", "ignore::DeprecationWarning:jupyter_client")
 @pytest.mark.parametrize("name", NAMES)

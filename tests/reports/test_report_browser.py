@@ -14,7 +14,10 @@ from ssdsim.reports.build import Report, report
 from tests.reports.browser import CHROMIUM, Browser
 from tests.reports.run_folders import write_measurements, write_run
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine (apt install chromium)")
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine (apt install chromium)"),
+]
 
 GRID = {"b": [1, 4, 16], "k": [3, 6], "alpha": [0.7, 0.8]}
 KEYS = (
