@@ -255,7 +255,7 @@ class _Table:
                 self._columns[name].choose()
                 columns |= self._results(names, self._columns[name])
         columns |= named.over(names, columns)
-        if draws:
+        if draws and self._columns:
             columns |= self._intervals(names, columns, TimingErrors(draws, seed))
         wanted = [*named.results(names), *(named.intervals(names) if draws else ())]
         frame = pd.DataFrame(columns, index=range(len(self._errors)), columns=wanted)

@@ -149,7 +149,7 @@ def _least(
     present: float,
     spaced: Callable[[float, float, int], NDArray[np.float64]] = np.linspace,
 ) -> BreakEven:
-    """The smallest value from which on the subject leads, up to the present one (or beyond it, where it trails)."""
+    """The smallest value from which on the subject leads, up to the present one (beyond it where it trails now)."""
     for _ in range(_ROUNDS):
         values = np.asarray(spaced(low, high, _SECTIONS + 1), dtype=float)
         leads = contest.leads([change(float(value)) for value in values]) > 1.0

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ssdsim import strategies
 from ssdsim.answers.schedule.candidates import Candidates, candidates, fixed_options
 from ssdsim.answers.schedule.file import Cell, Schedule
-from ssdsim.scenario.configuration import configure, effective
+from ssdsim.scenario.configuration import Configuration, configure, effective
 from ssdsim.scenario.options import beside
 
 DRAWS = 1000
@@ -68,16 +68,22 @@ def _cell(row: Mapping[Any, Any], bounds: Mapping[Any, Any], point: Mapping[str,
 
 
 def _origins(found: Candidates) -> tuple[dict[str, Any], tuple[dict[str, str], ...]]:
-    """The options that shaped the candidates, those of every alternative, and where their timings came from."""
-    taken = {"strategies": list(found.strategies)}
+    """The options that shaped the candidates, and where their timings came from."""
+    assumed: dict[str, Any] = {}
     origins: tuple[dict[str, str], ...] = ()
     for row in found.table.drop_duplicates("strategy").to_dict("records"):
-        point = found.points[row["point"]]
-        settings = effective(point)
-        for alternative in strategies.ALL.named(row["strategy"]).alternatives(settings):
-            turned = {name: value for name, value in alternative.items() if value != settings[name]}
-            configuration = configure(**beside(point, turned), **turned)
-            origins = tuple(configuration.provenance)
-            taken |= {n: v for n, v in configuration.settings.items() if configuration.settings.source(n) in _TAKEN}
-    ordered = {name: taken[name] for name in ("strategies", *fixed_options()) if name in taken}
-    return {**ordered, **found.options}, origins
+        configured = list(_alternatives(row["strategy"], found.points[row["point"]]))
+        origins = tuple(configured[0].provenance)
+        taken = {n: v for each in configured for n, v in each.settings.items() if each.settings.source(n) in _TAKEN}
+        # what one strategy says is without effect is so for all
+        assumed = {name: value for name, value in taken.items() if not assumed or name in assumed}
+    fixed = {name: assumed[name] for name in fixed_options() if name in assumed}
+    return {"strategies": list(found.strategies), **fixed, **found.options}, origins
+
+
+def _alternatives(strategy: str, point: Mapping[str, Any]) -> Iterator[Configuration]:
+    """The configuration of a point with each alternative that its strategy chooses among."""
+    settings = effective(point)
+    for alternative in strategies.ALL.named(strategy).alternatives(settings):
+        turned = {name: value for name, value in alternative.items() if value != settings[name]}
+        yield configure(**beside(point, turned), **turned)
