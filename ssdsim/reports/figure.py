@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,3 +75,9 @@ def round_off(value: float) -> float | None:
 def number(value: Any) -> str:
     """A value of an option as a person writes it."""
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def enumerated(words: Sequence[str]) -> str:
+    """``A``, ``A and B``, ``A, B and C``."""
+    *first, last = words
+    return f"{', '.join(first)} and {last}" if first else last

@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from ssdsim.reports.figure import enumerated
 from ssdsim.reports.study import Study
 from ssdsim.reports.style import colour_of, title_of
 
@@ -17,7 +18,7 @@ def verdict_lines(study: Study) -> tuple[str, list[str]]:
     verdict = prediction.verdict
     lines = [f"At {prediction.configuration.shape}; the figures show other settings."]
     if verdict.probability_best is not None:
-        others = " and ".join(title_of(name) for name in verdict.over)
+        others = enumerated([title_of(name) for name in verdict.over])
         faster = f"{title_of(verdict.subject)} is faster than {others}"
         lines.append(f"P({faster}, given the timings' errors) = {verdict.probability_best:.2f}.")
     lines.append(" ".join([_gpus(study), *_hit_rates(study)]))

@@ -13,7 +13,7 @@ from ssdsim.option import Group
 from ssdsim.reports.cache import primary_hit_rate
 from ssdsim.reports.figure import Figure, LeftOut, numbered, rounded
 from ssdsim.reports.study import Study
-from ssdsim.reports.style import LOG2_TICKS, PALETTE, new_plot
+from ssdsim.reports.style import LOG2_TICKS, PALETTE, colour_of, new_plot
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.options import members
 from ssdsim.scenario.scenario import Scenario
@@ -97,13 +97,15 @@ def _plot(table: pd.DataFrame, group: Sequence[Scenario]) -> go.Figure:
             line={"color": colour, "dash": dash, "width": 2.5},
             hovertemplate=f"{policy} %{{y:.1%}}<extra>F = %{{x}}</extra>",
         )
-    for scenario in group:
-        plot.add_trace(_this_run(scenario, f"this run, {scenario.strategy.title}" if len(group) > 1 else "this run"))
+    for number, scenario in enumerate(group):
+        name = f"this run, {scenario.strategy.title}" if len(group) > 1 else "this run"
+        colour = colour_of(scenario.strategy.name) if len(group) > 1 else "#e69f00"
+        plot.add_trace(_this_run(scenario, name, colour, size=15 + 8 * (len(group) - 1 - number)))
     return plot
 
 
-def _this_run(scenario: Scenario, name: str) -> go.Scatter:
-    """Where a strategy stands at the base point."""
+def _this_run(scenario: Scenario, name: str, colour: str, size: int) -> go.Scatter:
+    """Where a strategy stands at the base point; stars of several sizes, since they may stand at one place."""
     guesses = scenario.strategy.guesses(scenario.settings)
     assert guesses is not None
     return go.Scatter(
@@ -111,7 +113,7 @@ def _this_run(scenario: Scenario, name: str) -> go.Scatter:
         y=rounded([primary_hit_rate(scenario)]),
         name=name,
         mode="markers",
-        marker={"symbol": "star", "size": 15, "color": "#e69f00", "line": {"width": 1, "color": "#000000"}},
+        marker={"symbol": "star", "size": size, "color": colour, "line": {"width": 1, "color": "#000000"}},
         hovertemplate=f"{name}, {scenario.settings['fan_out_policy']} %{{y:.1%}}<extra>F = %{{x:.3g}}</extra>",
     )
 

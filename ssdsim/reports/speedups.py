@@ -9,7 +9,7 @@ import pandas as pd
 
 from ssdsim.errors import InputError
 from ssdsim.option import spelled
-from ssdsim.reports.figure import Figure, LeftOut, number
+from ssdsim.reports.figure import Figure, LeftOut, enumerated, number
 from ssdsim.reports.ratio_plot import ratio_plot
 from ssdsim.reports.ratios import Ratio, ratios
 from ssdsim.reports.study import Study
@@ -52,7 +52,7 @@ def _usual_values(study: Study, axis: str) -> list[Any]:
     InputError : the axis has no effect at the base point.
     """
     if axis not in study.read:
-        present = " and ".join(title_of(name) for name in study.configuration.scenarios)
+        present = enumerated([title_of(name) for name in study.configuration.scenarios])
         raise InputError(f"{spelled(axis)} has no effect on {present}")
     configure_at = _at(study, axis)
     base = study.configuration.settings.get(axis)

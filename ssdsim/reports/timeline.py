@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 
 from ssdsim.engine.simulate import simulate
 from ssdsim.engine.trace import Trace
-from ssdsim.reports.figure import Figure, LeftOut, rounded
+from ssdsim.reports.figure import Figure, LeftOut, enumerated, rounded
 from ssdsim.reports.study import Study
 from ssdsim.reports.style import WORK_COLOUR, WORK_PATTERN, new_plot
 from ssdsim.scenario.scenario import Scenario
@@ -96,14 +96,11 @@ def _title(study: Study, groups: Sequence[_Group], shown: Sequence[_Slice]) -> s
 
 
 def _alongside(study: Study, groups: Sequence[_Group]) -> str:
-    others = dict.fromkeys(group.title.removeprefix("measured ") for group in groups if not group.leads)
+    others = list(dict.fromkeys(group.title.removeprefix("measured ") for group in groups if not group.leads))
     if not others:
         return ""
-    *first, last = others
-    drawn = f"{', '.join(first)} and {last} are" if first else f"{last} is"
-    own = "their own" if first else "its own"
-    lead = _lead(study).strategy.title
-    return f"; {drawn} drawn over {own} first rounds for the time that the {lead} rounds take"
+    lead, are, their = _lead(study).strategy.title, *(("are", "their") if len(others) > 1 else ("is", "its"))
+    return f"; {enumerated(others)} {are} drawn over {their} own first rounds for the time that the {lead} rounds take"
 
 
 def _setting(study: Study) -> str:
