@@ -67,7 +67,9 @@ def test_parts_are_known_and_sum_to_the_round(name: str, options: dict[str, Any]
 
 @EACH
 @pytest.mark.parametrize("engine", ["mc", "des"])
-@pytest.mark.parametrize("options", [*UNIT_FREE, ON_HARDWARE[1], {**UNIT_FREE[0], "alpha_concentration": 3.0, "output_tokens": 60}])
+@pytest.mark.parametrize(
+    "options", [*UNIT_FREE, ON_HARDWARE[1], {**UNIT_FREE[0], "alpha_concentration": 3.0, "output_tokens": 60}]
+)
 def test_its_engines_agree(name: str, options: dict[str, Any], engine: Any) -> None:
     """Each in its own interval; at 99.9 %, so that the whole file's comparisons are seldom wrong."""
     case = scenario(name, **options)
