@@ -6,9 +6,10 @@ import multiprocessing
 import os
 import signal
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from importlib import import_module
 from multiprocessing.connection import Connection, wait
@@ -76,7 +77,8 @@ class Ranks:
             process = context.Process(target=_rank, args=arguments, daemon=True, name=f"ssdsim rank {rank}")
             self._pipes.append(ours)
             self._processes.append(process)
-            process.start()
+            with _ctrl_c_later():
+                process.start()
             theirs.close()
 
     def __exit__(
@@ -151,6 +153,23 @@ class Ranks:
                 process.kill()
             process.join(_GRACE_S)
         self._folder.cleanup()
+
+
+@contextmanager
+def _ctrl_c_later() -> Iterator[None]:
+    """Ctrl-C waits for the end of the block: within it there may be a process that nobody knows yet, and would end."""
+    handler = signal.getsignal(signal.SIGINT)
+    if not callable(handler) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, frame: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        if came:
+            signal.raise_signal(signal.SIGINT)
 
 
 def _rank(
