@@ -160,7 +160,7 @@ def test_no_cell_of_a_validation_is_cut(width: int) -> None:
     listed = GridPoint(k=7, f=None, alpha=0.8, p_hit=None, b=16, backup="jit", sd_draft="separate", fl=(21, 3) * 4)
     compared = [
         [
-            Comparison(point, name, Measured(0.0512, 0.0501, 0.0523), 0.0498, 3.9, (3.9,), {"verify": (0.04, 0.03)}, ())
+            Comparison(point, name, (1, 1), Measured(0.05, 0.04, 0.06), 0.05, 3.9, (3.9,), {"verify": (0.04, 0.03)}, ())
             for name in ("ar", "sd", "ssd")
         ]
         for point in (given, listed)
