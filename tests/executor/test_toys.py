@@ -10,8 +10,9 @@ from ssdsim import drafters, strategies
 from ssdsim.engine.simulate import simulate
 from ssdsim.executor.actor import RankActor, outcomes_of
 from ssdsim.executor.plan import RankPlan
+from ssdsim.machine.ranks import Ranks
 from ssdsim.validation.bench import executor_options
-from tests.executor.run import ROUNDS, SEED, run, run_one, small, spans, whats
+from tests.executor.run import ROUNDS, SEED, run, small, spans, whats
 from tests.executor.toys import Alternating, LookUp
 
 
@@ -24,10 +25,10 @@ def _registered() -> Iterator[None]:
     drafters.ALL.forget(LookUp.name)
 
 
-def test_a_strategys_own_states_decide_what_its_target_runs_and_messages_may_cross() -> None:
+def test_a_strategys_own_states_decide_what_its_target_runs_and_messages_may_cross(pair: Ranks) -> None:
     configuration = small("alternating", b=1)
     scenario = configuration.scenarios["alternating"]
-    target, draft = run_one(configuration, "alternating")
+    target, draft = run(pair, scenario)
     post = outcomes_of(RankPlan.of(scenario), SEED, ROUNDS).any_in("post").astype(bool).tolist()
     assert set(post) == {True, False}
     passes = ["verify" if after else "pre-verify" for after in post]
@@ -37,13 +38,13 @@ def test_a_strategys_own_states_decide_what_its_target_runs_and_messages_may_cro
     assert sum(target.tokens) / ROUNDS == simulate(scenario, rounds=ROUNDS, seed=SEED).tokens_per_round.value
 
 
-def test_a_drafter_without_a_model_keeps_a_core_busy_and_holds_no_weights() -> None:
+def test_a_drafter_without_a_model_keeps_a_core_busy_and_holds_no_weights(pair: Ranks) -> None:
     """SD's runs beside the target, SSD's on a core of its own, though neither occupies a device for it."""
     configuration = small("sd", "ssd", "alternating", drafter="lookup", p_hit=0.6)
     assert set(executor_options([configuration], 1, "bfloat16")["rooms"]) == {"target"}
     scenarios = configuration.scenarios
     assert {scenario.devices.draft for scenario in scenarios.values()} == {0}
-    (sd, idle), (_, ssd_draft), (_, draft) = run(configuration, *scenarios.values())
+    (sd, idle), (_, ssd_draft), (_, draft) = (run(pair, scenario) for scenario in scenarios.values())
     assert idle is None
     for timeline, what, least_s in (
         (sd, "look up n-grams", 5e-4),
