@@ -34,6 +34,7 @@ from ssdsim.hardware.what_if import scale
 from ssdsim.reports.study import Study
 from ssdsim.runs.report_folder import read_run_folder
 from ssdsim.strategies import default
+from tests.cli.in_process import asked
 
 # 40 points of Monte Carlo, a tenth of a second each: 10 parts
 SIMULATED: dict[str, Any] = {
@@ -380,7 +381,7 @@ def test_points_are_sorted_from_the_best() -> None:
     ],
 )
 def test_mistakes_are_one_line(arguments: str, message: str) -> None:
-    done = run(*arguments.split())
+    done = asked("sweep", *arguments.split())
     assert done.returncode == 2
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
