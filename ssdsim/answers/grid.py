@@ -62,8 +62,7 @@ def evaluate(points: Iterable[Mapping[str, Any]], draws: int = 0, seed: int = 0)
     1        1.165                                 None
     2          NaN  --p-hit must lie in [0, 1], got 1.5
     """
-    whole("draws", draws, 0)
-    whole("seed", seed, 0)
+    draws, seed = whole("draws", draws, 0), whole("seed", seed, 0)
     table = _Table()
     for point in _mappings(points):
         table.add(point)
