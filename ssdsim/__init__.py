@@ -12,7 +12,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "Configuration": "ssdsim.scenario.configuration",
-    "Exported": "ssdsim.answers.export",
+    "Exported": "ssdsim.answers.export.export",
     "ForwardPass": "ssdsim.transformer.card",
     "HardwareProfile": "ssdsim.hardware.profile",
     "InputError": "ssdsim.errors",
@@ -20,7 +20,7 @@ _HOME = {
     "Prediction": "ssdsim.answers.predict",
     "Recommendation": "ssdsim.answers.recommend.answer",
     "Report": "ssdsim.reports.build",
-    "Schedule": "ssdsim.answers.schedule",
+    "Schedule": "ssdsim.answers.schedule.file",
     "TokenModel": "ssdsim.answers.token_model",
     "TokenModelFit": "ssdsim.answers.token_model",
     "TokenRates": "ssdsim.answers.token_model",
@@ -28,7 +28,7 @@ _HOME = {
     "Transformer": "ssdsim.transformer.card",
     "configure": "ssdsim.scenario.configuration",
     "evaluate": "ssdsim.answers.grid",
-    "export": "ssdsim.answers.export",
+    "export": "ssdsim.answers.export.export",
     "find_hardware": "ssdsim.hardware.catalog",
     "find_transformer": "ssdsim.hardware.catalog",
     "fit_power_law": "ssdsim.answers.token_model",
@@ -38,7 +38,7 @@ _HOME = {
     "recommend": "ssdsim.answers.recommend.answer",
     "report": "ssdsim.reports.build",
     "roofline": "ssdsim.answers.roofline",
-    "schedule": "ssdsim.answers.schedule",
+    "schedule": "ssdsim.answers.schedule.schedule",
     "sweep": "ssdsim.answers.sweep.sweep",
     "window": "ssdsim.answers.window",
 }

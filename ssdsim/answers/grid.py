@@ -62,11 +62,23 @@ def evaluate(points: Iterable[Mapping[str, Any]], draws: int = 0, seed: int = 0)
     1        1.165                                 None
     2          NaN  --p-hit must lie in [0, 1], got 1.5
     """
-    draws, seed = whole("draws", draws, 0), whole("seed", seed, 0)
-    table = _Table()
-    for point in _mappings(points):
-        table.add(point)
-    return table.frame(draws, seed)
+    return Evaluator().evaluate(points, draws, seed)
+
+
+class Evaluator:
+    """:func:`evaluate` for who asks many times: it keeps costs and kernels from one call to the next."""
+
+    def __init__(self) -> None:
+        self._sites: Remembered[Site | None] = Remembered(site_of)
+        self._known: dict[str, _Known] = {}
+
+    def evaluate(self, points: Iterable[Mapping[str, Any]], draws: int = 0, seed: int = 0) -> pd.DataFrame:
+        """As :func:`evaluate`; the columns are those of this call's strategies."""
+        draws, seed = whole("draws", draws, 0), whole("seed", seed, 0)
+        table = _Table(self._sites, self._known)
+        for point in _mappings(points):
+            table.add(point)
+        return table.frame(draws, seed)
 
 
 def _mappings(points: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
@@ -89,13 +101,28 @@ class _Case:
     told: tuple[Any, ...]
 
 
-class _Column:
-    """One strategy's cases, worked out once for all points that share what they read."""
+class _Known:
+    """What a strategy's kernels and steps come to, worked out once for all points that share what they read."""
 
     def __init__(self, strategy: Strategy) -> None:
         self.strategy = strategy
-        self._averages = Remembered(lambda settings, drafter: strategy.kernel(settings, drafter).averages)
-        self._priced = Remembered(lambda settings, site, drafter: price(strategy, settings, site, drafter))
+        self.averages = Remembered(lambda settings, drafter: strategy.kernel(settings, drafter).averages)
+        self.priced = Remembered(lambda settings, site, drafter: price(strategy, settings, site, drafter))
+        self._seconds: list[dict[str, float]] = []
+
+    def seconds(self, priced: int) -> Mapping[str, float]:
+        """Each step's duration."""
+        for made in self.priced.made[len(self._seconds) :]:
+            self._seconds.append({name: step.seconds for name, step in made.steps.items()})
+        return self._seconds[priced]
+
+
+class _Column:
+    """One strategy's cases at the points of a call."""
+
+    def __init__(self, known: _Known) -> None:
+        self.strategy = known.strategy
+        self._known = known
         self._cases: list[_Case] = []
         self._drawn: dict[int, Mapping[str, Seconds]] = {}
 
@@ -103,8 +130,8 @@ class _Column:
         """Every alternative of the strategy at a point."""
         made = []
         for own in self.strategy.alternatives(settings.copy()):
-            priced = self._priced.number(own, site[1], drafter, key=(site[0], drafter.name))
-            averages = self._averages.number(own, drafter, key=drafter.name)
+            priced = self._known.priced.number(own, site[1], drafter, key=(site[0], drafter.name))
+            averages = self._known.averages.number(own, drafter, key=drafter.name)
             told = tuple(own[name] for name in self.strategy.told)
             made.append(_Case(point, own["b"], averages, priced, told))
         return made
@@ -135,7 +162,7 @@ class _Column:
             self._drawn.clear()
         for case in cases:
             if case.priced not in self._drawn:
-                steps = self._priced.made[case.priced].steps
+                steps = self._known.priced.made[case.priced].steps
                 self._drawn[case.priced] = {name: step.sample(errors) for name, step in steps.items()}
         names = self._drawn[cases[0].priced]
         seconds = {name: np.stack([self._drawn[case.priced][name] for case in cases]) for name in names}
@@ -144,19 +171,18 @@ class _Column:
     def _seconds(self, cases: Sequence[_Case]) -> dict[str, Seconds]:
         if not cases:
             return {}
-        priced = [{name: step.seconds for name, step in made.steps.items()} for made in self._priced.made]
-        price_of_case = [case.priced for case in cases]
-        return {name: np.array([row[name] for row in priced])[price_of_case] for name in priced[0]}
+        rows = [self._known.seconds(case.priced) for case in cases]
+        return {name: np.array([row[name] for row in rows]) for name in rows[0]}
 
     def _round(self, cases: Sequence[_Case], shaped: Any, seconds: Mapping[str, Seconds]) -> Round:
-        made = [self._averages.made[case.averages] for case in cases]
+        made = [self._known.averages.made[case.averages] for case in cases]
 
         def shares(rows: list[Mapping[str, Any]]) -> dict[str, NDArray[np.float64]]:
             return {state: shaped(np.array([row[state] for row in rows])) for state in rows[0]}
 
         return Round(
             batch=shaped(np.array([case.batch for case in cases], dtype=float)),
-            gpus=shaped(np.array([self._priced.made[case.priced].devices.total for case in cases], dtype=float)),
+            gpus=shaped(np.array([self._known.priced.made[case.priced].devices.total for case in cases], dtype=float)),
             seconds=seconds,
             averages=Averages(
                 shaped(np.array([each.tokens_per_round for each in made])),
@@ -167,15 +193,16 @@ class _Column:
 
     @property
     def warnings(self) -> frozenset[str]:
-        steps = [self._priced.made[number].steps for number in {case.priced for case in self._cases}]
-        return frozenset().union(*(step.cost.warnings for made in steps for step in made.values()))
+        steps = [self._known.priced.made[number].steps for number in {case.priced for case in self._cases}]
+        return frozenset().union(*(step.warnings for made in steps for step in made.values()))
 
 
 class _Table:
     """Points in the order in which they are added."""
 
-    def __init__(self) -> None:
-        self._sites: Remembered[Site | None] = Remembered(site_of)
+    def __init__(self, sites: Remembered[Site | None], known: dict[str, _Known]) -> None:
+        self._sites = sites
+        self._known = known
         self._columns: dict[str, _Column] = {}
         self._errors: list[str | None] = []
         self._has_errors: list[bool] = []  # of timings: not where unit-free
@@ -194,7 +221,7 @@ class _Table:
         subject = subject_among(names, settings["subject"])
         drafter = drafters.ALL.named(settings["drafter"])
         for name in names:
-            self._columns.setdefault(name, _Column(strategies.ALL.named(name)))
+            self._column(name)
         where = self._sites.number(settings)
         site = self._sites.made[where]
         settle_spread(settings, site)
@@ -212,6 +239,12 @@ class _Table:
         if problems:
             self._errors[number] = problems.get(subject) or next(iter(problems.values()))
 
+    def _column(self, name: str) -> _Column:
+        if name not in self._columns:
+            known = self._known.setdefault(name, _Known(strategies.ALL.named(name)))
+            self._columns[name] = _Column(known)
+        return self._columns[name]
+
     def frame(self, draws: int, seed: int) -> pd.DataFrame:
         names = [strategy.name for strategy in strategies.ALL if strategy.name in self._columns]
         names = names or list(strategies.default())
@@ -221,7 +254,7 @@ class _Table:
                 self._columns[name].choose()
                 columns |= self._results(names, self._columns[name])
         columns |= named.over(names, columns)
-        if draws:
+        if draws and self._columns:
             columns |= self._intervals(names, columns, TimingErrors(draws, seed))
         wanted = [*named.results(names), *(named.intervals(names) if draws else ())]
         frame = pd.DataFrame(columns, index=range(len(self._errors)), columns=wanted)

@@ -7,25 +7,26 @@ from typing import Any
 
 import click
 
-from ssdsim.answers.export import FORMATS, export
-from ssdsim.answers.schedule import BATCHES, CONTEXTS, FAN_OUTS, LOOKAHEADS, OPTIONS
+from ssdsim.answers.export.export import FORMATS, export
+from ssdsim.answers.schedule.candidates import CELLS, choices, fixed_options
 from ssdsim.cli.console import console, echo, print_labelled
 from ssdsim.cli.options import chosen_options, common_options, echo_json
 from ssdsim.cli.values import OutputFile
 from ssdsim.cli.warning_lines import print_warnings
+from ssdsim.option import spelled
 
-_DEFAULTS = {"b": BATCHES, "context": CONTEXTS, "k": LOOKAHEADS, "f": FAN_OUTS}
-_SHOWN = "; ".join(f"--{name} {','.join(map(str, values))}" for name, values in _DEFAULTS.items())
+_DEFAULTS = {**CELLS, **choices()}
+_SHOWN = "; ".join(f"{spelled(name)} {','.join(map(str, values))}" for name, values in _DEFAULTS.items())
 
 
 @click.command("export", epilog=f"Without them: {_SHOWN}.")
 @click.option("--format", "format_", type=click.Choice(FORMATS), default="json", show_default=True)
 @click.option("-o", "--output", type=OutputFile(), help="a file [default: stdout]")
 @chosen_options(*_DEFAULTS, several=True, defaults=False)
-@chosen_options(*OPTIONS)
+@chosen_options("strategies", *fixed_options())
 @common_options
 def command(format_: str, output: Path | None, as_json: bool, seed: int, quiet: bool, **options: Any) -> int:
-    """Write which of AR, SD (with its K) and SSD (with its K, fan-out and fallback) is best at which batch and context.
+    """Write which strategy is best at which batch and context, and with which settings: K, fan-out, fallback.
 
     json and csv hold the whole schedule; vllm is the object of --speculative-config, sglang a server's command line,
     ssd command lines of the SSD engine's bench.py. --b, --context, --k and --f take lists and ranges: 1,2,4 or 1:8.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import click
@@ -94,18 +95,19 @@ class HitCurve(_Parsed):
 
 
 def chosen_options(
-    *names: str, several: bool = False, defaults: bool = True
+    *names: str, several: bool = False, defaults: bool = True, instead: Mapping[str, Any] = MappingProxyType({})
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Add these scenario options, with ``several`` as lists or ranges; one that is not given arrives as None.
 
-    ``defaults`` shows the scenario's in --help: not for a verb that has its own.
+    ``defaults`` shows the scenario's in --help: not for a verb that has its own; ``instead`` has a verb's own of some.
     """
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
         for name in reversed(names):
             option = ALL[name]
-            kind = _several(option) if several else _single(option)
+            kind = several_of(option) if several else _single(option)
             shown = option.help if defaults else option.about
+            shown = f"{option.about} [default: {instead[name]}]" if name in instead else shown
             command = click.option(*option.flags, name, type=kind, default=None, help=shown)(command)
         return command
 
@@ -134,7 +136,7 @@ def _single(option: Option) -> Any:
     raise TypeError(f"the command line knows no type for {option.kind}")
 
 
-def _several(option: Option) -> click.ParamType[Any]:
+def several_of(option: Option) -> click.ParamType[Any]:
     """The type of several values of an option; where lists are values, rates by position are not."""
     match option.kind:
         case kinds.Names():  # they make one comparison

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -9,10 +10,10 @@ import click
 
 from ssdsim.answers.recommend.answer import recommend
 from ssdsim.answers.recommend.as_json import as_json as recommendation_json
-from ssdsim.answers.recommend.request import RANKS, WORKLOAD
-from ssdsim.cli.options import chosen_options, common_options, echo_json
+from ssdsim.answers.recommend.request import RANKS, every_axis, workload
+from ssdsim.cli.options import chosen_options, common_options, echo_json, several_of
 from ssdsim.cli.values import Values
-from ssdsim.scenario.options import ALL, CHOICES
+from ssdsim.scenario.options import ALL
 
 
 class Batches(Values):
@@ -48,6 +49,14 @@ def _following(begun: list[int]) -> Any:
     return None
 
 
+def _narrowed_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Every option that is searched, as a list or range of what may be chosen."""
+    for axis in reversed(every_axis()):
+        option = ALL[axis.option]
+        command = click.option(*option.flags, option.name, type=several_of(option), help=axis.about)(command)
+    return command
+
+
 @click.command("recommend")
 @click.option("--gpus", type=int, required=True, help="GPUs that may be used, over all copies")
 @click.option(
@@ -61,20 +70,11 @@ def _following(begun: list[int]) -> Any:
 @click.option("--rank", type=click.Choice(RANKS), default="user", show_default=True, help="what counts")
 @click.option("--gpu-hour", type=float, help="price of a GPU for an hour")
 @click.option("--at-least", type=float, help="tokens/s that a user must get")
-@click.option("--k", type=Values(int), help="lookaheads that may be chosen [default: 1:16]")
-@click.option("--tp", type=Values(int), help="tensor-parallel degrees that may be chosen [default: all that divide]")
-@click.option("--draft-gpus", type=Values(int), help="draft devices of SSD that may be chosen [default: all]")
-@click.option("--budget", type=Values(int), help="cached outcomes a sequence that may be chosen [default: searched]")
-@click.option("--backup", type=click.Choice(CHOICES["backup"]), help="on a miss [default: auto, the faster]")
-@click.option(
-    "--fan-out-policy",
-    type=click.Choice(CHOICES["fan_out_policy"]),
-    help="how the outcomes are spread over accepted lengths [default: optimal]",
-)
-@chosen_options(*(name for name in WORKLOAD if name != "fan_out_policy"))
+@_narrowed_options
+@chosen_options(*workload(), instead=dict(pair for axis in every_axis() for pair in axis.beside))
 @common_options
 def command(as_json: bool, seed: int, quiet: bool, **options: Any) -> int:
-    """Say how to decode on a number of GPUs: AR, SD or SSD, on which of them, and with which settings.
+    """Say how to decode on a number of GPUs: which strategy, on which of them, and with which settings.
 
     --k, --tp, --draft-gpus, --budget and --backup narrow what is searched. A token is counted to the GPUs in use; idle
     ones cost nothing. Exits with 1 where nothing fits.

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from rich.console import Console
 
+from ssdsim import strategies
 from ssdsim.answers.recommend.answer import Answer, Recommendation
 from ssdsim.answers.recommend.break_even import BreakEven
 from ssdsim.answers.recommend.deployment import Deployment
@@ -50,7 +51,9 @@ def _at_equal_count(found: Recommendation, about: Answer | None) -> Iterator[str
     """At the focus: the widest target with one draft GPU, and all GPUs."""
     if about is None or about.equal is None:
         return
-    plus_one = [count for count in found.equal_counts if count.ssd.shape.draft_gpus == 1 and count.ssd.copies == 1]
+    plus_one = [
+        count for count in found.equal_counts if count.subject.shape.devices.draft == 1 and count.subject.copies == 1
+    ]
     for count in dict.fromkeys([*plus_one[-1:], about.equal]):
         yield f"Batch {about.batch}: {count.sentence}"
 
@@ -62,17 +65,18 @@ def _question(request: Request) -> str:
     accepted = f"alpha {v['alpha']}" if v["acceptance"] is None else f"acceptance {v['acceptance']}"
     hits = f"hit rate {v['p_hit']}" if v["p_hit"] is not None else f"h(F) = 1 - {v['hit_c']:g} F^-{v['hit_r']:g}"
     hits = "measured hit curve" if v["hit_curve"] is not None else hits
+    caches = any(strategies.ALL.named(name).miss is not None for name in request.strategies)
+    hits = f", {hits}" if caches else ""
     floor = f", at least {request.at_least:g} tokens/s a user" if request.at_least else ""
     models = f"{v['target']} + {v['draft']} on up to {request.gpus} {hardware}"
-    return f"{models}, context {v['context']}, {accepted}, {hits}, temperature {v['temperature']:g}{floor}"
+    return f"{models}, context {v['context']}, {accepted}{hits}, temperature {v['temperature']:g}{floor}"
 
 
 def _table(*columns: str) -> Table:
     table = Table()
-    words = ("best", "runner-up", "SSD", "best rival", "settings", "deployment", "what", "change")
-    joined = ("settings", "/user", "/GPU", "margin", "P", "SSD is", "95 %", "P(SSD faster)")
     for column in columns:
-        table.add_column(column, words=column in words, joined=column in joined)
+        words = column in ("best", "runner-up", "settings", "deployment", "what", "change")
+        table.add_column(column, words=words, joined=column in ("settings", "/user", "/GPU", "margin", "P"))
     return table
 
 
@@ -111,7 +115,7 @@ def _impossible(answer: Answer) -> Iterator[str]:
         yield f"batch {answer.batch}: {answer.error}"
         return
     for strategy, reason in answer.impossible.items():
-        yield f"batch {answer.batch}: no {strategy.upper()}: {reason}"
+        yield f"batch {answer.batch}: no {strategies.ALL.named(strategy).title}: {reason}"
 
 
 def _heading(out: Console, text: str) -> None:
@@ -140,15 +144,22 @@ def _print_best(about: Answer, out: Console) -> None:
 def _print_equal(found: Recommendation, about: Answer, out: Console) -> None:
     if not found.equal_counts:
         return
-    _heading(out, f"At equal GPU count, batch {about.batch}: SSD against all else that as many GPUs can do")
-    table = _table("GPUs", "SSD", "settings", "/user", "best rival", "/user", "SSD is", "95 %", "P(SSD faster)")
+    title = strategies.ALL.named(found.request.subject).title
+    _heading(out, f"At equal GPU count, batch {about.batch}: {title} against all else that as many GPUs can do")
+    table = Table()
+    for header, words, joined in (
+        *(("GPUs", False, False), (title, True, False), ("settings", True, True), ("/user", False, True)),
+        *(("best rival", True, False), ("/user", False, True), (f"{title} is", False, True)),
+        *(("95 %", False, True), (f"P({title} faster)", False, True)),
+    ):
+        table.add_column(header, words=words, joined=joined)
     for count in found.equal_counts:
         closest = min(count.rivals, key=lambda versus: versus.ratio)
         table.add_row(
             str(count.gpus),
-            count.ssd.name,
-            count.ssd.settings,
-            f"{count.ssd.per_user:.1f}",
+            count.subject.name,
+            count.subject.settings,
+            f"{count.subject.per_user:.1f}",
             closest.other.name,
             f"{closest.other.per_user:.1f}",
             f"{closest.ratio:.2f}x",
@@ -162,7 +173,7 @@ def _print_equal(found: Recommendation, about: Answer, out: Console) -> None:
 
 def _all_rivals(count: EqualCount) -> str:
     each = (f"{v.what}: {v.ratio:.2f}x ({v.other.name})" for v in count.rivals)
-    return f"{count.ssd.name} over each rival on {count.gpus}: {'; '.join(each)}"
+    return f"{count.subject.name} over each rival on {count.gpus}: {'; '.join(each)}"
 
 
 def _print_pareto(found: Recommendation, about: Answer, out: Console) -> None:
@@ -184,13 +195,14 @@ def _print_pareto(found: Recommendation, about: Answer, out: Console) -> None:
 def _print_break_even(found: Recommendation, about: Answer, out: Console) -> None:
     if not found.break_evens or about.equal is None:
         return
-    ssd, gpus = about.equal.ssd, found.request.gpus
-    held = f"{ssd.name}, its placement held"
+    subject, gpus = about.equal.subject, found.request.gpus
+    held = f"{subject.name}, its placement held"
     _heading(out, f"Break-even, batch {found.focus}: {held}, is the fastest on up to {gpus} GPUs")
     for bound in found.break_evens:
         print_labelled(out, "  ", _bound(bound))
-    hits = "p_hit is the hit rate after a speculation by the primary;"
-    out.print(f"{hits} {ssd.name} has {ssd.rate.p_hit:.3f} over all rounds", style="dim")
+    if subject.rate.p_hit is not None:
+        hits = "p_hit is the hit rate after a speculation by the primary;"
+        out.print(f"{hits} {subject.name} has {subject.rate.p_hit:.3f} over all rounds", style="dim")
 
 
 def _bound(bound: BreakEven) -> str:

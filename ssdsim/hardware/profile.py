@@ -138,14 +138,14 @@ class HardwareProfile(Card):
         return {}
 
     @cached_property
-    def pass_seconds(self) -> dict[Any, Any]:
-        """Costs of whole passes so far, by pass (kept here by :func:`ssdsim.pricing.cost.cost_of_pass`)."""
+    def costs(self) -> dict[Any, Any]:
+        """Costs of whole passes and of messages so far (kept here by :mod:`ssdsim.pricing.cost`)."""
         return {}
 
     def __copy__(self) -> HardwareProfile:
         """A copy prices by itself: it is mostly made to change some timings."""
         copied = super().__copy__()
-        for remembered in ("timings", "pass_seconds"):
+        for remembered in ("timings", "costs"):
             copied.__dict__.pop(remembered, None)
         return copied
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,7 @@ from ssdsim.transformer.operations import Operation
 
 Seconds = float | NDArray[np.float64]
 
-_REMEMBERED_PASSES = 65536
+_REMEMBERED = 65536  # passes and messages a profile
 
 
 @dataclass(frozen=True)
@@ -35,21 +36,31 @@ class Cost:
         """A duration that is given, in units of T_v: it rests on no timing and has no error."""
         return cls({"given": (seconds, 0.0)}) if seconds else cls()
 
-    @property
+    @classmethod
+    def total(cls, counted: Iterable[tuple[Cost, float]]) -> Cost:
+        """Each cost so many times, all together."""
+        terms: dict[str, tuple[float, float]] = {}
+        shared: dict[str, float] = {}
+        warnings: frozenset[str] = frozenset()
+        for cost, times in counted:
+            for key, (seconds, log_sd) in cost.terms.items():
+                before, before_sd = terms.get(key, (0.0, log_sd))
+                terms[key] = (before + times * seconds, max(before_sd, log_sd))
+            for direction, seconds in cost.shared.items():
+                shared[direction] = shared.get(direction, 0.0) + times * seconds
+            warnings |= cost.warnings
+        return cls(terms, warnings, shared)
+
+    @cached_property
     def seconds(self) -> float:
         return sum(seconds for seconds, _ in self.terms.values())
 
     def __add__(self, other: Cost) -> Cost:
-        terms = dict(self.terms)
-        for key, (seconds, log_sd) in other.terms.items():
-            before, before_sd = terms.get(key, (0.0, log_sd))
-            terms[key] = (before + seconds, max(before_sd, log_sd))
-        shared = dict(self.shared)
-        for direction, seconds in other.shared.items():
-            shared[direction] = shared.get(direction, 0.0) + seconds
-        return Cost(terms, self.warnings | other.warnings, shared)
+        return Cost.total(((self, 1), (other, 1)))
 
     def __mul__(self, times: float) -> Cost:
+        if times == 1.0:
+            return self
         terms = {key: (times * seconds, log_sd) for key, (seconds, log_sd) in self.terms.items()}
         return Cost(terms, self.warnings, {direction: times * seconds for direction, seconds in self.shared.items()})
 
@@ -90,7 +101,7 @@ class TimingErrors:
 
 def cost_of_operations(counted: Iterable[tuple[Operation, int]], profile: HardwareProfile) -> Cost:
     """Each operation's time on ``profile`` times its count."""
-    return sum((_cost_of(profile.seconds(op), profile) * count for op, count in counted), Cost())
+    return Cost.total((_cost_of(profile.seconds(op), profile), count) for op, count in counted)
 
 
 def _cost_of(timing: Timing, profile: HardwareProfile) -> Cost:
@@ -102,14 +113,23 @@ def _cost_of(timing: Timing, profile: HardwareProfile) -> Cost:
 
 def cost_of_pass(forward: ForwardPass, profile: HardwareProfile) -> Cost:
     """Kernels of a pass plus the profile's fixed costs per layer and per pass."""
-    known: dict[ForwardPass, Cost] = profile.pass_seconds
-    cost = known.get(forward)
-    if cost is None:
-        if len(known) >= _REMEMBERED_PASSES:
-            known.clear()
+
+    def cost() -> Cost:
         fixed = _fixed(profile, profile.fixed.per_pass_s + forward.layers * profile.fixed.per_layer_s)
-        cost = known[forward] = cost_of_operations(forward.counted(), profile) + fixed
-    return cost
+        return cost_of_operations(forward.counted(), profile) + fixed
+
+    return _remembered(profile, forward, cost)
+
+
+def _remembered(profile: HardwareProfile, what: ForwardPass | int, cost: Callable[[], Cost]) -> Cost:
+    """The cost of a pass, or of a message of so many bytes, worked out once."""
+    known: dict[ForwardPass | int, Cost] = profile.costs
+    found = known.get(what)
+    if found is None:
+        if len(known) >= _REMEMBERED:
+            known.clear()
+        found = known[what] = cost()
+    return found
 
 
 def streaming_share(forward: ForwardPass, seconds: float, profile: HardwareProfile) -> float:
@@ -119,7 +139,7 @@ def streaming_share(forward: ForwardPass, seconds: float, profile: HardwareProfi
 
 def cost_of_message(message_bytes: int, profile: HardwareProfile) -> Cost:
     """A point-to-point message between the target and the draft."""
-    return _cost_of(profile.message_seconds(message_bytes), profile)
+    return _remembered(profile, message_bytes, lambda: _cost_of(profile.message_seconds(message_bytes), profile))
 
 
 def cost_of_round(profile: HardwareProfile) -> Cost:

@@ -73,11 +73,16 @@ class Step:
 
     @cached_property
     def cost(self) -> Cost:
-        return sum((piece.cost * piece.times for piece in self.pieces), Cost())
+        return Cost.total((piece.cost, piece.times) for piece in self.pieces)
+
+    @cached_property
+    def seconds(self) -> float:
+        return sum(piece.cost.seconds * piece.times for piece in self.pieces)
 
     @property
-    def seconds(self) -> float:
-        return self.cost.seconds
+    def warnings(self) -> frozenset[str]:
+        """Extrapolations and mismatches behind its cost."""
+        return frozenset().union(*(piece.cost.warnings for piece in self.pieces))
 
     def sample(self, errors: TimingErrors) -> NDArray[np.float64]:
         """The step's duration under each draw of the timings' errors, shape ``(draws,)``."""
@@ -87,6 +92,8 @@ class Step:
 
     def stretched(self, factor: float) -> Step:
         """The same step when it takes ``factor`` times as long."""
+        if factor == 1.0:
+            return self
         return replace(self, pieces=tuple(replace(piece, cost=piece.cost * factor) for piece in self.pieces))
 
     @property

@@ -11,6 +11,7 @@ from ssdsim.checks import FloatOrArray
 from ssdsim.option import Option
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.site import Site
+from ssdsim.protocols.axes import Axis
 from ssdsim.rounds.block import RoundBlock, total
 from ssdsim.rounds.estimate import PARTS, Estimate
 from ssdsim.rounds.outcomes import OutcomeBlock
@@ -31,13 +32,17 @@ class Lockstep:
     rival: str | None = None
     miss: str | None = None
     options: tuple[Option, ...] = ()
-    searched: tuple[str, ...] = ()
+    searched: tuple[Axis, ...] = ()
     told: tuple[str, ...] = ()
     drafts: bool = True
 
     @property
     def called(self) -> str:
         return self.title
+
+    @property
+    def deployed(self) -> tuple[str, ...]:
+        return tuple(axis.option for axis in self.searched if not axis.placing)
 
     def alternatives(self, settings: Settings) -> Iterable[Settings]:
         return (settings,)

@@ -12,6 +12,7 @@ from ssdsim.pricing.occupancy import Occupancy
 from ssdsim.pricing.room import Devices
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
+from ssdsim.protocols.axes import Axis
 from ssdsim.rounds.actor import Program
 from ssdsim.rounds.block import RoundBlock
 from ssdsim.rounds.estimate import Estimate
@@ -65,8 +66,13 @@ class Strategy(Protocol):
         ...
 
     @property
-    def searched(self) -> tuple[str, ...]:
-        """Options that a search for the best deployment may turn."""
+    def searched(self) -> tuple[Axis, ...]:
+        """What a search for the best deployment may turn, beside the target's degree of tensor parallelism."""
+        ...
+
+    @property
+    def deployed(self) -> tuple[str, ...]:
+        """Settings without which nobody can deploy it: those of a schedule."""
         ...
 
     @property

@@ -538,6 +538,19 @@ def checked(given: Mapping[str, Any]) -> dict[str, Any]:
     return {**DEFAULTS, **given, **named}
 
 
+def beside(options: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """``options`` but for those that have no effect beside the chosen ones."""
+    both = {**options, **chosen}
+    idle = {
+        other
+        for name in chosen
+        for each in ALL[name].excludes
+        if each.holds(name, both)
+        for other in names_of(each.others)
+    }
+    return {name: value for name, value in options.items() if name not in idle}
+
+
 def _as_python(value: Any) -> Any:
     """A number of numpy's, as a DataFrame gives them, as Python's own; an array as a list."""
     return value.tolist() if type(value).__module__ == "numpy" and hasattr(value, "tolist") else value

@@ -70,4 +70,4 @@ class Scenario:
 
     @property
     def warnings(self) -> frozenset[str]:
-        return frozenset().union(*(step.cost.warnings for step in self.steps.values()))
+        return frozenset().union(*(step.warnings for step in self.steps.values()))

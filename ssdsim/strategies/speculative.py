@@ -11,6 +11,7 @@ from ssdsim.pricing.occupancy import Occupancy, target_alone, target_on
 from ssdsim.pricing.room import Devices
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step, unit_free
+from ssdsim.protocols.axes import LOOKAHEAD, Words
 from ssdsim.protocols.lockstep import Lockstep
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.kernel import Kernel, Tokens
@@ -27,7 +28,15 @@ class Speculative(Lockstep):
     title = "SD"
     source = "Leviathan et al., 2023"
     rival = "ar"
-    searched = ("k", "tp")
+    searched = (
+        Words(
+            option="sd_draft",
+            about="where SD's draft may be [default: both are tried]",
+            placing=True,
+            words=("colocated", "separate"),
+        ),
+        LOOKAHEAD,
+    )
 
     def settle(self, settings: Settings, site: Site | None, drafter: Drafter) -> None:
         if settings["sd_k"] is None:

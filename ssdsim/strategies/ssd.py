@@ -17,6 +17,7 @@ from ssdsim.pricing.prespeculation import beside_each_other, branches_per_device
 from ssdsim.pricing.room import Devices
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece, Step, unit_free
+from ssdsim.protocols.axes import LOOKAHEAD, DraftDevices, Outcomes, Words
 from ssdsim.protocols.lockstep import Lockstep, late
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.kernel import Kernel, Tokens
@@ -42,8 +43,28 @@ class SSD(Lockstep):
     source = "Speculative Speculative Decoding, arXiv 2603.03251, Algorithm 1, Theorem 7, Corollary 16"
     rival = "sd"
     miss = "miss"
-    searched = ("k", "tp", "draft_gpus", "budget", "backup")
+    searched = (
+        DraftDevices(
+            option="draft_gpus",
+            about="draft devices of SSD that may be chosen [default: all]",
+            placing=True,
+            bounded=True,
+        ),
+        LOOKAHEAD,
+        Outcomes(
+            option="budget",
+            about="cached outcomes a sequence that may be chosen [default: searched]",
+            says="{value} outcomes",
+            idle_with=("p_hit",),  # given: more outcomes then only cost time
+            beside=(("fan_out_policy", "optimal"),),  # of the highest hit rate for a budget, and so never behind
+            lookahead="k",
+            tabled=(1, 2, 3, 5, 8, 13, 21, "window"),  # each about 1.6 times the one before
+            tabled_as="f",
+        ),
+        Words(option="backup", about="on a miss [default: auto, the faster]", words=("auto",)),
+    )
     told = ("backup", "budget")
+    deployed = ("k", "budget", "fan_outs", "fan_outs_after_miss", "backup")
 
     def alternatives(self, settings: Settings) -> Iterable[Settings]:
         if settings["backup"] != "auto":

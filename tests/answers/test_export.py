@@ -16,8 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ssdsim import InputError, export
-from ssdsim.answers.export import _ranges
-from ssdsim.answers.schedule import Schedule, candidates
+from ssdsim.answers.export.vllm import ranges as ranges_of
+from ssdsim.answers.schedule.candidates import candidates
+from ssdsim.answers.schedule.file import Schedule
 from ssdsim.cli.main import cli
 
 KEYS = tomllib.loads((Path(__file__).parent / "engine_keys.toml").read_text())
@@ -119,7 +120,7 @@ def test_sampling_says_so_to_vllm_and_the_bench() -> None:
 
 @given(st.dictionaries(st.integers(1, 512), st.integers(0, 12), min_size=1, max_size=9))
 def test_ranges_are_valid_and_keep_every_batch_size(lookaheads: dict[int, int]) -> None:
-    ranges = _ranges(lookaheads)
+    ranges = ranges_of(lookaheads)
     check_ranges(ranges)
     assert {batch: lookahead(ranges, batch) for batch in lookaheads} == lookaheads
     assert ranges[-1][1] == max(lookaheads)
@@ -150,13 +151,13 @@ def test_sglang_without_speculation_where_ar_is_best() -> None:
 def test_the_bench_takes_every_command_of_the_ssd_engine() -> None:
     cells = Schedule.parse(export("json", **SMALL).text).cells
     commands = bench_commands(export("ssd", **SMALL).text)
-    assert [(c.b, c.k, c.gpus) for c in commands] == [(cell.b, cell.k, cell.gpus) for cell in cells]
+    assert [(c.b, c.k, c.gpus) for c in commands] == [(cell.b, cell.settings["k"], cell.gpus) for cell in cells]
     for command, cell in zip(commands, cells, strict=True):
         assert (command.llama, command.size, command.draft) == (True, "70", "1")
         assert command.spec
         assert getattr(command, "async")
-        assert command.backup == cell.fallback
-        assert command.flh == list(cell.fan_outs or ())
+        assert command.backup == cell.settings["backup"]
+        assert command.flh == list(cell.settings["fan_outs"])
         assert len(command.flh) == command.k + 1
         if command.flm is not None:  # ssd/config.py asserts it
             assert sum(command.flm) == sum(command.flh)

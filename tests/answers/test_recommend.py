@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from ssdsim import recommend
 from ssdsim.answers.grid import evaluate
-from ssdsim.answers.predict import estimate_all
 from ssdsim.answers.recommend.answer import Recommendation
 from ssdsim.answers.recommend.as_json import as_json
 from ssdsim.answers.recommend.choice import best, pareto
@@ -21,6 +20,7 @@ from ssdsim.answers.recommend.equal_count import Errors
 from ssdsim.answers.recommend.request import make_request
 from ssdsim.answers.recommend.search import Search, splits
 from ssdsim.errors import InputError
+from ssdsim.pricing.room import Devices
 from ssdsim.scenario.configuration import configure
 from tests.cli.test_cli import answer, run
 
@@ -33,15 +33,20 @@ def eight() -> Recommendation:
 
 
 def a_request(**given: Any) -> Any:
-    names = ("gpus", "b", "rank", "gpu_hour", "at_least", "seed", "k", "tp", "draft_gpus", "budget", "backup")
+    names = ("gpus", "b", "rank", "gpu_hour", "at_least", "seed")
     defaults = {"gpus": 8, "b": 1, "rank": "user", "seed": 0}
     of_request = {name: given.pop(name, defaults.get(name)) for name in names}
     return make_request(**of_request, given=given)
 
 
-def per_user(shape: Shape, batch: int) -> np.ndarray[Any, Any]:
-    frame = evaluate([shape.point({"fan_out_policy": "optimal"}, batch)])
-    return np.asarray(frame[f"{shape.strategy}_tokens_per_second"] / batch)
+def a_shape(strategy: str, tp: int, draft: int = 0, **settings: Any) -> Shape:
+    """A shape of any strategy, its draft on ``draft`` devices of its own."""
+    placement: dict[str, Any] = {"tp": tp}
+    if strategy == "sd":
+        placement["sd_draft"] = "separate" if draft else "colocated"
+    if strategy == "ssd":
+        placement["draft_gpus"] = draft
+    return Shape(strategy, tuple(placement.items()), tuple(settings.items()), Devices(tp, draft))
 
 
 @pytest.mark.parametrize("batch", [1, 16, 64])
@@ -50,18 +55,19 @@ def test_the_choice_is_within_one_percent_of_an_exhaustive_grid(eight: Recommend
     found = next(a for a in eight.answers if a.batch == batch)
     chosen = found.by_strategy["ssd"].shape
     shapes = [
-        Shape("ssd", tp, draft_gpus, k, round(1.15**step * (k + 1)), "auto")
+        a_shape("ssd", tp, draft_gpus, k=k, budget=round(1.15**step * (k + 1)))
         for tp, most in ((4, 4), (2, 6))
         for draft_gpus in range(1 if tp == 4 else most, most + 1)
         for k in range(1, 17)
         for step in range(0, 27, 1 if batch == 16 else 2)
     ]
-    near = range(int(0.85 * (chosen.budget or 0)), int(1.15 * (chosen.budget or 0)))
-    shapes += [Shape("ssd", chosen.tp, chosen.draft_gpus, chosen.k, budget, "auto") for budget in near]
+    budget, k = chosen.settings["budget"], chosen.settings["k"]
+    near = range(int(0.85 * budget), int(1.15 * budget))
+    shapes += [a_shape("ssd", chosen.tp, chosen.devices.draft, k=k, budget=budget) for budget in near]
     points = [shape.point({"fan_out_policy": "optimal"}, batch) for shape in shapes]
     exhaustive = np.nanmax(evaluate(points)["ssd_tokens_per_second"]) / batch
     assert found.by_strategy["ssd"].per_user > 0.99 * exhaustive
-    sd = [Shape("sd", tp, gpus, k) for tp in (2, 4, 8) for gpus in (0, 1) for k in range(1, 17) if tp + gpus <= 8]
+    sd = [a_shape("sd", tp, gpus, k=k) for tp in (2, 4, 8) for gpus in (0, 1) for k in range(1, 17) if tp + gpus <= 8]
     points = [shape.point({}, size) for shape in sd for _, size in splits(eight.request, shape, batch)]
     sizes = np.array([size for shape in sd for _, size in splits(eight.request, shape, batch)])
     assert found.by_strategy["sd"].per_user > 0.99 * np.nanmax(evaluate(points)["sd_tokens_per_second"] / sizes)
@@ -80,15 +86,15 @@ def test_the_answer_goes_from_ssd_to_sd_as_the_batch_grows(eight: Recommendation
 def test_a_chosen_rate_is_that_of_its_configuration(eight: Recommendation) -> None:
     for given_answer in eight.answers:
         for strategy, found in given_answer.by_strategy.items():
-            scenario = configure(**found.shape.point(eight.request.options, found.copy_batch)).scenario
-            estimate = estimate_all(scenario)[strategy]
+            configuration = configure(**found.shape.point(eight.request.options, found.copy_batch))
+            estimate = configuration.scenarios[strategy].estimate
             assert found.rate.tokens_per_second == pytest.approx(float(estimate.tokens_per_second))
             assert found.gpus <= 8
 
 
 def test_rivals_are_given_as_many_gpus_and_not_more(eight: Recommendation) -> None:
     for count in eight.equal_counts:
-        assert count.ssd.gpus == count.gpus
+        assert count.subject.gpus == count.gpus
         assert all(versus.other.gpus <= count.gpus for versus in count.rivals)
     names = {versus.what: versus.other.name for count in eight.equal_counts for versus in count.rivals}
     assert names["SD, larger TP"] == "SD TP 8"
@@ -100,7 +106,7 @@ def test_errors_of_timings_that_both_sides_share_cancel(eight: Recommendation) -
     errors = Errors(eight.request)
     count = next(c for c in eight.equal_counts if c.gpus == 5)
     same = next(v for v in count.rivals if v.what == "SD, TP 4 as SSD")
-    independent = errors.per_user(count.ssd) / errors.per_user(same.other)[::-1]
+    independent = errors.per_user(count.subject) / errors.per_user(same.other)[::-1]
     low, high = np.percentile(independent, (2.5, 97.5))
     assert same.low < same.ratio < same.high
     assert same.high - same.low < 0.8 * (high - low)
@@ -110,13 +116,17 @@ def test_break_evens_hold_when_searched_again() -> None:
     workload: dict[str, Any] = {"gpus": 5, "b": 8, "temperature": 1.0, **FEW}
     found = recommend(**workload)
     chosen = found.answers[0].by_strategy["ssd"].shape
-    values = configure(**chosen.point(found.request.options, 8)).values
+    values = configure(**chosen.point(found.request.options, 8)).settings
     share = (1 - values["p_hit_backup"]) / (1 - values["p_hit"])  # misses after a miss, to those after a hit
     hits, alpha, *_ = found.break_evens
     assert (hits.bound, alpha.bound) == ("at least", "at least")
     for aside, wins in ((-0.02, False), (0.02, True)):
         p_hit = (hits.value or 0.0) + aside
-        given_hits = {"p_hit": p_hit, "p_hit_backup": max(0.0, 1 - share * (1 - p_hit)), "budget": chosen.budget}
+        given_hits = {
+            "p_hit": p_hit,
+            "p_hit_backup": max(0.0, 1 - share * (1 - p_hit)),
+            "budget": chosen.settings["budget"],
+        }
         for changed in (given_hits, {"alpha": (alpha.value or 0.0) + aside}):
             search = Search(a_request(**workload, **changed))
             search.run()
@@ -135,7 +145,7 @@ def test_twice_the_speed_of_everything_is_twice_the_tokens() -> None:
 
 
 rates = st.floats(1.0, 1000.0)
-shapes = st.builds(Shape, st.sampled_from(["ar", "sd", "ssd"]), st.integers(1, 8), st.integers(0, 4))
+shapes = st.builds(a_shape, st.sampled_from(["ar", "sd", "ssd"]), st.integers(1, 8), st.integers(0, 4))
 deployments = st.lists(
     st.builds(Deployment, shapes, st.integers(1, 4), st.just(16), st.builds(Rate, rates, rates, rates)), max_size=30
 )
@@ -164,7 +174,7 @@ def test_the_best_is_best_to_a_thousandth_and_no_dearer_than_need_be(found: list
 
 @given(st.integers(1, 64), st.integers(1, 8), st.integers(1, 16))
 def test_copies_share_the_batch_and_none_is_empty(batch: int, tp: int, gpus: int) -> None:
-    for copies, size in splits(a_request(gpus=gpus), Shape("ar", tp), batch):
+    for copies, size in splits(a_request(gpus=gpus), a_shape("ar", tp), batch):
         assert copies * tp <= gpus
         assert (copies - 1) * size < batch <= copies * size
 
@@ -217,8 +227,9 @@ def test_every_kind_of_workload_is_answered(workload: dict[str, Any]) -> None:
 def test_only_the_best_of_a_finite_search_is_named_once() -> None:
     search = Search(a_request(gpus=5, b=4, k=[4, 6], tp=4))
     search.run()
-    assert all(d.shape.backup != "auto" for d in search.deployments(4))
-    assert {d.shape.k for d in search.deployments(4) if d.shape.strategy == "ssd"} == {4, 6}
+    of_ssd = [d.shape.settings for d in search.deployments(4) if d.shape.strategy == "ssd"]
+    assert {settings["backup"] for settings in of_ssd} <= {"jit", "fast"}
+    assert {settings["k"] for settings in of_ssd} == {4, 6}
     assert len({(d.shape, d.copies) for d in search.deployments(4)}) == len(search.deployments(4))
 
 
@@ -250,7 +261,7 @@ def test_bad_questions_are_refused_in_one_line(given_options: dict[str, Any], me
 def test_a_degree_that_cannot_be_is_left_out_with_a_warning() -> None:
     found = recommend(gpus=5, b=1, k=4, draft_gpus=1, tp=[3, 4])
     assert found.warnings[0] == "--tp 3 cannot be used with --gpus 5 and is left out; allowed: 1, 2, 4"
-    assert found.request.degrees == (4,)
+    assert found.request.searched["tp"] == (4,)
 
 
 @pytest.mark.parametrize("separate", [{}, {"draft_hardware": "v100-sxm2-32gb", "dtype": "float16"}])
@@ -261,7 +272,7 @@ def test_devices_are_those_of_the_placement(separate: dict[str, Any]) -> None:
     search = Search(a_request(gpus=8, b=8, k=4, tp=[2, 4], **workload))
     search.run()
     deployments = search.deployments(8)
-    assert {("sd", 0), ("sd", 1), ("ssd", 2)} <= {(d.shape.strategy, d.shape.draft_gpus) for d in deployments}
+    assert {("sd", 0), ("sd", 1), ("ssd", 2)} <= {(d.shape.strategy, d.shape.devices.draft) for d in deployments}
     for d in deployments:
         frame = evaluate([d.shape.point(search.request.options, d.copy_batch)])
         assert d.gpus == d.copies * frame[f"{d.shape.strategy}_gpus"][0] <= 8
@@ -270,7 +281,7 @@ def test_devices_are_those_of_the_placement(separate: dict[str, Any]) -> None:
 
 def test_the_command_line_answers_in_json() -> None:
     found = answer(*"recommend --gpus 5 --b 1,2,4 --k 4,6 --budget 21 --tp 4".split())
-    assert found["schema"] == 1
+    assert found["schema"] == 2
     assert [entry["b"] for entry in found["answers"]] == [1, 2, 4]
     assert found["answers"][0]["best"]["tokens_per_second_per_user"] > 0
     assert {bound["what"] for bound in found["break_even"]} >= {"batch", "link bandwidth"}

@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 
 from ssdsim import InputError, configure, predict, schedule
 from ssdsim.answers.grid import evaluate
-from ssdsim.answers.schedule import Cell, Schedule, candidates
+from ssdsim.answers.schedule.candidates import candidates
+from ssdsim.answers.schedule.file import Cell, Schedule
 
 positive = st.integers(1, 10_000)
 rates = st.floats(0.001, 1e9)
+names = st.from_regex(r"[a-z][a-z_]{0,8}", fullmatch=True)
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\r"), min_size=1, max_size=30).filter(str.strip)
 
 
@@ -27,27 +29,14 @@ def cells(draw: st.DrawFn) -> Cell:
     known = {"gpus": draw(positive), "tokens_per_second": draw(rates), "low": draw(rates), "high": draw(rates)}
     if strategy == "ar":
         return Cell(b=b, context=context, strategy="ar", **known)
-    k = draw(st.integers(1, 12))
-    if strategy == "sd":
-        return Cell(b=b, context=context, strategy="sd", k=k, **known)
-    fan_outs = st.lists(st.integers(0, 999), min_size=k + 1, max_size=k + 1).map(tuple)
-    fallback = draw(st.sampled_from(["jit", "fast"]))
-    return Cell(
-        b=b,
-        context=context,
-        strategy="ssd",
-        k=k,
-        budget=draw(positive),
-        fan_outs=draw(st.none() | fan_outs),
-        fan_outs_after_miss=draw(fan_outs) if fallback == "fast" else None,
-        fallback=fallback,
-        **known,
-    )
+    lists = st.lists(st.integers(0, 999), max_size=4).map(tuple)
+    settings = draw(st.dictionaries(names, positive | rates | lists | texts, max_size=5))
+    return Cell(b=b, context=context, strategy=strategy, settings=settings, **known)
 
 
 schedules = st.builds(
     Schedule,
-    schema=st.just(1),
+    schema=st.just(2),
     assumptions=st.dictionaries(texts, texts | rates | st.integers() | st.lists(rates, max_size=3), max_size=4),
     provenance=st.lists(st.dictionaries(texts, texts, max_size=2), max_size=2).map(tuple),
     cells=st.lists(cells(), max_size=5).map(tuple),
@@ -72,7 +61,7 @@ def test_a_real_schedule_survives_its_files(tmp_path: Path) -> None:
     [
         ("", "not a schedule, or cut short"),
         ('{"schema": 1', "not a schedule, or cut short"),
-        ('{"schema": 2, "assumptions": {}, "provenance": [], "cells": []}', "schema: Input should be 1"),
+        ('{"schema": 3, "assumptions": {}, "provenance": [], "cells": []}', "schema: Input should be 2"),
         ('{"schema": 1, "assumptions": {}, "provenance": [], "cels": []}', "did you mean 'cells'"),
         ('# {"schema": 1, "assumptions": {}, "provenance": []}\nb,context\n1,2\n', "cells.0.strategy: Field required"),
     ],
@@ -99,17 +88,18 @@ def test_each_cell_is_within_1_percent_of_an_exhaustive_search() -> None:
 
 def test_a_cells_numbers_are_predicts() -> None:
     for cell in schedule(b=[1, 32], k=[3, 6], f=[2, 8]).cells:
-        options: dict[str, Any] = {"b": cell.b, "context": cell.context, "k": cell.k, "backup": cell.fallback}
-        prediction = predict(**options, budget=cell.budget, sd_draft="separate")
-        estimate = prediction.estimates[cell.strategy or ""]
+        own = {name: cell.settings[name] for name in ("k", "backup", "budget")}
+        options: dict[str, Any] = {"b": cell.b, "context": cell.context, **own}
+        estimate = predict(**options, sd_draft="separate").estimates[cell.strategy or ""]
         assert cell.tokens_per_second == pytest.approx(float(estimate.tokens_per_second))
         assert cell.gpus == estimate.gpus
         assert cell.low is not None
         assert cell.high is not None
         assert cell.low < cell.tokens_per_second < cell.high
-        values = configure(**options, budget=cell.budget).values
-        assert cell.fan_outs == tuple(values["fan_outs"])
-        assert sum(cell.fan_outs) == cell.budget
+        fan_outs = cell.settings["fan_outs"]
+        assert isinstance(fan_outs, tuple)
+        assert fan_outs == tuple(configure(**options).settings["fan_outs"])
+        assert sum(fan_outs) == cell.settings["budget"]
 
 
 def test_the_strategy_moves_from_ssd_to_sd_or_ar_with_the_batch() -> None:

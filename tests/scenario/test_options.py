@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ssdsim import kinds
-from ssdsim.answers.schedule import OPTIONS as SCHEDULE_OPTIONS
+from ssdsim.answers.schedule.candidates import fixed_options
 from ssdsim.answers.window import AXES, SINGLE
 from ssdsim.cli.main import cli
 from ssdsim.errors import InputError
@@ -183,7 +183,7 @@ def test_answers_that_take_some_options_take_those_that_say_so() -> None:
     assert set(AXES) <= set(read_by("window"))
     assert sorted([*AXES, *SINGLE]) == sorted(read_by("window"))
     unit_free = [option.name for option in OPTIONS if Group.UNIT_FREE in option.groups]
-    assert not set(unit_free) & set(SCHEDULE_OPTIONS)
+    assert not set(unit_free) & set(fixed_options())
 
 
 def test_the_reference_names_every_option_spelling_and_exclusion() -> None:

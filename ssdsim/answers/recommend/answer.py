@@ -16,6 +16,7 @@ from ssdsim.answers.recommend.request import Request, make_request
 from ssdsim.answers.recommend.search import Search
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.provenance import summary
+from ssdsim.protocols.axes import TARGET
 from ssdsim.scenario.options import DEFAULTS
 
 
@@ -43,9 +44,10 @@ class Answer:
 
 @dataclass(frozen=True)
 class Recommendation:
-    """The answers by batch; the rest is about ``focus``, the largest batch at which SSD is best (or the smallest).
+    """The answers by batch; the rest is about ``focus``, the largest batch at which the subject is best.
 
-    ``equal_counts`` are the verdicts on every number of GPUs that SSD can make use of, up to ``--gpus``.
+    Where it is best at none, that is the smallest which fits. ``equal_counts`` are the verdicts on every number of GPUs
+    that the subject can make use of, up to ``--gpus``.
     """
 
     request: Request
@@ -68,11 +70,6 @@ def recommend(
     gpu_hour: float | None = None,
     at_least: float | None = None,
     seed: int = 0,
-    k: int | Sequence[int] | None = None,
-    tp: int | Sequence[int] | None = None,
-    draft_gpus: int | Sequence[int] | None = None,
-    budget: int | Sequence[int] | None = None,
-    backup: str | None = None,
     **options: Any,
 ) -> Recommendation:
     """The best way to decode on at most ``gpus`` GPUs: strategy, placement, copies, K, outcomes cached, fallback.
@@ -84,11 +81,12 @@ def recommend(
     rank : ``user`` (tokens/s per user), ``gpu`` (tokens/s per GPU in use) or ``cost`` (of a token, with ``gpu_hour``).
     gpu_hour : price of a GPU for an hour.
     at_least : tokens/s that a user must get.
-    k, tp, draft_gpus, budget : what may be chosen, one number or several; by default K = 1...16, every legal degree,
-        every number of draft devices, and any number of cached outcomes.
-    backup : ``jit``, ``fast`` or both (``auto``).
     seed : of the draws of the timings' errors behind intervals and probabilities.
-    options : the workload, as :func:`ssdsim.configure` takes it (target, draft, hardware, context, alpha, ...).
+    options : the workload, as :func:`ssdsim.configure` takes it (target, draft, hardware, context, alpha, ...);
+        ``strategies`` to choose from and the ``subject`` that is held against the others. An option that is searched
+        (``k``, ``tp``, ``draft_gpus``, ``budget``, ``backup``, ...) narrows what may be chosen to one value or several;
+        by default K = 1...16, every legal degree, every number of draft devices, any number of cached outcomes, and
+        the better fallback.
 
     Returns
     -------
@@ -103,12 +101,12 @@ def recommend(
     >>> [answer.best.name for answer in found.answers]
     ['SSD TP 4 + 4', 'SD TP 8']
     """
-    request = make_request(gpus, b, rank, gpu_hour, at_least, seed, k, tp, draft_gpus, budget, backup, options)
+    request = make_request(gpus=gpus, b=b, rank=rank, gpu_hour=gpu_hour, at_least=at_least, seed=seed, given=options)
     search = Search(request)
     search.run()
-    errors = Errors(request)
+    errors, evaluated = Errors(request), search.evaluated
     answers = tuple(_answer(search, errors, batch) for batch in request.batches)
-    focus = _focus(answers)
+    focus = _focus(answers, request.subject)
     about = next((a for a in answers if a.batch == focus), None)
     deployments = search.deployments(focus) if focus is not None else []
     counts = (equal_count(deployments, n, errors) for n in range(1, request.gpus + 1))
@@ -117,12 +115,12 @@ def recommend(
         answers=answers,
         sentence=_sentence(request, answers),
         focus=focus,
-        equal_counts=tuple(count for count in counts if count is not None and count.ssd.gpus == count.gpus),
+        equal_counts=tuple(count for count in counts if count is not None and count.subject.gpus == count.gpus),
         break_evens=tuple(break_evens(search, focus)) if focus is not None else (),
-        elasticities=tuple(elasticities(about.best, request)) if about and about.best else (),
+        elasticities=tuple(elasticities(about.best, search)) if about and about.best else (),
         provenance=_provenance(request),
         warnings=(*request.warnings, *sorted(search.warnings)),
-        evaluated=len({case for case in search.rates if case[0].backup != "auto"}) + len(search.errors),
+        evaluated=evaluated,
     )
 
 
@@ -131,10 +129,10 @@ def _answer(search: Search, errors: Errors, batch: int) -> Answer:
     deployments = search.deployments(batch)
     impossible = search.why_not(batch)
     if not deployments:
-        reason = impossible["ar"]
+        reason = impossible[request.strategies[0]]
         return Answer(batch, None, None, None, None, None, {}, impossible, (), None, reason)
     by_strategy = {}
-    for strategy in ("ar", "sd", "ssd"):
+    for strategy in request.strategies:
         found = best((d for d in deployments if d.shape.strategy == strategy), request.rank, request.at_least)
         if found is not None:
             by_strategy[strategy] = found
@@ -161,10 +159,10 @@ def _answer(search: Search, errors: Errors, batch: int) -> Answer:
     )
 
 
-def _focus(answers: Sequence[Answer]) -> int | None:
-    """The largest batch at which SSD is best; the smallest that fits where it is best at none."""
+def _focus(answers: Sequence[Answer], subject: str) -> int | None:
+    """The largest batch at which the subject is best; the smallest that fits where it is best at none."""
     fitting = [a for a in answers if a.best is not None]
-    winning = [a.batch for a in fitting if a.best and a.best.shape.strategy == "ssd"]
+    winning = [a.batch for a in fitting if a.best and a.best.shape.strategy == subject]
     return winning[-1] if winning else fitting[0].batch if fitting else None
 
 
@@ -176,8 +174,7 @@ def _sentence(request: Request, answers: Sequence[Answer]) -> str:
         if answer.best is None:
             return "nothing fits" if not answer.by_strategy and not answer.pareto else "nothing is fast enough"
         undecided = answer.probability is not None and answer.probability < DECIDED
-        name = answer.best.shape.strategy.upper()
-        return f"{name} (undecided)" if undecided else name
+        return f"{answer.best.title} (undecided)" if undecided else answer.best.title
 
     parts = []
     for what, group in groupby(answers, said):
@@ -195,4 +192,5 @@ def _provenance(request: Request) -> tuple[tuple[str, str], ...]:
     profiles = {
         p.name: p for p in (find_hardware(options[r] or options["hardware"]) for r in ("hardware", "draft_hardware"))
     }
-    return tuple((name, summary(p, dtypes, max(request.degrees))) for name, p in profiles.items())
+    degrees = request.searched[TARGET.option] or ()
+    return tuple((name, summary(p, dtypes, max(degrees))) for name, p in profiles.items())

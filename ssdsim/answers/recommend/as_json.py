@@ -11,10 +11,10 @@ from ssdsim.answers.recommend.equal_count import EqualCount, Versus
 
 
 def as_json(found: Recommendation) -> dict[str, Any]:
-    """The stable JSON object of ``ssdsim recommend --json`` (schema 1)."""
+    """The stable JSON object of ``ssdsim recommend --json`` (schema 2)."""
     request, price = found.request, found.request.gpu_hour
     return {
-        "schema": 1,
+        "schema": 2,
         "verb": "recommend",
         "request": {
             "gpus": request.gpus,
@@ -23,12 +23,10 @@ def as_json(found: Recommendation) -> dict[str, Any]:
             "gpu_hour": price,
             "at_least": request.at_least or None,
             "seed": request.seed,
+            "strategies": list(request.strategies),
+            "subject": request.subject,
             "options": dict(request.options),
-            "k": list(request.lookaheads),
-            "tp": list(request.degrees),
-            "draft_gpus": list(request.draft_gpus),
-            "budget": list(request.budgets) if request.budgets else None,
-            "backup": list(request.backups),
+            "searched": {name: values and list(values) for name, values in request.searched.items()},
         },
         "verdict": {"sentence": found.sentence},
         "answers": [_answer(answer, price) for answer in found.answers],
@@ -68,13 +66,11 @@ def _deployment(d: Deployment | None, price: float | None) -> dict[str, Any] | N
         "name": d.name,
         "strategy": shape.strategy,
         "tp": shape.tp,
-        "draft_gpus": shape.draft_gpus,
+        "draft_gpus": shape.devices.draft,
         "copies": d.copies,
         "gpus": d.gpus,
         "sequences_per_copy": d.copy_batch,
-        "k": shape.k or None,
-        "budget": shape.budget,
-        "backup": shape.backup or None,
+        "settings": shape.settings,
         "tokens_per_second": d.total,
         "tokens_per_second_per_user": d.per_user,
         "tokens_per_second_per_gpu": d.per_gpu,
@@ -89,11 +85,11 @@ def _deployment(d: Deployment | None, price: float | None) -> dict[str, Any] | N
 def _equal(count: EqualCount, price: float | None) -> dict[str, Any]:
     return {
         "gpus": count.gpus,
-        "ssd": _deployment(count.ssd, price),
+        "subject": _deployment(count.subject, price),
         "best": _deployment(count.best, price),
         "probability": count.probability,
         "sentence": count.sentence,
-        "rivals": [_versus(versus, price) for versus in count.rivals],
+        "over": [_versus(versus, price) for versus in count.rivals],
     }
 
 
@@ -101,8 +97,8 @@ def _versus(versus: Versus, price: float | None) -> dict[str, Any]:
     return {
         "what": versus.what,
         "deployment": _deployment(versus.other, price),
-        "ssd_over_it": versus.ratio,
+        "ratio": versus.ratio,
         "low": versus.low,
         "high": versus.high,
-        "probability_ssd_faster": versus.probability,
+        "probability_faster": versus.probability,
     }

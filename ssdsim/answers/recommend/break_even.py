@@ -1,8 +1,8 @@
-"""From which hit rate, acceptance rate or link, and up to which batch, SSD beats the best of its rivals."""
+"""From which hit rate, acceptance rate or link, and up to which batch, the subject beats the best of its rivals."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,25 +11,25 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.answers.grid import evaluate
+from ssdsim import strategies
 from ssdsim.answers.recommend.choice import best
 from ssdsim.answers.recommend.deployment import Deployment, Shape
-from ssdsim.answers.recommend.search import Search, coarse_lookaheads
+from ssdsim.answers.recommend.search import Search, combinations, turned, turnings
 from ssdsim.hardware.catalog import find_hardware
+from ssdsim.protocols.axes import Axis, Values
 from ssdsim.scenario.configuration import configure
-from ssdsim.scenario.options import CACHE_SHAPE, DEFAULTS
-from ssdsim.speculation.speculators import backup_in_proportion
+from ssdsim.scenario.options import DEFAULTS, beside
+from ssdsim.speculation.caching import backup_in_proportion
 
 _SECTIONS = 10  # of the range, and then of the section that holds the crossing
 _ROUNDS = 3
 _LARGEST_BATCH = 4096
 _NEAR_BEST = 0.8  # rivals' placements worth another look
-_FAN_OUTS = (3, 9, 27)  # guesses a position that another batch may want
 
 
 @dataclass(frozen=True)
 class BreakEven:
-    """``value`` is the bound on ``what``; ``always``, ``never`` where SSD leads or trails over the whole range.
+    """``value`` is the bound on ``what``; ``always``, ``never`` where the subject leads or trails over the whole range.
 
     ``unknown`` says why there is no answer in ``note``. ``present`` is the value asked about.
     """
@@ -44,83 +44,98 @@ class BreakEven:
 
 @dataclass(frozen=True)
 class _Contest:
-    """SSD's and the rivals' shapes that may win near the answer, in their copies; SSD's placement is held."""
+    """The subject's and the rivals' shapes that may win near the answer, in their copies; its placement is held."""
 
     search: Search
     batch: int
     cases: tuple[tuple[Shape, int], ...]
 
     def leads(self, changes: Sequence[Mapping[str, Any]], batch: int | None = None) -> NDArray[np.float64]:
-        """SSD's tokens/s per user over its best rival's under each change of options; 0 where SSD has no room.
+        """The subject's tokens/s per user over its best rival's under each change of options; 0 where it has no room.
 
         Settings follow the change: each side is the best of its own shapes there.
         """
         b = batch or self.batch
-        options = self.search.request.options
+        request = self.search.request
         cases = [(shape, -(-b // copies)) for shape, copies in self.cases if copies <= b]
-        points = [self._point(shape, size, options, change) for change in changes for shape, size in cases]
-        frame = evaluate(points)
-        columns = {name: frame[f"{name}_tokens_per_second"].to_numpy() for name in ("ar", "sd", "ssd")}
-        strategies = np.array([shape.strategy for shape, _ in cases])
+        points = [
+            shape.point({**beside(request.options, change), **change}, size)
+            for change in changes
+            for shape, size in cases
+        ]
         sizes = np.array([size for _, size in cases], dtype=float)
-        own = np.select([np.tile(strategies == name, len(changes)) for name in columns], list(columns.values()))
-        rates = np.nan_to_num(own.reshape(len(changes), len(cases)) / sizes)
-        ssd = rates[:, strategies == "ssd"].max(axis=1, initial=0.0)
-        rival = rates[:, strategies != "ssd"].max(axis=1, initial=0.0)
-        return np.asarray(np.divide(ssd, rival, out=np.where(ssd > 0, np.inf, 0.0), where=rival > 0))
+        rates = self.search.tokens_per_second(points).reshape(len(changes), len(cases)) / sizes
+        subjects = np.array([shape.strategy == request.subject for shape, _ in cases])
+        subject = rates[:, subjects].max(axis=1, initial=0.0)
+        rival = rates[:, ~subjects].max(axis=1, initial=0.0)
+        return np.asarray(np.divide(subject, rival, out=np.where(subject > 0, np.inf, 0.0), where=rival > 0))
 
-    @staticmethod
-    def _point(shape: Shape, size: int, options: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
-        kept = options
-        if "p_hit" in change:
-            kept = {name: value for name, value in options.items() if name not in (*CACHE_SHAPE, "p_hit_backup")}
-        return shape.point({**kept, **change}, size)
+    def no_room(self, batch: int) -> str | None:
+        """Why the subject has no room at a batch; None where it has."""
+        request, evaluator = self.search.request, self.search.evaluator
+        own = [(shape, copies) for shape, copies in self.cases if shape.strategy == request.subject and copies <= batch]
+        points = [shape.point(request.options, -(-batch // copies)) for shape, copies in own]
+        errors = list(evaluator.evaluate(points)["error"])
+        return str(errors[0]) if errors and None not in errors else None
 
 
 def break_evens(search: Search, batch: int) -> list[BreakEven]:
-    """The four bounds at ``batch``, as far as SSD and a rival fit there."""
+    """The bounds at ``batch`` that mean something for the subject, as far as it and a rival fit there."""
     deployments = search.deployments(batch)
-    ssd = best((d for d in deployments if d.shape.strategy == "ssd"), "user")
-    rival = best((d for d in deployments if d.shape.strategy != "ssd"), "user")
-    if ssd is None or rival is None:
+    tops = {name: best((d for d in deployments if d.shape.strategy == name), "user") for name in _order(search)}
+    subject = tops.pop(search.request.subject)
+    if subject is None or not any(tops.values()):
         return []
-    contest = _contest(search, batch, deployments, ssd)
-    point = ssd.shape.point(search.request.options, ssd.copy_batch)
-    with TemporaryDirectory() as folder:
-        return [
-            _hits(contest, point),
-            _alpha(contest, point),
-            _link(contest, point, Path(folder)),
-            _largest_batch(_contest(search, batch, deployments, ssd, _FAN_OUTS)),
-        ]
+    shapes = [top.shape for top in (subject, *tops.values()) if top is not None]
+    contest = _contest(search, batch, deployments, subject, shapes)
+    point = subject.shape.point(search.request.options, subject.copy_batch)
+    strategy = strategies.ALL.named(subject.shape.strategy)
+    found = []
+    if strategy.miss is not None:
+        found.append(_hits(contest, point))
+    if strategy.drafts:
+        found.append(_alpha(contest, point))
+    if subject.shape.devices.draft:
+        with TemporaryDirectory() as folder:
+            found.append(_link(contest, point, Path(folder)))
+    return [*found, _largest_batch(_contest(search, batch, deployments, subject, shapes, afresh=True))]
+
+
+def _order(search: Search) -> list[str]:
+    """The subject first."""
+    request = search.request
+    return sorted(request.strategies, key=lambda name: name != request.subject)
 
 
 def _contest(
-    search: Search, batch: int, deployments: Sequence[Deployment], ssd: Deployment, fan_outs: Sequence[int] = ()
+    search: Search,
+    batch: int,
+    deployments: Sequence[Deployment],
+    subject: Deployment,
+    tops: Sequence[Shape],
+    afresh: bool = False,
 ) -> _Contest:
-    """SSD placed where it is best, at many lookaheads, and the rivals where they are good.
+    """The subject placed where it is best, and the rivals where they are good, each at many lookaheads.
 
-    It caches as many outcomes an accepted length as there, or ``fan_outs`` (the best numbers change with the batch).
+    Settings that any number may have (cached outcomes) are held in proportion to the lookahead, or, ``afresh``, tried
+    in coarse steps too: the best number changes with the batch.
     """
     request = search.request
-    backup: Any = "auto" if len(request.backups) > 1 else request.backups[0]
-    tops = [ssd, best((d for d in deployments if d.shape.strategy == "sd"), "user")]
-    at = [request.lookaheads.index(top.shape.k) for top in tops if top is not None]
-    near = {k for i in at for k in request.lookaheads[max(0, i - 1) : i + 2]}
-    lookaheads = sorted({*coarse_lookaheads(request.lookaheads), *near})
+
+    def tried(axis: Axis, values: Values, before: Mapping[str, Any]) -> Iterable[Any]:
+        have = [top.settings for top in tops if axis.option in top.settings]
+        near = [value for top in have for value in axis.near(values, before, top, 1.0)]
+        wide = axis.coarse(values, before) if values is not None or afresh else ()
+        return dict.fromkeys([*near, *wide])
+
     cases: dict[tuple[Shape, int], None] = {}
-    for k in lookaheads:
-        budget = ssd.shape.budget
-        same = None if budget is None else max(1, round(budget * (k + 1) / (ssd.shape.k + 1)))
-        others = {f * (k + 1) for f in fan_outs} if request.searches_budgets else set()
-        for outcomes in {same, *others}:
-            cases[Shape("ssd", ssd.shape.tp, ssd.shape.draft_gpus, k, outcomes, backup), ssd.copies] = None
-    for strategy in ("sd", "ar"):
-        rivals = [d for d in deployments if d.shape.strategy == strategy]
-        bar = _NEAR_BEST * max((d.per_user for d in rivals), default=0.0)
-        for tp, draft_gpus, copies in {(d.shape.tp, d.shape.draft_gpus, d.copies) for d in rivals if d.per_user >= bar}:
-            for k in lookaheads if strategy == "sd" else (0,):
-                cases[Shape(strategy, tp, draft_gpus, k), copies] = None
+    for name in _order(search):
+        settings = combinations(turnings(request, name), tried)
+        own = [d for d in deployments if d.shape.strategy == name]
+        bar = _NEAR_BEST * max((d.per_user for d in own), default=0.0)
+        good = [subject] if name == request.subject else [d for d in own if d.per_user >= bar]
+        for like, copies in {(d.shape.placement, d.copies): (d.shape, d.copies) for d in good}.values():
+            cases |= dict.fromkeys((turned(like, each), copies) for each in settings)
     return _Contest(search, batch, tuple(cases))
 
 
@@ -134,7 +149,7 @@ def _least(
     present: float,
     spaced: Callable[[float, float, int], NDArray[np.float64]] = np.linspace,
 ) -> BreakEven:
-    """The smallest value from which on SSD leads, up to the present one (or, where it trails now, beyond it)."""
+    """The smallest value from which on the subject leads, up to the present one (beyond it where it trails now)."""
     for _ in range(_ROUNDS):
         values = np.asarray(spaced(low, high, _SECTIONS + 1), dtype=float)
         leads = contest.leads([change(float(value)) for value in values]) > 1.0
@@ -143,7 +158,7 @@ def _least(
         if not leads.any():
             return BreakEven(what, unit, "never", present=present)
         rises = np.flatnonzero(leads[1:] & ~leads[:-1])
-        if rises.size == 0:  # ahead at the low end only: more of it does not help SSD against its rivals
+        if rises.size == 0:  # ahead at the low end only: more of it does not help the subject against its rivals
             last = int(np.flatnonzero(leads)[-1])
             return BreakEven(what, unit, "at most", float(values[last]), present)
         at = int(rises[np.abs(values[rises] - present).argmin()])
@@ -153,9 +168,11 @@ def _least(
 
 def _hits(contest: _Contest, point: Mapping[str, Any]) -> BreakEven:
     """Of the hit rate after a speculation by the primary; misses after one by the backup change in proportion."""
-    values = configure(**point).values
-    present = float(values["p_hit"])
-    after_backup = values.get("p_hit_backup", present)
+    settings = configure(**point).settings
+    if settings.get("p_hit") is None:
+        return BreakEven("hit rate p_hit", "", "unknown", note="hits do not follow from one rate here")
+    present = float(settings["p_hit"])
+    after_backup = settings.get("p_hit_backup", present)
 
     def change(p_hit: float) -> Mapping[str, Any]:
         return {"p_hit": p_hit, "p_hit_backup": backup_in_proportion(p_hit, present, after_backup)}
@@ -194,7 +211,7 @@ def _link(contest: _Contest, point: Mapping[str, Any], folder: Path) -> BreakEve
 
 
 def _largest_batch(contest: _Contest) -> BreakEven:
-    """The largest batch up to which SSD leads (one batch later it trails, or has no room)."""
+    """The largest batch up to which the subject leads; one batch later it trails, or has no room, as the note says."""
 
     def leads(batch: int) -> bool:
         return bool(contest.leads([{}], batch)[0] > 1.0)
@@ -213,4 +230,6 @@ def _largest_batch(contest: _Contest) -> BreakEven:
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if leads(middle) else (low, middle)
-    return BreakEven("batch", "sequences", "at most", low, contest.batch)
+    reason = contest.no_room(high)
+    note = "" if reason is None else f"the limit of its room, not of its speed: {reason}"
+    return BreakEven("batch", "sequences", "at most", low, contest.batch, note)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from ssdsim import strategies
 from ssdsim.answers.recommend.deployment import Deployment
 from ssdsim.answers.recommend.request import Rank
 from ssdsim.answers.recommend.search import INDIFFERENT
@@ -17,14 +18,16 @@ def score(deployment: Deployment, rank: Rank) -> float:
 def best(deployments: Iterable[Deployment], rank: Rank, at_least: float = 0.0) -> Deployment | None:
     """The highest score among those of at least ``at_least`` tokens/s per user, None if there are none.
 
-    Among equals (within a thousandth) the one that takes the fewest GPUs, cached outcomes and draft steps.
+    Among equals (within a thousandth) the one that takes the fewest GPUs; then the strategy that is listed first, with
+    the fewest cached outcomes and draft steps.
     """
     allowed = [d for d in deployments if d.per_user >= at_least]
     if not allowed:
         return None
     top = max(score(d, rank) for d in allowed)
     equals = [d for d in allowed if score(d, rank) >= (1.0 - INDIFFERENT) * top]
-    return min(equals, key=lambda d: (d.gpus, d.shape.budget or 0, d.shape.k, -score(d, rank)))
+    listed = strategies.ALL.names
+    return min(equals, key=lambda d: (d.gpus, listed.index(d.shape.strategy), d.shape.work, -score(d, rank)))
 
 
 def pareto(deployments: Sequence[Deployment]) -> list[Deployment]:

@@ -3,49 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Any
 
-from ssdsim.scenario.options import BACKUP_QUALITY
+from ssdsim import strategies
+from ssdsim.pricing.room import Devices
+from ssdsim.scenario.options import ALL, DEFAULTS, beside
 
-Strategy = Literal["ar", "sd", "ssd"]
+Setting = tuple[str, Any]
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class Shape:
-    """One copy: a strategy, its devices, and what it speculates.
+    """One copy: a strategy, where it runs, what it speculates (options by name), and the devices that this takes."""
 
-    ``draft_gpus`` are devices that only the draft has: SSD's, and SD's 1 or (draft beside the target) 0. ``k`` is 0
-    for AR; ``budget`` (None: as the options have it) and ``backup`` (``auto``: the faster of the two) are SSD's alone.
-    """
-
-    strategy: Strategy
-    tp: int
-    draft_gpus: int = 0
-    k: int = 0
-    budget: int | None = None
-    backup: Literal["jit", "fast", "auto", ""] = ""
+    strategy: str
+    placement: tuple[Setting, ...]
+    speculation: tuple[Setting, ...] = ()
+    devices: Devices = field(default=Devices(1), compare=False)
 
     @property
     def gpus(self) -> int:
-        return self.tp + self.draft_gpus
+        return self.devices.total
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Options of placement and speculation."""
+        return dict((*self.placement, *self.speculation))
+
+    @property
+    def tp(self) -> int:
+        """Devices of a target."""
+        return int(self.settings.get("tp", DEFAULTS["tp"]))
+
+    @property
+    def work(self) -> tuple[Any, ...]:
+        """What it speculates, as numbers; of two equally fast shapes of a strategy the one with less is the better."""
+        return tuple(value for _, value in reversed(self.speculation) if not isinstance(value, str))
 
     def point(self, options: Mapping[str, Any], batch: int) -> dict[str, Any]:
         """The options of :func:`ssdsim.configure` for this shape at ``batch`` sequences a copy."""
-        point = {**options, "strategy": self.strategy, "b": batch, "tp": self.tp, "k": max(self.k, 1)}
-        if self.strategy == "ssd":
-            point |= {"draft_gpus": self.draft_gpus, "backup": self.backup, "budget": self.budget}
-        else:  # nothing is cached: the smallest budget and no fallback to price
-            point |= {"backup": "jit", "budget": point["k"] + 1}
-            point["sd_draft"] = "separate" if self.draft_gpus else "colocated"
-        if point["backup"] == "jit":  # options of the other fallback would have no effect here
-            point = {name: value for name, value in point.items() if name not in BACKUP_QUALITY}
-        return point
+        chosen = self.settings
+        return {**beside(options, chosen), **chosen, "strategies": (self.strategy,), "b": batch}
 
 
 @dataclass(frozen=True)
 class Rate:
-    """What one copy does: tokens/s over its batch, and the round behind it (hit rates are SSD's)."""
+    """What one copy does: tokens/s over its batch, and the round behind it (hit rates where something is cached)."""
 
     tokens_per_second: float
     tokens_per_round: float
@@ -92,16 +96,21 @@ class Deployment:
         return gpu_hour / 3600.0 / self.per_gpu * 1e6
 
     @property
+    def title(self) -> str:
+        """The strategy's."""
+        return strategies.ALL.named(self.shape.strategy).title
+
+    @property
     def name(self) -> str:
         """Short text: ``SSD TP 4 + 1``, ``2 x SD TP 2``."""
-        s = self.shape
-        devices = f"TP {s.tp}" + (f" + {s.draft_gpus}" if s.draft_gpus else "")
-        return (f"{self.copies} x " if self.copies > 1 else "") + f"{s.strategy.upper()} {devices}"
+        tp, devices = self.shape.tp, self.shape.devices
+        replicas = f" x {devices.target // tp}" if devices.target > tp else ""
+        draft = f" + {devices.draft}" if devices.draft else ""
+        return (f"{self.copies} x " if self.copies > 1 else "") + f"{self.title} TP {tp}{replicas}{draft}"
 
     @property
     def settings(self) -> str:
         """Short text of the rest: ``K 6, 21 outcomes, jit``."""
-        s = self.shape
-        parts = [f"K {s.k}"] if s.k else []
-        parts += [f"{s.budget} outcomes"] if s.budget is not None else []
-        return ", ".join([*parts, *([s.backup] if s.backup else [])])
+        chosen = dict(self.shape.speculation)
+        axes = [axis for axis in strategies.ALL.named(self.shape.strategy).searched if axis.option in chosen]
+        return ", ".join(axis.says.format(symbol=ALL[axis.option].short, value=chosen[axis.option]) for axis in axes)

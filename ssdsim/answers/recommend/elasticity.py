@@ -9,26 +9,27 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
-from ssdsim.answers.grid import evaluate
-from ssdsim.answers.predict import estimate_all
-from ssdsim.answers.recommend.deployment import Deployment, Shape
-from ssdsim.answers.recommend.request import Request
-from ssdsim.answers.recommend.search import neighbours
+from ssdsim import strategies
+from ssdsim.answers.recommend.deployment import Deployment
+from ssdsim.answers.recommend.search import Search, settings_around
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.what_if import scale
+from ssdsim.pricing.step import Pass, Piece, Step
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.options import DEFAULTS
+from ssdsim.scenario.scenario import Scenario
 
 _STEP = 0.01
 _BETTER = 0.1
 _NEARBY = 1.15  # the factor on the budget that may follow a change
 
-_TIMES: Mapping[str, tuple[str, ...]] = {
-    "target pass time T_v": ("ar_pass_s", "sd_verify_s", "verify_s"),
-    "draft pass time T_d": ("sd_draft_s", "glue_s", "branches_s"),
-    "message time": ("sd_message_s", "send_s", "respond_s"),
-    "host time a round": ("post_s", "lookup_s"),
+_TIMES: Mapping[str, Callable[[Step, Piece], bool]] = {
+    "target pass time T_v": lambda step, piece: _model_of(piece) == "target",
+    "draft pass time T_d": lambda step, piece: _model_of(piece) == "draft",
+    "message time": lambda step, piece: step.part == "communicate",
+    "host time a round": lambda step, piece: step.part == "host",
 }
+"""Which pieces of a round's steps are of that time."""
 Rates = Callable[[Sequence[float]], list[float]]  # tokens/s by factors on an input
 
 
@@ -45,18 +46,20 @@ class Elasticity:
     gain: float
 
 
-def elasticities(deployment: Deployment, request: Request) -> list[Elasticity]:
+def elasticities(deployment: Deployment, search: Search) -> list[Elasticity]:
     """Every input's elasticity, the largest gain first."""
-    return sorted(_Nearby(deployment, request).elasticities(), key=lambda e: -e.gain)
+    return sorted(_Nearby(deployment, search).elasticities(), key=lambda e: -e.gain)
 
 
 class _Nearby:
     """The deployment and those with settings next to its own."""
 
-    def __init__(self, deployment: Deployment, request: Request) -> None:
-        shape, batch = deployment.shape, deployment.copy_batch
-        self.strategy = shape.strategy
-        self.points = [near.point(request.options, batch) for near in _shapes(shape, request)]
+    def __init__(self, deployment: Deployment, search: Search) -> None:
+        shape, request = deployment.shape, search.request
+        near = dict.fromkeys((shape, *settings_around(request, shape, _NEARBY)))
+        self.search = search
+        self.strategy = strategies.ALL.named(shape.strategy)
+        self.points = [each.point(request.options, deployment.copy_batch) for each in near]
         self.options = {**DEFAULTS, **request.options}
 
     def elasticities(self) -> Iterator[Elasticity]:
@@ -68,8 +71,7 @@ class _Nearby:
 
     def _best(self, changes: Sequence[Mapping[str, Any]]) -> list[float]:
         """Tokens/s under each change, with the settings that are best there."""
-        frame = evaluate({**point, **change} for change in changes for point in self.points)
-        rates = frame[f"{self.strategy}_tokens_per_second"].fillna(0.0).to_numpy()
+        rates = self.search.tokens_per_second([{**point, **change} for change in changes for point in self.points])
         return [float(rate) for rate in rates.reshape(len(changes), -1).max(axis=1)]
 
     def _of(self, *names: str) -> Rates:
@@ -81,30 +83,21 @@ class _Nearby:
         """Acceptance and hits: their complements are made a tenth smaller."""
         options = self.options
         alpha, p_hit = options["alpha"], options["p_hit"]
-        if self.strategy != "ar" and options["acceptance"] is None and _movable(alpha):
+        caches = self.strategy.miss is not None
+        if self.strategy.drafts and options["acceptance"] is None and _movable(alpha):
             yield "acceptance rate alpha", "10 % fewer rejections", self._of("alpha"), _fewer_failures(alpha)
-        if self.strategy == "ssd" and _movable(p_hit):
+        if caches and _movable(p_hit):
             yield "hit rate p_hit", "10 % fewer misses", self._of("p_hit"), _fewer_failures(p_hit)
-        elif self.strategy == "ssd" and p_hit is None and options["hit_curve"] is None and _movable(options["hit_c"]):
+        elif caches and p_hit is None and options["hit_curve"] is None and _movable(options["hit_c"]):
             given = ("hit_c", "hit_c_all") if _movable(options["hit_c_all"]) else ("hit_c",)
             yield "misses of the cache", "10 % fewer", self._of(*given), 1 - _BETTER
 
     def _times(self) -> Iterator[tuple[str, str, Rates, float]]:
-        scenarios = [configure(**point).scenario for point in self.points]
-        for what, names in _TIMES.items():
+        scenarios = [configure(**point).scenarios[self.strategy.name] for point in self.points]
+        for what, concerns in _TIMES.items():
 
-            def rates(factors: Sequence[float], names: tuple[str, ...] = names) -> list[float]:
-                found = []
-                for factor in factors:
-                    of_all = []
-                    for scenario in scenarios:
-                        jit = scenario.fallback == "jit" and "glue_s" in names
-                        scaled = (*names, "fallback_s") if jit else names
-                        times = replace(scenario.times, **{n: factor * getattr(scenario.times, n) for n in scaled})
-                        estimate = estimate_all(scenario.with_times(times))[self.strategy]
-                        of_all.append(float(estimate.tokens_per_second))
-                    found.append(max(of_all))
-                return found
+            def rates(factors: Sequence[float], concerns: Callable[[Step, Piece], bool] = concerns) -> list[float]:
+                return [max(_sped(scenario, concerns, factor) for scenario in scenarios) for factor in factors]
 
             if len(set(rates((1.0, 2.0)))) > 1:  # else it is no part of this strategy's round
                 yield what, "10 % shorter", rates, 1 - _BETTER
@@ -138,12 +131,18 @@ class _Nearby:
         )
 
 
-def _shapes(shape: Shape, request: Request) -> list[Shape]:
-    """``shape`` and its neighbours on the same devices."""
-    if shape.strategy == "ar":
-        return [shape]
-    near = {shape, *neighbours(request, shape, _NEARBY)}
-    return sorted(other for other in near if other.draft_gpus == shape.draft_gpus)
+def _sped(scenario: Scenario, concerns: Callable[[Step, Piece], bool], factor: float) -> float:
+    """Tokens/s when the pieces concerned take ``factor`` times as long."""
+    seconds = {
+        name: step.seconds
+        + (factor - 1.0) * sum(piece.times * piece.cost.seconds for piece in step.pieces if concerns(step, piece))
+        for name, step in scenario.steps.items()
+    }
+    return float(scenario.strategy.closed_form(replace(scenario.round, seconds=seconds)).tokens_per_second)
+
+
+def _model_of(piece: Piece) -> str | None:
+    return piece.work.model if isinstance(piece.work, Pass) else None
 
 
 def _movable(value: Any) -> bool:

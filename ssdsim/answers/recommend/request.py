@@ -1,4 +1,4 @@
-"""The question: GPUs, workload, what counts, and what may be chosen."""
+"""The question: GPUs, workload, strategies, what counts, and what may be chosen."""
 
 from __future__ import annotations
 
@@ -7,24 +7,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from ssdsim import strategies
 from ssdsim.checks import listed, whole
 from ssdsim.errors import InputError, nearest
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.option import spelled
-from ssdsim.scenario.options import DEFAULTS, GIVEN_DURATIONS, checked, varied_by
+from ssdsim.protocols.axes import TARGET, Axis, Scope, Values
+from ssdsim.scenario.configuration import subject_among
+from ssdsim.scenario.options import ALL, DEFAULTS, GIVEN_DURATIONS, checked, varied_by
 from ssdsim.speculation.acceptance_models import load_acceptance
-from ssdsim.transformer.card import legal_tensor_parallel
 
 Rank = Literal["user", "gpu", "cost"]
 RANKS = ("user", "gpu", "cost")
-LARGEST_K = 16
-_SEARCHED = varied_by("recommend")
-WORKLOAD = tuple(name for name in DEFAULTS if name not in (*_SEARCHED, *GIVEN_DURATIONS))
 
 
 @dataclass(frozen=True)
 class Request:
-    """A checked question. ``options`` go to :func:`ssdsim.configure` at every point; the tuples are searched."""
+    """A checked question about ``subject`` among ``strategies``.
+
+    ``options`` go to :func:`ssdsim.configure` at every point; ``axes`` are what is searched of each strategy, with the
+    values that may be chosen, in the strategy's order. ``warnings`` say what was asked for and cannot be.
+    """
 
     gpus: int
     batches: tuple[int, ...]
@@ -32,32 +35,43 @@ class Request:
     gpu_hour: float | None
     at_least: float
     seed: int
+    strategies: tuple[str, ...]
+    subject: str
     options: Mapping[str, Any]
-    lookaheads: tuple[int, ...]
-    degrees: tuple[int, ...]
-    draft_gpus: tuple[int, ...]
-    budgets: tuple[int, ...] | None  # None: searched (or, with a given hit rate, the default)
-    backups: tuple[str, ...]
-    warnings: tuple[str, ...] = ()  # what was asked for and cannot be
+    axes: Mapping[str, Mapping[Axis, Values]]
+    warnings: tuple[str, ...] = ()
 
     @property
-    def searches_budgets(self) -> bool:
-        """With a given hit rate more cached outcomes only cost time, so there is nothing to search."""
-        return self.budgets is None and "p_hit" not in self.options
+    def searched(self) -> dict[str, Values]:
+        """What may be chosen, by option."""
+        return {axis.option: values for axes in self.axes.values() for axis, values in axes.items()}
+
+
+def axes_of(strategy: str) -> tuple[Axis, ...]:
+    """Everything that a search turns of a strategy."""
+    return (TARGET, *strategies.ALL.named(strategy).searched)
+
+
+def every_axis() -> tuple[Axis, ...]:
+    """Of all strategies, those of one option once."""
+    found = {axis.option: axis for name in reversed(strategies.ALL.names) for axis in axes_of(name)}
+    return tuple(sorted(found.values(), key=lambda axis: tuple(ALL).index(axis.option)))
+
+
+def workload() -> tuple[str, ...]:
+    """Options that a recommendation takes as given."""
+    turned = {*varied_by("recommend"), *(axis.option for axis in every_axis()), *GIVEN_DURATIONS}
+    return tuple(name for name in DEFAULTS if name not in turned)
 
 
 def make_request(
+    *,
     gpus: int,
     b: int | Sequence[int],
     rank: str,
     gpu_hour: float | None,
     at_least: float | None,
     seed: int,
-    k: int | Sequence[int] | None,
-    tp: int | Sequence[int] | None,
-    draft_gpus: int | Sequence[int] | None,
-    budget: int | Sequence[int] | None,
-    backup: str | None,
     given: Mapping[str, Any],
 ) -> Request:
     """Check the question and settle what is searched.
@@ -67,41 +81,35 @@ def make_request(
     InputError : a value out of its range, an option that is not of the workload, or one without effect.
     """
     options = {name: value for name, value in given.items() if value is not None}
-    for name in options:
-        if name not in WORKLOAD:
-            why = "is searched" if name in _SEARCHED else "is unknown here"
-            raise InputError(f"{spelled(name)} {why}{nearest(name, WORKLOAD)} Allowed: {', '.join(WORKLOAD)}")
-    if not isinstance(rank, str) or rank not in RANKS:
-        raise InputError(f"--rank must be one of {', '.join(RANKS)}, got '{rank}'{nearest(rank, RANKS)}")
+    names = ALL["strategies"].checked(options.pop("strategies", strategies.default()))
+    subject = subject_among(names, options.pop("subject", None))
+    axes = {name: axes_of(name) for name in names}
+    turned = {axis.option for each in axes.values() for axis in each}
+    narrowed = {name: options.pop(name) for name in tuple(options) if name in turned}
+    _check_names(options, names)
+    _check_counted(rank, gpu_hour, at_least)
     whole("--seed", seed, 0)
-    if rank == "cost" and gpu_hour is None:
-        raise InputError("--rank cost needs --gpu-hour, the price of a GPU for an hour")
-    for name, number in (("--gpu-hour", gpu_hour), ("--at-least", at_least)):
-        if number is not None and not (isinstance(number, int | float) and 0.0 < number < float("inf")):
-            raise InputError(f"{name} must be above 0 and finite, got {number!r}")
-    checked({**options, "backup": "auto" if backup is None else backup})
+    narrowed = {name: _several(name, value) for name, value in narrowed.items()}
+    checked({**options, **{name: values[0] for name, values in narrowed.items() if len(values) == 1}})
     if "acceptance" in options:
         load_acceptance(Path(options["acceptance"]), 1)
-    if "p_hit" not in options:
-        options.setdefault("fan_out_policy", "optimal")  # of the highest hit rate for a budget, and so never behind
-    total = whole("--gpus", gpus, 1)
-    target = find_transformer(options.get("target", DEFAULTS["target"]))
-    degrees, unfit_degrees = _within(total, "tp", tp, legal_tensor_parallel(target))
-    drafts, unfit_drafts = _within(total, "draft_gpus", draft_gpus, range(1, total))
+    scope = Scope(whole("--gpus", gpus, 1), find_transformer(options.get("target", DEFAULTS["target"])), options)
+    warnings: dict[str, None] = {}
+    searched = {name: _searched(each, narrowed, scope, warnings) for name, each in axes.items()}
+    for axis in (axis for each in searched.values() for axis in each if not axis.is_idle(options)):
+        options = {**dict(axis.beside), **options}
     return Request(
-        gpus=total,
+        gpus=scope.gpus,
         batches=whole_numbers("b", b),
         rank=rank,  # type: ignore[arg-type]  # checked above
         gpu_hour=gpu_hour,
         at_least=at_least or 0.0,
         seed=seed,
+        strategies=names,
+        subject=subject,
         options=options,
-        lookaheads=whole_numbers("k", k) if k is not None else _lookaheads(options.get("alpha")),
-        degrees=degrees,
-        draft_gpus=drafts,
-        budgets=None if budget is None else whole_numbers("budget", budget),
-        backups=("jit", "fast") if backup in (None, "auto") else (str(backup),),
-        warnings=(*unfit_degrees, *unfit_drafts),
+        axes=searched,
+        warnings=tuple(warnings),
     )
 
 
@@ -111,33 +119,67 @@ def whole_numbers(name: str, value: int | Sequence[int]) -> tuple[int, ...]:
     for number in numbers:
         if not isinstance(number, int) or isinstance(number, bool) or number < 1:
             raise InputError(f"{spelled(name)} must be whole numbers of at least 1, got {number!r}")
-    return tuple(sorted(numbers))
+    return tuple(sorted(set(numbers)))
 
 
-def _lookaheads(alpha: Any) -> tuple[int, ...]:
-    """1 to 16, as far as there are rates by position."""
-    longest = min(LARGEST_K, len(alpha)) if isinstance(alpha, list | tuple) else LARGEST_K
-    return tuple(range(1, longest + 1))
+def _check_names(options: Mapping[str, Any], names: Sequence[str]) -> None:
+    """Raise :class:`InputError` at an option that is not of the workload."""
+    allowed = workload()
+    elsewhere = {axis.option for axis in every_axis()}
+    for name in options:
+        if name in elsewhere:
+            raise InputError(f"{spelled(name)} has no effect with --strategies {','.join(names)}")
+        if name not in allowed:
+            why = "is searched" if name in varied_by("recommend") else "is unknown here"
+            raise InputError(f"{spelled(name)} {why}{nearest(name, allowed)} Allowed: {', '.join(allowed)}")
 
 
-def _within(
-    gpus: int, name: str, given: int | Sequence[int] | None, legal: Sequence[int]
-) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """The given numbers that are legal and within the GPU budget, and a line on the others; every such one by default.
+def _check_counted(rank: str, gpu_hour: float | None, at_least: float | None) -> None:
+    if not isinstance(rank, str) or rank not in RANKS:
+        raise InputError(f"--rank must be one of {', '.join(RANKS)}, got '{rank}'{nearest(rank, RANKS)}")
+    if rank == "cost" and gpu_hour is None:
+        raise InputError("--rank cost needs --gpu-hour, the price of a GPU for an hour")
+    for name, number in (("--gpu-hour", gpu_hour), ("--at-least", at_least)):
+        if number is not None and not (isinstance(number, int | float) and 0.0 < number < float("inf")):
+            raise InputError(f"{name} must be above 0 and finite, got {number!r}")
+
+
+def _several(name: str, value: Any) -> tuple[Any, ...]:
+    """The values that may be chosen, each once and checked, numbers in increasing order."""
+    values = [ALL[name].checked(each) for each in listed(spelled(name), value)]
+    numbers = all(isinstance(each, int | float) for each in values)
+    return tuple(sorted(set(values)) if numbers else dict.fromkeys(values))
+
+
+def _searched(
+    axes: Sequence[Axis], narrowed: Mapping[str, tuple[Any, ...]], scope: Scope, warnings: dict[str, None]
+) -> dict[Axis, Values]:
+    """The axes that leave a choice, with what may be chosen; writes into ``warnings`` what is left out."""
+    found: dict[Axis, Values] = {}
+    for axis in axes:
+        if axis.option in narrowed:
+            found[axis] = _within(axis, narrowed[axis.option], scope, warnings)
+        elif not axis.is_idle(scope.given):
+            found[axis] = axis.possible(scope)
+    return found
+
+
+def _within(axis: Axis, values: tuple[Any, ...], scope: Scope, warnings: dict[str, None]) -> tuple[Any, ...]:
+    """Those of ``values`` that can be.
 
     Raises
     ------
-    InputError : none of those given can be.
+    InputError : none of them can.
     """
-    possible = tuple(number for number in legal if number <= gpus)
-    if given is None:
-        return possible, ()
-    numbers = whole_numbers(name, given)
-    unfit = [number for number in numbers if number not in possible]
+    possible = axis.possible(scope)
+    if not axis.bounded or possible is None:
+        return values
+    unfit = [value for value in values if value not in possible]
     if not unfit:
-        return numbers, ()
-    refused = f"{spelled(name)} {', '.join(map(str, unfit))} cannot be used with --gpus {gpus}"
+        return values
+    refused = f"{spelled(axis.option)} {', '.join(map(str, unfit))} cannot be used with --gpus {scope.gpus}"
     allowed = f"allowed: {', '.join(map(str, possible)) or 'none'}"
-    if len(unfit) == len(numbers):
+    if len(unfit) == len(values):
         raise InputError(f"{refused}; {allowed}")
-    return tuple(number for number in numbers if number in possible), (f"{refused} and is left out; {allowed}",)
+    warnings[f"{refused} and is left out; {allowed}"] = None
+    return tuple(value for value in values if value in possible)

@@ -2,68 +2,112 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
-from ssdsim.answers.grid import evaluate
+import numpy as np
+from numpy.typing import NDArray
+
+from ssdsim import drafters, strategies
+from ssdsim.answers.grid import Evaluator
 from ssdsim.answers.recommend.deployment import Deployment, Rate, Shape
-from ssdsim.answers.recommend.request import Request
+from ssdsim.answers.recommend.request import Request, axes_of
+from ssdsim.kinds import Whole
+from ssdsim.pricing.occupancy import check_memory, target_alone
+from ssdsim.pricing.room import NoRoom
+from ssdsim.protocols.axes import Axis, Values
+from ssdsim.scenario.configuration import effective, site_of
+from ssdsim.scenario.options import ALL, DEFAULTS
 
 Case = tuple[Shape, int]  # a shape and the sequences of one copy
+ValuesBeside = Callable[[Axis, Values, Mapping[str, Any]], Iterable[Any]]
 
-# Cached outcomes for each of the K + 1 accepted lengths, in the coarse grid
-_COARSE_FAN_OUTS = (1, 3, 9, 27)
 # Tokens/s is smooth in K, and in the logarithm of the budget, up to the kink where the draft becomes late: steps that
 # shrink around the best find its top, which an exhaustive finer grid confirms to 1 % (tests/answers/test_recommend.py).
-_BUDGET_STEPS = (1.7, 1.3, 1.1)
-_FEW = 4  # lookaheads that are all tried
+_STEPS = (1.7, 1.3, 1.1)
 _WORTH_REFINING = 0.95  # of the same strategy's best that needs no more devices
 INDIFFERENT = 1e-3  # relative tokens/s for which nobody spends a device or a cached outcome
 
 
 @dataclass
 class Search:
-    """Prices what it is asked, each case once."""
+    """Prices what it is asked, each case once; ``refused`` are cases whose target alone has no room, priced by none."""
 
     request: Request
+    evaluator: Evaluator = field(default_factory=Evaluator)
     rates: dict[Case, Rate] = field(default_factory=dict)
     errors: dict[Case, str] = field(default_factory=dict)
+    refused: dict[Case, str] = field(default_factory=dict)
     warnings: set[str] = field(default_factory=set)
-
-    def price(self, cases: Iterable[Case]) -> None:
-        """Evaluate the cases that are new."""
-        new = [case for case in dict.fromkeys(cases) if case not in self.rates and case not in self.errors]
-        if not new:
-            return
-        frame = evaluate(shape.point(self.request.options, batch) for shape, batch in new)
-        self.warnings.update(frame.attrs["warnings"])
-        for (shape, batch), row in zip(new, frame.to_dict("records"), strict=True):
-            if row["error"] is not None:
-                self.errors[shape, batch] = row["error"]
-                continue
-            speculates = shape.strategy == "ssd"
-            found = Rate(
-                tokens_per_second=row[f"{shape.strategy}_tokens_per_second"],
-                tokens_per_round=1.0 if shape.strategy == "ar" else row[f"tokens_per_round_{shape.strategy}"],
-                round_s=row[f"{shape.strategy}_round_s"],
-                p_hit=row["p_hit"] if speculates else None,
-                p_all_hit=row["p_all_hit"] if speculates else None,
-            )
-            self.rates[shape, batch] = found
-            if speculates:  # the fallback and the budget that were settled name the same case
-                named = replace(shape, backup=row["backup"], budget=int(row["budget"]))
-                self.rates[named, batch] = found
+    _asked: set[Case] = field(default_factory=set)
+    _bare: dict[tuple[int, int], str | None] = field(default_factory=dict)
 
     def run(self) -> None:
         """Price the coarse grid at every batch, then refine what may be chosen."""
-        self.price(self._cases(_ar_shapes(self.request)))
-        # where the target has no room for plain decoding it has none for speculating
-        roomy = {(shape.tp, batch) for shape, batch in self.rates}
-        speculating = [*_sd_shapes(self.request), *_ssd_shapes(self.request)]
-        self.price(case for case in self._cases(speculating) if (case[0].tp, case[1]) in roomy)
-        for step in _BUDGET_STEPS if self._climbs else ():
+        self.price(self._cases(shape for name in self.request.strategies for shape in _coarse(self.request, name)))
+        for step in _STEPS:
             self.price((shape, batch) for top, batch in self._tops() for shape in neighbours(self.request, top, step))
+
+    def price(self, cases: Iterable[Case]) -> None:
+        """Evaluate the cases that are new."""
+        new: dict[str, list[Case]] = {}
+        for case in dict.fromkeys(cases):
+            if case not in self._asked and case not in self.rates:
+                self._asked.add(case)
+                if self._target_fits(case):
+                    new.setdefault(case[0].strategy, []).append(case)
+        for name, of_strategy in new.items():
+            self._price(name, of_strategy)
+
+    @property
+    def evaluated(self) -> int:
+        """How many cases were priced."""
+        return len(self.rates) + len(self.errors)
+
+    def _target_fits(self, case: Case) -> bool:
+        """Where the target has no room by itself nothing has that drafts besides."""
+        shape, batch = case
+        if not strategies.ALL.named(shape.strategy).drafts:
+            return True
+        if (shape.tp, batch) not in self._bare:
+            self._bare[shape.tp, batch] = self._refusal(shape.tp, batch)
+        refusal = self._bare[shape.tp, batch]
+        if refusal is not None:
+            self.refused[case] = refusal
+        return refusal is None
+
+    def _refusal(self, tp: int, batch: int) -> str | None:
+        """Why the target has no room by itself."""
+        site = site_of(effective({**self.request.options, "tp": tp, "b": batch}))
+        assert site is not None  # nobody can be advised to deploy unit-free times
+        try:
+            check_memory(batch, [target_alone(site, 0)])
+        except NoRoom as error:
+            return str(error)
+        return None
+
+    def _price(self, name: str, cases: Sequence[Case]) -> None:
+        """Evaluate cases of one strategy. The word that it was left to settle names the same case."""
+        frame = self.evaluator.evaluate(shape.point(self.request.options, batch) for shape, batch in cases)
+        self.warnings.update(frame.attrs["warnings"])
+        for (shape, batch), row in zip(cases, frame.to_dict("records"), strict=True):
+            if row["error"] is not None:
+                self.errors[shape, batch] = row["error"]
+                continue
+            self.rates[_settled(shape, row), batch] = Rate(
+                tokens_per_second=row[f"{name}_tokens_per_second"],
+                tokens_per_round=row.get(f"tokens_per_round_{name}", 1.0),
+                round_s=row[f"{name}_round_s"],
+                p_hit=row.get("p_hit"),
+                p_all_hit=row.get("p_all_hit"),
+            )
+
+    def tokens_per_second(self, points: Sequence[Mapping[str, Any]]) -> NDArray[np.float64]:
+        """Of the one strategy that each point names; 0 where it is not possible."""
+        frame = self.evaluator.evaluate(points)
+        rates = frame[[f"{name}_tokens_per_second" for name in {name for p in points for name in p["strategies"]}]]
+        return np.asarray(np.nan_to_num(rates.to_numpy(dtype=float)).sum(axis=1))
 
     def _cases(self, shapes: Iterable[Shape]) -> Iterator[Case]:
         """Each shape at every batch that one of its copies may have."""
@@ -71,48 +115,62 @@ class Search:
             for size in sorted({size for b in self.request.batches for _, size in splits(self.request, shape, b)}):
                 yield shape, size
 
-    @property
-    def _climbs(self) -> bool:
-        return len(self.request.lookaheads) > 1 or self.request.searches_budgets
-
     def _tops(self) -> Iterator[Case]:
-        """The best SD and SSD shape of each placement and batch, where it may matter."""
-        best: dict[tuple[str, int, int, int], Case] = {}
+        """The best shape of each strategy, placement and batch, where it may matter."""
+        best: dict[tuple[Any, ...], Case] = {}
         for (shape, batch), rate in self.rates.items():
-            if shape.strategy != "ar" and shape.backup != "auto":
-                key = (shape.strategy, batch, shape.tp, shape.draft_gpus)
-                if key not in best or rate.tokens_per_second > self.rates[best[key]].tokens_per_second:
-                    best[key] = shape, batch
-        for (strategy, batch, *_), top in best.items():
-            rivals = [other for key, other in best.items() if key[:2] == (strategy, batch)]
-            no_wider = [self.rates[other] for other in rivals if other[0].gpus <= top[0].gpus]
+            key = (shape.strategy, batch, shape.placement)
+            if key not in best or rate.tokens_per_second > self.rates[best[key]].tokens_per_second:
+                best[key] = shape, batch
+        for (strategy, batch, _), top in best.items():
+            others = [other for key, other in best.items() if key[:2] == (strategy, batch)]
+            no_wider = [self.rates[other] for other in others if other[0].gpus <= top[0].gpus]
             bar = _WORTH_REFINING * max(rate.tokens_per_second for rate in no_wider)
             if self.rates[top].tokens_per_second >= bar:
                 yield top
 
     def deployments(self, batch: int) -> list[Deployment]:
         """Everything priced that serves ``batch`` sequences."""
-        found = []
-        for (shape, copy_batch), rate in self.rates.items():
-            if shape.backup == "auto":
-                continue
-            for copies, size in splits(self.request, shape, batch):
-                if size == copy_batch:
-                    found.append(Deployment(shape, copies, batch, rate))
-        return found
+        return [
+            Deployment(shape, copies, batch, rate)
+            for (shape, copy_batch), rate in self.rates.items()
+            for copies, size in splits(self.request, shape, batch)
+            if size == copy_batch
+        ]
 
     def why_not(self, batch: int) -> dict[str, str]:
         """For each strategy of which nothing fits at ``batch``: what keeps its widest shape from fitting."""
         reasons: dict[str, str] = {}
         fits = {d.shape.strategy for d in self.deployments(batch)}
-        for (shape, copy_batch), error in sorted(self.errors.items(), key=lambda item: (item[0][0].tp, -item[0][0].k)):
-            sizes = {size for _, size in splits(self.request, shape, batch)}
-            if shape.strategy not in fits and copy_batch in sizes:
+        all_errors = {**self.refused, **self.errors}
+        for (shape, copy_batch), error in sorted(all_errors.items(), key=lambda item: _width(item[0][0])):
+            if shape.strategy not in fits and copy_batch in {size for _, size in splits(self.request, shape, batch)}:
                 reasons[shape.strategy] = error
-        for strategy in ("ar", "sd", "ssd"):
-            if strategy not in fits:
-                reasons.setdefault(strategy, f"{strategy.upper()} finds no room on {self.request.gpus} GPUs")
+        for name in self.request.strategies:
+            if name not in fits:
+                title = strategies.ALL.named(name).title
+                reasons.setdefault(name, f"{title} finds no room on {self.request.gpus} GPUs")
         return reasons
+
+
+def _width(shape: Shape) -> tuple[Any, ...]:
+    """Sorts the widest target and the least speculation last."""
+    return shape.tp, tuple(-number for number in shape.work[::-1])
+
+
+def _settled(shape: Shape, row: Mapping[Any, Any]) -> Shape:
+    """The shape with the settings that its strategy has settled."""
+    settings = shape.settings
+    for told in strategies.ALL.named(shape.strategy).told:
+        settings[told] = int(row[told]) if isinstance(ALL[told].kind, Whole) else row[told]
+    return turned(shape, settings)
+
+
+def turned(shape: Shape, settings: Mapping[str, Any]) -> Shape:
+    """The shape with other settings on the same devices."""
+    axes = [axis for axis in axes_of(shape.strategy) if not axis.placing and axis.option in settings]
+    speculation = tuple((axis.option, settings[axis.option]) for axis in axes)
+    return Shape(shape.strategy, shape.placement, speculation, shape.devices)
 
 
 def splits(request: Request, shape: Shape, batch: int) -> Iterator[tuple[int, int]]:
@@ -123,70 +181,59 @@ def splits(request: Request, shape: Shape, batch: int) -> Iterator[tuple[int, in
             yield copies, size
 
 
-def _ar_shapes(request: Request) -> Iterator[Shape]:
-    for tp in request.degrees:
-        yield Shape("ar", tp)
-
-
-def _sd_shapes(request: Request) -> Iterator[Shape]:
-    """The draft beside the target, or on a device of its own."""
-    for tp in request.degrees:
-        for draft_gpus in (0, 1):
-            if tp + draft_gpus <= request.gpus:
-                yield from (Shape("sd", tp, draft_gpus, k) for k in coarse_lookaheads(request.lookaheads))
-
-
-def _ssd_shapes(request: Request) -> Iterator[Shape]:
-    """In coarse steps of the budget, K and the number of draft devices."""
-    backup = request.backups[0] if len(request.backups) == 1 else "auto"
-    for tp in request.degrees:
-        for draft_gpus in _powers_of_two(request.draft_gpus):
-            if tp + draft_gpus > request.gpus:
-                continue
-            for k in coarse_lookaheads(request.lookaheads):
-                for budget in _coarse_budgets(request, k):
-                    yield Shape("ssd", tp, draft_gpus, k, budget, backup)  # type: ignore[arg-type]  # checked
-
-
-def _powers_of_two(numbers: tuple[int, ...]) -> tuple[int, ...]:
-    """1, 2, 4, ...; all numbers where only some were asked for."""
-    coarse = tuple(n for n in numbers if n & (n - 1) == 0)
-    return coarse if numbers == tuple(range(1, len(numbers) + 1)) else numbers
-
-
-def coarse_lookaheads(lookaheads: tuple[int, ...]) -> tuple[int, ...]:
-    """Ever further apart where there are many (the neighbours of good ones are tried); all of a few."""
-    if len(lookaheads) <= _FEW:
-        return lookaheads
-    return tuple(lookaheads[n * (n + 3) // 2] for n in range(len(lookaheads)) if n * (n + 3) // 2 < len(lookaheads))
-
-
-def _coarse_budgets(request: Request, k: int) -> tuple[int | None, ...]:
-    if request.budgets is not None:
-        return request.budgets
-    return tuple(f * (k + 1) for f in _COARSE_FAN_OUTS) if request.searches_budgets else (3 * (k + 1),)
-
-
-def neighbours(request: Request, shape: Shape, step: float) -> list[Shape]:
-    """Shapes around ``shape``: K and draft devices one up and down, the budget by a factor of ``step``."""
-    found = []
-    at = request.lookaheads.index(shape.k)
-    lookaheads = request.lookaheads[max(0, at - 1) : at + 2]
-    if shape.strategy == "sd":
-        return [replace(shape, k=k) for k in lookaheads]
-    for k in lookaheads:
-        for budget in _near_budgets(request, shape, k, step):
-            found.append(replace(shape, k=k, budget=budget))
-    for draft_gpus in {shape.draft_gpus - 1, shape.draft_gpus + 1} & set(request.draft_gpus):
-        if shape.tp + draft_gpus <= request.gpus:
-            found.append(replace(shape, draft_gpus=draft_gpus))
+def combinations(axes: Iterable[tuple[Axis, Values]], values_beside: ValuesBeside) -> list[dict[str, Any]]:
+    """Every combination of the axes' values, those of each beside the settings of the axes before it."""
+    found: list[dict[str, Any]] = [{}]
+    for axis, values in axes:
+        found = [{**before, axis.option: v} for before in found for v in values_beside(axis, values, before)]
     return found
 
 
-def _near_budgets(request: Request, shape: Shape, k: int, step: float) -> set[int | None]:
-    if not request.searches_budgets or shape.budget is None:
-        return set(_coarse_budgets(request, k))
-    same = shape.budget * (k + 1) / (shape.k + 1)
-    return {
-        max(1, around(same * factor)) for factor, around in ((1 / step, math.floor), (1.0, round), (step, math.ceil))
-    }
+def placings(request: Request, strategy: str) -> list[tuple[Axis, Values]]:
+    return [(axis, values) for axis, values in request.axes[strategy].items() if axis.placing]
+
+
+def turnings(request: Request, strategy: str) -> list[tuple[Axis, Values]]:
+    return [(axis, values) for axis, values in request.axes[strategy].items() if not axis.placing]
+
+
+def placed(request: Request, strategy: str, placement: Mapping[str, Any]) -> Shape | None:
+    """A shape without speculation on its devices; None where they are more than there are."""
+    options = {**DEFAULTS, **request.options, **placement}
+    drafter = drafters.ALL.named(options["drafter"])
+    devices = strategies.ALL.named(strategy).devices(options, options["tp"], drafter)
+    return Shape(strategy, tuple(placement.items()), (), devices) if devices.total <= request.gpus else None
+
+
+def _coarse(request: Request, strategy: str) -> Iterator[Shape]:
+    """In coarse steps of every axis."""
+
+    def coarse(axis: Axis, values: Values, before: Mapping[str, Any]) -> Iterable[Any]:
+        return axis.coarse(values, before)
+
+    for placement in combinations(placings(request, strategy), coarse):
+        shape = placed(request, strategy, placement)
+        if shape is not None:
+            for settings in combinations(turnings(request, strategy), coarse):
+                yield turned(shape, settings)
+
+
+def neighbours(request: Request, shape: Shape, step: float) -> list[Shape]:
+    """Shapes around ``shape``: other settings on the same devices, and the same settings on other devices."""
+    top = shape.settings
+    found = settings_around(request, shape, step)
+    for axis, values in placings(request, shape.strategy):
+        for value in axis.near(values, top, top, step):
+            other = placed(request, shape.strategy, {**dict(shape.placement), axis.option: value})
+            if other is not None:
+                found.append(turned(other, top))
+    return found
+
+
+def settings_around(request: Request, shape: Shape, step: float) -> list[Shape]:
+    """Shapes on the same devices with neighbouring settings."""
+
+    def near(axis: Axis, values: Values, before: Mapping[str, Any]) -> Iterable[Any]:
+        return axis.near(values, before, shape.settings, step)
+
+    return [turned(shape, settings) for settings in combinations(turnings(request, shape.strategy), near)]

@@ -1,0 +1,1 @@
+"""A schedule in the words of the engines, one file a dialect."""

@@ -1,0 +1,99 @@
+"""A schedule as a file, or in the words of an engine.
+
+Where an engine cannot say what the schedule says, the nearest that it can is exported, and a note tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ssdsim import strategies
+from ssdsim.answers.export import sglang, ssd_engine, vllm
+from ssdsim.answers.export.dialect import Dialect, titles
+from ssdsim.answers.schedule.candidates import candidates
+from ssdsim.answers.schedule.file import Schedule
+from ssdsim.answers.schedule.schedule import of_candidates
+from ssdsim.errors import InputError, nearest
+from ssdsim.scenario.options import ALL, DEFAULTS
+
+_FILES: Mapping[str, Callable[[Schedule], str]] = {"json": Schedule.to_json, "csv": Schedule.to_csv}
+_ENGINES: Mapping[str, Dialect] = {each.name: each for each in (vllm.DIALECT, sglang.DIALECT, ssd_engine.DIALECT)}
+FORMATS = (*_FILES, *_ENGINES)
+
+
+@dataclass(frozen=True)
+class Exported:
+    """``text`` for the engine (or a file); ``notes`` say what it leaves out; ``warnings`` are of the timings.
+
+    Where nothing fits, ``refusal`` says why; an engine's text is then empty, a schedule holds the reason of each cell.
+    """
+
+    text: str
+    notes: tuple[str, ...]
+    warnings: tuple[str, ...]
+    refusal: str | None = None
+
+
+def export(format: str, *, seed: int = 0, **options: Any) -> Exported:
+    """The best strategy for every batch and context, as an engine takes it.
+
+    Parameters
+    ----------
+    format : ``json`` or ``csv``, the whole :class:`ssdsim.Schedule`; ``vllm``, the object of
+        ``--speculative-config`` with its table over batch sizes; ``sglang``, the server's command line;
+        ``ssd``, a ``bench.py`` command line of the SSD paper's engine for each batch and context.
+    seed : of the draws behind the intervals.
+    options : those of :func:`ssdsim.answers.schedule.candidates.candidates`.
+
+    Returns
+    -------
+    Exported : the ``text``, with notes on what the engine cannot do; a ``refusal`` where nothing fits.
+
+    Raises
+    ------
+    InputError : an unknown format; an engine that has none of the strategies, or not the models or the drafter; what
+        the candidates raise.
+
+    >>> from ssdsim import export
+    >>> import json
+    >>> json.loads(export("vllm", b=[1, 64], k=[2, 4, 8], f=3).text)["num_speculative_tokens_per_batch_size"]
+    [[1, 7, 8], [8, 64, 4]]
+    """
+    if not isinstance(format, str) or format not in FORMATS:
+        raise InputError(f"unknown format '{format}'{nearest(format, FORMATS)} Allowed: {', '.join(FORMATS)}")
+    engine = _ENGINES.get(format)
+    notes: list[str] = []
+    names = ALL["strategies"].checked(options.get("strategies") or strategies.default())
+    if engine is not None:
+        options = _fixed(engine, options, notes)
+        engine.among(names)
+        engine.check_drafter(options.get("drafter") or DEFAULTS["drafter"])
+        if engine.check is not None:
+            engine.check(options)
+    found = candidates(**options)
+    drafting = any(strategies.ALL.named(name).drafts for name in names)
+    if drafting and options.get("alpha") is None and options.get("acceptance") is None:
+        notes.append(f"the acceptance rate {DEFAULTS['alpha']} is a placeholder, not a measurement: give --alpha")
+    for (b, context), reason in found.impossible.items():
+        notes.append(f"nothing for batch {b}, context {context}: {reason}")
+    refusal = f"nothing fits: {next(iter(found.impossible.values()))}" if found.table.empty else None
+    if engine is None:
+        text = _FILES[format](of_candidates(found, seed))
+    else:
+        own = engine.among(names)
+        if not refusal and not found.table["strategy"].isin(own).any():
+            refusal = f"nothing fits that {engine.title} has: {titles(own, 'or')} finds no room"
+        text = "" if refusal else engine.write(found, own, notes, seed)
+    return Exported(text, tuple(notes), tuple(found.warnings), refusal)
+
+
+def _fixed(engine: Dialect, options: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
+    """The options with those that the engine fixes, as far as they are given."""
+    fixed = dict(options)
+    for name, (value, note) in engine.fixed.items():
+        if options.get(name) not in (None, value):
+            fixed[name] = value
+            notes.append(note)
+    return fixed

@@ -1,0 +1,90 @@
+"""vLLM: the object of ``--speculative-config``."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from itertools import groupby, pairwise
+from typing import Any
+
+from ssdsim.answers.export.dialect import Dialect, card, hub_name
+from ssdsim.answers.schedule.candidates import Candidates
+from ssdsim.scenario.configuration import configure
+from ssdsim.scenario.options import DEFAULTS
+from ssdsim.strategies.autoregressive import Autoregressive
+from ssdsim.strategies.speculative import Speculative
+
+LOOKAHEADS: Mapping[str, str | None] = {Autoregressive.name: None, Speculative.name: "k"}
+"""Of the strategies that vLLM and SGLang have, the option that is their number of speculative tokens."""
+
+
+def config(found: Candidates, names: Sequence[str], notes: list[str], seed: int) -> str:
+    """The JSON object of ``--speculative-config``: a number of drafted tokens for each range of batch sizes.
+
+    Its table has no axis for the context: a batch size gets the K of the best geometric mean over the contexts. Ranges
+    meet half way (in ratio) between two batch sizes. ``null`` where nothing is drafted anywhere.
+    """
+    best = found.best(names, by=("b",))
+    DIALECT.note_shared(best, "contexts", notes)
+    DIALECT.note_missing(found, best, notes)
+    rows = best.drop_duplicates("b").sort_values("b").to_dict("records")
+    lookaheads = {int(row["b"]): lookahead(row) for row in rows}
+    drafting = [row for row in rows if lookahead(row)]
+    if not drafting:
+        notes.append("AR is best everywhere: start vLLM without --speculative-config")
+        return "null\n"
+    made: dict[str, Any] = {
+        "method": "draft_model",
+        "model": hub_name(card(found, "draft"), notes),
+        "num_speculative_tokens": max(lookaheads.values()),
+        "draft_tensor_parallel_size": found.options.get("tp", DEFAULTS["tp"]),  # vLLM refuses any other
+    }
+    _note_draft_devices(found.points[drafting[0]["point"]], notes)
+    if found.options.get("temperature", 0.0) > 0.0:
+        made["draft_sample_method"] = "probabilistic"
+    if len(set(lookaheads.values())) > 1:
+        made["num_speculative_tokens_per_batch_size"] = ranges(lookaheads)
+        notes.append("vLLM documents the table over batch sizes as tested with EAGLE and DFlash only, not draft models")
+    return json.dumps(made) + "\n"
+
+
+def lookahead(row: Mapping[Any, Any]) -> int:
+    """Tokens drafted by a row of candidates; 0 where none are."""
+    option = LOOKAHEADS[row["strategy"]]
+    return 0 if option is None else int(row[option])
+
+
+def ranges(lookaheads: Mapping[int, int]) -> list[list[int]]:
+    """``[first, last, K]`` with both ends included, from 1 to the largest batch size, without gaps."""
+    batches = sorted(lookaheads)
+    ends = [max(low, math.ceil(math.sqrt(low * high)) - 1) for low, high in pairwise(batches)] + [batches[-1]]
+    found: list[list[int]] = []
+    for k, ends_of_k in groupby(zip(batches, ends, strict=True), key=lambda item: lookaheads[item[0]]):
+        first = found[-1][1] + 1 if found else 1
+        found.append([first, list(ends_of_k)[-1][1], k])
+    return found
+
+
+def _note_draft_devices(point: Mapping[str, Any], notes: list[str]) -> None:
+    """VLLM shards the draft as it does the target."""
+    configuration = configure(**point)
+    tp = configuration.settings["tp"]
+    (scenario,) = configuration.scenarios.values()
+    passes = [each for step in scenario.steps.values() for each in step.passes if each.model == "draft"]
+    if any(each.tp != tp for each in passes):
+        notes.append(f"vLLM runs the draft on all {tp} devices; SD is priced with it on one, which is faster")
+
+
+DIALECT = Dialect(
+    name="vllm",
+    title="vLLM",
+    expresses=tuple(LOOKAHEADS),
+    write=config,
+    fixed={
+        "sd_draft": (
+            "colocated",
+            "vLLM drafts on the target's devices: SD's draft is priced there, not on a device of its own",
+        )
+    },
+)

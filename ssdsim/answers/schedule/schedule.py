@@ -1,0 +1,89 @@
+"""The best choice of every batch and context."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ssdsim import strategies
+from ssdsim.answers.schedule.candidates import Candidates, candidates, fixed_options
+from ssdsim.answers.schedule.file import Cell, Schedule
+from ssdsim.scenario.configuration import Configuration, configure, effective
+from ssdsim.scenario.options import beside
+
+DRAWS = 1000
+_TAKEN = ("given", "default", "same as hardware")  # sources of assumptions; the rest follows from them
+
+
+def schedule(*, seed: int = 0, **options: Any) -> Schedule:
+    """The best strategy by tokens/s, with its settings, for every batch and context.
+
+    Parameters
+    ----------
+    seed : of the draws of the timings' errors behind the intervals.
+    options : those of :func:`ssdsim.answers.schedule.candidates.candidates`.
+
+    Returns
+    -------
+    Schedule : a :class:`Cell` for each context and batch, in that order.
+
+    Raises
+    ------
+    InputError : an option that has no part here or means nothing in this combination.
+
+    >>> from ssdsim import schedule
+    >>> [(c.b, c.strategy, c.settings["k"], c.settings.get("backup")) for c in schedule(b=[1, 64], k=[2, 6], f=3).cells]
+    [(1, 'ssd', 6, 'jit'), (64, 'sd', 6, None)]
+    """
+    return of_candidates(candidates(**options), seed)
+
+
+def of_candidates(found: Candidates, seed: int = 0, names: Sequence[str] | None = None) -> Schedule:
+    """:func:`schedule` of choices that are already evaluated; of the strategies ``names`` alone."""
+    from ssdsim.answers.grid import evaluate
+
+    best = found.best(names).to_dict("records")
+    bounds = evaluate([found.points[row["point"]] for row in best], draws=DRAWS, seed=seed).to_dict("records")
+    cells = {
+        (row["b"], row["context"]): _cell(row, b, found.points[row["point"]])
+        for row, b in zip(best, bounds, strict=True)
+    }
+    for (b, context), reason in found.impossible.items():
+        cells[b, context] = Cell(b=b, context=context, strategy=None, reason=reason)
+    ordered = sorted(cells.items(), key=lambda item: (item[0][1], item[0][0]))
+    assumptions, origins = _origins(found)
+    return Schedule(schema=2, assumptions=assumptions, provenance=origins, cells=tuple(cell for _, cell in ordered))
+
+
+def _cell(row: Mapping[Any, Any], bounds: Mapping[Any, Any], point: Mapping[str, Any]) -> Cell:
+    name = row["strategy"]
+    settings = configure(**point).settings
+    deployed = {each: settings.get(each) for each in strategies.ALL.named(name).deployed}
+    return Cell(
+        **{field: row[field] for field in ("b", "context", "strategy", "gpus", "tokens_per_second")},
+        settings={each: value for each, value in deployed.items() if value is not None},
+        low=bounds[f"{name}_low"],
+        high=bounds[f"{name}_high"],
+    )
+
+
+def _origins(found: Candidates) -> tuple[dict[str, Any], tuple[dict[str, str], ...]]:
+    """The options that shaped the candidates, and where their timings came from."""
+    assumed: dict[str, Any] = {}
+    origins: tuple[dict[str, str], ...] = ()
+    for row in found.table.drop_duplicates("strategy").to_dict("records"):
+        configured = list(_alternatives(row["strategy"], found.points[row["point"]]))
+        origins = tuple(configured[0].provenance)
+        taken = {n: v for each in configured for n, v in each.settings.items() if each.settings.source(n) in _TAKEN}
+        # what one strategy says is without effect is so for all
+        assumed = {name: value for name, value in taken.items() if not assumed or name in assumed}
+    fixed = {name: assumed[name] for name in fixed_options() if name in assumed}
+    return {"strategies": list(found.strategies), **fixed, **found.options}, origins
+
+
+def _alternatives(strategy: str, point: Mapping[str, Any]) -> Iterator[Configuration]:
+    """The configuration of a point with each alternative that its strategy chooses among."""
+    settings = effective(point)
+    for alternative in strategies.ALL.named(strategy).alternatives(settings):
+        turned = {name: value for name, value in alternative.items() if value != settings[name]}
+        yield configure(**beside(point, turned), **turned)

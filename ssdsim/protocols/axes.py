@@ -1,0 +1,186 @@
+"""What a search may turn to find the best deployment: options, with the values that are tried of each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ssdsim.transformer.card import Transformer, legal_tensor_parallel
+
+Values = tuple[Any, ...] | None
+"""What may be chosen; None: anything that the option takes."""
+
+_FEW = 4  # numbers that are all tried at once
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What a search is about: GPUs in all, the target, and the options that are given."""
+
+    gpus: int
+    target: Transformer
+    given: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Axis:
+    """An option that a search turns; as it stands, one of which every value is tried.
+
+    A search looks first at the ``coarse`` values of each axis in a strategy's order, then at those ``near`` the best it
+    has found. ``about`` is the help of the option that narrows what may be chosen; ``bounded`` axes allow nothing else
+    than what is ``possible``. Those that are ``placing`` say on which devices models run: the best of each placement is
+    looked at more closely. ``says`` is a value in a few words (``{symbol}`` is what formulas call the option).
+    With any option of ``idle_with`` given, nothing is left to choose; else the options of ``beside`` have these values
+    where nobody gives them.
+
+    A schedule tries all values of ``tabled``, which are those of the option ``tabled_as`` (by default this one).
+    """
+
+    option: str
+    about: str
+    placing: bool = False
+    bounded: bool = False
+    says: str = "{value}"
+    idle_with: tuple[str, ...] = ()
+    beside: tuple[tuple[str, Any], ...] = ()
+    tabled: tuple[Any, ...] = ()
+    tabled_as: str | None = None
+
+    @property
+    def table_option(self) -> str:
+        return self.tabled_as or self.option
+
+    def is_idle(self, given: Iterable[str]) -> bool:
+        return not set(self.idle_with).isdisjoint(given)
+
+    def possible(self, scope: Scope) -> Values:
+        """What may be chosen where nobody narrows it."""
+        raise NotImplementedError
+
+    def coarse(self, values: Values, before: Mapping[str, Any]) -> Iterable[Any]:
+        """Of ``values`` those of a first look, beside the settings of the axes ``before`` this one."""
+        return values or ()
+
+    def near(self, values: Values, before: Mapping[str, Any], top: Mapping[str, Any], step: float) -> Iterable[Any]:
+        """Of ``values`` those around the setting of ``top``, beside the settings of the axes ``before`` this one.
+
+        ``step`` is the factor between neighbours where they are spaced by factors; 1 asks for the same alone.
+        """
+        return (top[self.option],)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Words(Axis):
+    """A few words, all of which are tried."""
+
+    words: tuple[str, ...]
+
+    def possible(self, scope: Scope) -> Values:
+        return self.words
+
+
+@dataclass(frozen=True, kw_only=True)
+class Numbers(Axis):
+    """Whole numbers from 1 to ``most``, over which tokens/s are smooth."""
+
+    most: int
+
+    def possible(self, scope: Scope) -> Values:
+        return tuple(range(1, self.most + 1))
+
+    def coarse(self, values: Values, before: Mapping[str, Any]) -> Iterable[Any]:
+        """Ever further apart where there are many (those near good ones are tried); all of a few."""
+        numbers = values or ()
+        if len(numbers) <= _FEW:
+            return numbers
+        return [numbers[n * (n + 3) // 2] for n in range(len(numbers)) if n * (n + 3) // 2 < len(numbers)]
+
+    def near(self, values: Values, before: Mapping[str, Any], top: Mapping[str, Any], step: float) -> Iterable[Any]:
+        """One up and down."""
+        numbers = values or ()
+        at = numbers.index(top[self.option])
+        return numbers[max(0, at - 1) : at + 2]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lookahead(Numbers):
+    """How many tokens are drafted in a row; no more than there are acceptance rates by position."""
+
+    most: int = 16
+    tabled: tuple[Any, ...] = tuple(range(1, 13))
+
+    def possible(self, scope: Scope) -> Values:
+        alpha = scope.given.get("alpha")
+        longest = min(self.most, len(alpha)) if isinstance(alpha, list | tuple) else self.most
+        return tuple(range(1, longest + 1))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Degrees(Axis):
+    """Degrees of tensor parallelism that the target and the GPUs allow."""
+
+    def possible(self, scope: Scope) -> Values:
+        return tuple(degree for degree in legal_tensor_parallel(scope.target) if degree <= scope.gpus)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DraftDevices(Axis):
+    """Numbers of devices beside those of the target."""
+
+    def possible(self, scope: Scope) -> Values:
+        return tuple(range(1, scope.gpus))
+
+    def coarse(self, values: Values, before: Mapping[str, Any]) -> Iterable[Any]:
+        """1, 2, 4, ...; all numbers where only some may be chosen."""
+        numbers = values or ()
+        everything = numbers == tuple(range(1, len(numbers) + 1))
+        return [number for number in numbers if number & (number - 1) == 0] if everything else numbers
+
+    def near(self, values: Values, before: Mapping[str, Any], top: Mapping[str, Any], step: float) -> Iterable[Any]:
+        """One up and down."""
+        same: int = top[self.option]
+        return [number for number in (same - 1, same, same + 1) if number in (values or ())]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcomes(Axis):
+    """Cached outcomes of a sequence, any number: tokens/s are smooth in its logarithm.
+
+    ``lookahead`` is the option of the K behind them: there are K + 1 accepted lengths to guess bonus tokens for.
+    """
+
+    lookahead: str
+    guesses: tuple[int, ...] = (1, 3, 9, 27)
+
+    def possible(self, scope: Scope) -> Values:
+        return None
+
+    def coarse(self, values: Values, before: Mapping[str, Any]) -> Iterable[Any]:
+        """So many guesses an accepted length."""
+        return [f * (before[self.lookahead] + 1) for f in self.guesses] if values is None else values
+
+    def near(self, values: Values, before: Mapping[str, Any], top: Mapping[str, Any], step: float) -> Iterable[Any]:
+        """As many an accepted length as at ``top``, and a step up and down."""
+        if values is not None:
+            return values
+        same = top[self.option] * (before[self.lookahead] + 1) / (top[self.lookahead] + 1)
+        sizes = [round(same)] if step == 1.0 else [math.floor(same / step), round(same), math.ceil(same * step)]
+        return dict.fromkeys(max(1, size) for size in sizes)
+
+
+TARGET = Degrees(
+    option="tp",
+    about="tensor-parallel degrees that may be chosen [default: all that divide]",
+    placing=True,
+    bounded=True,
+)
+"""Every strategy has a target, so a search turns its degree whatever else a strategy names."""
+
+LOOKAHEAD = Lookahead(
+    option="k",
+    about="lookaheads that may be chosen [default: 1:16]",
+    says="{symbol} {value}",
+)
+"""The K that strategies share."""
