@@ -74,8 +74,7 @@ class Evaluator:
 
     def evaluate(self, points: Iterable[Mapping[str, Any]], draws: int = 0, seed: int = 0) -> pd.DataFrame:
         """As :func:`evaluate`; the columns are those of this call's strategies."""
-        whole("draws", draws, 0)
-        whole("seed", seed, 0)
+        draws, seed = whole("draws", draws, 0), whole("seed", seed, 0)
         table = _Table(self._sites, self._known)
         for point in _mappings(points):
             table.add(point)
