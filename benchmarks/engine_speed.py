@@ -12,8 +12,8 @@ from collections.abc import Callable, Generator
 from simpy import Environment, Event
 
 from ssdsim.engine.simulate import Engine, simulate
-from ssdsim.rounds.scenario import Scenario
 from ssdsim.scenario.configuration import configure
+from ssdsim.scenario.scenario import Scenario
 
 REPEATS = 3
 EVENTS_A_ROUND = 5  # verify, outcome, pre-speculation, speculation, and a fallback in nearly every round of 16
@@ -44,7 +44,8 @@ def bare_ping_pong(rounds: int) -> None:
 
 
 def scenario(batch: int, backup: str = "jit") -> Scenario:
-    return configure(t_sd=0.3, t_p=0.6, t_b=0.3, k=7, alpha=0.8, p_hit=0.85, b=batch, backup=backup).scenario
+    found = configure(t_sd=0.3, t_p=0.6, t_b=0.3, k=7, alpha=0.8, p_hit=0.85, b=batch, backup=backup, strategies="ssd")
+    return found.scenarios["ssd"]
 
 
 def rate(run: Callable[[int], object], rounds: int) -> float:
@@ -58,7 +59,7 @@ def rate(run: Callable[[int], object], rounds: int) -> float:
 
 
 def replay(case: Scenario, engine: Engine) -> Callable[[int], object]:
-    return lambda rounds: simulate(case, "ssd", engine=engine, rounds=rounds)
+    return lambda rounds: simulate(case, engine=engine, rounds=rounds)
 
 
 def peak_mib(run: Callable[[int], object], rounds: int) -> float:

@@ -12,7 +12,6 @@ from itertools import product
 from typing import Any
 
 from ssdsim.answers.grid import evaluate
-from ssdsim.answers.predict import estimate_all
 from ssdsim.scenario.configuration import configure
 
 REPEATS = 3
@@ -34,7 +33,8 @@ def proposals_sweep(hit_rates: int) -> list[dict[str, Any]]:
 
 def one_by_one(points: Points) -> None:
     for point in points:
-        estimate_all(configure(**point).scenario)
+        for scenario in configure(**point).scenarios.values():
+            _ = scenario.estimate
 
 
 def microseconds_a_point(work: Callable[[Points], object], points: Points) -> float:

@@ -200,7 +200,8 @@ def _interference(rows: Sequence[Row], workload: Workload, profile: HardwareProf
     slower: dict[str, list[float]] = {"target": [], "draft": []}
     shares: dict[str, list[tuple[float, ...]]] = {"target": [], "draft": []}
     for row in timed:
-        pair = {role: passes[role][name] for role, name in row.point.parameters}
+        names = dict(row.point.parameters)
+        pair = {role: passes[role][names[role]] for role in passes}
         try:
             streams = {role: _streams(forward, profile) for role, forward in pair.items()}
         except InputError:  # a partial profile may not price them

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from ssdsim.transformer.card import ForwardPass, Transformer, forward_pass, legal_tensor_parallel
+from calibration.planned import Planned, planned_passes
+from ssdsim.transformer.card import ForwardPass, Transformer
 from ssdsim.transformer.operations import Attention, Collective, Elementwise, Gemm
 
 _TOKENS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
@@ -19,6 +22,8 @@ _MOST_BETWEEN = 8
 
 Matrix = tuple[int, int]
 """n and k of a GEMM's weights."""
+Shape = tuple[int, int, bool]
+"""Sequences of a pass, tokens of each, and whether they are branches under a mask."""
 
 
 @dataclass(frozen=True)
@@ -54,40 +59,28 @@ class Workload:
     tp: int
     dtype: str
 
+    @cached_property
+    def passes(self) -> list[Planned]:
+        """Of the target, then of the draft."""
+        sizes = {name: getattr(self, name) for name in ("batch", "lookahead", "branches", "context", "tp", "dtype")}
+        return planned_passes(self.target, self.draft, **sizes)
+
     def target_passes(self) -> list[tuple[str, ForwardPass]]:
-        """The target's passes by name: AR, one sequence's verification, the batch's verification."""
-        shapes = {"ar": (1, 1), "verify one": (1, self.lookahead + 1), "verify": (self.batch, self.lookahead + 1)}
-        shapes["ar batch"] = (self.batch, 1)
-        return [(name, self._pass(self.target, b, q, self.tp, False)) for name, (b, q) in shapes.items()]
+        """The target's passes by name."""
+        return [(one.name, one.forward) for one in self.passes if one.model == "target"]
 
     def draft_passes(self) -> list[tuple[str, ForwardPass]]:
-        """The draft's passes: a step, the glue pass, a branch step."""
-        return [
-            ("draft step one", self._pass(self.draft, 1, 1, 1, False)),
-            ("draft step", self._pass(self.draft, self.batch, 1, 1, False)),
-            ("glue", self._pass(self.draft, self.batch, self.lookahead + 1, 1, False)),
-            ("branch step", self._pass(self.draft, self.batch, self.branches, 1, True)),
-        ]
-
-    def shared_draft_steps(self) -> list[ForwardPass]:
-        """A step of SD's draft on all of the target's ranks, where they can share it; whole it is ``draft step``."""
-        shared = self.tp > 1 and self.tp in legal_tensor_parallel(self.draft)
-        return [self._pass(self.draft, self.batch, 1, self.tp, False)] if shared else []
-
-    def _pass(self, card: Transformer, batch: int, queries: int, tp: int, masked: bool) -> ForwardPass:
-        return forward_pass(
-            card, batch=batch, queries=queries, context=self.context, tp=tp, dtype=self.dtype, masked=masked
-        )
+        """The draft's passes on a device of its own."""
+        return [(one.name, one.forward) for one in self.passes if one.model == "draft" and one.tp == 1]
 
 
 def plan(workload: Workload, ranks: int) -> list[Point]:
     """Every point, what a pass needs first; a few around them, so that a fit has a domain and rows to hold out."""
-    passes = [forward for _, forward in (*workload.target_passes(), *workload.draft_passes())]
-    passes += workload.shared_draft_steps()
+    passes = [one.forward for one in workload.passes]
     ops = [op for forward in passes for op, _ in forward.counted()]
     points = [
         *_checks(workload),
-        *(_interference() if ranks > 1 else ()),
+        *(_interference(workload) if ranks > 1 else ()),
         *_gemms(passes, workload),
         *_attentions([op for op in ops if isinstance(op, Attention)], workload),
         *_elementwise([op for op in ops if isinstance(op, Elementwise)]),
@@ -178,18 +171,34 @@ def _links(tp: int) -> Iterator[Point]:
     yield Point.of("round trip", outcome_bytes=256, response_bytes=1024, fitted=False)
 
 
-def _interference() -> Iterator[Point]:
-    """How much passes that stream and passes that compute slow each other on the two sides."""
-    for target in ("ar", "verify"):
-        for draft in ("draft step one", "branch step"):
-            yield Point.of("interference", target=target, draft=draft)
+def _interference(workload: Workload) -> Iterator[Point]:
+    """How much passes that stream and passes that compute slow each other: each side's of fewest and most tokens."""
+    sides = (sorted(side, key=_tokens) for side in (workload.target_passes(), workload.draft_passes()))
+    for (target, on_target), (draft, on_draft) in itertools.product(*((side[0], side[-1]) for side in sides)):
+        yield Point.of(
+            "interference",
+            target=target,
+            draft=draft,
+            target_shape=shape_of(on_target),
+            draft_shape=shape_of(on_draft),
+        )
+
+
+def _tokens(named: tuple[str, ForwardPass]) -> int:
+    return named[1].tokens
 
 
 def _checks(workload: Workload) -> Iterator[Point]:
     """Whole passes, which the fit never sees, and the host's gaps."""
     yield Point.of("host gap", role="target")
-    for name, _ in workload.target_passes():
-        yield Point.of("pass", role="target", name=name, fitted=False)
-        yield Point.of("layer", role="target", name=name, fitted=False)
-    for name, _ in workload.draft_passes():
-        yield Point.of("pass", role="draft", name=name, fitted=False)
+    for name, forward in workload.target_passes():
+        yield Point.of("pass", role="target", name=name, shape=shape_of(forward), fitted=False)
+        yield Point.of("layer", role="target", name=name, shape=shape_of(forward), fitted=False)
+    for name, forward in workload.draft_passes():
+        yield Point.of("pass", role="draft", name=name, shape=shape_of(forward), fitted=False)
+
+
+def shape_of(forward: ForwardPass) -> Shape:
+    """What a rank needs to know of a pass."""
+    attention = next(op for op in forward.layer if isinstance(op, Attention))
+    return attention.batch, attention.queries, attention.masked

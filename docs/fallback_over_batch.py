@@ -10,7 +10,6 @@ from pathlib import Path
 
 import plotly.graph_objects as go
 
-from ssdsim.answers.predict import estimate_all
 from ssdsim.engine.simulate import simulate
 from ssdsim.scenario.configuration import configure
 from ssdsim.speculation.fallback import critical_batch_size, crossing_batch_size
@@ -19,6 +18,14 @@ SETTING = {"t_sd": 0.3, "t_p": 0.7, "alpha": 0.8, "k": 6, "p_hit": 0.85}
 BATCHES = [*range(1, 17), 20, 24, 32, 48, 64]
 TICKS = [1, 2, 4, 8, 16, 32, 64]
 COLOURS = {"jit": "#c44e52", "fast": "#4c72b0", "auto": "#2d2d2d"}
+HEADING = """# Which fallback at which batch
+
+![SSD over SD against batch size](fallback_over_batch.png)
+
+Drafting just in time loses its advantage as the batch grows; random tokens cost tokens but no time. `--backup auto`
+takes the better of the two full predictions and so switches at their crossing. Beside the closed form stands SimPy's
+95 % interval (alpha 0.8, K 6, p_hit 0.85, T_SD 0.3, T_p 0.7; `docs/fallback_over_batch.py` makes table and figure).
+"""
 
 
 def options(backup: str) -> dict[str, object]:
@@ -26,20 +33,22 @@ def options(backup: str) -> dict[str, object]:
 
 
 def over_sd(batch: int, backup: str) -> float:
-    estimates = estimate_all(configure(b=batch, **options(backup)).scenario)
-    return float(estimates["ssd"].tokens_per_second) / float(estimates["sd"].tokens_per_second)
+    scenarios = configure(b=batch, **options(backup)).scenarios
+    sd, ssd = (float(scenarios[name].estimate.tokens_per_second) for name in ("sd", "ssd"))
+    return ssd / sd
 
 
 def simulated_over_sd(batch: int, backup: str) -> tuple[float, float]:
     """SimPy's SSD/SD and the half width of its 95 % interval."""
-    scenario = configure(b=batch, **options(backup)).scenario
-    sd = float(estimate_all(scenario)["sd"].tokens_per_second)
-    rate = simulate(scenario, "ssd", rounds=20_000, seed=batch).tokens_per_second
+    scenarios = configure(b=batch, **options(backup)).scenarios
+    sd = float(scenarios["sd"].estimate.tokens_per_second)
+    rate = simulate(scenarios["ssd"], rounds=20_000, seed=batch).tokens_per_second
     return rate.value / sd, (rate.high - rate.low) / 2 / sd
 
 
 def main() -> None:
     figure = go.Figure()
+    print(HEADING)
     print("| b | clean rounds | jit / SD | fast / SD | auto takes | SimPy jit | SimPy fast |")
     print("|---|---|---|---|---|---|---|")
     curves: dict[str, list[float]] = {backup: [] for backup in COLOURS}
@@ -49,12 +58,12 @@ def main() -> None:
             curve.append(over_sd(batch, backup))
         for backup, found in points.items():
             found.append(simulated_over_sd(batch, backup))
-        chosen = configure(b=batch, **options("auto")).values["backup"]
+        chosen = configure(b=batch, **options("auto")).settings["backup"]
         des = [f"{value:.3f} ± {half:.3f}" for value, half in (points["jit"][-1], points["fast"][-1])]
         rates = f"{curves['jit'][-1]:.3f} | {curves['fast'][-1]:.3f}"
         print(f"| {batch} | {0.85**batch:.1%} | {rates} | {chosen} | {des[0]} | {des[1]} |")
     crossing = crossing_batch_size(lambda b: over_sd(b, "jit"), lambda b: over_sd(b, "fast"), 64)
-    e_hit = configure(b=1, **options("jit")).scenario.primary.expected_tokens
+    e_hit = configure(b=1, **options("jit")).scenarios["ssd"].tokens.averages.tokens_per_round
     # Theorem 17 takes T_b = T_p for the slow backup; here jit drafts K fresh steps, T_b = T_SD
     b_star = critical_batch_size(0.85, SETTING["t_sd"], e_hit, 1.0)
     print(f"\nThe two full predictions cross at b = {crossing:g}; ", end="")

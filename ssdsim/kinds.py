@@ -89,6 +89,14 @@ class Registered(Protocol):
         """The thing; InputError where there is none of that name."""
 
 
+def _named(said: str, of: Registered, name: Any) -> None:
+    """Raise :class:`InputError` that says which option names what is not registered."""
+    try:
+        of.named(name)
+    except InputError as error:
+        raise InputError(f"{said}: {error}") from None
+
+
 @dataclass(frozen=True)
 class Member:
     """The name of one of several registered things."""
@@ -101,7 +109,7 @@ class Member:
         return f"be one of {', '.join(self.of.names)}"
 
     def checked(self, said: str, value: Any) -> str:
-        self.of.named(value)
+        _named(said, self.of, value)
         return str(value)
 
 
@@ -119,7 +127,7 @@ class Names:
     def checked(self, said: str, value: Any) -> tuple[str, ...]:
         names = tuple(value.split(",")) if isinstance(value, str) else tuple(_list(said, value))
         for name in names:
-            self.of.named(name)
+            _named(said, self.of, name)
         if len(set(names)) < len(names):
             raise InputError(f"{said} must {self.must}, got {','.join(names)}")
         return names

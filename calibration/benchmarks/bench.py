@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 from calibration.points import Workload
-from ssdsim.machine.devices import messages_lie_on, target_group
+from ssdsim.machine.devices import group_of, messages_lie_on
 from ssdsim.machine.graph import DTYPES, Graph
 from ssdsim.machine.streams import Streams
 from ssdsim.machine.timing import Timed, time_action
@@ -29,7 +29,7 @@ class Bench(Streams):
         self.ranks = dist.get_world_size()
         self.draft_rank = self.ranks - 1
         self.known_s: dict[str, float] = {}  # about how long a pass takes, by its name
-        self.target_group = target_group(self.workload.tp, device)
+        self.target_group = group_of(range(self.workload.tp), device)
 
     @property
     def message_device(self) -> torch.device:

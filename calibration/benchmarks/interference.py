@@ -12,6 +12,7 @@ import torch.distributed as dist
 
 from calibration.benchmarks.bench import Bench, Result
 from calibration.benchmarks.passes import graph_and_pass
+from calibration.points import Shape
 from ssdsim.machine.devices import synchronised
 from ssdsim.machine.timing import Action
 
@@ -22,7 +23,7 @@ _CYCLES = 2  # of each visit
 Span = tuple[float, float]
 
 
-def measure(bench: Bench, *, target: str, draft: str) -> Result:
+def measure(bench: Bench, *, target: str, draft: str, target_shape: Shape, draft_shape: Shape) -> Result:
     """The seconds of a target's pass and of a draft's, alone and while the other side works.
 
     Both sides run alone, then at the same time, and again; only runs that lie wholly within the other side's count. How
@@ -30,7 +31,8 @@ def measure(bench: Bench, *, target: str, draft: str) -> Result:
     other waiting in a collective.
     """
     names = {"target": target, "draft": draft}
-    actions = {role: _action(bench, role, name) for role, name in names.items()}
+    shapes = {"target": target_shape, "draft": draft_shape}
+    actions = {role: _action(bench, role, shape) for role, shape in shapes.items()}
     alone_s: dict[str, list[float]] = {role: [] for role in names}
     together_s: dict[str, list[float]] = {role: [] for role in names}
     for _ in range(_CYCLES):
@@ -57,9 +59,9 @@ def _together(bench: Bench, actions: Mapping[str, Action | None], alone_s: Mappi
     return {"target": _within(of["target"], of["draft"]), "draft": _within(of["draft"], of["target"])}
 
 
-def _action(bench: Bench, role: str, name: str) -> Action | None:
+def _action(bench: Bench, role: str, shape: Shape) -> Action | None:
     """The pass of ``role`` where this rank holds it; each run ends before the next starts."""
-    found = graph_and_pass(bench, role, name)
+    found = graph_and_pass(bench, role, shape)
     if found is None:
         return None
     action = found[0].prepare(found[1])

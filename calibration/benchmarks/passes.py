@@ -5,23 +5,24 @@ from __future__ import annotations
 from dataclasses import replace
 
 from calibration.benchmarks.bench import Bench, Result
+from calibration.points import Shape
 from ssdsim.machine.graph import Graph
 from ssdsim.machine.timing import Clock
-from ssdsim.transformer.card import ForwardPass
+from ssdsim.transformer.card import ForwardPass, forward_pass
 from ssdsim.transformer.operations import Collective
 
 _RUNS = {"cpu": 1, "cuda": 10}  # of each visit
 
 
-def measure(bench: Bench, *, role: str, name: str) -> Result | None:
-    """A named pass of :class:`calibration.points.Workload`."""
-    found = graph_and_pass(bench, role, name)
+def measure(bench: Bench, *, role: str, name: str, shape: Shape) -> Result | None:
+    """A pass of :class:`calibration.points.Workload`."""
+    found = graph_and_pass(bench, role, shape)
     return None if found is None else _time(bench, *found, reports=_reports(bench, role))
 
 
-def measure_layer(bench: Bench, *, role: str, name: str) -> Result | None:
+def measure_layer(bench: Bench, *, role: str, name: str, shape: Shape) -> Result | None:
     """One layer of that pass, run as often as the model has layers, divided by their number."""
-    found = graph_and_pass(bench, role, name)
+    found = graph_and_pass(bench, role, shape)
     if found is None:
         return None
     graph, forward = found
@@ -29,11 +30,20 @@ def measure_layer(bench: Bench, *, role: str, name: str) -> Result | None:
     return None if timed is None else timed | {"seconds": timed["seconds"] / forward.layers}
 
 
-def graph_and_pass(bench: Bench, role: str, name: str) -> tuple[Graph, ForwardPass] | None:
-    """The model of ``role`` and its pass called ``name``; None on a rank that does not hold it."""
-    if role == "target":
-        return (bench.target, dict(bench.workload.target_passes())[name]) if bench.has_target else None
-    return (bench.draft, dict(bench.workload.draft_passes())[name]) if bench.has_draft else None
+def graph_and_pass(bench: Bench, role: str, shape: Shape) -> tuple[Graph, ForwardPass] | None:
+    """The model of ``role`` and its pass of that shape; None on a rank that does not hold it."""
+    if not (bench.has_target if role == "target" else bench.has_draft):
+        return None
+    graph, (batch, queries, masked) = bench.target if role == "target" else bench.draft, shape
+    return graph, forward_pass(
+        graph.card,
+        batch=batch,
+        queries=queries,
+        context=bench.workload.context,
+        tp=graph.tp,
+        dtype=graph.dtype,
+        masked=masked,
+    )
 
 
 def clock_of(forward: ForwardPass) -> Clock:

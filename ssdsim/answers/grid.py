@@ -74,8 +74,7 @@ class Evaluator:
 
     def evaluate(self, points: Iterable[Mapping[str, Any]], draws: int = 0, seed: int = 0) -> pd.DataFrame:
         """As :func:`evaluate`; the columns are those of this call's strategies."""
-        whole("draws", draws, 0)
-        whole("seed", seed, 0)
+        draws, seed = whole("draws", draws, 0), whole("seed", seed, 0)
         table = _Table(self._sites, self._known)
         for point in _mappings(points):
             table.add(point)
@@ -127,7 +126,7 @@ class _Column:
         self._cases: list[_Case] = []
         self._drawn: dict[int, Mapping[str, Seconds]] = {}
 
-    def add(self, point: int, settings: Settings, site: tuple[int, Site | None], drafter: Drafter) -> None:
+    def made(self, point: int, settings: Settings, site: tuple[int, Site | None], drafter: Drafter) -> list[_Case]:
         """Every alternative of the strategy at a point."""
         made = []
         for own in self.strategy.alternatives(settings.copy()):
@@ -135,7 +134,10 @@ class _Column:
             averages = self._known.averages.number(own, drafter, key=drafter.name)
             told = tuple(own[name] for name in self.strategy.told)
             made.append(_Case(point, own["b"], averages, priced, told))
-        self._cases.extend(made)
+        return made
+
+    def add(self, cases: Iterable[_Case]) -> None:
+        self._cases.extend(cases)
 
     def choose(self) -> None:
         """Keep the alternative of most tokens/s at each point (the first of equals)."""
@@ -223,14 +225,17 @@ class _Table:
         where = self._sites.number(settings)
         site = self._sites.made[where]
         settle_spread(settings, site)
-        check_constant(settings["spread"])
         self._has_errors[number] = site is not None
-        problems = {}
+        made, problems = {}, {}
         for name in names:
             try:
-                self._columns[name].add(number, settings, (where, site), drafter)
+                made[name] = self._columns[name].made(number, settings, (where, site), drafter)
             except NoRoom as error:
                 problems[name] = str(error)
+        if made:
+            check_constant(settings["spread"])
+        for name, cases in made.items():  # only now, since any other mistake refuses the whole point
+            self._columns[name].add(cases)
         if problems:
             self._errors[number] = problems.get(subject) or next(iter(problems.values()))
 

@@ -16,6 +16,7 @@ from ssdsim.intervals import Draws, Interval, centred_on
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.rounds.estimate import Estimate
 from ssdsim.scenario.configuration import Configuration, configure
+from ssdsim.scenario.options import check_names, check_owners
 from ssdsim.scenario.scenario import Scenario
 
 PredictEngine = Literal["auto", "closed", "mc", "des"]
@@ -72,6 +73,8 @@ def predict(*, seed: int = 0, engine: PredictEngine = "auto", **options: Any) ->
     engines = ("auto", "closed", *_PRECISION)
     if not isinstance(engine, str) or engine not in engines:
         raise InputError(f"unknown engine '{engine}'{nearest(engine, engines)} Allowed: {', '.join(engines)}")
+    check_names(options)
+    check_owners(options)
     return predict_configured(configure(**options), seed, engine)
 
 

@@ -12,7 +12,7 @@ from ssdsim.settings import Settings
 T = TypeVar("T")
 
 
-class _Watched(Settings):
+class Watched(Settings):
     """Settings that note which options are read, in their order, and which are written."""
 
     def __init__(self, settings: Settings) -> None:
@@ -87,7 +87,7 @@ class Remembered(Generic[T]):
         return int(found.number)
 
     def _new(self, settings: Settings, arguments: tuple[Any, ...], key: Any) -> Any:
-        watched = _Watched(settings)
+        watched = Watched(settings)
         try:
             self.made.append(self._run(watched, *arguments))
             leaf: Any = _Made(len(self.made) - 1, watched.writes)

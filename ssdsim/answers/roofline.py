@@ -47,6 +47,7 @@ def roofline(**options: Any) -> pd.DataFrame:
     ``roof_s`` what the device's roofs allow at best, ``memory_s`` what its memory alone does; ``share_of_roof`` is
     ``roof_s / seconds``; ``share_of_pass`` is ``count * seconds`` over the pass's cost. The row ``fixed`` is the
     profile's cost a layer and a pass that belongs to no operation, so that the shares of a pass sum to 1.
+    ``attrs["warnings"]`` lists extrapolations, and why a strategy, whose passes then are not there, has no room.
 
     ``bound`` says what holds an operation back:
 
@@ -86,7 +87,9 @@ def roofline(**options: Any) -> pd.DataFrame:
             no_room.append(error)
     if not rounds:
         raise no_room[-1]
-    return of_steps(rounds)
+    frame = of_steps(rounds)
+    frame.attrs["warnings"] += [str(error) for error in no_room]
+    return frame
 
 
 def of_steps(rounds: Iterable[Mapping[str, Step]]) -> pd.DataFrame:

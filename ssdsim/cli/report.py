@@ -23,14 +23,25 @@ def command(run_folder: Path, output: Path | None, as_json: bool, seed: int, qui
     from ssdsim.reports.build import report
 
     made = report(run_folder, seed)
-    path = output or run_folder / "report.html"
+    path = run_folder / "report.html" if output is None else output
     made.save(path)
     if as_json:
         left_out = [{"what": item.what, "why": item.why} for item in made.left_out]
         figures = [{"key": figure.key, "title": figure.title} for figure in made.figures]
         verdict = {"sentence": made.sentence}
-        echo_json({"schema": 1, "report": str(path), "verdict": verdict, "figures": figures, "left_out": left_out})
+        echo_json(
+            {
+                "schema": 1,
+                "report": str(path),
+                "unfinished": made.unfinished,
+                "verdict": verdict,
+                "figures": figures,
+                "left_out": left_out,
+            }
+        )
         return
+    if made.unfinished:
+        echo(made.unfinished)
     echo(made.sentence)
     click.echo(f"{path}: {len(made.figures)} figures, {path.stat().st_size / 1e6:.1f} MB")
     if not quiet:

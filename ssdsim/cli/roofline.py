@@ -39,6 +39,7 @@ def command(as_json: bool, quiet: bool, only: tuple[str, ...], **options: Any) -
     """
     frame = roofline(**options)
     passes = list(dict.fromkeys(frame["pass"]))
+    only = tuple(name.replace("_", " ") for name in only)
     for name in only:
         if name not in passes:
             raise InputError(f"--pass has no '{name}'{nearest(name, passes)} Allowed: {', '.join(passes)}")

@@ -17,6 +17,7 @@ from ssdsim.engine.trace import Trace
 from ssdsim.errors import InputError
 from ssdsim.rounds.estimate import PARTS
 from ssdsim.scenario.configuration import Configuration, configure
+from ssdsim.scenario.options import check_owners
 
 _ROUNDS = 20_000
 _TRACED_ROUNDS = 50
@@ -48,6 +49,7 @@ def command(
     A timeline shows the subject (SSD).
     """
     _refuse_useless(engine, rounds, tokens, precision, trace)
+    check_owners(options)
     configuration = configure(**options)
     scenarios = configuration.scenarios
     timeline = None

@@ -13,7 +13,7 @@ from click.core import ParameterSource
 
 from ssdsim.cli.calibrate import alone_under_torchrun
 from ssdsim.cli.console import console, echo
-from ssdsim.cli.options import Share, WholeNumbers, common_options, echo_json
+from ssdsim.cli.options import Share, WholeNumbers, chosen_options, common_options, echo_json
 from ssdsim.cli.progress import shown
 from ssdsim.cli.tables import Table
 from ssdsim.cli.values import OutputFile
@@ -47,6 +47,7 @@ _OF_PAPER = ("paper", "hardware", "max_error", "as_json", "seed", "quiet")  # op
 @click.option("--draft-device", default="cpu:1", show_default=True, help="the draft's own device")
 @click.option("--context", type=click.IntRange(1), default=256, show_default=True)
 @click.option("--dtype", type=click.Choice(CHOICES["dtype"]), help="[default: the profile's]")
+@chosen_options("strategies")
 @click.option("--grid", type=click.Choice(["short", "full"]), default="short", show_default=True)
 @click.option(
     "--sd-draft",
@@ -63,7 +64,7 @@ _OF_PAPER = ("paper", "hardware", "max_error", "as_json", "seed", "quiet")  # op
 @click.option(
     "--trace",
     type=OutputFile(),
-    help="rounds of the first point in one file: SD's measured, SSD's measured and simulated",
+    help="rounds of the first point in one file: measured, and simulated ones of the strategy asked about",
 )
 @click.option(
     "-o",
@@ -81,7 +82,7 @@ def command(
     quiet: bool,
     **options: object,
 ) -> None:
-    """Compare predictions with measured results: a paper's, or AR, SD and SSD run here for real.
+    """Compare predictions with measured results: a paper's, or strategies run here for real.
 
     Predictions come from microbenchmarks alone; no round enters a fit.
     """
@@ -102,18 +103,19 @@ def command(
     else:
         output.mkdir(parents=True, exist_ok=True)
         log, options["trace"] = output / "validation.jsonl", options["trace"] or output / "measured_trace.json"
-    points = _grid(options)  # refuses wrong fan-outs before a calibration
+    points = _grid(options)
+    names = _strategies(options, points)  # both refuse what is wrong before a calibration
     if hardware is None:
         hardware = str(_calibrate(log, points, seed, quiet, **options))
-    compared = _run(hardware, log, points, seed, quiet, **options)
+    compared = _run(hardware, log, names, points, seed, quiet, **options)
     errors = np.abs([c.error for comparisons in compared for c in comparisons])
     if as_json:
         rows = [c.to_json() | {"error": c.error} for comparisons in compared for c in comparisons]
         figures = {"median_error": float(np.median(errors)), "worst_error": float(errors.max())}
-        echo_json({"schema": 1, "comparisons": rows, **figures})
+        echo_json({"schema": 2, "comparisons": rows, **figures})
     else:
         console().print(_table(compared))
-        echo(f"median error {np.median(errors):.1%}, worst {errors.max():.1%}; {_signs(compared)}")
+        echo(f"median error {np.median(errors):.1%}, worst {errors.max():.1%}{_signs(compared)}")
     sys.exit(1 if max_error is not None and errors.max() > max_error else 0)
 
 
@@ -131,7 +133,7 @@ def _calibrate(log: Path, points: Sequence[GridPoint], seed: int, quiet: bool, *
     from ssdsim.cli.calibrate import calibrate
     from ssdsim.machine.devices import parse_devices
 
-    devices = [*parse_devices(str(options["target_device"])), *parse_devices(str(options["draft_device"]))]
+    devices = [*parse_devices(str(options["target_device"])), *parse_devices(str(options["draft_device"]))[:1]]
     if len({name.split(":")[0] for name in devices}) > 1:
         raise InputError("devices of two kinds need --hardware and --draft-hardware, each from ssdsim calibrate")
     output = log.with_name(f"{log.stem}-profile.json")
@@ -155,21 +157,29 @@ def _calibrate(log: Path, points: Sequence[GridPoint], seed: int, quiet: bool, *
 
 
 def _run(
-    hardware: str, log: Path, points: Sequence[GridPoint], seed: int, quiet: bool, **options: object
+    hardware: str,
+    log: Path,
+    names: tuple[str, ...],
+    points: Sequence[GridPoint],
+    seed: int,
+    quiet: bool,
+    **options: object,
 ) -> list[list[Comparison]]:
     from ssdsim.hardware.catalog import find_hardware
     from ssdsim.machine.devices import parse_devices
     from ssdsim.machine.ranks import RankError
     from ssdsim.validation.bench import Bench, check_profile, run_grid
 
-    devices = (*parse_devices(str(options["target_device"])), *parse_devices(str(options["draft_device"])))
+    on_target, on_draft = (tuple(parse_devices(str(options[f"{role}_device"]))) for role in ("target", "draft"))
     profile = find_hardware(hardware)
-    if len({name.split(":")[0] for name in devices}) > 1 and not options["draft_hardware"]:
+    if len({name.split(":")[0] for name in (*on_target, *on_draft)}) > 1 and not options["draft_hardware"]:
         raise InputError("a draft on a device of another kind needs --draft-hardware, a profile of that device")
-    check_profile(profile, devices[:-1])
-    check_profile(find_hardware(str(options["draft_hardware"] or hardware)), devices[-1:])
+    check_profile(profile, on_target)
+    check_profile(find_hardware(str(options["draft_hardware"] or hardware)), on_draft)
     bench = Bench(
-        devices=devices,
+        strategies=names,
+        target_devices=on_target,
+        draft_devices=on_draft,
         target=str(options["target"]),
         draft=str(options["draft"]),
         hardware=hardware,
@@ -205,6 +215,15 @@ def _grid(options: Mapping[str, Any]) -> tuple[GridPoint, ...]:
     return grid_of(options["grid"], options["sd_draft"], tuple(options["fl"]) if options["fl"] else None)
 
 
+def _strategies(options: Mapping[str, Any], points: Sequence[GridPoint]) -> tuple[str, ...]:
+    from ssdsim.scenario.configuration import effective
+    from ssdsim.validation.bench import check_runs
+
+    names: tuple[str, ...] = effective({"strategies": options["strategies"]})["strategies"]
+    check_runs(names, points)
+    return names
+
+
 def _write_config(path: Path, options: dict[str, object]) -> None:
     """What the first grid point's scenario is, for the report; a sweep's own is left alone."""
     import tomli_w
@@ -235,18 +254,26 @@ def _table(compared: Sequence[Sequence[Comparison]]) -> Table:
 
 
 def _what(c: Comparison) -> str:
-    """The strategy, and of SD where its draft is."""
-    return f"SD {c.point.sd_draft}" if c.strategy == "sd" else c.strategy.upper()
+    """The strategy, and on how many devices: the target's and the draft's."""
+    from ssdsim import strategies
+
+    target, draft = c.devices
+    return f"{strategies.ALL.named(c.strategy).title} on {target}{f'+{draft}' if draft else ''}"
 
 
 def _signs(compared: Sequence[Sequence[Comparison]]) -> str:
-    """How often the prediction has the measured sign of SSD against SD, where the measurement has one."""
+    """How often the subject is predicted faster or slower than its rival as it was measured, where that is clear."""
+    from ssdsim import strategies
+    from ssdsim.scenario.configuration import subject_among
     from ssdsim.validation.comparison import speedups
 
-    decided, right = 0, 0
-    for comparisons in compared:
-        _, measured, predicted = next(found for found in speedups(comparisons) if found[0] == "ssd/sd")
-        if measured.low > 1.0 or measured.high < 1.0:
-            decided += 1
-            right += (predicted > 1.0) == (measured.value > 1.0)
-    return f"the sign of SSD against SD is right at {right} of the {decided} points where it was measured"
+    subject = subject_among([c.strategy for c in compared[0]], None)
+    found = [one for comparisons in compared for one in speedups(comparisons) if one[0] == subject]
+    if not found:
+        return ""
+    decided = [(measured, predicted) for *_, measured, predicted in found if measured.low > 1.0 or measured.high < 1.0]
+    right = sum((predicted > 1.0) == (measured.value > 1.0) for measured, predicted in decided)
+    above, below = (strategies.ALL.named(name).title for name in found[0][:2])
+    return (
+        f"; the sign of {above} against {below} is right at {right} of the {len(decided)} points where it was measured"
+    )

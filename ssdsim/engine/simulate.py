@@ -8,16 +8,18 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ssdsim.checks import whole
 from ssdsim.engine.actor import Run
 from ssdsim.engine.recorder import Recorder
 from ssdsim.engine.statistics import Histogram
 from ssdsim.engine.steps import Steps
 from ssdsim.engine.stopping import Stopping
 from ssdsim.engine.trace import Trace
+from ssdsim.errors import InputError, nearest
 from ssdsim.intervals import Measured
 from ssdsim.rounds.estimate import PARTS
 from ssdsim.rounds.kernel import Mix
-from ssdsim.rounds.outcomes import ReplayedOutcomes, outcome_source, outcomes_until, rounds_to_run_in
+from ssdsim.rounds.outcomes import ReplayedOutcomes, outcome_source, outcomes_until, rounds_to_run_in, steps_one_by_one
 from ssdsim.rounds.states import Always
 from ssdsim.scenario.scenario import Scenario
 
@@ -87,9 +89,17 @@ def simulate(
     Returns
     -------
     Means with their intervals, and the histogram of rounds.
+
+    Raises
+    ------
+    InputError : an engine that is not there, or a trace of one that has no clock.
     """
+    if engine not in ("des", "mc"):
+        raise InputError(f"unknown engine '{engine}'{nearest(str(engine), ('des', 'mc'))} Allowed: des, mc")
+    if trace is not None and engine == "mc":
+        raise InputError("a trace needs engine des (Monte Carlo has no clock)")
     outcome_seed, step_seed = np.random.SeedSequence(seed).spawn(2)
-    lanes = _MC_LANES if engine == "mc" else 1
+    lanes = _MC_LANES if engine == "mc" and steps_one_by_one(scenario.tokens) else 1
     outcomes = outcome_source(scenario.tokens, scenario.batch, outcome_seed, lanes)
     run_in = rounds_to_run_in(scenario.tokens)
     if run_in:
@@ -111,7 +121,24 @@ def simulate_requests(
     """Start ``batch`` sequences together and run, as events, until each has ``tokens``; ``runs`` independent times.
 
     A finished sequence leaves nothing behind but its place: durations stay those of the whole batch.
+
+    Parameters
+    ----------
+    scenario : of :func:`ssdsim.configure`, one a strategy.
+    tokens : that every sequence must have.
+    runs : independent ones, over which the means are taken.
+    seed, confidence : as of :func:`simulate`.
+
+    Returns
+    -------
+    Means over the rounds of all runs, as :func:`simulate` gives them.
+
+    Raises
+    ------
+    InputError : ``tokens`` or ``runs`` is not a whole number of at least 1.
     """
+    whole("tokens", tokens, 1)
+    whole("runs", runs, 1)
     kinds = scenario.tokens
     if isinstance(kinds, Mix):
         kinds = replace(kinds, output_tokens=tokens)

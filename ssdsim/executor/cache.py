@@ -1,4 +1,4 @@
-"""What target and draft tell each other in a round, and the cache that the draft looks an outcome up in.
+"""The cache that the draft looks an outcome up in, and the outcomes that a target finds.
 
 Tokens are synthetic: numbers that only their place in the run gives a meaning. Which outcome the target finds comes
 from the simulator's stream; whether it is a hit is found out by looking it up.
@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from ssdsim.rounds.outcomes import OutcomeBlock
@@ -21,21 +20,28 @@ OUTCOME_VALUES = 2
 
 @dataclass(frozen=True)
 class Guesses:
-    """The bonus tokens that the draft guesses: ``fan_out[k]`` of them after ``k`` accepted tokens (K+1 fan-outs)."""
+    """The bonus tokens that the draft guesses: ``fan_out[k]`` of them after ``k`` accepted tokens (K+1 fan-outs).
 
-    fan_out: tuple[int, ...]
+    Where nothing is cached there are none, and every bonus token is one that was not guessed.
+    """
+
+    fan_out: tuple[int, ...] = ()
 
     def token(self, round_: int, sequence: int, accepted: int, index: int) -> int:
         """The guess of rank ``index``; the first that is not cached is a token that was not guessed."""
-        place = (round_ << 20 | sequence) * len(self.fan_out) + accepted
-        return place * (max(self.fan_out) + 1) + index
+        place = (round_ << 20 | sequence) * max(1, len(self.fan_out)) + accepted
+        return place * (max(self.fan_out, default=0) + 1) + index
 
-    def outcomes(self, block: OutcomeBlock) -> NDArray[np.int64]:
-        """What the target finds in each round, shape ``(rounds, b, 2)``: on a hit some guess, else none of them."""
-        accepted, hits = block.tokens - 1, block.hits
-        found = np.empty((accepted.shape[1], accepted.shape[0], OUTCOME_VALUES), dtype=np.int64)
+    def outcomes(self, block: OutcomeBlock, miss: str | None) -> NDArray[np.int64]:
+        """What the target finds in each round, shape ``(rounds, b, 2)``: on a hit some guess, else none of them.
+
+        What leads to the state ``miss`` is no hit; None where no state says so.
+        """
+        accepted = block.tokens - 1
+        hits = np.zeros(accepted.shape, dtype=np.bool_) if miss is None else ~block.leads_to(miss)
+        found = np.empty((block.rounds, block.batch, OUTCOME_VALUES), dtype=np.int64)
         for (sequence, round_), k in np.ndenumerate(accepted):
-            cached = self.fan_out[k]
+            cached = self.fan_out[k] if k < len(self.fan_out) else 0
             index = round_ % cached if hits[sequence, round_] and cached else cached
             found[round_, sequence] = k, self.token(round_, sequence, int(k), index)
         return found
@@ -61,23 +67,6 @@ class SpeculationCache:
     def look_up(self, outcome: Outcome) -> list[int | None]:
         """The branch of each sequence, None for a miss."""
         return [self._branches.get((i, int(k), int(bonus))) for i, (k, bonus) in enumerate(outcome)]
-
-
-def write_outcome(outcome: Outcome, message: torch.Tensor) -> None:
-    """Put ``outcome`` at the head of a message (uint8)."""
-    head = torch.from_numpy(np.ascontiguousarray(outcome)).flatten().view(torch.uint8)
-    message[: head.numel()].copy_(head)
-
-
-def read_outcome(message: torch.Tensor, sequences: int) -> Outcome:
-    head = message[: sequences * OUTCOME_VALUES * 8].cpu().clone()
-    return head.view(torch.int64).reshape(sequences, OUTCOME_VALUES).numpy()
-
-
-def uniform_fan_out(branches: int, lookahead: int) -> tuple[int, ...]:
-    """``branches`` over the K+1 accepted lengths as evenly as whole numbers allow."""
-    each, more = divmod(branches, lookahead + 1)
-    return tuple(each + (k < more) for k in range(lookahead + 1))
 
 
 def misses(found: Sequence[int | None]) -> int:

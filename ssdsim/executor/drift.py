@@ -6,38 +6,60 @@ Shared machines drift by tens of percent within minutes. What is timed are micro
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import fields
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from ssdsim.executor.plan import role_of
+from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.machine.ranks import Ranks
-from ssdsim.pricing.placement import Drift, Placement
+from ssdsim.pricing.step import Pass
+from ssdsim.scenario.scenario import Scenario
 from ssdsim.transformer.operations import Gemm
 
-_ON_TARGET = ("ar", "verify", "colocated_draft_step")
+Drift = Mapping[str, float]
+"""How many times slower each pass is, by its name."""
+
 _AT_LEAST_S = 0.1  # of each pass: a mood of the machine that lasts less would pass for a drift
 _FEWEST = 3
 _ANSWER_S = 60.0
 
 
-def time_drift(placement: Placement, ranks: Ranks) -> Drift:
-    """Measured over predicted seconds of the GEMMs of each pass, on the first target rank or on the draft's."""
-    found = {}
-    passes = placement.forward_passes()
-    if not placement.sd_separate:
-        passes["colocated_draft_step"] = placement.colocated_draft_step()[0], placement.profile
-    for name, (forward, profile) in passes.items():
-        gemms = [op for op in forward.layer if isinstance(op, Gemm)]
-        rank = 0 if name in _ON_TARGET else len(ranks.devices) - 1
-        predicted_s = sum(profile.seconds(op).seconds for op in gemms)
-        runs = max(_FEWEST, math.ceil(_AT_LEAST_S / predicted_s))
-        request = {"gemms": [(op.m, op.n, op.k) for op in gemms], "runs": runs, "rank": rank}
-        seconds = next(answer for answer in ranks.ask(request, _ANSWER_S) if answer is not None)
-        found[name] = float(seconds / predicted_s)
-    return Drift(**found)
+def time_drift(scenarios: Mapping[str, Scenario], first_ranks: Mapping[str, int], ranks: Ranks) -> dict[str, Drift]:
+    """Measured over predicted seconds of the GEMMs of each strategy's passes, on the first rank of the pass's role.
+
+    ``first_ranks`` are by role. Equal GEMMs on one rank are timed once, whichever strategies and passes have them.
+    """
+    known: dict[tuple[int, tuple[Gemm, ...]], float] = {}
+    found: dict[str, Drift] = {}
+    for name, scenario in scenarios.items():
+        drift = {}
+        for work, role in _passes(scenario):
+            gemms = tuple(op for op in work.forward.layer if isinstance(op, Gemm))
+            key = first_ranks[role], gemms
+            if key not in known:
+                known[key] = _slower(ranks, *key, work.profile)
+            drift[work.name] = known[key]
+        found[name] = drift
+    return found
+
+
+def _passes(scenario: Scenario) -> Iterator[tuple[Pass, str]]:
+    """Every pass of a strategy with the role that runs it."""
+    roles = scenario.strategy.programs(scenario.settings, scenario.drafter)
+    for step in scenario.steps.values():
+        for work in step.passes:
+            yield work, role_of(work.model, roles)
+
+
+def _slower(ranks: Ranks, rank: int, gemms: Sequence[Gemm], profile: HardwareProfile) -> float:
+    predicted_s = sum(profile.seconds(op).seconds for op in gemms)
+    runs = max(_FEWEST, math.ceil(_AT_LEAST_S / predicted_s))
+    request = {"gemms": [(op.m, op.n, op.k) for op in gemms], "runs": runs, "rank": rank}
+    seconds = next(answer for answer in ranks.ask(request, _ANSWER_S) if answer is not None)
+    return float(seconds / predicted_s)
 
 
 def mean_drift(timed: Sequence[Drift]) -> Drift:
     """The mean for each pass."""
-    return Drift(**{f.name: float(np.mean([getattr(drift, f.name) for drift in timed])) for f in fields(Drift)})
+    return {name: float(np.mean([drift[name] for drift in timed])) for name in timed[0]}

@@ -64,8 +64,8 @@ def backend_of(names: Sequence[str]) -> str:
     return "nccl" if len(on_gpu) == len(names) else "gloo"
 
 
-def target_group(tp: int, device: torch.device, collective_s: float = COLLECTIVE_S) -> dist.ProcessGroup:
-    """The group of the target's ranks ``0 .. tp-1``; every rank makes it, those outside cannot use it.
+def group_of(ranks: Sequence[int], device: torch.device, collective_s: float = COLLECTIVE_S) -> dist.ProcessGroup:
+    """The group of some ranks; every rank makes it, those outside cannot use it.
 
     A collective fails after ``collective_s``: torch would give a group of its own half an hour, whatever the default
     group has.
@@ -75,7 +75,7 @@ def target_group(tp: int, device: torch.device, collective_s: float = COLLECTIVE
     """
     mixed = device.type == "cuda" and dist.get_backend() == "gloo"
     group: dist.ProcessGroup = dist.new_group(
-        list(range(tp)), timeout=timedelta(seconds=collective_s), backend="cpu:gloo,cuda:nccl" if mixed else None
+        list(ranks), timeout=timedelta(seconds=collective_s), backend="cpu:gloo,cuda:nccl" if mixed else None
     )
     return group
 

@@ -6,9 +6,10 @@ import multiprocessing
 import os
 import signal
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from importlib import import_module
 from multiprocessing.connection import Connection, wait
@@ -76,7 +77,8 @@ class Ranks:
             process = context.Process(target=_rank, args=arguments, daemon=True, name=f"ssdsim rank {rank}")
             self._pipes.append(ours)
             self._processes.append(process)
-            process.start()
+            with _ctrl_c_later():
+                process.start()
             theirs.close()
 
     def __exit__(
@@ -153,6 +155,23 @@ class Ranks:
         self._folder.cleanup()
 
 
+@contextmanager
+def _ctrl_c_later() -> Iterator[None]:
+    """Ctrl-C waits for the end of the block: within it there may be a process that nobody knows yet, and would end."""
+    handler = signal.getsignal(signal.SIGINT)
+    if not callable(handler) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, frame: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        if came:
+            signal.raise_signal(signal.SIGINT)
+
+
 def _rank(
     rank: int,
     devices: list[str],
@@ -181,7 +200,7 @@ def _rank(
             # else NCCL guesses the device of a barrier; it connects at once then, over one communicator for all pairs
             device_id=device if backend == "nccl" else None,
         )
-        _connect_pairs(rank, len(devices), messages_lie_on(device))
+        connect_pairs(rank, len(devices), messages_lie_on(device))
         module, function = serve.split(":")
         handler: Handler = getattr(import_module(module), function)(rank, device, options)
         pipe.send(("ready", None))
@@ -204,13 +223,13 @@ def _told(error: Exception) -> tuple[str, str]:
     return "lost" if lost else "error", text
 
 
-def _connect_pairs(rank: int, ranks: int, device: torch.device) -> None:
+def connect_pairs(rank: int, ranks: int, device: torch.device, group: dist.ProcessGroup | None = None) -> None:
     """Send a byte both ways between every pair: NCCL connects a pair late, and the first message would time that."""
     byte = torch.zeros(1, device=device)
     for low in range(ranks):
         for high in range(low + 1, ranks):
             for source, target in ((low, high), (high, low)):
                 if rank == source:
-                    dist.send(byte, target)
+                    dist.send(byte, target, group=group)
                 elif rank == target:
-                    dist.recv(byte, source)
+                    dist.recv(byte, source, group=group)

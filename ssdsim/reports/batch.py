@@ -3,104 +3,154 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pandas as pd
 import plotly.graph_objects as go
 
+from ssdsim.answers.verdict import rivals
 from ssdsim.errors import InputError
-from ssdsim.reports.figure import Figure, LeftOut, rounded
+from ssdsim.reports.cache import mean_kernel
+from ssdsim.reports.figure import Figure, LeftOut, numbered, rounded
 from ssdsim.reports.study import Rates, Study
-from ssdsim.reports.style import LOG2_TICKS, band, new_plot
+from ssdsim.reports.style import LOG2_TICKS, band, new_plot, title_of
+from ssdsim.scenario.scenario import Scenario
 from ssdsim.speculation.fallback import critical_batch_size, crossing_batch_size
 
 _BATCHES = (*range(1, 17), 20, 24, 28, 32, 40, 48, 56, 64)
 _LINES = {"jit": ("#00875f", "solid"), "fast": ("#e69f00", "dash")}
 _MEANING = {"jit": "draft just in time", "fast": "fast backup"}
+_LEFT_OUT = "batch and fallback"
+
+ByBackup = Mapping[str, Mapping[int, Rates]]
 
 
 def batch_and_fallback(study: Study) -> list[Figure | LeftOut]:
-    """SSD over SD against the batch with either fallback."""
-    rates: dict[str, dict[int, Rates]] = {"jit": {}, "fast": {}}
-    full = ""
+    """Each strategy that has the choice, over its first rival, against the batch with either fallback."""
+    choosing = [scenario for scenario in study.caching if _has_the_choice(scenario)]
+    if not choosing:
+        return [LeftOut(_LEFT_OUT, "no strategy of this run chooses what it falls back on")]
+    if len(study.names) < 2:
+        return [LeftOut(_LEFT_OUT, f"{choosing[0].strategy.title} stands alone: --strategies names rivals")]
+    rates, full = _rates(study)
+    made: list[Figure | LeftOut] = []
+    for number, scenario in enumerate(choosing):
+        name = scenario.strategy.name
+        own, why = _possible(rates, name, rivals(name, study.names)[0])
+        if len(own["jit"]) < 2:
+            made.append(LeftOut(_LEFT_OUT, full or why))
+        else:
+            made.append(_figure(study, numbered("fallback", number), name, own, bool(full or why), len(choosing) > 1))
+    return made
+
+
+def _has_the_choice(scenario: Scenario) -> bool:
+    undecided = scenario.settings.copy()
+    undecided.settle("backup", "auto", "asked here")
+    return {own["backup"] for own in scenario.strategy.alternatives(undecided)} >= set(_LINES)
+
+
+def _rates(study: Study) -> tuple[ByBackup, str]:
+    """Rates with either fallback by batch; and why no strategy fits above the last."""
+    rates: dict[str, dict[int, Rates]] = {backup: {} for backup in _LINES}
     for batch in _BATCHES:
         try:
             both = {backup: study.rates(study.with_backup(backup, b=batch)) for backup in rates}
         except InputError as error:
-            full = str(error)
-            break
+            return rates, str(error)
         for backup, found in both.items():
             rates[backup][batch] = found
-    if len(rates["jit"]) < 2:
-        return [LeftOut("batch and fallback", full)]
-    table = _table(rates)
-    crossing = _crossing(rates)
-    b_star = _b_star(rates["jit"][1], rates["fast"][1])
-    plot = _plot(table)
+    return rates, ""
+
+
+def _possible(rates: ByBackup, name: str, rival: str) -> tuple[ByBackup, str]:
+    """The rates up to the last batch at which both strategies fit; and why not above it."""
+    for batch in rates["jit"]:
+        for found in (rates[backup][batch] for backup in _LINES):
+            if not {name, rival} <= found.tokens_per_second.keys():
+                until = {b: {n: each for n, each in of.items() if n < batch} for b, of in rates.items()}
+                return until, found.no_room or ""
+    return rates, ""
+
+
+def _figure(study: Study, key: str, name: str, rates: ByBackup, bounded: bool, several: bool) -> Figure:
+    rival = rivals(name, study.names)[0]
+    table = _table(rates, name, rival)
+    crossing, largest = _crossing(rates, name), max(rates["jit"])
+    b_star = _b_star(rates["jit"][1].configuration.scenarios[name], rates["fast"][1].configuration.scenarios[name])
+    plot = _plot(table, name, rival)
     _mark(plot, table, crossing, b_star)
-    bound = f" Batches above {max(rates['jit'])} do not fit in memory." if full else ""
-    return [
-        Figure(
-            key="fallback",
-            section="Batch and fallback",
-            title=_title(crossing, max(rates["jit"])),
-            about="SSD over SD against the batch. One miss stalls the whole batch while the draft drafts just in time; "
-            f"a fast backup costs tokens but no time. b* is Theorem 17's, with the costs at b = 1; the crossing is of "
-            f"the two full predictions.{bound} At {study.setting('b', 'backup')}.",
-            plot=plot,
-            table=table,
-            provenance=study.provenance,
-            interval=study.interval,
-        )
-    ]
+    memory = f" Batches above {largest} do not fit in memory." if bounded else ""
+    theorem = "" if b_star is None else "b* is Theorem 17's, with the costs at b = 1; "
+    return Figure(
+        key=key,
+        section="Batch and fallback",
+        title=_title(crossing, largest, f"{title_of(name)}: " if several else ""),
+        about=f"{title_of(name)} over {title_of(rival)} against the batch. One miss stalls the whole batch while the "
+        f"draft drafts just in time; a fast backup costs tokens but no time. {theorem}the crossing is of the two full "
+        f"predictions.{memory} At {study.setting('b', 'backup')}.",
+        plot=plot,
+        table=table,
+        provenance=study.provenance,
+        interval=study.interval,
+    )
 
 
-def _table(rates: dict[str, dict[int, Rates]]) -> pd.DataFrame:
+def _table(rates: ByBackup, name: str, rival: str) -> pd.DataFrame:
     rows = []
     for batch in rates["jit"]:
-        row: dict[str, Any] = {
-            "b": batch,
-            "P(all hit), jit": rates["jit"][batch].configuration.scenario.ssd.p_hit ** batch,
-        }
+        estimate = rates["jit"][batch].configuration.scenarios[name].estimate
+        row: dict[str, Any] = {"b": batch, "P(all hit), jit": estimate.p_all_hit}
         for backup, found in rates.items():
-            ratio, low, high = found[batch].ratio("ssd", "sd")
-            row |= {f"{backup}: ssd/sd": ratio, f"{backup}: low": low, f"{backup}: high": high}
+            ratio, low, high = found[batch].ratio(name, rival)
+            row |= {f"{backup}: {name}/{rival}": ratio, f"{backup}: low": low, f"{backup}: high": high}
         rows.append(row)
     return pd.DataFrame(rows).dropna(axis="columns", how="all")
 
 
-def _crossing(rates: dict[str, dict[int, Rates]]) -> float:
+def _crossing(rates: ByBackup, name: str) -> float:
     """The first of the batches shown at which the fast backup is not slower."""
     shown = list(rates["jit"])
 
     def rate(backup: str, index: int) -> float:
-        return rates[backup][shown[index - 1]].tokens_per_second["ssd"]
+        return rates[backup][shown[index - 1]].tokens_per_second[name]
 
     index = crossing_batch_size(lambda i: rate("jit", i), lambda i: rate("fast", i), len(shown))
     return shown[int(index) - 1] if math.isfinite(index) else math.inf
 
 
-def _b_star(jit: Rates, fast: Rates) -> float:
-    """Theorem 17 with this scenario's tokens and hit rate; the slow backup's time is that of K fresh draft steps."""
-    slow, scenario = jit.configuration.scenario.times, fast.configuration.scenario
-    t_b = float(slow.fallback_s) / float(slow.verify_s)
-    return critical_batch_size(
-        scenario.primary.p_hit, t_b, scenario.primary.expected_tokens, scenario.backup.expected_tokens
-    )
+def _b_star(jit: Scenario, fast: Scenario) -> float | None:
+    """Theorem 17 with the hit rate and tokens of a fast backup; the slow one's time is that of K fresh draft steps.
+
+    None where the theorem says nothing: rounds have other states than after a hit and after a miss.
+    """
+    kernel = mean_kernel(fast.tokens)
+    if len(kernel.states) != 2:
+        return None
+    miss = kernel.states.index(str(fast.strategy.miss))
+    hit = 1 - miss
+    t_b = _seconds(jit, "fallback") / _seconds(jit, "verify")
+    e_hit, e_miss = kernel.expected_tokens[[hit, miss]].tolist()
+    return critical_batch_size(float(kernel.transitions[hit, hit]), t_b, e_hit, e_miss)
 
 
-def _plot(table: pd.DataFrame) -> go.Figure:
-    plot = new_plot("batch size b (sequences; log scale)", "SSD / SD (×)", height=360)
+def _seconds(scenario: Scenario, part: str) -> float:
+    return sum(step.seconds for step in scenario.steps.values() if step.part == part)
+
+
+def _plot(table: pd.DataFrame, name: str, rival: str) -> go.Figure:
+    above, below = title_of(name), title_of(rival)
+    plot = new_plot("batch size b (sequences; log scale)", f"{above} / {below} (×)", height=360)
     plot.update_xaxes(type="log", tickvals=[tick for tick in LOG2_TICKS if tick <= table["b"].max()])
     for backup in _LINES:
-        for trace in _line(table, backup):
+        for trace in _line(table, backup, f"{backup}: {name}/{rival}"):
             plot.add_trace(trace)
-    plot.add_hline(y=1.0, line={"width": 1, "color": "#808080"}, annotation_text="SD", annotation_position="top right")
+    plot.add_hline(y=1.0, line={"width": 1, "color": "#808080"}, annotation_text=below, annotation_position="top right")
     return plot
 
 
-def _line(table: pd.DataFrame, backup: str) -> Iterator[go.Scatter]:
+def _line(table: pd.DataFrame, backup: str, ratio: str) -> Iterator[go.Scatter]:
     colour, dash = _LINES[backup]
     batches = table["b"].tolist()
     if f"{backup}: low" in table:
@@ -118,7 +168,7 @@ def _line(table: pd.DataFrame, backup: str) -> Iterator[go.Scatter]:
         )
     yield go.Scatter(
         x=batches,
-        y=rounded(table[f"{backup}: ssd/sd"]),
+        y=rounded(table[ratio]),
         name=_MEANING[backup],
         mode="lines+markers",
         line={"color": colour, "dash": dash, "width": 2.5},
@@ -128,13 +178,13 @@ def _line(table: pd.DataFrame, backup: str) -> Iterator[go.Scatter]:
     )
 
 
-def _mark(plot: go.Figure, table: pd.DataFrame, crossing: float, b_star: float) -> None:
+def _mark(plot: go.Figure, table: pd.DataFrame, crossing: float, b_star: float | None) -> None:
     """Vertical lines; one label is at the top and one at the bottom, since the two are often close."""
     largest = table["b"].max()
-    for at, text, dash, height in (
-        (crossing, f"crossing b = {crossing:g}", "dash", 1.0),
-        (b_star, f"b* = {b_star:.2f}", "dot", 0.0),
-    ):
+    marks = [(crossing, f"crossing b = {crossing:g}", "dash", 1.0)]
+    if b_star is not None:
+        marks.append((b_star, f"b* = {b_star:.2f}", "dot", 0.0))
+    for at, text, dash, height in marks:
         if not 1.0 <= at <= largest:
             continue
         plot.add_vline(x=at, line={"width": 1.5, "dash": dash, "color": "#808080"})
@@ -151,9 +201,11 @@ def _mark(plot: go.Figure, table: pd.DataFrame, crossing: float, b_star: float) 
         )
 
 
-def _title(crossing: float, largest: int) -> str:
+def _title(crossing: float, largest: int, who: str) -> str:
     if crossing == 1:
-        return "The fast backup is at least as good at every batch from 1 on"
-    if math.isinf(crossing):
-        return f"Drafting just in time is the better fallback at every batch up to {largest}"
-    return f"Draft just in time below batch {crossing:g}; from there on the fast backup is better"
+        sentence = "The fast backup is at least as good at every batch from 1 on"
+    elif math.isinf(crossing):
+        sentence = f"Drafting just in time is the better fallback at every batch up to {largest}"
+    else:
+        sentence = f"Draft just in time below batch {crossing:g}; from there on the fast backup is better"
+    return who + (sentence[0].lower() + sentence[1:] if who else sentence)

@@ -7,18 +7,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ssdsim.checks import text
+from ssdsim.errors import InputError
 from ssdsim.reports.batch import batch_and_fallback
 from ssdsim.reports.figure import Figure, LeftOut
+from ssdsim.reports.grid_points import grid_json
 from ssdsim.reports.header import origins, strategies_table, verdict_lines
 from ssdsim.reports.hit_rate import hit_rate
 from ssdsim.reports.page import html
 from ssdsim.reports.pareto import pareto
 from ssdsim.reports.roofs import roofs
-from ssdsim.reports.speedups import grid_json, speedups
+from ssdsim.reports.speedups import speedups
 from ssdsim.reports.study import Study
+from ssdsim.reports.style import colour_of
 from ssdsim.reports.timeline import timeline
 from ssdsim.reports.validation import validation
-from ssdsim.runs.report_folder import read_run_folder
+from ssdsim.runs.report_folder import RunFolder, read_run_folder
 
 _GROUPS: tuple[Callable[[Study], list[Figure | LeftOut]], ...] = (
     speedups,
@@ -39,12 +42,24 @@ class Report:
     sentence: str
     figures: tuple[Figure, ...]
     left_out: tuple[LeftOut, ...]
+    unfinished: str | None = None
+    """How many points of the sweep are in, where they are not all."""
 
     def save(self, path: Path) -> None:
-        """Write the page, atomically."""
-        partial = path.with_suffix(path.suffix + ".partial")
-        partial.write_text(self.html, encoding="utf-8")
-        partial.replace(path)
+        """Write the page, atomically.
+
+        Raises
+        ------
+        InputError : the path names no file, or one that cannot be written.
+        """
+        if not path.name:
+            raise InputError(f"the report needs the name of a file, got '{path}'")
+        partial = path.with_name(f"{path.name}.partial")
+        try:
+            partial.write_text(self.html, encoding="utf-8")
+            partial.replace(path)
+        except OSError as error:
+            raise InputError(f"{path}: the report cannot be written there ({error.strerror})") from None
 
 
 def report(folder: str | Path, seed: int = 0) -> Report:
@@ -60,8 +75,8 @@ def report(folder: str | Path, seed: int = 0) -> Report:
 
     Returns
     -------
-    Report : the ``html`` of the page, which needs no other file; its ``sentence``, ``figures`` and what was
-        ``left_out``.
+    Report : the ``html`` of the page, which needs no other file; its ``sentence``, ``figures``, what was
+        ``left_out``, and whether the sweep is ``unfinished``.
 
     Raises
     ------
@@ -72,9 +87,12 @@ def report(folder: str | Path, seed: int = 0) -> Report:
     figures = tuple(item for item in made if isinstance(item, Figure))
     left_out = tuple(item for item in made if isinstance(item, LeftOut))
     sentence, lines = verdict_lines(study)
+    unfinished = _unfinished(study.folder)
     page = html(
         title=_title(study),
+        unfinished=unfinished,
         sentence=sentence,
+        colour=colour_of(study.subject),
         lines=lines,
         strategies=strategies_table(study),
         figures=figures,
@@ -82,15 +100,23 @@ def report(folder: str | Path, seed: int = 0) -> Report:
         origins=origins(study),
         left_out=left_out,
     )
-    return Report(page, sentence, figures, left_out)
+    return Report(page, sentence, figures, left_out, unfinished)
+
+
+def _unfinished(folder: RunFolder) -> str | None:
+    if folder.points_in == folder.points:
+        return None
+    return (
+        f"Unfinished: {folder.points_in:,} of {folder.points:,} points of the sweep are in; "
+        "the same ssdsim sweep resumes it."
+    )
 
 
 def _title(study: Study) -> str:
     """What the run is about."""
-    if study.unit_free:
-        values = study.configuration.values
-        return f"Unit-free: T_SD {values['t_sd']:g}, T_p {values['t_p']:g}, T_b {values['t_b']:g}"
-    placement = study.configuration.placement
-    assert placement is not None
-    hardware = dict.fromkeys((placement.profile.name, placement.draft_profile.name))
-    return f"{placement.target.name} + {placement.draft.name} on {' + '.join(hardware)}, TP {placement.tp}"
+    settings, site = study.configuration.settings, study.configuration.site
+    if site is None:
+        durations = (("T_SD", "t_sd"), ("T_p", "t_p"), ("T_b", "t_b"))
+        return "Unit-free: " + ", ".join(f"{what} {settings[name]:g}" for what, name in durations if name in settings)
+    hardware = dict.fromkeys((site.profile.name, site.draft_profile.name))
+    return f"{site.target.name} + {site.draft.name} on {' + '.join(hardware)}, TP {site.tp}"

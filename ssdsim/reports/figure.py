@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,6 +56,11 @@ class LeftOut:
     why: str
 
 
+def numbered(key: str, number: int) -> str:
+    """A figure's key where there may be several of its kind: ``key``, ``key-2``, ``key-3``."""
+    return f"{key}-{number + 1}" if number else key
+
+
 def rounded(values: Iterable[float]) -> list[float | None]:
     """Numbers to :data:`DIGITS` significant digits; what is not finite is a gap."""
     return [round_off(float(value)) for value in values]
@@ -70,3 +75,9 @@ def round_off(value: float) -> float | None:
 def number(value: Any) -> str:
     """A value of an option as a person writes it."""
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def enumerated(words: Sequence[str]) -> str:
+    """``A``, ``A and B``, ``A, B and C``."""
+    *first, last = words
+    return f"{', '.join(first)} and {last}" if first else last

@@ -7,24 +7,40 @@ from typing import Any
 
 import pandas as pd
 
-from ssdsim.answers.predict import STRATEGIES, provenance
+from ssdsim.reports.figure import enumerated
 from ssdsim.reports.study import Study
-from ssdsim.reports.style import STRATEGY_NAME
+from ssdsim.reports.style import colour_of, title_of
 
 
 def verdict_lines(study: Study) -> tuple[str, list[str]]:
-    """The sentence, and the lines under it: settings, probability, hit rate, GPUs, and the recommendation if any."""
+    """The sentence, and the lines under it: settings, probability, hit rates, GPUs, and the recommendation if any."""
     prediction = study.prediction
-    verdict, estimates = prediction.verdict, prediction.estimates
+    verdict = prediction.verdict
     lines = [f"At {prediction.configuration.shape}; the figures show other settings."]
     if verdict.probability_best is not None:
-        lines.append(f"P(SSD is faster than SD and AR, given the timings' errors) = {verdict.probability_best:.2f}.")
-    gpus = ", ".join(f"{STRATEGY_NAME[name]} {estimates[name].gpus}" for name in STRATEGIES)
-    ssd = estimates["ssd"]
-    together = f"; all {ssd.batch} hit in {ssd.p_all_hit:.1%} of rounds" if ssd.batch > 1 else ""
-    lines.append(f"GPUs: {gpus}. Hit rate {ssd.p_hit:.3f}{together}.")
+        others = enumerated([title_of(name) for name in verdict.over])
+        faster = f"{title_of(verdict.subject)} is faster than {others}"
+        lines.append(f"P({faster}, given the timings' errors) = {verdict.probability_best:.2f}.")
+    lines.append(" ".join([_gpus(study), *_hit_rates(study)]))
+    refused = prediction.configuration.no_room.items()
+    lines += [f"No room for {title_of(name)}: {why}." for name, why in refused if name != verdict.subject]
     recommended = _recommended(study)
     return verdict.sentence, [*lines, *([f"ssdsim recommend: {recommended}"] if recommended else [])]
+
+
+def _gpus(study: Study) -> str:
+    estimates = study.prediction.estimates
+    return f"GPUs: {', '.join(f'{title_of(name)} {e.gpus}' for name, e in estimates.items())}."
+
+
+def _hit_rates(study: Study) -> list[str]:
+    """A sentence a strategy that caches, which names it where several do."""
+    several, said = len(study.caching) > 1, []
+    for scenario in study.caching:
+        e = study.prediction.estimates[scenario.strategy.name]
+        together = f"; all {e.batch} hit in {e.p_all_hit:.1%} of rounds" if e.batch > 1 else ""
+        said.append(f"Hit rate{f' of {scenario.strategy.title}' if several else ''} {e.p_hit:.3f}{together}.")
+    return said
 
 
 def _recommended(study: Study) -> str | None:
@@ -34,40 +50,47 @@ def _recommended(study: Study) -> str | None:
 
 
 def strategies_table(study: Study) -> str:
-    """AR, SD and SSD at the base point, as HTML."""
+    """Each strategy at the base point, as HTML."""
     prediction = study.prediction
-    scale, unit = (1.0, "T_v") if study.unit_free else (1e3, "ms")
-    rows = []
-    for name in STRATEGIES:
-        e, interval = prediction.estimates[name], prediction.intervals[name]
-        rate = float(e.tokens_per_second)
-        row = {
-            "": STRATEGY_NAME[name],
-            study.rate_unit: f"{rate:.4g}",
-            "95 %": f"{interval.low:.4g} to {interval.high:.4g}" if interval else "",
-            "per user": f"{rate / e.batch:.4g}",
-            "per GPU": f"{rate / e.gpus:.4g}",
-            "GPUs": str(e.gpus),
-            f"round {unit}": f"{scale * float(e.round_s):.4g}",
-            "tokens a round": f"{e.tokens_per_round:.2f}",
-            "vs AR": f"{rate / float(prediction.estimates['ar'].tokens_per_second):.2f}×",
-            "vs SD": f"{rate / float(prediction.estimates['sd'].tokens_per_second):.2f}×",
-        }
-        rows.append(row if any(prediction.intervals.values()) else {k: v for k, v in row.items() if k != "95 %"})
-    head = "".join(f"<th>{escape(column)}</th>" for column in rows[0])
+    rows = {name: _row(study, name) for name in prediction.estimates}
+    if not any(prediction.intervals.values()):
+        rows = {name: {k: v for k, v in row.items() if k != "95 %"} for name, row in rows.items()}
+    head = "".join(f"<th>{escape(column)}</th>" for column in next(iter(rows.values())))
     body = "".join(
-        f'<tr class="{name}">' + "".join(f"<td>{escape(cell)}</td>" for cell in row.values()) + "</tr>"
-        for name, row in zip(STRATEGIES, rows, strict=True)
+        f'<tr style="--strategy: {colour_of(name)}">'
+        + "".join(f"<td>{escape(cell)}</td>" for cell in row.values())
+        + "</tr>"
+        for name, row in rows.items()
     )
     table = f'<table class="strategies"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
     return f'<div class="scroll">{table}</div>'
+
+
+def _row(study: Study, name: str) -> dict[str, str]:
+    """A strategy's cells by column; what it is over each of the subject's rivals is in the last."""
+    estimates, interval = study.prediction.estimates, study.prediction.intervals[name]
+    scale, unit = (1.0, "T_v") if study.unit_free else (1e3, "ms")
+    e = estimates[name]
+    rate = float(e.tokens_per_second)
+    held_over = [other for other in estimates if other != study.subject]
+    return {
+        "": title_of(name),
+        study.rate_unit: f"{rate:.4g}",
+        "95 %": f"{interval.low:.4g} to {interval.high:.4g}" if interval else "",
+        "per user": f"{rate / e.batch:.4g}",
+        "per GPU": f"{rate / e.gpus:.4g}",
+        "GPUs": str(e.gpus),
+        f"round {unit}": f"{scale * float(e.round_s):.4g}",
+        "tokens a round": f"{e.tokens_per_round:.2f}",
+        **{f"vs {title_of(o)}": f"{rate / float(estimates[o].tokens_per_second):.2f}×" for o in held_over},
+    }
 
 
 def origins(study: Study) -> str:
     """Every effective option with its source, the grid, the timings and their warnings, as HTML."""
     configuration = study.configuration
     parts = []
-    for record in provenance(configuration):
+    for record in configuration.provenance:
         parts.append(f"<p><b>Timings of {escape(record['profile'])}</b>: {escape(record['summary'])}</p>")
     parts += [f"<p>Warning: {escape(warning)}</p>" for warning in configuration.warnings]
     if study.folder.grid:
@@ -77,8 +100,8 @@ def origins(study: Study) -> str:
     parts += [f"<p>{escape(impossible)}</p>"] if impossible else []
     rows = "".join(
         f"<tr><td>{escape(name)}</td><td>{escape(_plain(value))}</td>"
-        f"<td>{escape(_source(study, name, configuration.sources.get(name, 'derived')))}</td></tr>"
-        for name, value in configuration.values.items()
+        f"<td>{escape(_source(study, name, configuration.settings.source(name)))}</td></tr>"
+        for name, value in configuration.settings.items()
     )
     parts.append(f"<details><summary>Every option at the base point</summary><table>{rows}</table></details>")
     return "\n".join(parts)
@@ -89,6 +112,8 @@ def _source(study: Study, name: str, source: str) -> str:
 
 
 def _plain(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value))
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 

@@ -2,37 +2,88 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
 import pandas as pd
+import plotly.graph_objects as go
 
 from ssdsim.errors import InputError
-from ssdsim.reports.figure import Figure, LeftOut, rounded
+from ssdsim.option import Group
+from ssdsim.reports.cache import primary_hit_rate
+from ssdsim.reports.figure import Figure, LeftOut, numbered, rounded
 from ssdsim.reports.study import Study
-from ssdsim.reports.style import LOG2_TICKS, STRATEGY_COLOUR, new_plot
+from ssdsim.reports.style import LOG2_TICKS, PALETTE, colour_of, new_plot
 from ssdsim.scenario.configuration import configure
+from ssdsim.scenario.options import members
+from ssdsim.scenario.scenario import Scenario
 from ssdsim.speculation.hit_models import POLICIES
 
 _FAN_OUTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
-_LINES = {"uniform": ("#808080", "dot"), "geometric": (STRATEGY_COLOUR["ssd"], "solid"), "optimal": ("#00875f", "dash")}
-# what shapes the hit rate; prices do not, so the points are unit-free and a budget too large for memory is no matter
-_SHAPES = ("k", "alpha", "alpha_concentration", "acceptance", "hit_c", "hit_r", "hit_c_all", "hit_r_all", "hit_curve")
+_LINES = {"uniform": (PALETTE[0], "dot"), "geometric": (PALETTE[2], "solid"), "optimal": (PALETTE[3], "dash")}
+_LEFT_OUT = "hit rate against F"
+# these do not shape it: points are unit-free, so that a budget too large for memory is no matter
+_PRICES = (Group.HARDWARE, Group.UNIT_FREE, Group.GIVEN_DURATIONS, Group.BACKUP_QUALITY)
+_VARIED = ("b", "f", "fan_out_policy", "budget", "backup", "strategies", "subject")
 
 
 def hit_rate(study: Study) -> list[Figure | LeftOut]:
-    """Hit rate of a primary speculation against F, for each fan-out policy."""
+    """Hit rate of a primary speculation against F, for each fan-out policy; strategies of one table share a figure."""
+    caching = [each for each in study.caching if each.strategy.guesses(each.settings) is not None]
+    if not caching:
+        return [LeftOut(_LEFT_OUT, "no strategy of this run caches outcomes")]
     if study.base.get("p_hit") is not None:
-        return [LeftOut("hit rate against F", "--p-hit gives the hit rate, so it does not follow from the fan-out")]
+        return [LeftOut(_LEFT_OUT, "--p-hit gives the hit rate, so it does not follow from the fan-out")]
     if study.base.get("fl") is not None:
-        return [LeftOut("hit rate against F", "--fl gives the fan-outs themselves")]
+        return [LeftOut(_LEFT_OUT, "--fl gives the fan-outs themselves")]
+    alike: list[tuple[pd.DataFrame, list[Scenario]]] = []
+    for scenario in caching:
+        table = _table(study, scenario.strategy.name)
+        same = next((group for other, group in alike if other.equals(table)), None)
+        if same is None:
+            alike.append((table, [scenario]))
+        else:
+            same.append(scenario)
+    return [_figure(study, number, table, group, len(alike) > 1) for number, (table, group) in enumerate(alike)]
+
+
+def _table(study: Study, name: str) -> pd.DataFrame:
     rows = []
     for fan_out in _FAN_OUTS:
         row: dict[str, float] = {"F": fan_out}
         for policy in POLICIES:
             try:
-                row[policy] = _rate(study, fan_out, policy)
+                row[policy] = _rate(study, name, fan_out, policy)
             except InputError:
                 continue  # geometric needs a power law
         rows.append(row)
-    table = pd.DataFrame(rows)
+    return pd.DataFrame(rows)
+
+
+def _rate(study: Study, name: str, fan_out: int, policy: str) -> float:
+    no_part = {option for group in _PRICES for option in members(group)}.union(_VARIED)
+    shape = {option: value for option, value in study.configurable(study.base).items() if option not in no_part}
+    made = configure(t_sd=1.0, backup="jit", f=fan_out, fan_out_policy=policy, strategies=(name,), **shape)
+    return primary_hit_rate(made.scenarios[name])
+
+
+def _figure(study: Study, number: int, table: pd.DataFrame, group: Sequence[Scenario], several: bool) -> Figure:
+    who = f"{', '.join(each.strategy.title for each in group)}: the" if several else "The"
+    first, last = table["optimal"].iloc[0], table["optimal"].iloc[-1]
+    return Figure(
+        key=numbered("hit-rate", number),
+        section="Hit rate",
+        title=f"{who} hit rate grows from {first:.0%} with one guess a position to {last:.0%} with {_FAN_OUTS[-1]}",
+        about=f"A budget of F (K+1) guesses spread over the K+1 outcomes of a round. {_law(study)} "
+        f"At {study.setting('b', 'f', 'p_hit', 'backup')}.",
+        plot=_plot(table, group),
+        table=table,
+        provenance="Closed form (exact) under the given acceptance and hit curve; reads no timings.",
+        interval="No interval: the acceptance rate and the hit curve are taken as known.",
+    )
+
+
+def _plot(table: pd.DataFrame, group: Sequence[Scenario]) -> go.Figure:
     plot = new_plot("fan-out F (guesses a position; log scale)", "hit rate p_hit")
     plot.update_xaxes(type="log", tickvals=LOG2_TICKS[:7])
     plot.update_yaxes(tickformat=".0%")
@@ -46,42 +97,31 @@ def hit_rate(study: Study) -> list[Figure | LeftOut]:
             line={"color": colour, "dash": dash, "width": 2.5},
             hovertemplate=f"{policy} %{{y:.1%}}<extra>F = %{{x}}</extra>",
         )
-    chosen, budget = study.configuration.values["fan_out_policy"], study.configuration.values["budget"]
-    plot.add_scatter(
-        x=[budget / (study.configuration.scenario.lookahead + 1)],
-        y=rounded([study.configuration.scenario.primary.p_hit]),
-        name="this run",
+    for number, scenario in enumerate(group):
+        name = f"this run, {scenario.strategy.title}" if len(group) > 1 else "this run"
+        colour = colour_of(scenario.strategy.name) if len(group) > 1 else "#e69f00"
+        plot.add_trace(_this_run(scenario, name, colour, size=15 + 8 * (len(group) - 1 - number)))
+    return plot
+
+
+def _this_run(scenario: Scenario, name: str, colour: str, size: int) -> go.Scatter:
+    """Where a strategy stands at the base point; stars of several sizes, since they may stand at one place."""
+    guesses = scenario.strategy.guesses(scenario.settings)
+    assert guesses is not None
+    return go.Scatter(
+        x=[float(np.mean(guesses))],
+        y=rounded([primary_hit_rate(scenario)]),
+        name=name,
         mode="markers",
-        marker={"symbol": "star", "size": 15, "color": "#e69f00", "line": {"width": 1, "color": "#000000"}},
-        hovertemplate=f"this run, {chosen} %{{y:.1%}}<extra>F = %{{x:.3g}}</extra>",
+        marker={"symbol": "star", "size": size, "color": colour, "line": {"width": 1, "color": "#000000"}},
+        hovertemplate=f"{name}, {scenario.settings['fan_out_policy']} %{{y:.1%}}<extra>F = %{{x:.3g}}</extra>",
     )
-    first, last = rows[0]["optimal"], rows[-1]["optimal"]
-    return [
-        Figure(
-            key="hit-rate",
-            section="Hit rate",
-            title=f"The hit rate grows from {first:.0%} with one guess a position to {last:.0%} with {_FAN_OUTS[-1]}",
-            about=f"A budget of F (K+1) guesses spread over the K+1 outcomes of a round. {_law(study)} "
-            f"At {study.setting('b', 'f', 'p_hit', 'backup')}.",
-            plot=plot,
-            table=table,
-            provenance="Closed form (exact) under the given acceptance and hit curve; reads no timings.",
-            interval="No interval: the acceptance rate and the hit curve are taken as known.",
-        )
-    ]
-
-
-def _rate(study: Study, fan_out: int, policy: str) -> float:
-    base = study.configurable(study.base)
-    shape = {name: base[name] for name in _SHAPES if base.get(name) is not None}
-    made = configure(t_sd=1.0, backup="jit", f=fan_out, fan_out_policy=policy, **shape)
-    return made.scenario.primary.p_hit
 
 
 def _law(study: Study) -> str:
-    values = study.configuration.values
-    if values.get("hit_curve") is not None:
+    settings = study.configuration.settings
+    if settings.get("hit_curve") is not None:
         return "One guess hits as often as --hit-curve says."
     given = any(name in study.base for name in ("hit_c", "hit_r"))
     origin = "" if given else "; placeholders, not measurements: give your own with --hit-c, --hit-r"
-    return f"h(F) = 1 - c F^-r with c = {values['hit_c']:g}, r = {values['hit_r']:g}{origin}."
+    return f"h(F) = 1 - c F^-r with c = {settings['hit_c']:g}, r = {settings['hit_r']:g}{origin}."

@@ -67,11 +67,8 @@ function alongAxis(axis, at) {
     (index, name) => index * grid.axes[name].length + (name === axis ? i : at[name]), 0));
 }
 
-function ratios(indices) {
-  const pick = (values) => indices.map((i) => (values[i] === 65535 ? null : values[i] / 1000));
-  const overSd = pick(grid.decoded["ssd/sd"]), sdOverAr = pick(grid.decoded["sd/ar"]);
-  const product = overSd.map((value, i) => (value === null ? null : Math.round(1000 * value * sdOverAr[i]) / 1000));
-  return { "ssd/sd": overSd, "sd/ar": sdOverAr, "ssd/ar": product };
+function along(indices, ratio) {
+  return indices.map((i) => (grid.decoded[ratio][i] === 65535 ? null : grid.decoded[ratio][i] / 1000));
 }
 
 function redraw() {
@@ -80,12 +77,12 @@ function redraw() {
   for (const figure of report.figures.filter((each) => each.axis)) {
     const others = Object.keys(at).filter((name) => name !== figure.axis);
     const atBase = others.every((name) => at[name] === grid.base[name]);
-    const found = atBase ? null : ratios(alongAxis(figure.axis, at));
+    const indices = alongAxis(figure.axis, at);
     const data = figure.data.map((trace) => {
       if (atBase || !trace.meta) return trace;
       if (trace.meta === "band") return { ...trace, visible: false };
       const hovertemplate = trace.hovertemplate.replace(/<br>95 %[^<]*/, "");
-      return { ...trace, y: found[trace.meta], customdata: null, hovertemplate };
+      return { ...trace, y: along(indices, trace.meta), customdata: null, hovertemplate };
     });
     const plot = plotOf(figure.key), card = plot.closest("figure");
     Plotly.react(plot, data, { ...figure.layout, template: template(isDark()) }, CONFIG);
@@ -101,7 +98,7 @@ function redraw() {
 }
 
 if (grid) {
-  grid.decoded = { "ssd/sd": thousandths(grid["ssd/sd"]), "sd/ar": thousandths(grid["sd/ar"]) };
+  grid.decoded = Object.fromEntries(Object.entries(grid.ratios).map(([ratio, values]) => [ratio, thousandths(values)]));
   for (const menu of document.querySelectorAll("select[data-axis]")) menu.addEventListener("change", redraw);
   document.getElementById("to-base").addEventListener("click", () => {
     for (const menu of document.querySelectorAll("select[data-axis]")) menu.value = grid.base[menu.dataset.axis];

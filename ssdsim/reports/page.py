@@ -34,7 +34,8 @@ $css
 <header>
 <div class="bar"><span class="brand">ssdsim report</span><button id="theme" type="button">dark</button></div>
 <h1>$title</h1>
-<p class="verdict">$sentence</p>
+$unfinished
+<p class="verdict" style="--strategy: $colour">$sentence</p>
 $lines
 $strategies
 </header>
@@ -60,7 +61,9 @@ $js
 def html(
     *,
     title: str,
+    unfinished: str | None,
     sentence: str,
+    colour: str,
     lines: Sequence[str],
     strategies: str,
     figures: Sequence[Figure],
@@ -68,7 +71,7 @@ def html(
     origins: str,
     left_out: Sequence[LeftOut],
 ) -> str:
-    """The whole document. ``strategies`` and ``origins`` are HTML, the other texts are plain."""
+    """The whole document. ``strategies`` and ``origins`` are HTML, others plain; ``colour`` is the subject's."""
     data = {
         "figures": [figure.plot_json() for figure in figures],
         "tables": {figure.key: figure.csv() for figure in figures},
@@ -78,7 +81,9 @@ def html(
         policy=_POLICY,
         title=escape(title),
         css=_asset("page.css"),
+        unfinished=f'<p class="unfinished">{escape(unfinished)}</p>' if unfinished else "",
         sentence=escape(sentence),
+        colour=colour,
         lines="".join(f"<p>{escape(line)}</p>" for line in lines),
         strategies=strategies,
         sections="\n".join(_sections(figures, grid)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,14 +14,14 @@ from ssdsim.errors import InputError
 from ssdsim.option import Group
 from ssdsim.reports.figure import Figure, LeftOut, number, rounded
 from ssdsim.reports.study import Study
-from ssdsim.reports.style import STRATEGY_COLOUR, STRATEGY_NAME, STRATEGY_SYMBOL, new_plot
+from ssdsim.reports.style import colour_of, new_plot, symbol_of, title_of
 from ssdsim.runs.report_folder import grid_key
 from ssdsim.scenario.options import ALL, DEFAULTS, members
 
 CHOICES = members(Group.CHOICE)
 _BATCHES, _LOOKAHEADS = (1, 2, 4, 8, 16, 32, 64), (1, 2, 3, 4, 5, 6, 8, 10, 12)
 _SHOWN_POINTS = 500  # of each strategy off the frontier: more are one blot
-_OF_SSD = ("f", "fan_out_policy", "budget", "backup", "draft_gpus")  # do not change AR and SD
+_DIGITS = 12  # of tokens/s: less is rounding
 
 
 def pareto(study: Study) -> list[Figure | LeftOut]:
@@ -66,37 +66,41 @@ def _points(study: Study) -> pd.DataFrame:
     table = _from_results(study)
     if table is None:
         table = _computed(study)
-    varied = [name for name in table.columns if name in CHOICES]
-    parts = []
-    separate = "separate" in (study.base.get("sd_draft"), *study.folder.grid.get("sd_draft", ()))
-    for name in STRATEGY_NAME:
-        own = [option for option in varied if _matters(option, name, separate)]
-        part = table[own].assign(strategy=name, rate=table[f"{name}_tokens_per_second"], gpus=table[f"{name}_gpus"])
-        parts.append(part.dropna(subset=["rate"]).drop_duplicates([*own, "gpus"]))
-    points = pd.concat(parts, ignore_index=True)
+    points = pd.concat([_ways(table, name) for name in study.names], ignore_index=True)
     batch = points["b"] if "b" in points else study.base.get("b", DEFAULTS["b"])
     return points.assign(**{"per user": points["rate"] / batch, "per gpu": points["rate"] / points["gpus"]})
 
 
-def _matters(option: str, strategy: str, sd_separate: bool) -> bool:
-    """Whether ``option`` changes how ``strategy`` runs (SD's lookahead is SSD's unless it has its own)."""
-    if strategy == "ar":
-        return option not in (*_OF_SSD, "k", "sd_k", "sd_draft", "draft_hardware")
-    if strategy == "sd":
-        return option not in _OF_SSD and (sd_separate or option != "draft_hardware")
-    return option not in ("sd_k", "sd_draft")
+def _ways(table: pd.DataFrame, name: str) -> pd.DataFrame:
+    """One strategy's possible points, each once, by the options that matter to it."""
+    varied = [option for option in table.columns if option in CHOICES]
+    part = table[varied].assign(strategy=name, rate=table[f"{name}_tokens_per_second"], gpus=table[f"{name}_gpus"])
+    part = part.dropna(subset=["rate"])
+    for option in varied:
+        kept = [other for other in varied if other in part and other != option]
+        if option != "b" and not _matters(part, kept):
+            part = part.drop(columns=option).drop_duplicates(kept)
+    return part
+
+
+def _matters(part: pd.DataFrame, others: Sequence[str]) -> bool:
+    """Whether points that are the same in ``others`` differ in their tokens/s or GPUs."""
+    results = pd.DataFrame({"rate": part["rate"].map(lambda rate: f"{rate:.{_DIGITS}g}"), "gpus": part["gpus"]})
+    return bool((results.groupby([part[name].map(grid_key) for name in others]).nunique() > 1).to_numpy().any())
 
 
 def _from_results(study: Study) -> pd.DataFrame | None:
-    """The grid's points at the base workload; None where the grid does not vary the batch."""
+    """The grid's points at the base workload; None where it has none, or does not vary the batch."""
     results, axes = study.folder.results, study.folder.axes
-    needed = [f"{name}_{what}" for name in STRATEGY_NAME for what in ("tokens_per_second", "gpus")]
-    if results is None or "b" not in axes or not set(needed) <= set(results.columns):
+    if results is None or "b" not in axes:
         return None
     at_base = pd.Series(True, results.index)
     for name in axes:
         if name not in CHOICES:
             at_base &= results[name].map(grid_key) == grid_key(study.base[name])
+    if not at_base.any():  # of an unfinished sweep
+        return None
+    needed = [f"{name}_{what}" for name in study.names for what in ("tokens_per_second", "gpus")]
     return results.loc[at_base, [*(name for name in axes if name in CHOICES), *needed]]
 
 
@@ -109,10 +113,11 @@ def _computed(study: Study) -> pd.DataFrame:
         except InputError:
             continue  # does not fit in memory, or has not so many rates by position
         row: dict[str, Any] = {"b": batch, "k": lookahead}
-        for name, rate in found.tokens_per_second.items():
-            row |= {f"{name}_tokens_per_second": rate, f"{name}_gpus": found.gpus[name]}
+        for name, scenario in found.configuration.scenarios.items():
+            row |= {f"{name}_tokens_per_second": found.tokens_per_second[name], f"{name}_gpus": scenario.gpus}
         rows.append(row)
-    return pd.DataFrame(rows)
+    columns = [f"{name}_{what}" for name in study.names for what in ("tokens_per_second", "gpus")]
+    return pd.DataFrame(rows, columns=["b", "k", *columns])
 
 
 def _frontier(points: pd.DataFrame) -> pd.Series:
@@ -125,10 +130,8 @@ def _frontier(points: pd.DataFrame) -> pd.Series:
 def _bounds(study: Study, row: pd.Series) -> Mapping[str, float]:
     """Relative 95 % bounds of a frontier point's tokens/s."""
     options = {name: _plain(row[name]) for name in row.index if name in CHOICES and pd.notna(row[name])}
-    if not study.unit_free:  # AR and SD need no room for the base point's cache
-        options["strategy"] = row["strategy"]
     try:
-        low, high = study.rates({**study.base, **options}).interval(str(row["strategy"]))
+        low, high = study.rates(study.alone(row["strategy"], **options)).interval(row["strategy"])
     except InputError:
         return {"low / mean": np.nan, "high / mean": np.nan}
     return {"low / mean": low / row["rate"], "high / mean": high / row["rate"]}
@@ -150,21 +153,21 @@ def _plot(dominated: pd.DataFrame, frontier: pd.DataFrame, unit: str) -> go.Figu
         line={"color": "#808080", "width": 1.5},
         hoverinfo="skip",
     )
-    for name, label in STRATEGY_NAME.items():
+    for name in dict.fromkeys([*dominated["strategy"], *frontier["strategy"]]):
         for rows, on_frontier in ((dominated, False), (frontier, True)):
             mine = rows[rows["strategy"] == name]
             if mine.empty:
                 continue
             if not on_frontier and len(mine) > _SHOWN_POINTS:
                 mine = mine.sample(_SHOWN_POINTS, random_state=0)
-            plot.add_trace(_markers(mine, name, label, on_frontier))
+            plot.add_trace(_markers(mine, name, on_frontier))
     plot.update_xaxes(rangemode="tozero")
     plot.update_yaxes(rangemode="tozero")
     return plot
 
 
-def _markers(rows: pd.DataFrame, name: str, label: str, on_frontier: bool) -> go.Scatter:
-    bars = {}
+def _markers(rows: pd.DataFrame, name: str, on_frontier: bool) -> go.Scatter:
+    bars, label = {}, title_of(name)
     if on_frontier and rows["low / mean"].notna().all():
         up, down = rows["per gpu"] * (rows["high / mean"] - 1), rows["per gpu"] * (1 - rows["low / mean"])
         bars = {"error_y": {"array": rounded(up), "arrayminus": rounded(down), "thickness": 1, "width": 2}}
@@ -175,8 +178,8 @@ def _markers(rows: pd.DataFrame, name: str, label: str, on_frontier: bool) -> go
         mode="markers",
         name=f"{label}, frontier" if on_frontier else label,
         marker={
-            "color": STRATEGY_COLOUR[name],
-            "symbol": STRATEGY_SYMBOL[name],
+            "color": colour_of(name),
+            "symbol": symbol_of(name),
             "size": 10 if on_frontier else 6,
             "opacity": 1.0 if on_frontier else 0.35,
         },
@@ -201,4 +204,4 @@ def _title(frontier: pd.DataFrame, unit: str) -> str:
 
 def _short(row: pd.Series) -> str:
     chosen = [f"{ALL[name].short} {_plain(row[name])}" for name in ("b", "k", "f") if pd.notna(row.get(name))]
-    return f"{STRATEGY_NAME[row['strategy']]} ({', '.join(chosen)})"
+    return f"{title_of(row['strategy'])} ({', '.join(chosen)})"

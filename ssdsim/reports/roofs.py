@@ -1,4 +1,4 @@
-"""The operations of a round against the roofs of their devices."""
+"""The operations of the strategies' passes against the roofs of their devices."""
 
 from __future__ import annotations
 
@@ -7,44 +7,40 @@ from collections.abc import Iterator
 import pandas as pd
 import plotly.graph_objects as go
 
-from ssdsim.answers.roofline import of_placement, summarise
+from ssdsim.answers.roofline import BOUNDS, of_steps, summarise
 from ssdsim.hardware.profile import HardwareProfile
-from ssdsim.pricing.placement import Placement
+from ssdsim.pricing.site import Site
 from ssdsim.reports.figure import Figure, LeftOut, rounded
 from ssdsim.reports.study import Study
-from ssdsim.reports.style import STRATEGY_COLOUR, WORK_COLOUR, new_plot
+from ssdsim.reports.style import PALETTE, new_plot
 
-_PASSES = {
-    "verify": ("verification", WORK_COLOUR["verify"]),
-    "draft_step": ("draft step", STRATEGY_COLOUR["sd"]),
-    "branch_step": ("branch step", WORK_COLOUR["draft"]),
-}
 _SYMBOLS = {"gemm": "circle", "attention": "diamond-tall"}
-_BOUNDS = ("memory", "compute", "latency", "communication", "fixed")
+_COLOURS = tuple(PALETTE[place] for place in (3, 1, 4, 2, 5, 0))
+_TOLD = 3  # passes in the title
 
 
 def roofs(study: Study) -> list[Figure | LeftOut]:
     """Intensity against achieved FLOP/s of every operation with arithmetic, one marker each."""
-    placement = study.configuration.placement
-    if placement is None:
+    site = study.configuration.site
+    if site is None:
         return [LeftOut("roofline", "unit-free: no hardware, so no roofs")]
-    table = of_placement(placement)
-    table = table[table["pass"].isin(_PASSES)]
+    table = _table(study)
+    passes = list(dict.fromkeys(table["pass"]))
     arithmetic = table[table["flops"] > 0]
     plot = new_plot("intensity (FLOP/byte; log scale)", "achieved TFLOP/s of a device (log scale)", height=440)
-    for line in _roof_lines(placement, arithmetic):
+    for line in _roof_lines(site, arithmetic):
         plot.add_trace(line)
-    for name in _PASSES:
-        plot.add_trace(_markers(arithmetic[arithmetic["pass"] == name], name))
+    for number, name in enumerate(passes):
+        plot.add_trace(_markers(arithmetic[arithmetic["pass"] == name], name, _COLOURS[number % len(_COLOURS)]))
     plot.update_xaxes(type="log", dtick=1)
     plot.update_yaxes(type="log", dtick=1)
     without = 1.0 - arithmetic.groupby("pass")["share_of_pass"].sum()
-    others = ", ".join(f"{without[name]:.0%} of a {label}" for name, (label, _) in _PASSES.items())
+    others = ", ".join(f"{without[name]:.0%} of {name}" for name in passes)
     return [
         Figure(
             key="roofline",
             section="Roofline",
-            title=_title(summarise(table)),
+            title=_title(table),
             about=f"Circles are matrix products, diamonds attention; larger ones take more of their pass. What has no "
             f"arithmetic (messages, element-wise kernels, host gaps) takes {others} and is in the table only. "
             f"At {study.setting('alpha', 'p_hit', 'backup')}.",
@@ -57,10 +53,28 @@ def roofs(study: Study) -> list[Figure | LeftOut]:
     ]
 
 
-def _roof_lines(placement: Placement, arithmetic: pd.DataFrame) -> Iterator[go.Scatter]:
+def _table(study: Study) -> pd.DataFrame:
+    """The passes of all rounds, the subject's first; one that differs from another's of its name says whose it is."""
+    scenarios = study.configuration.scenarios.values()
+    taken: dict[str, pd.DataFrame] = {}
+    for scenario in sorted(scenarios, key=lambda each: each.strategy.name != study.subject):
+        for name, rows in of_steps([scenario.steps]).groupby("pass", sort=False):
+            own = f"{name} ({scenario.strategy.title})"
+            there = taken.setdefault(str(name), rows)
+            if not _same(there, rows):
+                taken[own] = rows.assign(**{"pass": own})
+    return pd.concat(taken.values(), ignore_index=True)
+
+
+def _same(one: pd.DataFrame, other: pd.DataFrame) -> bool:
+    """The same pass; a round may have more of it than another."""
+    return one.drop(columns="times").reset_index(drop=True).equals(other.drop(columns="times").reset_index(drop=True))
+
+
+def _roof_lines(site: Site, arithmetic: pd.DataFrame) -> Iterator[go.Scatter]:
     """What memory and arithmetic allow, a line a device and dtype."""
-    sides = ((placement.profile, placement.target), (placement.draft_profile, placement.draft))
-    roofs = {(profile.name, placement.dtype or card.dtype): profile for profile, card in sides}
+    sides = ((site.profile, site.dtype_of("target")), (site.draft_profile, site.dtype_of("draft")))
+    roofs = {(profile.name, dtype): profile for profile, dtype in sides}
     smallest, largest = arithmetic["intensity"].min() / 2, arithmetic["intensity"].max() * 4
     for (name, dtype), profile in roofs.items():
         yield _roof_line(profile, dtype, f"roofs of {name}, {dtype}", smallest, largest)
@@ -80,18 +94,17 @@ def _roof_line(profile: HardwareProfile, dtype: str, name: str, smallest: float,
     )
 
 
-def _markers(rows: pd.DataFrame, name: str) -> go.Scatter:
-    label, colour = _PASSES[name]
+def _markers(rows: pd.DataFrame, name: str, colour: str) -> go.Scatter:
     return go.Scatter(
         x=rounded(rows["intensity"]),
         y=rounded(rows["flops_per_second"] / 1e12),
-        text=[f"{name} {shape}" for name, shape in zip(rows["operation"], rows["shape"], strict=True)],
+        text=[f"{operation} {shape}" for operation, shape in zip(rows["operation"], rows["shape"], strict=True)],
         customdata=[
             [bound, f"{share:.0%}", f"{of_roof:.0%}"]
             for bound, share, of_roof in zip(rows["bound"], rows["share_of_pass"], rows["share_of_roof"], strict=True)
         ],
         mode="markers",
-        name=label,
+        name=name,
         marker={
             "color": colour,
             "symbol": [_SYMBOLS.get(kind, "square") for kind in rows["kind"]],
@@ -100,19 +113,19 @@ def _markers(rows: pd.DataFrame, name: str) -> go.Scatter:
             "line": {"width": 1, "color": "#ffffff"},
         },
         hovertemplate="%{text}<br>bound by %{customdata[0]}, %{customdata[1]} of the pass, %{customdata[2]} of the roof"
-        f"<extra>{label}</extra>",
+        f"<extra>{name}</extra>",
     )
 
 
-def _title(summary: pd.DataFrame) -> str:
-    """What binds most of each pass's time."""
-    shares = summary.set_index("pass")[[f"{bound}_share" for bound in _BOUNDS]]
-    most = {name: str(shares.loc[name].idxmax()).removesuffix("_share") for name in _PASSES}
-    parts = []
-    for before, (name, (label, _)) in zip([None, *_PASSES], _PASSES.items(), strict=False):
-        again = before is not None and most[before] == most[name]
-        bound = "" if again else ("fixed costs take " if most[name] == "fixed" else f"{most[name]} binds ")
-        parts.append(f"{bound}{shares.loc[name].max():.0%} of a {label}")
+def _title(table: pd.DataFrame) -> str:
+    """What binds most of each pass's time, of those that come first."""
+    shares = summarise(table).set_index("pass")[[f"{bound}_share" for bound in BOUNDS]].head(_TOLD)
+    parts, before = [], None
+    for name, row in shares.iterrows():
+        most = str(row.idxmax()).removesuffix("_share")
+        bound = "" if most == before else ("fixed costs take " if most == "fixed" else f"{most} binds ")
+        parts.append(f"{bound}{row.max():.0%} of {name}")
+        before = most
     sentence = ", ".join(parts)
     return sentence[0].upper() + sentence[1:]
 

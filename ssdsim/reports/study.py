@@ -5,44 +5,60 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import nan
 from typing import Any
 
-from ssdsim.answers.predict import Prediction, estimate_all, predict
+import numpy as np
+
+from ssdsim import strategies
+from ssdsim.answers.predict import Prediction, predict
+from ssdsim.answers.reads import options_read
 from ssdsim.answers.sweep.plan import as_configured
+from ssdsim.answers.verdict import rivals
 from ssdsim.intervals import Draws, bounds_95, centred_on
 from ssdsim.reports.figure import number
 from ssdsim.runs.named_files import located
 from ssdsim.runs.report_folder import RunFolder
 from ssdsim.scenario.configuration import Configuration, configure
 from ssdsim.scenario.options import ALL, BACKUP_QUALITY, DEFAULTS
+from ssdsim.scenario.scenario import Scenario
 
 DRAWS = 400  # of the timings' errors at each point: bands then wander by a few percent of their width
-RATIOS = (("ssd", "sd"), ("ssd", "ar"), ("sd", "ar"))
 
 
 @dataclass(frozen=True)
 class Rates:
-    """Tokens/s of each strategy at one point, and under draws of the timings' errors (None where there are none)."""
+    """Tokens/s of each strategy with room at one point, and under draws of the timings' errors (None without them)."""
 
     configuration: Configuration
     tokens_per_second: Mapping[str, float]
-    gpus: Mapping[str, int]
     draws: Mapping[str, Draws] | None
 
     def ratio(self, above: str, below: str) -> tuple[float, float, float]:
-        """``above / below`` with its 95 % interval; errors that both share cancel. nan bounds without draws."""
+        """``above / below`` with its 95 % interval; errors that both share cancel.
+
+        nan where one of the two has no room; nan bounds without draws.
+        """
+        if not {above, below} <= self.tokens_per_second.keys():
+            return nan, nan, nan
         value = self.tokens_per_second[above] / self.tokens_per_second[below]
         if self.draws is None:
-            return value, float("nan"), float("nan")
+            return value, nan, nan
         low, high = bounds_95(self.draws[above] / self.draws[below])
         return value, float(low), float(high)
 
     def interval(self, name: str) -> tuple[float, float]:
         """95 % interval of a strategy's tokens/s; nan without draws."""
         if self.draws is None:
-            return float("nan"), float("nan")
+            return nan, nan
         low, high = bounds_95(self.draws[name])
         return float(low), float(high)
+
+    @property
+    def no_room(self) -> str | None:
+        """Why one of the strategies does not fit here."""
+        refused = self.configuration.no_room
+        return refused.get(self.configuration.subject) or next(iter(refused.values()), None)
 
 
 @dataclass(frozen=True)
@@ -64,9 +80,40 @@ class Study:
     def configuration(self) -> Configuration:
         return self.prediction.configuration
 
+    # who is compared
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The run's strategies, those without room at the base point too."""
+        asked = self.configuration.settings["strategies"]
+        return tuple(name for name in strategies.ALL.names if name in asked)
+
+    @property
+    def subject(self) -> str:
+        return self.configuration.subject
+
+    @property
+    def rivals(self) -> tuple[str, ...]:
+        return rivals(self.subject, self.names)
+
+    @cached_property
+    def caching(self) -> tuple[Scenario, ...]:
+        """The strategies that look outcomes up in a cache, the subject first."""
+        scenarios = self.configuration.scenarios
+        ordered = sorted(scenarios, key=lambda name: name != self.subject)
+        return tuple(scenarios[name] for name in ordered if scenarios[name].strategy.miss is not None)
+
+    @cached_property
+    def read(self) -> frozenset[str]:
+        """The options that shape some strategy at the base point."""
+        options = self.configurable(self.base)
+        return frozenset().union(*(options_read(name, options) for name in self.configuration.scenarios))
+
+    # numbers
+
     @property
     def unit_free(self) -> bool:
-        return self.configuration.costs is None
+        return self.configuration.site is None
 
     @property
     def rate_unit(self) -> str:
@@ -77,23 +124,28 @@ class Study:
 
         Raises
         ------
-        InputError : the options are not possible together, or do not fit in memory.
+        InputError : the options are not possible together, or no strategy fits in memory.
         """
         configuration = configure(**self.configurable(options))
-        estimates = estimate_all(configuration.scenario)
-        rates = {name: float(e.tokens_per_second) for name, e in estimates.items()}
-        sampled = configuration.sampled(draws, self.seed) if draws else None
-        drawn = estimate_all(sampled) if sampled else {}
-        return Rates(
-            configuration,
-            rates,
-            {name: int(e.gpus) for name, e in estimates.items()},
-            {name: centred_on(rates[name], e.tokens_per_second) for name, e in drawn.items()} or None,
-        )
+        scenarios = configuration.scenarios
+        rates = {name: float(scenario.estimate.tokens_per_second) for name, scenario in scenarios.items()}
+        errors = configuration.errors(draws, self.seed) if draws else None
+        if errors is None:
+            return Rates(configuration, rates, None)
+        drawn = {}
+        for name, scenario in scenarios.items():
+            moved = scenario.strategy.closed_form(scenario.sampled(errors)).tokens_per_second
+            drawn[name] = centred_on(rates[name], np.asarray(moved))
+        return Rates(configuration, rates, drawn)
 
     def configurable(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Options of the folder as :func:`ssdsim.configure` takes them, from wherever the report is made."""
         return as_configured(located(self.folder.path, options))
+
+    def alone(self, name: str, **others: Any) -> dict[str, Any]:
+        """The base options for one strategy."""
+        kept = {option: value for option, value in self.base.items() if option != "subject"}
+        return {**kept, "strategies": (name,), **others}
 
     def with_backup(self, backup: str, **others: Any) -> dict[str, Any]:
         """The base options with one fallback; what only describes a fast backup goes where there is none."""
@@ -101,20 +153,22 @@ class Study:
         kept = {name: value for name, value in self.base.items() if name not in useless}
         return {**kept, "backup": backup, **others}
 
+    # words
+
     @cached_property
     def timings(self) -> str:
         """The profiles and the kinds of their timings, in short."""
-        placement = self.configuration.placement
-        if placement is None:
+        site = self.configuration.site
+        if site is None:
             return "none, durations are in units of T_v"
-        profiles = {p.name: p for p in (placement.profile, placement.draft_profile)}
+        profiles = {p.name: p for p in (site.profile, site.draft_profile)}
         kinds = {name: sorted({source.kind for source in p.sources.values()}) for name, p in profiles.items()}
         return " and ".join(f"{name} ({', '.join(found)})" for name, found in kinds.items())
 
     @property
     def provenance(self) -> str:
         """How the numbers were computed and where the timings came from."""
-        varies = ", at constant durations" if self.configuration.scenario.spread else ""
+        varies = ", at constant durations" if self.configuration.settings["spread"] else ""
         return f"Closed form (exact{varies}). Timings: {self.timings}."
 
     @property
@@ -125,15 +179,18 @@ class Study:
 
     def setting(self, *without: str) -> str:
         """The base point in short, such as ``b 1, K 6, alpha 0.8``; for what a figure does not vary."""
-        values = {**self.configuration.values, **self.base, "backup": self.configuration.values["backup"]}
-        shown = ("b", "k", "alpha", "f", "p_hit", "backup")
-        given = [name for name in shown if values.get(name) is not None and name not in without]
-        if "p_hit" not in self.base:
-            given = [name for name in given if name != "p_hit"]  # it follows from F
+        values = {**self.configuration.settings, **self.base}
         auto = self.base.get("backup", DEFAULTS["backup"]) == "auto"
-        parts = [f"{ALL[name].short} {_short(values[name])}" for name in given if name != "backup" or not auto]
-        if auto and "backup" not in without:
-            parts.append(f"the better fallback ({values['backup']} at the base values)")
+        # a hit rate that is not given follows from F
+        follows = {name for name, is_so in (("p_hit", "p_hit" not in self.base), ("backup", auto)) if is_so}
+        shown = [name for name in ("b", "k", "alpha", "f", "p_hit", "backup") if name in self.read.difference(without)]
+        parts = [
+            f"{ALL[name].short} {_short(values[name])}"
+            for name in shown
+            if name not in follows and values.get(name) is not None
+        ]
+        if auto and "backup" in shown:
+            parts.append(f"the better fallback ({self.configuration.settings['backup']} at the base values)")
         return ", ".join(parts)
 
 

@@ -10,9 +10,11 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-STRATEGY_COLOUR = {"ar": "#808080", "sd": "#2b82c9", "ssd": "#d55e00"}
-STRATEGY_SYMBOL = {"ar": "square", "sd": "diamond", "ssd": "circle"}
-STRATEGY_NAME = {"ar": "AR", "sd": "SD", "ssd": "SSD"}
+from ssdsim import strategies
+
+PALETTE = ("#808080", "#2b82c9", "#d55e00", "#00875f", "#c06a9a", "#b87a00")
+# more than colours, and no multiple of them: where colours come again, symbols tell strategies apart
+_SYMBOLS = ("square", "diamond", "circle", "triangle-up", "cross", "triangle-down", "star")
 
 # what a device does; a pattern where two colours may look alike in grey
 WORK_COLOUR = {
@@ -25,6 +27,21 @@ WORK_COLOUR = {
 WORK_PATTERN = {"fallback": "/", "communicate": "x"}
 
 LOG2_TICKS = [1, 2, 4, 8, 16, 32, 64, 128, 256]
+
+
+def colour_of(name: str) -> str:
+    """A strategy's colour, by its place in :data:`ssdsim.strategies.ALL`."""
+    return PALETTE[strategies.ALL.names.index(name) % len(PALETTE)]
+
+
+def symbol_of(name: str) -> str:
+    """The marker of a strategy's points."""
+    return _SYMBOLS[strategies.ALL.names.index(name) % len(_SYMBOLS)]
+
+
+def title_of(name: str) -> str:
+    """What a person reads for a strategy."""
+    return strategies.ALL.named(name).title
 
 
 def band(colour: str, strength: float = 0.18) -> str:

@@ -2,37 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
 import plotly.graph_objects as go
 
-from ssdsim.engine.simulate import STRATEGIES, simulate
+from ssdsim.engine.simulate import simulate
 from ssdsim.engine.trace import Trace
-from ssdsim.reports.figure import Figure, LeftOut, rounded
+from ssdsim.reports.figure import Figure, LeftOut, enumerated, rounded
 from ssdsim.reports.study import Study
-from ssdsim.reports.style import STRATEGY_NAME, WORK_COLOUR, WORK_PATTERN, new_plot
+from ssdsim.reports.style import WORK_COLOUR, WORK_PATTERN, new_plot
+from ssdsim.scenario.scenario import Scenario
 
 _ROUNDS = 4
 _SIMULATED_ROUNDS = 60  # enough that a miss is among them, if there are misses at all
-_MEASURED = tuple(f"measured {STRATEGY_NAME[name]}" for name in ("sd", "ssd"))
-_ALONGSIDE = (STRATEGY_NAME["ar"], STRATEGY_NAME["sd"], _MEASURED[0])
 _ROLES = ("target", "link", "draft")
-# the first word that a slice's name holds says what the device does
-_WORK = (
-    ("fallback", "fallback"),
-    ("verify", "verify"),
-    ("decode", "verify"),
-    ("outcome", "communicate"),
-    ("speculation", "communicate"),
-    ("send", "communicate"),
-    ("draft step", "draft"),
-    ("glue", "draft"),
-    ("branch", "draft"),
-    ("pre-speculate", "draft"),
-)
 _MEANING = {
     "verify": "target pass",
     "draft": "drafting",
@@ -44,40 +30,45 @@ _MEANING = {
 
 @dataclass(frozen=True)
 class _Slice:
-    """What a track did, in seconds."""
+    """What a track did, in seconds, and the part of a round that it belongs to."""
 
     track: str
     what: str
+    part: str
     start_s: float
     seconds: float
 
     @property
-    def work(self) -> str:
-        return next((work for word, work in _WORK if word in self.what), "host")
+    def end_s(self) -> float:
+        return self.start_s + self.seconds
+
+
+@dataclass(frozen=True)
+class _Group:
+    """The tracks of one strategy; ``leads`` where its rounds say for how long the others are drawn."""
+
+    title: str
+    slices: Sequence[_Slice]
+    leads: bool
 
 
 def timeline(study: Study) -> list[Figure | LeftOut]:
-    """Four rounds of SSD (one with a miss, if there is one), and SD and AR over the same time."""
-    groups = dict(_simulated(study))
-    if study.folder.measured_trace is not None:
-        groups |= {name: _slices(study.folder.measured_trace, f"{name} ") for name in _MEASURED}
-    groups = {name: slices for name, slices in groups.items() if _round_starts(slices)}
+    """Four rounds of the subject (one with a miss, if there is one), and the others over the same time."""
+    groups = [group for group in (*_simulated(study), *_measured(study)) if _round_starts(group.slices)]
     if not groups:
         return [LeftOut("rounds in time", "the folder's traces hold no pass of a target")]
-    shown, missed = _shown(groups)
+    shown = _shown(groups)
     scale, unit = (1e3, "ms") if not study.unit_free else (1.0, "T_v")
     table = pd.DataFrame(
         [(s.track, s.what, scale * s.start_s, scale * s.seconds) for s in shown],
         columns=["track", "what", f"start {unit}", f"duration {unit}"],
     )
-    measured = study.folder.measured_trace is not None
     return [
         Figure(
             key="timeline",
             section="Rounds in time",
-            title=_title(shown, missed, measured),
-            about="One device of each kind; AR and SD are drawn over their own first rounds for the time that the SSD "
-            f"rounds take.{_too_short(shown)} {_setting(study)}",
+            title=_title(study, groups, shown),
+            about=f"One device of each kind{_alongside(study, groups)}.{_too_short(shown)} {_setting(study)}",
             plot=_plot(shown, scale, unit),
             table=table,
             provenance=f"{_origin(study)} Timings: {study.timings}.",
@@ -87,13 +78,29 @@ def timeline(study: Study) -> list[Figure | LeftOut]:
     ]
 
 
-def _title(shown: Sequence[_Slice], missed: bool, measured: bool) -> str:
-    how = ", simulated and measured" if measured else ""
-    if not any(s.track.endswith("draft") and s.work == "draft" for s in shown):
+def _lead(study: Study) -> Scenario:
+    """The subject, or the last strategy where that has no room."""
+    scenarios = study.configuration.scenarios
+    return scenarios.get(study.subject) or list(scenarios.values())[-1]
+
+
+def _title(study: Study, groups: Sequence[_Group], shown: Sequence[_Slice]) -> str:
+    how = ", simulated and measured" if any(group.title.startswith("measured") for group in groups) else ""
+    leading = [group.title for group in groups if group.leads]
+    drafts = [s for s in shown if s.part == "draft" and s.track in [f"{title} draft" for title in leading]]
+    passes = [s for s in shown if s.part == "verify" and s.track in [f"{title} target" for title in leading]]
+    if not any(d.start_s < p.end_s and p.start_s < d.end_s for d in drafts for p in passes):
         return f"{_ROUNDS} rounds{how}"
-    return f"{_ROUNDS} rounds of SSD{how}: the draft works while the target verifies" + (
-        ", a miss waits for its fallback" if missed else ""
-    )
+    miss = ", a miss waits for its fallback" if any(s.part == "fallback" for s in shown) else ""
+    return f"{_ROUNDS} rounds of {_lead(study).strategy.title}{how}: the draft works while the target verifies{miss}"
+
+
+def _alongside(study: Study, groups: Sequence[_Group]) -> str:
+    others = list(dict.fromkeys(group.title.removeprefix("measured ") for group in groups if not group.leads))
+    if not others:
+        return ""
+    lead, are, their = _lead(study).strategy.title, *(("are", "their") if len(others) > 1 else ("is", "its"))
+    return f"; {enumerated(others)} {are} drawn over {their} own first rounds for the time that the {lead} rounds take"
 
 
 def _setting(study: Study) -> str:
@@ -106,10 +113,9 @@ def _setting(study: Study) -> str:
 
 def _too_short(shown: Sequence[_Slice]) -> str:
     """A note on bars that are there but too narrow to be seen."""
-    total = max(s.start_s + s.seconds for s in shown)
-    work = {s.work for s in shown}
-    widest = {kind: max(s.seconds for s in shown if s.work == kind) / total for kind in work}
-    narrow = [_MEANING[kind] for kind in _MEANING if widest.get(kind, 1.0) < 0.001]
+    total = max(s.end_s for s in shown)
+    widest = {part: max(s.seconds for s in shown if s.part == part) / total for part in {s.part for s in shown}}
+    narrow = [_MEANING[part] for part in _MEANING if widest.get(part, 1.0) < 0.001]
     return f" Too short to be seen: {', '.join(narrow)}." if narrow else ""
 
 
@@ -120,18 +126,49 @@ def _origin(study: Study) -> str:
     return simulated + (" Measured: measured_trace.json." if study.folder.measured_trace is not None else "")
 
 
-def _simulated(study: Study) -> Iterator[tuple[str, list[_Slice]]]:
+def _simulated(study: Study) -> Iterator[_Group]:
     """The folder's own timeline, or else one of each strategy."""
+    lead = _lead(study)
     if study.folder.trace is not None:
-        yield "simulated", _slices(study.folder.trace)
+        yield _Group(
+            "simulated", _slices(study.folder.trace, _parts([lead, *study.configuration.scenarios.values()])), True
+        )
         return
-    for name in STRATEGIES:
+    for scenario in study.configuration.scenarios.values():
         trace = Trace()
-        simulate(study.configuration.scenario, name, rounds=_SIMULATED_ROUNDS, seed=study.seed, trace=trace)
-        yield STRATEGY_NAME[name], _slices(trace.to_json())
+        simulate(scenario, rounds=_SIMULATED_ROUNDS, seed=study.seed, trace=trace)
+        yield _Group(scenario.strategy.title, _slices(trace.to_json(), _parts([scenario])), scenario is lead)
 
 
-def _slices(document: Mapping[str, Any], prefix: str = "") -> list[_Slice]:
+def _measured(study: Study) -> Iterator[_Group]:
+    if study.folder.measured_trace is None:
+        return
+    for scenario in study.configuration.scenarios.values():
+        title = f"measured {scenario.strategy.title}"
+        slices = _slices(study.folder.measured_trace, _parts([scenario]), f"{title} ")
+        yield _Group(title, slices, scenario is _lead(study))
+
+
+def _parts(scenarios: Iterable[Scenario]) -> dict[str, str]:
+    """The part of a round that each step, and each piece of one, belongs to; where several say it, the first."""
+    parts: dict[str, str] = {}
+    for scenario in scenarios:
+        for name, step in scenario.steps.items():
+            for what in (name, *(piece.name for piece in step.pieces)):
+                parts.setdefault(what, step.part)
+    return parts
+
+
+def _part_of(what: str, parts: Mapping[str, str]) -> str:
+    """A slice is named after its step or piece, alone, with a number or in other words; a sender's is ``send``."""
+    name = what.rstrip(" 0123456789")
+    known = name if name in parts else next((step for step in parts if step in name), None)
+    if known is None:
+        return "communicate" if name == "send" else "host"
+    return parts[known]
+
+
+def _slices(document: Mapping[str, Any], parts: Mapping[str, str], prefix: str = "") -> list[_Slice]:
     """The slices of the first device of each role, by start, of the tracks whose names begin with ``prefix``."""
     events = document["traceEvents"]
     tracks = {e["tid"]: e["args"]["name"] for e in events if e.get("ph") == "M" and e["name"] == "thread_name"}
@@ -143,42 +180,37 @@ def _slices(document: Mapping[str, Any], prefix: str = "") -> list[_Slice]:
             first.setdefault(role, tid)
     roles = {tid: role for role, tid in first.items()}
     found = [
-        _Slice(roles[e["tid"]], e["name"], 1e-6 * e["ts"], 1e-6 * e["dur"])
+        _Slice(roles[e["tid"]], e["name"], _part_of(e["name"], parts), 1e-6 * e["ts"], 1e-6 * e["dur"])
         for e in events
         if e.get("ph") == "X" and e["tid"] in roles
     ]
     return sorted(found, key=lambda s: s.start_s)
 
 
-def _shown(groups: Mapping[str, Sequence[_Slice]]) -> tuple[list[_Slice], bool]:
-    """The slices to draw, from time zero, and whether a miss is among them.
-
-    Some rounds of what speculates asynchronously; AR and SD for the time that the simulated SSD rounds take.
-    """
-    spans = {name: _some_rounds(slices) for name, slices in groups.items()}
-    longest = max(end - begin for name, (begin, end) in spans.items() if name not in _ALONGSIDE)
-    shown, missed = [], False
-    for name, slices in groups.items():
-        begin, end = spans[name]
-        if name in _ALONGSIDE:
-            end = begin + longest
+def _shown(groups: Sequence[_Group]) -> list[_Slice]:
+    """The slices to draw, from time zero: some rounds of those that lead, the others for the time that these take."""
+    spans = [_some_rounds(group.slices) for group in groups]
+    leading = [span for group, span in zip(groups, spans, strict=True) if group.leads]
+    longest = max(end - begin for begin, end in leading or spans)
+    shown: list[_Slice] = []
+    for group, (begin, end) in zip(groups, spans, strict=True):
+        until = end if group.leads else begin + longest
         inside = [
-            _Slice(s.track, s.what, s.start_s - begin, min(s.seconds, end - s.start_s))
-            for s in slices
-            if begin <= s.start_s < end
+            replace(s, start_s=s.start_s - begin, seconds=min(s.seconds, until - s.start_s))
+            for s in group.slices
+            if begin <= s.start_s < until
         ]
-        missed |= any(s.work == "fallback" for s in inside)
-        shown += _labelled(name, inside)
-    return shown, missed
+        shown += _labelled(group.title, inside)
+    return shown
 
 
 def _some_rounds(slices: Sequence[_Slice]) -> tuple[float, float]:
     """Begin and end of some rounds: from the round before the first miss on, if there is one."""
     starts = _round_starts(slices)
-    fallback = next((s.start_s for s in slices if s.work == "fallback"), None)
+    fallback = next((s.start_s for s in slices if s.part == "fallback"), None)
     first = 0 if fallback is None else sum(start <= fallback for start in starts) - 2
     first = max(0, min(first, len(starts) - _ROUNDS - 1))
-    end = starts[first + _ROUNDS] if first + _ROUNDS < len(starts) else max(s.start_s + s.seconds for s in slices)
+    end = starts[first + _ROUNDS] if first + _ROUNDS < len(starts) else max(s.end_s for s in slices)
     return starts[first], end
 
 
@@ -186,25 +218,24 @@ def _round_starts(slices: Sequence[_Slice]) -> list[float]:
     """Where the target (or a draft on its devices) begins anew after a target pass."""
     starts, passed = [], True
     for this in (s for s in slices if s.track == "target"):
-        if passed and this.work in ("verify", "draft"):
+        if passed and this.part in ("verify", "draft"):
             starts.append(this.start_s)
             passed = False
-        passed |= this.work == "verify"
+        passed |= this.part == "verify"
     return starts
 
 
-def _labelled(name: str, slices: Sequence[_Slice]) -> list[_Slice]:
+def _labelled(title: str, slices: Sequence[_Slice]) -> list[_Slice]:
     """Tracks named after their group, in the order target, link, draft."""
-    present = [role for role in _ROLES if any(s.track == role for s in slices)]
-    ordered = sorted(slices, key=lambda s: (present.index(s.track), s.start_s))
-    return [_Slice(f"{name} {s.track}", s.what, s.start_s, s.seconds) for s in ordered]
+    ordered = sorted(slices, key=lambda s: (_ROLES.index(s.track), s.start_s))
+    return [replace(s, track=f"{title} {s.track}") for s in ordered]
 
 
 def _plot(shown: Sequence[_Slice], scale: float, unit: str) -> go.Figure:
     tracks = list(dict.fromkeys(s.track for s in shown))
     plot = new_plot(f"time ({unit})", "", height=130 + 42 * len(tracks), barmode="overlay", bargap=0.25)
-    for work, meaning in _MEANING.items():
-        bars = [s for s in shown if s.work == work]
+    for part, meaning in _MEANING.items():
+        bars = [s for s in shown if s.part == part]
         if not bars:
             continue
         plot.add_bar(
@@ -215,9 +246,9 @@ def _plot(shown: Sequence[_Slice], scale: float, unit: str) -> go.Figure:
             name=meaning,
             customdata=[s.what for s in bars],
             marker={
-                "color": WORK_COLOUR[work],
+                "color": WORK_COLOUR[part],
                 "line": {"width": 0.5, "color": "#ffffff"},
-                "pattern": {"shape": WORK_PATTERN.get(work, ""), "size": 5},
+                "pattern": {"shape": WORK_PATTERN.get(part, ""), "size": 5},
             },
             hovertemplate=f"%{{customdata}}: %{{x:.3g}} {unit}, from %{{base:.4g}}<extra>%{{y}}</extra>",
         )

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ssdsim import strategies
 from ssdsim.reports.figure import Figure, LeftOut, rounded
 from ssdsim.reports.study import Study
-from ssdsim.reports.style import STRATEGY_COLOUR, STRATEGY_NAME, STRATEGY_SYMBOL, new_plot
+from ssdsim.reports.style import colour_of, new_plot, symbol_of, title_of
 
 _NEAR = 0.1
 
@@ -34,7 +35,7 @@ def validation(study: Study) -> list[Figure | LeftOut]:
             legendgroup="equal" if factor == 1.0 else "near",
             hoverinfo="skip",
         )
-    for name in (name for name in STRATEGY_NAME if name in set(table["strategy"])):
+    for name in (name for name in strategies.ALL.names if name in set(table["strategy"])):
         rows = table[table["strategy"] == name]
         plot.add_scatter(
             x=rounded(rows["measured ms"]),
@@ -48,10 +49,10 @@ def validation(study: Study) -> list[Figure | LeftOut]:
             text=rows["point"],
             customdata=rounded(100 * rows["error"]),
             mode="markers",
-            name=STRATEGY_NAME[name],
-            marker={"color": STRATEGY_COLOUR[name], "symbol": STRATEGY_SYMBOL[name], "size": 9},
+            name=title_of(name),
+            marker={"color": colour_of(name), "symbol": symbol_of(name), "size": 9},
             hovertemplate="%{text}<br>measured %{x:.4g} ms, predicted %{y:.4g} ms (%{customdata:+.1f} %)<extra>"
-            + STRATEGY_NAME[name]
+            + title_of(name)
             + "</extra>",
         )
     plot.update_xaxes(type="log")

@@ -303,14 +303,17 @@ class ReplayedOutcomes:
 
 def outcome_source(tokens: Tokens, batch: int, seed: np.random.SeedSequence, lanes: int = 1) -> OutcomeSource:
     """The stream of outcomes from its start, where every sequence is in the first state."""
-    if isinstance(tokens, Kernel):
-        if tokens.is_certain:
-            return CertainOutcomes(tokens, batch)
-        if tokens.forgets:
-            return IndependentOutcomes(tokens, batch, seed)
-        if len(tokens.states) == 2:
-            return ChainedOutcomes(tokens, batch, seed)
-    return SteppedOutcomes(tokens, batch, lanes, seed)
+    if steps_one_by_one(tokens):
+        return SteppedOutcomes(tokens, batch, lanes, seed)
+    assert isinstance(tokens, Kernel)
+    if tokens.is_certain:
+        return CertainOutcomes(tokens, batch)
+    return (IndependentOutcomes if tokens.forgets else ChainedOutcomes)(tokens, batch, seed)
+
+
+def steps_one_by_one(tokens: Tokens) -> bool:
+    """Whether rounds must be drawn one after the other, so that several lanes of them are worth while."""
+    return isinstance(tokens, Mix) or not (tokens.forgets or len(tokens.states) == 2)
 
 
 def outcomes_until(source: OutcomeSource, tokens: int) -> OutcomeBlock:

@@ -7,16 +7,20 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 
+from ssdsim import strategies
 from ssdsim.errors import InputError, nearest
-from ssdsim.scenario.options import DEFAULTS
+from ssdsim.runs.layout import CONFIG, HOW, MEASURED_TRACE, PARTS, RECOMMENDATION, RESULTS, TRACE, VALIDATION
+from ssdsim.scenario.options import ALL, DEFAULTS
 
-CONFIG = "config.toml"
 _KEYS = ("schema", "verb", "options", "grid")
 _COMPARED = ("point", "strategy", "measured", "predicted_s")  # what a comparison of a validation log has
 
@@ -26,9 +30,9 @@ class RunFolder:
     """A run folder as it was found; what it does not hold is None or empty.
 
     ``options`` are single values and ``grid`` lists of values, both by option name; ``results`` has a row a grid
-    point, worked out by ``engine``. ``trace`` and ``measured_trace`` are Chrome trace documents; ``validation`` are the
-    comparisons of ``ssdsim validate``, a record a strategy and grid point; ``recommendation`` is ``ssdsim recommend
-    --json``.
+    point, worked out by ``engine``; an unfinished sweep has ``points_in`` of its ``points``. ``trace`` and
+    ``measured_trace`` are Chrome trace documents; ``validation`` are the comparisons of ``ssdsim validate``, a record
+    a strategy and grid point; ``recommendation`` is ``ssdsim recommend --json``.
     """
 
     path: Path
@@ -45,6 +49,16 @@ class RunFolder:
     def axes(self) -> dict[str, Sequence[Any]]:
         """The options of the grid that take more than one value."""
         return {name: values for name, values in self.grid.items() if len(values) > 1}
+
+    @property
+    def points(self) -> int:
+        """Points of the grid."""
+        return prod(map(len, self.grid.values()))
+
+    @property
+    def points_in(self) -> int:
+        """Points that results tell of; all of them where there never was a sweep."""
+        return self.points if self.results is None else len(self.results)
 
     @cached_property
     def base(self) -> dict[str, Any]:
@@ -94,12 +108,12 @@ def read_run_folder(path: Path) -> RunFolder:
         path=path,
         options=options,
         grid=grid,
-        results=_results(path / "results.parquet", grid),
-        engine=(_json(path / "sweep.json") or {}).get("engine", "closed"),
-        trace=_trace(path / "trace.json"),
-        measured_trace=_trace(path / "measured_trace.json"),
-        validation=_validation(path / "validation.jsonl"),
-        recommendation=_json(path / "recommendation.json"),
+        results=_results(path, options, grid),
+        engine=(_json(path / HOW) or {}).get("engine", "closed"),
+        trace=_trace(path / TRACE),
+        measured_trace=_trace(path / MEASURED_TRACE),
+        validation=_validation(path / VALIDATION),
+        recommendation=_json(path / RECOMMENDATION),
     )
 
 
@@ -119,6 +133,8 @@ def _config(path: Path) -> tuple[dict[str, Any], dict[str, list[Any]]]:
     if not isinstance(options, dict) or not isinstance(grid, dict):
         raise InputError(f"{path}: options and grid must be tables")
     for name in [*options, *grid]:
+        if name == "strategy":
+            raise InputError(f"{path}: written by an older ssdsim, whose 'strategy' is 'strategies' now: sweep anew")
         if name not in DEFAULTS:
             raise InputError(f"{path}: unknown option '{name}'{nearest(name, DEFAULTS)}")
     for name, values in grid.items():
@@ -129,17 +145,32 @@ def _config(path: Path) -> tuple[dict[str, Any], dict[str, list[Any]]]:
     return options, grid
 
 
-def _results(path: Path, grid: Mapping[str, Sequence[Any]]) -> pd.DataFrame | None:
-    if not path.is_file():
+def _results(path: Path, options: Mapping[str, Any], grid: Mapping[str, Sequence[Any]]) -> pd.DataFrame | None:
+    """All rows, or those of the parts that are in; None where no sweep was begun."""
+    columns = _needed(options, grid)
+    whole = [path / RESULTS] if (path / RESULTS).is_file() else []
+    if not whole and not (path / PARTS).is_dir():
         return None
+    tables = [_table(part, columns) for part in whole or sorted((path / PARTS).glob("*.parquet"))]
+    found: pd.DataFrame = pa.concat_tables(tables).to_pandas() if tables else pd.DataFrame(columns=columns)
+    return found
+
+
+def _needed(options: Mapping[str, Any], grid: Mapping[str, Sequence[Any]]) -> list[str]:
+    """The columns that figures read: the axes and the strategies' results."""
+    asked = [options["strategies"]] if "strategies" in options else grid.get("strategies", [DEFAULTS["strategies"]])
+    names = dict.fromkeys(name for one in asked for name in ALL["strategies"].checked(one))
+    return [*grid, *(f"{name}_{what}" for name in names for what in ("tokens_per_second", "gpus"))]
+
+
+def _table(path: Path, columns: Sequence[str]) -> pa.Table:
     try:
-        results = pd.read_parquet(path)
+        results = pq.read_table(path)
     except (OSError, ValueError) as error:  # pyarrow's errors are ValueErrors
         raise InputError(f"{path}: not a Parquet file ({error})") from None
-    needed = [*grid, "ssd_over_sd", "ssd_over_ar", "sd_over_ar"]
-    lacking = [name for name in needed if name not in results.columns]
+    lacking = [name for name in columns if name not in results.column_names]
     if lacking:
-        raise InputError(f"{path}: lacks the columns {', '.join(lacking)}")
+        raise InputError(f"{path}: lacks the columns {', '.join(lacking)}; it is of another version: sweep anew")
     return results
 
 
@@ -177,6 +208,8 @@ def _validation(path: Path) -> list[dict[str, Any]]:
         lacking = [name for name in _COMPARED if name not in comparison]
         if lacking:
             raise InputError(f"{path}: a comparison lacks {', '.join(lacking)}")
+        if comparison["strategy"] not in strategies.ALL.names:
+            raise InputError(f"{path}: there is no strategy '{comparison['strategy']}' here")
         measured = comparison["measured"]
         if not isinstance(measured, dict) or not {"value", "low", "high"} <= measured.keys():
             raise InputError(f"{path}: a measured round must have value, low and high")

@@ -6,24 +6,54 @@ import json
 import os
 import shutil
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import tomli_w
 
 from ssdsim import __version__
-from ssdsim.answers.sweep.plan import Part, Plan
 from ssdsim.errors import InputError
+from ssdsim.runs.layout import CONFIG, HOW, PARTS, RESULTS
 from ssdsim.runs.lock import locked
 from ssdsim.runs.named_files import file_of, keep, names_in_folder, renamed
 from ssdsim.scenario.options import FILES
 
-CONFIG, HOW, RESULTS = "config.toml", "sweep.json", "results.parquet"
+
+class Part(Protocol):
+    """The points ``start`` to ``stop - 1`` of a sweep."""
+
+    @property
+    def number(self) -> int: ...
+    @property
+    def start(self) -> int: ...
+    @property
+    def stop(self) -> int: ...
+
+
+class Plan(Protocol):
+    """What a sweep works out."""
+
+    @property
+    def options(self) -> Mapping[str, Any]: ...
+    @property
+    def grid(self) -> Mapping[str, Sequence[Any]]: ...
+    @property
+    def how(self) -> Mapping[str, Any]:
+        """Everything but options and grid."""
+        ...
+
+    def named(self) -> Sequence[Any]:
+        """What the options that may name files name."""
+        ...
+
+    def parts(self) -> Sequence[Part]:
+        """All points, cut in the same way whenever the same plan is made."""
+        ...
 
 
 @contextmanager
@@ -34,7 +64,7 @@ def opened(path: Path, plan: Plan) -> Iterator[SweepFolder]:
     ------
     InputError : the folder holds another sweep, another process is at work in it, or it cannot be written.
     """
-    parts = path / "parts"
+    parts = path / PARTS
     with ExitStack() as stack:
         try:
             parts.mkdir(parents=True, exist_ok=True)
@@ -53,7 +83,7 @@ class SweepFolder:
 
     def __init__(self, path: Path, plan: Plan) -> None:
         self.path = path
-        self._parts = path / "parts"
+        self._parts = path / PARTS
         self._names = names_in_folder(path, plan.named())
         options, grid = renamed(plan.options, self._names), renamed(plan.grid, self._names)
         config = {"schema": 1, "verb": "sweep", "options": options, "grid": grid}

@@ -19,7 +19,7 @@ from ssdsim.pricing.room import Devices, NoRoom, check_context, check_devices, c
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.protocols.strategy import Strategy
-from ssdsim.scenario.options import DEFAULTS, checked, members
+from ssdsim.scenario.options import DEFAULTS, checked, members, of_others
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.settings import Settings
 
@@ -108,8 +108,9 @@ def configure(**given: Any) -> Configuration:
         scenarios[strategy.name] = scenario
     if not scenarios:
         raise NoRoom(no_room[subject])
-    settings.drop(_unused(chosen, settings, site))
-    return Configuration(settings, subject, scenarios, no_room, site)
+    shown = settings.copy()
+    shown.drop(_unused(chosen, settings, site))
+    return Configuration(shown, subject, scenarios, no_room, site)
 
 
 def effective(given: Mapping[str, Any]) -> Settings:
@@ -154,9 +155,22 @@ def scenario_of(strategy: Strategy, settings: Settings, site: Site | None, draft
     """
     priced = price(strategy, settings, site, drafter)
     tokens = strategy.kernel(settings, drafter)
-    return Scenario(
-        strategy, drafter, settings, settings["b"], tokens, priced.steps, priced.devices, settings["spread"]
-    )
+    here = None if site is None else replace(site, options=settings)
+    return Scenario(strategy, drafter, settings, here, tokens, priced.steps, priced.devices)
+
+
+def rescaled(configuration: Configuration, name: str, drift: Mapping[str, float]) -> Scenario:
+    """A strategy's scenario on a machine that is slower now than its profile says, by the names of its passes.
+
+    Raises
+    ------
+    InputError : its times are unit-free.
+    """
+    if configuration.site is None:
+        raise InputError("without hardware there are no passes to be slower")
+    scenario = configuration.scenarios[name]
+    site = replace(configuration.site, options=scenario.settings, drift=drift)
+    return replace(scenario, steps=scenario.strategy.steps(site, scenario.drafter))
 
 
 # The steps of configuring.
@@ -226,7 +240,7 @@ def price(strategy: Strategy, settings: Settings, site: Site | None, drafter: Dr
 
 def _unused(chosen: Sequence[Strategy], settings: Settings, site: Site | None) -> set[str]:
     """What shaped none of the scenarios."""
-    unused = {name for name, value in settings.items() if value is None}
+    unused = {name for name, value in settings.items() if value is None} | of_others(settings)
     unused |= set(members(Group.HARDWARE if site is None else Group.UNIT_FREE))
     for strategy in chosen:
         unused |= strategy.unused(settings)

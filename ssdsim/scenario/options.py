@@ -460,6 +460,7 @@ ALL: dict[str, Option] = {}
 DEFAULTS: dict[str, Any] = {}
 _exclusions: list[tuple[str, Excludes, tuple[str, ...]]] = []
 _needs: list[tuple[str, Needs]] = []
+_owners: list[tuple[str, str, str]] = []  # an option, the option that chooses its owner, and the owner's name
 
 
 def _read_records() -> None:
@@ -470,6 +471,12 @@ def _read_records() -> None:
     DEFAULTS.update({name: option.default for name, option in ALL.items()})
     _exclusions[:] = [(name, each, names_of(each.others)) for name, option in ALL.items() for each in option.excludes]
     _needs[:] = [(name, option.needs) for name, option in ALL.items() if option.needs is not None]
+    _owners[:] = [
+        (option.name, chooser, owner.name)
+        for chooser, registry in (("strategies", strategies.ALL), ("drafter", drafters.ALL))
+        for owner in registry
+        for option in owner.options
+    ]
 
 
 def members(group: Group) -> tuple[str, ...]:
@@ -536,6 +543,25 @@ def checked(given: Mapping[str, Any]) -> dict[str, Any]:
     _check_combination(given)
     named = {name: ALL[name].checked(value) for name, value in given.items() if value is not None}
     return {**DEFAULTS, **given, **named}
+
+
+def check_owners(given: Mapping[str, Any]) -> None:
+    """Raise :class:`InputError` at an option of a strategy or a drafter that has no part in what a user asked for."""
+    values = {**DEFAULTS, **{name: value for name, value in given.items() if value is not None}}
+    values["strategies"] = ALL["strategies"].checked(values["strategies"])
+    for name, chooser, owner in _owners:
+        if given.get(name) is not None and not _has_a_part(values, chooser, owner):
+            raise InputError(f"{spelled(name)} has no effect without {spelled(chooser)} {owner}")
+
+
+def of_others(values: Mapping[str, Any]) -> set[str]:
+    """The options of strategies and drafters that have no part."""
+    return {name for name, chooser, owner in _owners if not _has_a_part(values, chooser, owner)}
+
+
+def _has_a_part(values: Mapping[str, Any], chooser: str, owner: str) -> bool:
+    chosen = values[chooser]
+    return owner in chosen if isinstance(chosen, tuple) else owner == chosen
 
 
 def beside(options: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:

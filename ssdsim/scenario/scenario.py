@@ -9,6 +9,7 @@ from functools import cached_property
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.room import Devices
+from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.protocols.strategy import Strategy
 from ssdsim.rounds.estimate import Estimate
@@ -21,18 +22,26 @@ from ssdsim.settings import Settings
 class Scenario:
     """A batch decoded by a strategy.
 
-    ``tokens`` is what a round does to a sequence, ``steps`` what it costs; ``spread`` is the standard deviation of the
-    logarithm of every duration.
+    ``settings`` are those that the strategy read, with what it derived; ``site`` is None where durations are unit-free.
+    ``tokens`` is what a round does to a sequence, ``steps`` what it costs.
     """
 
     strategy: Strategy
     drafter: Drafter
     settings: Settings
-    batch: int
+    site: Site | None
     tokens: Tokens
     steps: Mapping[str, Step]
     devices: Devices
-    spread: float = 0.0
+
+    @property
+    def batch(self) -> int:
+        return int(self.settings["b"])
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation of the logarithm of every duration."""
+        return float(self.settings["spread"])
 
     @property
     def gpus(self) -> int:

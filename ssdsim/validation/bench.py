@@ -1,56 +1,69 @@
-"""Run AR, SD and SSD for real, predict the same rounds from microbenchmarks alone, and compare."""
+"""Run strategies for real, predict the same rounds from microbenchmarks alone, and compare."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ssdsim import strategies
 from ssdsim.engine.simulate import simulate
 from ssdsim.engine.trace import Trace
 from ssdsim.errors import InputError
-from ssdsim.executor.cache import uniform_fan_out
-from ssdsim.executor.drift import mean_drift, time_drift
-from ssdsim.executor.loops import Setting, Timeline
+from ssdsim.executor.drift import Drift, mean_drift, time_drift
+from ssdsim.executor.models import Room
+from ssdsim.executor.plan import RankPlan
+from ssdsim.executor.timeline import Timeline
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.machine.machine import device_names
 from ssdsim.machine.ranks import Ranks
-from ssdsim.pricing.placement import Drift, Placement, round_costs
-from ssdsim.rounds.scenario import Scenario
-from ssdsim.scenario.configuration import Configuration, configure
+from ssdsim.pricing.step import Model, Pass
+from ssdsim.scenario.configuration import Configuration, configure, effective, rescaled, subject_among
+from ssdsim.scenario.scenario import Scenario
+from ssdsim.transformer.operations import Attention
 from ssdsim.validation.comparison import Comparison, interval
 from ssdsim.validation.grid import GridPoint
 from ssdsim.validation.log import append, read_or_start
-from ssdsim.validation.timelines import draw, mean_round_s, parts_of
+from ssdsim.validation.timelines import draw, parts_of
 
-STRATEGIES = ("ar", "sd", "ssd")
-_HANDLER = "ssdsim.executor.loops:make_executor"
+HANDLER = "ssdsim.executor.executor:make_executor"
 _ANSWER_S = 300.0
 
 
 @dataclass(frozen=True)
 class Bench:
-    """Where the grid is run: ranks' devices, the models, and the profile to predict with."""
+    """What is run where: strategies, ranks' devices, the models, and the profile to predict with."""
 
-    devices: tuple[str, ...]
+    strategies: tuple[str, ...]
+    target_devices: tuple[str, ...]
+    draft_devices: tuple[str, ...]
     target: str
     draft: str
     hardware: str
     draft_hardware: str | None
     context: int
-    dtype: str | None
+    dtype: str
     rounds: int
     repeats: int
     seed: int
 
     @property
     def tp(self) -> int:
-        return len(self.devices) - 1
+        return len(self.target_devices)
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """Of the ranks: the target's, then the draft's."""
+        return (*self.target_devices, *self.draft_devices)
+
+    @property
+    def first_ranks(self) -> dict[str, int]:
+        return {"target": 0, "draft": self.tp}
 
     @property
     def shared(self) -> bool:
@@ -69,29 +82,48 @@ class Bench:
         return hashlib.sha256("".join(profile.model_dump_json() for profile in profiles).encode()).hexdigest()
 
     def configuration(self, point: GridPoint) -> Configuration:
-        """The scenario of a grid point."""
-        return configure(**self.options(point))
+        """The scenarios of a grid point.
+
+        Raises
+        ------
+        InputError : a strategy has no room here, or needs more ranks than there are.
+        """
+        found = configure(**self.options(point))
+        for why in found.no_room.values():
+            raise InputError(why)
+        for scenario in found.scenarios.values():
+            needs, have = scenario.devices, (self.tp, len(self.draft_devices))
+            if needs.target != have[0] or needs.draft > have[1]:
+                raise InputError(
+                    f"{scenario.strategy.title} needs {needs.target} target and {needs.draft} draft ranks, "
+                    f"there are {have[0]} and {have[1]}"
+                )
+        return found
 
     def options(self, point: GridPoint) -> dict[str, Any]:
         """A grid point as options of a scenario."""
         given = {
+            "strategies": self.strategies,
             "target": self.target,
             "draft": self.draft,
             "hardware": self.hardware,
             "draft_hardware": self.draft_hardware,
             "tp": self.tp,
-            "sd_draft": point.sd_draft,
+            "draft_gpus": len(self.draft_devices),
             "context": self.context,
             "dtype": self.dtype,
-            "k": point.k,
-            "alpha": point.alpha,
-            "p_hit": point.p_hit,
-            "budget": point.branches if point.fl is None else None,
-            "fl": point.fl,
-            "b": point.b,
-            "backup": point.backup,
         }
-        return {name: value for name, value in given.items() if value is not None}
+        return {name: value for name, value in given.items() if value is not None} | point.options
+
+
+def check_runs(names: Sequence[str], grid: Iterable[GridPoint]) -> None:
+    """Raise :class:`InputError` for strategies that do not exist, and for those that real ranks cannot run."""
+    for point in grid:
+        settings = effective({"strategies": names, **point.options})
+        for strategy in map(strategies.ALL.named, settings["strategies"]):
+            why = strategy.cannot_run(settings)
+            if why is not None:
+                raise InputError(f"--strategies: {strategy.title} cannot run here: {why}")
 
 
 def run_grid(
@@ -102,14 +134,15 @@ def run_grid(
     Strategies take turns within a repeat, so that a drift of the machine hits all alike; between any two runs the GEMMs
     of a layer are timed again and the profile's passes are scaled by how slow the machine is. No round enters any fit.
     """
+    configurations = [bench.configuration(point) for point in grid]
     done = read_or_start(log, bench.settings, bench.profiles_digest)
-    with Ranks(bench.devices, _HANDLER, _capacity(bench, grid)) as ranks:
-        for index, point in enumerate(grid):
+    with Ranks(bench.devices, HANDLER, executor_options(configurations, bench.tp, bench.dtype)) as ranks:
+        for index, (point, configuration) in enumerate(zip(grid, configurations, strict=True)):
             progress(index, len(grid))
             if point.key in done:
                 yield done[point.key]
                 continue
-            found = _compare(bench, point, ranks, trace if index == 0 else None)
+            found = _compare(bench, point, configuration, ranks, trace if index == 0 else None)
             append(log, point, found)
             yield found
         progress(len(grid), len(grid))
@@ -125,97 +158,84 @@ class _Runs:
     timelines: list[list[Timeline | None]] = field(default_factory=list)
 
 
-def _compare(bench: Bench, point: GridPoint, ranks: Ranks, trace: Trace | None) -> list[Comparison]:
-    configuration = bench.configuration(point)
-    runs = _run(bench, configuration, ranks)
+def _compare(
+    bench: Bench, point: GridPoint, configuration: Configuration, ranks: Ranks, trace: Trace | None
+) -> list[Comparison]:
+    runs = _run(bench, configuration.scenarios, ranks)
+    now = {name: rescaled(configuration, name, mean_drift(one.drifts)) for name, one in runs.items()}
     if trace is not None:
-        for name in ("sd", "ssd"):
-            draw(trace, name, runs[name].timelines[0], bench.devices)
-        scenario = _scenario_now(configuration, mean_drift(runs["ssd"].drifts))
-        simulate(scenario, "ssd", engine="des", rounds=bench.rounds, seed=bench.seed, trace=trace)
+        _draw(bench, runs, now, trace)
     found = []
     for name, of_strategy in runs.items():
-        scenario = _scenario_now(configuration, mean_drift(of_strategy.drifts))
+        scenario = now[name]
         simulated = [
-            simulate(scenario, name, engine="des", rounds=bench.rounds, seed=bench.seed + repeat)
+            simulate(scenario, engine="des", rounds=bench.rounds, seed=bench.seed + repeat)
             for repeat in range(bench.repeats)
         ]
-        predicted = float(np.mean([run.round_s.value for run in simulated]))
-        parts = parts_of(name, of_strategy.timelines, simulated)
+        firsts = [[one for one in (answers[0], answers[bench.tp]) if one] for answers in of_strategy.timelines]
         found.append(
             Comparison(
                 point=point,
                 strategy=name,
+                devices=(scenario.devices.target, scenario.devices.draft),
                 measured=interval(of_strategy.rounds_s),
-                predicted_s=predicted,
+                predicted_s=float(np.mean([run.round_s.value for run in simulated])),
                 tokens_per_round=float(np.mean([run.tokens_per_round.value for run in simulated])),
                 tokens_repeats=tuple(of_strategy.tokens),
-                parts=parts,
+                parts=parts_of(scenario.steps, firsts, simulated),
                 repeats_s=tuple(of_strategy.rounds_s),
             )
         )
     return found
 
 
-def _run(bench: Bench, configuration: Configuration, ranks: Ranks) -> dict[str, _Runs]:
+def _run(bench: Bench, scenarios: Mapping[str, Scenario], ranks: Ranks) -> dict[str, _Runs]:
     """Run the strategies in turns, and time the drift between any two runs."""
-    setting, placement = _setting(configuration), _placement(configuration)
-    runs = {name: _Runs() for name in STRATEGIES}
-    ranks.ask({"prepare": setting}, _ANSWER_S)
-    drift = time_drift(placement, ranks)
+    plans = {name: RankPlan.of(scenario) for name, scenario in scenarios.items()}
+    runs = {name: _Runs() for name in plans}
+    ranks.ask({"prepare": list(plans.values())}, _ANSWER_S)
+    drifts = time_drift(scenarios, bench.first_ranks, ranks)
     for repeat in range(bench.repeats):
         for name, of_strategy in runs.items():
-            request = {"strategy": name, "setting": setting, "scenario": configuration.scenario}
-            answers = ranks.ask(request | {"seed": bench.seed + repeat, "rounds": bench.rounds}, _ANSWER_S)
-            of_strategy.rounds_s.append(mean_round_s(answers[0]))
-            of_strategy.tokens.append(sum(answers[0].tokens) / (bench.rounds * setting.batch))
+            request = {"plan": plans[name], "seed": bench.seed + repeat, "rounds": bench.rounds}
+            answers = ranks.ask(request, _ANSWER_S)
+            of_strategy.rounds_s.append(answers[0].mean_round_s)
+            of_strategy.tokens.append(sum(answers[0].tokens) / (bench.rounds * plans[name].batch))
             of_strategy.timelines.append(answers)
-            before, drift = drift, time_drift(placement, ranks)
-            of_strategy.drifts += [before, drift]
+            before, drifts = drifts, time_drift(scenarios, bench.first_ranks, ranks)
+            of_strategy.drifts += [before[name], drifts[name]]
     return runs
 
 
-def _scenario_now(configuration: Configuration, drift: Drift) -> Scenario:
-    """The scenario with its passes as slow as the machine was meanwhile."""
-    costs = round_costs(replace(_placement(configuration), drift=drift), configuration.scenario.fallback)
-    return configuration.scenario.with_times(costs.times())
+def _draw(bench: Bench, runs: Mapping[str, _Runs], now: Mapping[str, Scenario], trace: Trace) -> None:
+    """The first run of each strategy that drafts, and simulated rounds of the one that is asked about."""
+    for name, of_strategy in runs.items():
+        strategy = now[name].strategy
+        if strategy.drafts:
+            draw(trace, strategy.title, of_strategy.timelines[0], bench.tp, bench.devices)
+    subject = subject_among(bench.strategies, None)
+    simulate(now[subject], engine="des", rounds=bench.rounds, seed=bench.seed, trace=trace)
 
 
-def _placement(configuration: Configuration) -> Placement:
-    if configuration.placement is None:
-        raise InputError("validate needs hardware: a unit-free scenario cannot be run")
-    return configuration.placement
+def executor_options(configurations: Iterable[Configuration], target_ranks: int, dtype: str) -> dict[str, Any]:
+    """What the ranks allocate once for all configurations' passes."""
+    rooms: dict[Model, Room] = {}
+    for configuration in configurations:
+        assert configuration.site is not None
+        cards = {"target": configuration.site.target, "draft": configuration.site.draft}
+        for work in _passes(configuration):
+            attention = next(op for op in work.forward.layer if isinstance(op, Attention))
+            batch, context = attention.batch, attention.context
+            if work.model in rooms:
+                batch, context = max(batch, rooms[work.model].batch), max(context, rooms[work.model].context)
+            rooms[work.model] = Room(cards[work.model], dtype, batch, context)
+    return {"target_ranks": target_ranks, "dtype": dtype, "rooms": rooms}
 
 
-def _setting(configuration: Configuration) -> Setting:
-    placement, values = _placement(configuration), configuration.values
-    return Setting(
-        target=placement.target,
-        draft=placement.draft,
-        tp=placement.tp,
-        dtype=values["dtype"],
-        context=placement.context,
-        batch=placement.batch,
-        lookahead=placement.lookahead,
-        branches=placement.branches,
-        fallback=configuration.scenario.fallback,
-        backup_s=placement.backup_s,
-        outcome_bytes=placement.outcome_bytes,
-        response_bytes=placement.response_bytes(placement.lookahead),
-        token_bytes=placement.token_bytes(placement.lookahead),
-        sd_draft_tp=None if placement.sd_separate else placement.colocated_draft_step()[1],
-        fan_out=tuple(values.get("fan_outs") or uniform_fan_out(placement.branches, placement.lookahead)),
-    )
-
-
-def _capacity(bench: Bench, grid: Sequence[GridPoint]) -> dict[str, Any]:
-    """What the ranks allocate once for the whole grid."""
-    largest = max(grid, key=lambda point: point.b)
-    setting = _setting(bench.configuration(largest))
-    # a branch step attends to the verified tokens too
-    context = setting.context + max(point.k for point in grid) + 1
-    cards = {"target": setting.target, "draft": setting.draft}
-    return {"tp": setting.tp, "dtype": setting.dtype, "batch": largest.b, "context": context, **cards}
+def _passes(configuration: Configuration) -> Iterator[Pass]:
+    for scenario in configuration.scenarios.values():
+        for step in scenario.steps.values():
+            yield from step.passes
 
 
 def check_profile(profile: HardwareProfile, devices: Sequence[str]) -> None:

@@ -8,22 +8,23 @@ from typing import Any
 
 import numpy as np
 
+from ssdsim import strategies
 from ssdsim.intervals import Measured, student_quantile
 from ssdsim.validation.grid import GridPoint
-
-_SPEEDUPS = (("sd", "ar"), ("ssd", "sd"))
 
 
 @dataclass(frozen=True)
 class Comparison:
     """A strategy at a grid point: mean round measured (with its interval over repeats) and predicted, in seconds.
 
-    ``parts`` holds measured and predicted means of what a round is made of. ``tokens_per_round`` is what a sequence's
-    predicted rounds yield, ``tokens_repeats`` what the measured ones of each repeat yielded.
+    ``devices`` are the target's and the draft's; ``parts`` holds measured and predicted means of a round's parts.
+    ``tokens_per_round`` is what a sequence's predicted rounds yield, ``tokens_repeats`` what the measured ones of each
+    repeat yielded.
     """
 
     point: GridPoint
     strategy: str
+    devices: tuple[int, int]
     measured: Measured
     predicted_s: float
     tokens_per_round: float
@@ -49,6 +50,7 @@ class Comparison:
         return Comparison(
             point=replace(point, fl=None if point.fl is None else tuple(point.fl)),
             strategy=record["strategy"],
+            devices=(record["devices"][0], record["devices"][1]),
             measured=Measured(**record["measured"]),
             predicted_s=record["predicted_s"],
             tokens_per_round=record["tokens_per_round"],
@@ -67,14 +69,19 @@ def interval(repeats: Sequence[float]) -> Measured:
     return Measured(mean, mean - half, mean + half)
 
 
-def speedups(comparisons: Sequence[Comparison]) -> list[tuple[str, Measured, float]]:
-    """SD over AR and SSD over SD at one grid point: measured (by repeats, paired) and predicted."""
+def speedups(comparisons: Sequence[Comparison]) -> list[tuple[str, str, Measured, float]]:
+    """Each strategy's speed over its rival's at one grid point, where both ran: measured (by repeats, paired) and
+    predicted, after the two names.
+    """
     by_name = {c.strategy: c for c in comparisons}
+    rivals = {name: strategies.ALL.named(name).rival for name in by_name}
     found = []
-    for above, below in _SPEEDUPS:
+    for above, below in rivals.items():
+        if below is None or below not in by_name:
+            continue
         a, b = by_name[above], by_name[below]
         rates = [[t / s for t, s in zip(c.tokens_repeats, c.repeats_s, strict=True)] for c in (a, b)]
         pairs = [faster / slower for faster, slower in zip(*rates, strict=True)]
         predicted = (a.tokens_per_round / a.predicted_s) / (b.tokens_per_round / b.predicted_s)
-        found.append((f"{above}/{below}", interval(pairs), predicted))
+        found.append((above, below, interval(pairs), predicted))
     return found

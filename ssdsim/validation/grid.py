@@ -6,6 +6,7 @@ import itertools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from ssdsim.errors import InputError
 
@@ -31,6 +32,21 @@ class GridPoint:
     def branches(self) -> int:
         """Cached outcomes a sequence."""
         return sum(self.fl) if self.fl is not None else (self.f or 0) * (self.k + 1)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The setting as options of a scenario."""
+        given = {
+            "k": self.k,
+            "alpha": self.alpha,
+            "p_hit": self.p_hit,
+            "budget": self.branches if self.fl is None else None,
+            "fl": self.fl,
+            "b": self.b,
+            "backup": self.backup,
+            "sd_draft": self.sd_draft,
+        }
+        return {name: value for name, value in given.items() if value is not None}
 
     @property
     def key(self) -> str:

@@ -12,7 +12,7 @@ from ssdsim.errors import InputError
 from ssdsim.validation.comparison import Comparison
 from ssdsim.validation.grid import GridPoint
 
-_SCHEMA = 2  # 2 says where SD's draft is
+_SCHEMA = 3  # 3 says which strategies ran, and on which devices
 
 
 def append(log: Path, point: GridPoint, found: Sequence[Comparison]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,9 +15,13 @@ from ssdsim.bundled import models_folder
 from ssdsim.errors import InputError, nearest
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.pricing.cost import cost_of_pass
-from ssdsim.rounds.scenario import RoundTimes
+from ssdsim.rounds.states import Always
 from ssdsim.scenario.configuration import configure
+from ssdsim.scenario.scenario import Scenario
 from ssdsim.speculation.acceptance import expected_tokens
+from ssdsim.strategies.autoregressive import Autoregressive
+from ssdsim.strategies.speculative import Speculative
+from ssdsim.strategies.ssd import SSD
 from ssdsim.transformer.card import forward_pass
 
 Array = NDArray[np.float64]
@@ -133,13 +137,14 @@ def replay_family(paper: Published, family: Family, hardware: str) -> FamilyRepl
     """Fit what the paper does not give, and predict its SSD rows."""
     from scipy.optimize import least_squares
 
-    times = _times(paper, family, hardware)
+    scenarios = _scenarios(paper, family, hardware)
+    ar, sd, ssd = (scenarios[strategy.name] for strategy in (Autoregressive, Speculative, SSD))
     sd_seen, ssd_seen = np.array(family.sd_tokens_per_s), np.array(family.ssd_tokens_per_s)
 
     def predicted(free: Sequence[float]) -> tuple[Array, Array]:
         extra_s, p_hit = free
-        alpha = acceptance_rates(sd_seen * _sd_round(times, paper.sd_k, extra_s), paper.sd_k)
-        return alpha, expected_tokens(alpha, paper.ssd_k) / _ssd_round(times, paper.ssd_k, extra_s, p_hit)
+        alpha = acceptance_rates(sd_seen * _sd_round(sd, paper.sd_k, extra_s), paper.sd_k)
+        return alpha, expected_tokens(alpha, paper.ssd_k) / _ssd_round(ssd, paper.ssd_k, extra_s, p_hit)
 
     fit = least_squares(
         lambda free: np.log(predicted(free)[1] / ssd_seen),
@@ -147,12 +152,12 @@ def replay_family(paper: Published, family: Family, hardware: str) -> FamilyRepl
         bounds=((0.0, 0.0), (20e-3, 1.0)),
         x_scale=(1e-3, 0.1),
     )
-    alpha, ssd = predicted(fit.x)
-    ar = 1.0 / (float(times.ar_pass_s) + float(times.post_s))
-    return FamilyReplay(family, alpha, float(fit.x[0]), float(fit.x[1]), ar, ssd)
+    alpha, ssd_tokens_per_s = predicted(fit.x)
+    ar_tokens_per_s = 1.0 / sum(ar.seconds.values())
+    return FamilyReplay(family, alpha, float(fit.x[0]), float(fit.x[1]), ar_tokens_per_s, ssd_tokens_per_s)
 
 
-def _times(paper: Published, family: Family, hardware: str) -> RoundTimes:
+def _scenarios(paper: Published, family: Family, hardware: str) -> Mapping[str, Scenario]:
     return configure(
         target=family.target,
         draft=family.draft,
@@ -164,19 +169,18 @@ def _times(paper: Published, family: Family, hardware: str) -> RoundTimes:
         f=paper.fan_out,
         fan_out_policy="uniform",
         backup="jit",
-    ).scenario.times
+    ).scenarios
 
 
-def _sd_round(times: RoundTimes, k: int, extra_s: float) -> float:
-    return float(times.sd_verify_s + times.post_s + times.sd_draft_s) + k * extra_s
+def _sd_round(sd: Scenario, k: int, extra_s: float) -> float:
+    return sd.seconds["verify"] + sd.seconds["sample"] + sd.seconds["draft"] + k * extra_s
 
 
-def _ssd_round(times: RoundTimes, k: int, extra_s: float, p_hit: float) -> float:
+def _ssd_round(ssd: Scenario, k: int, extra_s: float, p_hit: float) -> float:
     """The event-level round with a draft step that costs ``extra_s`` more (K + 1 passes in pre-speculation)."""
-    target_side = float(times.verify_s + times.post_s + times.send_s)
-    draft_side = float(times.prespeculate_s) + (k + 1) * extra_s
-    miss = (1.0 - p_hit) * (float(times.fallback_s) + k * extra_s)
-    return max(target_side, draft_side) + miss + float(times.respond_s)
+    slower = {"pre-speculate": (k + 1) * extra_s, "fallback": k * extra_s}
+    seconds = {name: step_s + slower.get(name, 0.0) for name, step_s in ssd.seconds.items()}
+    return float(sum(ssd.strategy.parts(seconds, Always(str(SSD.miss), 1.0 - p_hit)).values()))
 
 
 def acceptance_rates(tokens_per_round: Array, k: int) -> Array:

@@ -1,60 +1,77 @@
-"""What the timelines of real ranks tell: the mean round, what it is made of, and a picture."""
+"""What the timelines of real ranks tell: what a round is made of, and a picture."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ssdsim.engine.simulate import SimulatedRounds
 from ssdsim.engine.trace import Trace
-from ssdsim.executor.loops import Timeline
+from ssdsim.executor.timeline import Event, Timeline
+from ssdsim.pricing.step import Step
 from ssdsim.rounds.estimate import PARTS
 
-# The events that make up each part of an estimate. Draft steps are the first target rank's where SD is colocated.
-_EVENTS = {
-    "verify": ("verify", "decode"),
-    "draft": ("draft step",),
-    "fallback": ("fallback", "fallback step"),
-}
-_PARTS = {"ar": ("verify",), "sd": ("verify", "draft"), "ssd": ("verify", "fallback")}
+_LEFT = "communicate"
 
 
 def parts_of(
-    strategy: str, repeats: Sequence[Sequence[Timeline | None]], simulated: Sequence[SimulatedRounds]
+    steps: Mapping[str, Step], repeats: Sequence[Sequence[Timeline]], simulated: Sequence[SimulatedRounds]
 ) -> dict[str, tuple[float, float]]:
-    """Mean seconds a round of each part, measured and predicted; what is left of a round is ``communicate``."""
-    parts: dict[str, tuple[float, float]] = {}
-    rounds = simulated[0].rounds
+    """Mean seconds a round of each part that there is, measured and predicted; what is left is ``communicate``.
+
+    Each of ``repeats`` holds the timeline of the leading role's first rank, then those of other roles.
+    """
+    part_of = {name: step.part for name, step in steps.items()}
+    spent = [spent_s(part_of, leader, others) for leader, *others in repeats]
+    measured = {part: float(np.mean([one[part] for one in spent])) for part in PARTS}
     predicted = {part: float(np.mean([run.breakdown_s[part] for run in simulated])) for part in PARTS}
-    for part in _PARTS[strategy]:
-        spent = [_spent_s((ranks[0], ranks[-1]), _EVENTS[part]) / rounds for ranks in repeats]
-        parts[part] = (float(np.mean(spent)), predicted[part])
-    rounds_s = float(np.mean([mean_round_s(ranks[0]) for ranks in repeats if ranks[0] is not None]))
-    left = (rounds_s, sum(predicted.values()))
-    for measured, expected in parts.values():
-        left = (left[0] - measured, left[1] - expected)
-    return parts | {"communicate": left}
+    parts = {
+        part: (measured[part], predicted[part])
+        for part in PARTS
+        if part != _LEFT and (measured[part] or predicted[part])
+    }
+    round_s = float(np.mean([leader.mean_round_s for leader, *_ in repeats]))
+    left = (round_s - sum(m for m, _ in parts.values()), predicted[_LEFT])
+    return parts | {_LEFT: left}
 
 
-def _spent_s(timelines: Sequence[Timeline | None], names: Sequence[str]) -> float:
-    """Seconds of the events called ``names`` on the first target rank and on the draft's."""
-    events = [event for timeline in timelines if timeline for event in timeline.events]
-    return sum(end - start for what, start, end in events if what in names)
+def spent_s(part_of: Mapping[str, str], leader: Timeline, others: Sequence[Timeline]) -> dict[str, float]:
+    """Seconds a round of each part: what the leader does itself, and what others do while it waits for them."""
+    waits = _Waits(leader.events)
+    spent = dict.fromkeys(PARTS, 0.0)
+    for event in leader.events:
+        if not event.waits and event.step in part_of:
+            spent[part_of[event.step]] += event.end_s - event.start_s
+    for event in (event for other in others for event in other.events):
+        if not event.waits and event.step in part_of:
+            spent[part_of[event.step]] += waits.within_s(event)
+    return {part: seconds / len(leader.ends_s) for part, seconds in spent.items()}
 
 
-def mean_round_s(timeline: Timeline) -> float:
-    """The mean round of a run: from its first event to its last round's end."""
-    return (timeline.ends_s[-1] - timeline.events[0][1]) / len(timeline.ends_s)
+class _Waits:
+    """When a rank waited; its waits follow one another."""
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        waits = np.array([(event.start_s, event.end_s) for event in events if event.waits] or [(0.0, 0.0)])
+        self._edges: NDArray[np.float64] = waits.ravel()
+        self._waited_s = np.concatenate([[0.0], np.repeat(np.cumsum(waits[:, 1] - waits[:, 0]), 2)[:-1]])
+
+    def within_s(self, event: Event) -> float:
+        """Seconds of ``event`` in which the rank waited."""
+        before, after = np.interp([event.start_s, event.end_s], self._edges, self._waited_s)
+        return float(after - before)
 
 
-def draw(trace: Trace, strategy: str, timelines: Sequence[Timeline | None], devices: Sequence[str]) -> None:
+def draw(
+    trace: Trace, title: str, timelines: Sequence[Timeline | None], target_ranks: int, devices: Sequence[str]
+) -> None:
     """A strategy's measured rounds on tracks of their own, from time zero."""
-    present = [timeline for timeline in timelines if timeline is not None]
-    start = min(timeline.events[0][1] for timeline in present)
+    start = min(timeline.start_s for timeline in timelines if timeline is not None)
     for rank, timeline in enumerate(timelines):
-        role = "draft" if rank == len(timelines) - 1 else f"target {rank}"
-        track = f"measured {strategy.upper()} {role} ({devices[rank]})"
-        for what, begun, ended in timeline.events if timeline else ():
-            if not what.startswith("wait"):
-                trace.slice(track, what, begun - start, ended - start)
+        role = f"target {rank}" if rank < target_ranks else "draft"
+        track = f"measured {title} {role} ({devices[rank]})"
+        for event in timeline.events if timeline else ():
+            if not event.waits:
+                trace.slice(track, event.what, event.start_s - start, event.end_s - start)

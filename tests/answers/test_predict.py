@@ -10,12 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ssdsim.answers.predict import as_json, estimate_all, predict
+from ssdsim.answers.predict import predict
+from ssdsim.answers.prediction_json import as_json
 from ssdsim.answers.verdict import verdict
 from ssdsim.errors import InputError
 from ssdsim.intervals import centred_on
 from ssdsim.rounds.estimate import PARTS, Estimate
-from ssdsim.scenario.configuration import configure
+from ssdsim.rounds.kernel import Kernel
+from ssdsim.scenario.configuration import Configuration, configure
 from ssdsim.speculation.theory import sandwich_bounds, ssd_speedup
 
 rates = st.floats(0.0, 1.0)
@@ -26,9 +28,16 @@ batches = st.integers(1, 64)
 
 def speedups(**options: Any) -> dict[str, float]:
     """Speed of SD and SSD over AR in the unit-free mode."""
-    estimates = estimate_all(configure(**options).scenario)
-    ar = float(estimates["ar"].tokens_per_second)
-    return {name: float(e.tokens_per_second) / ar for name, e in estimates.items()}
+    scenarios = configure(**options).scenarios
+    rates = {name: float(scenario.estimate.tokens_per_second) for name, scenario in scenarios.items()}
+    return {name: rate / rates["ar"] for name, rate in rates.items()}
+
+
+def expected_tokens(configuration: Configuration, strategy: str) -> float:
+    """Of a round that begins in the first state: where SSD's primary speculates."""
+    tokens = configuration.scenarios[strategy].tokens
+    assert isinstance(tokens, Kernel)
+    return float(tokens.expected_tokens[0])
 
 
 @pytest.mark.parametrize(
@@ -45,7 +54,7 @@ def test_the_proposals_targets_for_ssd(t_sd: float) -> None:
     one, sixteen = speedups(**options), speedups(**options, b=16)
     assert 1.15 < one["ssd"] / one["sd"] < 1.25
     assert 1.0 < sixteen["ssd"] / sixteen["sd"] < 1.02
-    assert configure(**options, b=16).scenario.ssd.p_hit ** 16 == pytest.approx(0.074, abs=0.0005)
+    assert (configure(**options, b=16).scenarios["ssd"].estimate.p_hit or 0) ** 16 == pytest.approx(0.074, abs=0.0005)
 
 
 @given(alpha=rates, k=lookaheads, p_hit=rates, b=batches, t_sd=ratios, t_p=ratios, t_b=st.floats(0.0, 3.0))
@@ -53,9 +62,9 @@ def test_the_proposals_targets_for_ssd(t_sd: float) -> None:
 def test_the_event_round_is_the_papers_formula_while_the_draft_is_in_time(
     alpha: float, k: int, p_hit: float, b: int, t_sd: float, t_p: float, t_b: float
 ) -> None:
-    scenario = configure(alpha=alpha, k=k, p_hit=p_hit, b=b, t_sd=t_sd, t_p=t_p, t_b=t_b, backup="jit").scenario
-    ssd = estimate_all(scenario)["ssd"]
-    e = scenario.primary.expected_tokens
+    configuration = configure(alpha=alpha, k=k, p_hit=p_hit, b=b, t_sd=t_sd, t_p=t_p, t_b=t_b, backup="jit")
+    ssd = configuration.scenarios["ssd"].estimate
+    e = expected_tokens(configuration, "ssd")
     assert float(ssd.paper_tokens_per_second or 0) / b == pytest.approx(ssd_speedup(p_hit, e, e, t_p, t_b, b))
     event = float(ssd.tokens_per_second)
     if t_p <= 1.0:
@@ -81,10 +90,12 @@ def test_the_sandwich_of_corollary_9(
 ) -> None:
     alpha_b = min(alpha, alpha_b)
     options: dict[str, Any] = {"alpha": alpha, "alpha_backup": alpha_b, "k": k, "p_hit": p, "p_hit_backup": p_b}
-    scenario = configure(**options, t_sd=t_sd, t_p=t_p, t_b=0.0, backup="fast").scenario
-    estimates = estimate_all(scenario)
-    ratio = float(estimates["ssd"].tokens_per_second) / float(estimates["sd"].tokens_per_second)
-    low, high = sandwich_bounds(scenario.ssd.p_hit, scenario.primary.expected_tokens, scenario.sd.expected_tokens, t_sd)
+    configuration = configure(**options, t_sd=t_sd, t_p=t_p, t_b=0.0, backup="fast")
+    sd, ssd = (configuration.scenarios[name].estimate for name in ("sd", "ssd"))
+    ratio = float(ssd.tokens_per_second) / float(sd.tokens_per_second)
+    assert ssd.p_hit is not None
+    e_sd, e_ssd = (expected_tokens(configuration, name) for name in ("sd", "ssd"))
+    low, high = sandwich_bounds(float(ssd.p_hit), e_ssd, e_sd, t_sd)
     assert low * (1 - 1e-12) <= ratio <= high * (1 + 1e-12)
 
 
@@ -99,7 +110,8 @@ def test_limits_of_the_hit_rate(alpha: float, k: int, b: int, t_sd: float, t_p: 
 
 
 def test_a_chain_that_never_leaves_its_start_has_no_average_but_its_start() -> None:
-    assert configure(t_sd=0.2, p_hit=1.0, p_hit_backup=0.0, backup="fast").scenario.ssd.p_hit == 1.0
+    configuration = configure(t_sd=0.2, p_hit=1.0, p_hit_backup=0.0, backup="fast")
+    assert configuration.scenarios["ssd"].estimate.p_hit == 1.0
 
 
 @given(p_hit=st.floats(0.0, 0.99), b=st.integers(1, 63))
@@ -120,11 +132,18 @@ def test_auto_is_the_faster_fallback(b: int, p_hit: float, t_sd: float) -> None:
 def test_breakdowns_add_up_and_json_is_complete() -> None:
     answer = as_json(predict(t_sd=0.3, t_p=1.4, p_hit=0.7, b=4))
     json.dumps(answer, allow_nan=False)
-    assert answer["schema"] == 1
+    assert answer["schema"] == 2
     for name, result in answer["strategies"].items():
         assert sum(result["breakdown_ms"].values()) == pytest.approx(result["round_ms"]), name
         assert set(result["breakdown_ms"]) == set(PARTS)
-    assert answer["strategies"]["sd"]["speedup_over_sd"] == 1.0
+    rates = {name: result["tokens_per_second"] for name, result in answer["strategies"].items()}
+    for name, result in answer["strategies"].items():
+        assert result["speedup_over"] == {other: rates[name] / rates[other] for other in rates if other != name}
+    assert answer["verdict"]["subject"] == "ssd"
+    for rival, held in answer["verdict"]["over"].items():
+        assert held["ratio"] == answer["strategies"]["ssd"]["speedup_over"][rival]
+    assert list(answer["verdict"]["over"]) == ["sd", "ar"]
+    assert answer["no_room"] == {}
     assert answer["scenario"]["t_b"] == {"value": 0.3, "source": "same as t_sd"}
 
 
@@ -142,9 +161,10 @@ def test_the_sentence_never_contradicts_the_draws(rates: tuple[float, ...], draw
         for name, rate in zip(names, rates, strict=True)
     }
     drawn = {name: centred_on(rate, each) for name, rate, each in zip(names, rates, draws, strict=True)}
-    found = verdict(estimates, drawn)
+    found = verdict("ssd", estimates, drawn, {})
     ahead = {rival: float(np.mean(drawn["ssd"] > drawn[rival])) for rival in ("ar", "sd")}
-    assert found.probability == ahead["sd"]
+    assert {rival: versus.probability for rival, versus in found.over.items()} == ahead
+    assert found.probability_best == np.mean((drawn["ssd"] > drawn["sd"]) & (drawn["ssd"] > drawn["ar"]))
     word = found.sentence.split()[0].rstrip(":")
     assert found.decided == (word != "Undecided")
     if word == "Yes":
@@ -173,12 +193,12 @@ def test_the_verdict_weighs_sd_and_ar_under_the_same_errors(options: dict[str, A
 
 
 def test_rates_by_position_replace_the_power_of_one_rate() -> None:
-    by_position = configure(t_sd=0.2, k=3, alpha=[0.9, 0.5, 0.2], p_hit=0.5).scenario
-    assert by_position.sd.expected_tokens == pytest.approx(1 + 0.9 + 0.45 + 0.09)
-    constant = configure(t_sd=0.2, k=3, alpha=[0.7] * 3, p_hit=0.5).scenario
-    assert np.allclose(
-        constant.sd.accepted_pmf, configure(t_sd=0.2, k=3, alpha=0.7, p_hit=0.5).scenario.sd.accepted_pmf
-    )
+    by_position = configure(t_sd=0.2, k=3, alpha=[0.9, 0.5, 0.2], p_hit=0.5)
+    assert expected_tokens(by_position, "sd") == pytest.approx(1 + 0.9 + 0.45 + 0.09)
+    constant, one = (configure(t_sd=0.2, k=3, alpha=alpha, p_hit=0.5) for alpha in ([0.7] * 3, 0.7))
+    for name in ("sd", "ssd"):
+        by_list, by_rate = (each.scenarios[name].tokens for each in (constant, one))
+        assert np.allclose(by_list.p, by_rate.p)
 
 
 @pytest.mark.parametrize(
@@ -208,17 +228,53 @@ def test_mistakes_are_one_clear_line(options: dict[str, Any], message: str) -> N
 def test_a_strategy_by_itself_may_use_every_device(strategy: str) -> None:
     """The verdict at equal GPU count needs SD at TP 8 on 8 devices, where SSD finds no room for its draft."""
     with pytest.raises(InputError, match="SSD needs 8 target and 1 draft devices"):
-        configure(tp=8)
-    assert configure(tp=8, strategy=strategy).scenario.gpus.sd == 8
+        configure(tp=8, strategies="ssd")
+    assert configure(tp=8, strategies=strategy).scenarios[strategy].gpus == 8
     with pytest.raises(InputError, match="SD needs 8 target and 1 draft devices"):
-        configure(tp=8, strategy="sd", sd_draft="separate")
+        configure(tp=8, strategies=("sd",), sd_draft="separate")
+
+
+def test_a_strategy_without_room_leaves_the_others_and_says_why() -> None:
+    found = predict(tp=8, p_hit=0.85)
+    why = found.configuration.no_room
+    assert list(found.estimates) == ["ar", "sd"]
+    assert list(why) == ["ssd"]
+    assert why["ssd"].startswith("SSD needs 8 target and 1 draft devices, h100-sxm has 8")
+    assert found.verdict.sentence == f"No room for SSD: {why['ssd']}."
+    assert (found.verdict.subject, found.verdict.best, found.verdict.over) == ("ssd", "sd", {})
+    answer = as_json(found)
+    assert answer["no_room"] == why
+    assert set(answer["strategies"]) == {"ar", "sd"}
+    alone = predict(tp=8, strategies=("ar", "sd"))
+    for name, estimate in alone.estimates.items():
+        assert found.estimates[name] == estimate
+
+
+def test_where_none_has_room_the_subjects_reason_is_told() -> None:
+    with pytest.raises(InputError, match="SD needs 8 target and 1 draft devices"):
+        configure(tp=8, strategies=("sd", "ssd"), subject="sd", sd_draft="separate")
+    with pytest.raises(InputError, match="SSD needs 8 target and 1 draft devices"):
+        configure(tp=8, strategies=("sd", "ssd"), sd_draft="separate")
+
+
+def test_a_verdict_on_another_subject_turns_the_ratios() -> None:
+    ssd, sd = (predict(b=16, p_hit=0.85, subject=subject).verdict for subject in ("ssd", "sd"))
+    assert sd.over["ssd"].ratio == pytest.approx(1 / ssd.over["sd"].ratio)
+    assert sd.over["ssd"].probability == pytest.approx(1 - (ssd.over["sd"].probability or 0))
+    assert list(sd.over) == ["ar", "ssd"]
+    assert sd.best == ssd.best
+    assert sd.sentence.startswith("No: SD is ")
+    with pytest.raises(InputError, match="--subject ssd is not among --strategies ar,sd"):
+        predict(t_sd=0.2, strategies=("ar", "sd"), subject="ssd")
 
 
 def test_memory_is_asked_of_the_named_strategy_only() -> None:
     """400 cached outcomes of 10 tokens with their logits, times 64 sequences, are more than a draft device holds."""
     shape = {"tp": 4, "b": 64, "k": 10, "budget": 400, "temperature": 1.0, "p_hit": 0.8}
-    for strategy in (None, "ssd"):
-        with pytest.raises(InputError, match="400 cached outcomes a sequence needs"):
-            configure(**shape, strategy=strategy)
+    with pytest.raises(InputError, match="400 cached outcomes a sequence needs"):
+        configure(**shape, strategies="ssd")
+    together = configure(**shape)
+    assert list(together.scenarios) == ["ar", "sd"]
+    assert "400 cached outcomes a sequence needs" in together.no_room["ssd"]
     for strategy in ("ar", "sd"):
-        configure(**shape, strategy=strategy)
+        assert list(configure(**shape, strategies=strategy).scenarios) == [strategy]

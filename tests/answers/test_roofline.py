@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 
 import pandas as pd
 import pytest
@@ -11,29 +12,40 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ssdsim import InputError, configure, find_hardware
-from ssdsim.answers.roofline import BOUNDS, COLUMNS, PASSES, of_placement, roofline, summarise
+from ssdsim.answers.roofline import BOUNDS, COLUMNS, of_steps, roofline, summarise
 from ssdsim.cli.main import cli
 from ssdsim.pricing.cost import cost_of_operations, cost_of_pass, streaming_share
-from ssdsim.pricing.placement import Placement
+from ssdsim.pricing.step import Pass, Step
 from ssdsim.transformer.operations import Gemm
 
+PASSES = ("decode", "verify", "draft step", "glue", "branch step")
 CELLS = {"b": st.integers(1, 48), "k": st.integers(1, 10), "context": st.integers(64, 4096)}  # all of these fit
 
 
-def placed(**options: object) -> Placement:
-    placement = configure(**options, p_hit=0.8, budget=21).placement
-    assert placement is not None
-    return placement
+def rounds(**options: object) -> list[Mapping[str, Step]]:
+    """The steps of each strategy's round."""
+    configuration = configure(**options, p_hit=0.8, budget=21, sd_draft="separate")
+    assert not configuration.no_room
+    return [scenario.steps for scenario in configuration.scenarios.values()]
+
+
+def passes_of(steps: Iterable[Mapping[str, Step]]) -> dict[str, Pass]:
+    found = [work for round_steps in steps for step in round_steps.values() for work in step.passes]
+    by_name = {work.name: work for work in found}
+    assert all(by_name[work.name] == work for work in found), "one name, one pass"
+    assert set(by_name) == set(PASSES)
+    return {name: by_name[name] for name in PASSES}
 
 
 @settings(max_examples=20, deadline=None)
 @given(**CELLS)
 def test_the_operations_and_the_fixed_cost_are_the_pass(b: int, k: int, context: int) -> None:
-    placement = placed(b=b, k=k, context=context)
-    frame = of_placement(placement)
+    steps = rounds(b=b, k=k, context=context)
+    frame = of_steps(steps)
     assert tuple(frame.columns) == COLUMNS
     assert frame.groupby("pass")["share_of_pass"].sum().to_list() == pytest.approx([1.0] * len(PASSES))
-    for name, (forward, profile) in placement.forward_passes().items():
+    for name, work in passes_of(steps).items():
+        forward, profile = work.forward, work.profile
         operations = frame[(frame["pass"] == name) & (frame["kind"] != "fixed")]
         seconds = (operations["count"] * operations["seconds"]).sum()
         assert seconds == pytest.approx(cost_of_operations(forward.counted(), profile).seconds)
@@ -45,9 +57,9 @@ def test_the_operations_and_the_fixed_cost_are_the_pass(b: int, k: int, context:
 @settings(max_examples=20, deadline=None)
 @given(**CELLS)
 def test_nothing_beats_a_roof_unless_it_is_flagged(b: int, k: int, context: int) -> None:
-    placement = placed(b=b, k=k, context=context)
-    frame = of_placement(placement)
-    devices = {profile.name: profile.device for _, profile in placement.forward_passes().values()}
+    steps = rounds(b=b, k=k, context=context)
+    frame = of_steps(steps)
+    devices = {work.profile.name: work.profile.device for work in passes_of(steps).values()}
     for _, row in frame[~frame["kind"].isin(["fixed", "all_reduce", "all_gather"])].iterrows():
         device = devices[row["device"]]
         faster = row["bytes_per_second"] > device.memory_bandwidth
@@ -60,24 +72,30 @@ def test_nothing_beats_a_roof_unless_it_is_flagged(b: int, k: int, context: int)
 @settings(max_examples=20, deadline=None)
 @given(**CELLS)
 def test_a_passes_summary_is_what_the_cost_model_says(b: int, k: int, context: int) -> None:
-    placement = placed(b=b, k=k, context=context)
-    summary = summarise(of_placement(placement)).set_index("pass")
+    steps = rounds(b=b, k=k, context=context)
+    summary = summarise(of_steps(steps)).set_index("pass")
     assert summary.index.to_list() == list(PASSES)
-    for name, (forward, profile) in placement.forward_passes().items():
-        seconds = cost_of_pass(forward, profile).seconds
+    for name, work in passes_of(steps).items():
+        seconds = cost_of_pass(work.forward, work.profile).seconds
         assert summary.loc[name, "seconds"] == pytest.approx(seconds)
-        assert summary.loc[name, "streaming_share"] == pytest.approx(streaming_share(forward, seconds, profile))
+        streamed = streaming_share(work.forward, seconds, work.profile)
+        assert summary.loc[name, "streaming_share"] == pytest.approx(streamed)
     assert summary[[f"{bound}_share" for bound in BOUNDS]].sum(axis=1).to_list() == pytest.approx([1.0] * len(PASSES))
 
 
 def test_the_passes_are_those_of_a_round() -> None:
     options = {"b": 8, "k": 5, "budget": 18}
-    times = configure(**options, p_hit=0.8).scenario.times
-    summary = summarise(roofline(**options)).set_index("pass")["seconds"]
-    assert summary["ar"] == pytest.approx(times.ar_pass_s)
-    assert summary["verify"] == pytest.approx(times.verify_s)
-    assert summary["glue"] == pytest.approx(times.glue_s)
-    assert 5 * summary["branch_step"] == pytest.approx(times.branches_s)
+    scenarios = configure(**options, p_hit=0.8, backup="jit").scenarios
+    ar, ssd = (scenarios[name].seconds for name in ("ar", "ssd"))
+    summary = summarise(roofline(**options)).set_index("pass")
+    assert summary["times"].to_dict() == {"decode": 1, "verify": 1, "draft step": 5, "glue": 1, "branch step": 5}
+    seconds = summary["times"] * summary["seconds"]
+    assert seconds["decode"] == pytest.approx(ar["decode"])
+    assert seconds["verify"] == pytest.approx(ssd["verify"])
+    assert seconds["draft step"] == pytest.approx(ssd["fallback"])
+    glue, branch = scenarios["ssd"].steps["pre-speculate"].pieces
+    assert seconds["glue"] == pytest.approx(glue.cost.seconds)
+    assert seconds["branch step"] == pytest.approx(5 * branch.cost.seconds)
 
 
 def bounds(**options: object) -> pd.Series:
@@ -89,7 +107,7 @@ def test_what_binds_moves_with_the_batch() -> None:
     """One sequence streams the weights; 64 x 7 tokens pass the H100's ridge (295 FLOP/B) in the wide GEMMs."""
     assert bounds(b=1)["verify", "gate_up"] == "memory"
     assert bounds(b=64)["verify", "gate_up"] == "compute"
-    assert bounds(b=64)["ar", "gate_up"] == "memory"
+    assert bounds(b=64)["decode", "gate_up"] == "memory"
     assert bounds(b=1)["verify", "post_norm"] == "latency"
     assert bounds(b=1)["verify", "mlp_all_reduce"] == "communication"
 
@@ -117,11 +135,11 @@ def test_a_target_on_every_device_has_a_roofline() -> None:
     """No device of the node is left for a draft, whose passes have roofs of their own all the same."""
     wide, narrow = roofline(tp=8), roofline(tp=4)
     assert wide["pass"].unique().tolist() == list(PASSES)
-    of_draft = ["draft_step", "glue", "branch_step"]
+    of_draft = ["draft step", "glue", "branch step"]
     columns = ["operation", "seconds"]
     draft = [frame.loc[frame["pass"].isin(of_draft), columns].reset_index(drop=True) for frame in (wide, narrow)]
     pd.testing.assert_frame_equal(*draft)
-    gate_up = [frame.set_index(["pass", "operation"]).loc[("ar", "gate_up"), "bytes"] for frame in (wide, narrow)]
+    gate_up = [frame.set_index(["pass", "operation"]).loc[("decode", "gate_up"), "bytes"] for frame in (wide, narrow)]
     assert gate_up[0] < 0.6 * gate_up[1]
 
 
@@ -134,13 +152,20 @@ def test_a_target_on_every_device_has_a_roofline() -> None:
             {"target": "transformer-shaped-2048x4", "dtype": "bfloat16", "tp": 16},
             "needs 16 target devices, h100-sxm has 8",
         ),
-        ({"draft_gpus": 9}, "needs 9 draft devices, h100-sxm has 8"),
+        ({"draft_gpus": 9, "strategies": "ssd"}, "needs 9 draft devices, h100-sxm has 8"),
         ({"f": 3, "budget": 10}, "--f has no effect with --budget"),
     ],
 )
 def test_mistakes_are_errors(options: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         roofline(**options)
+
+
+def test_a_strategy_without_room_is_told_of() -> None:
+    frame = roofline(draft_gpus=9)
+    assert frame["pass"].unique().tolist() == ["decode", "verify", "draft step"]
+    assert "SSD needs 9 draft devices, h100-sxm has 8" in frame.attrs["warnings"]
+    assert roofline(strategies="sd")["pass"].unique().tolist() == ["verify", "draft step"]
 
 
 def test_json_and_a_choice_of_passes() -> None:
@@ -150,6 +175,10 @@ def test_json_and_a_choice_of_passes() -> None:
     assert [summary["pass"] for summary in answer["passes"]] == ["glue"]
     assert {row["pass"] for row in answer["operations"]} == {"glue"}
     assert set(answer["operations"][0]) == set(COLUMNS)
+    for spelling in ("branch step", "branch_step"):
+        done = CliRunner().invoke(cli, ["roofline", "--pass", spelling, "--json"])
+        (summary,) = json.loads(done.stdout)["passes"]
+        assert (summary["pass"], summary["times"]) == ("branch step", 6)
     wrong = CliRunner().invoke(cli, ["roofline", "--pass", "verfy"])
     assert isinstance(wrong.exception, InputError)
     assert "did you mean 'verify'" in str(wrong.exception)

@@ -199,8 +199,8 @@ def test_geometric_fan_out_beats_uniform_and_more_so_at_higher_temperature() -> 
         assert real.min() >= 1
         gains.append(hit_rate(real, pmf, h, h_all) - hit_rate(np.full(k + 1, f), pmf, h, h_all))
         answers = [predict(t_sd=0.2, k=k, f=f, fan_out_policy=p, **options) for p in ("uniform", "geometric")]
-        uniform, geometric = (float(answer.configuration.values["p_hit"]) for answer in answers)
-        assert answers[1].verdict.ssd_over_sd >= answers[0].verdict.ssd_over_sd - 1e-12
+        uniform, geometric = (float(answer.configuration.settings["p_hit"]) for answer in answers)
+        assert answers[1].verdict.over["sd"].ratio >= answers[0].verdict.over["sd"].ratio - 1e-12
         whole_gains.append(geometric - uniform)
     assert gains[0] > 0
     assert np.all(np.diff(gains) > -2e-4), gains

@@ -35,8 +35,8 @@ def test_the_budget_is_the_largest_with_which_the_simulator_is_in_time(b: int, k
     assert row["limit"] == "time"
 
     def late(budget: int) -> bool:
-        times = configure(b=b, k=k, budget=budget, p_hit=0.8).scenario.times
-        return bool(times.prespeculate_s > times.verify_s + times.post_s + times.send_s)
+        seconds = configure(b=b, k=k, budget=budget, p_hit=0.8).scenarios["ssd"].seconds
+        return seconds["pre-speculate"] > seconds["verify"] + seconds["sample"] + seconds["outcome"]
 
     assert not late(int(row["budget"]))
     assert late(int(row["budget"]) + 1)
@@ -44,11 +44,12 @@ def test_the_budget_is_the_largest_with_which_the_simulator_is_in_time(b: int, k
 
 
 def test_the_durations_are_the_scenarios() -> None:
-    row, times = only(b=4, k=5), configure(b=4, k=5, budget=6, p_hit=0.8, sd_draft="separate").scenario.times
-    assert row["verify_s"] == pytest.approx(times.verify_s)
-    assert row["draft_pass_s"] == pytest.approx(times.sd_draft_s / 5)
-    assert row["prespeculate_s"] == pytest.approx(times.prespeculate_s)
-    assert row["window_s"] == pytest.approx(times.verify_s + times.post_s + times.send_s)
+    row, scenarios = only(b=4, k=5), configure(b=4, k=5, budget=6, p_hit=0.8, sd_draft="separate").scenarios
+    sd, ssd = (scenarios[name].seconds for name in ("sd", "ssd"))
+    assert row["verify_s"] == pytest.approx(ssd["verify"])
+    assert row["draft_pass_s"] == pytest.approx(sd["draft"] / 5)
+    assert row["prespeculate_s"] == pytest.approx(ssd["pre-speculate"])
+    assert row["window_s"] == pytest.approx(ssd["verify"] + ssd["sample"] + ssd["outcome"])
 
 
 def test_the_proposals_count_is_passes_over_k() -> None:
@@ -68,9 +69,11 @@ def test_memory_ends_the_budget_of_a_small_draft_device(tmp_path: Path) -> None:
     options = {"draft_hardware": str(tmp_path / "small.json"), "temperature": 1.0}
     row = only(**options)
     assert row["limit"] == "memory"
-    configure(**options, p_hit=0.8, budget=int(row["budget"]))
+    assert not configure(**options, p_hit=0.8, budget=int(row["budget"])).no_room
+    one_more = {"p_hit": 0.8, "budget": int(row["budget"]) + 1}
+    assert "cached outcomes a sequence needs" in configure(**options, **one_more).no_room["ssd"]
     with pytest.raises(InputError, match="cached outcomes a sequence needs"):
-        configure(**options, p_hit=0.8, budget=int(row["budget"]) + 1)
+        configure(**options, **one_more, strategies="ssd")
 
 
 def test_the_search_says_where_it_ended() -> None:

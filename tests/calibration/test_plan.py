@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from calibration.points import Workload, plan
+from ssdsim import strategies
 from ssdsim.transformer.card import forward_pass, transformer_shaped
 from ssdsim.transformer.operations import Attention, Collective, Gemm
+from tests.executor.toys import Alternating
 
 
 @pytest.mark.parametrize(("hidden_size", "degrees"), [(256, (1, 2)), (384, (1,))])
@@ -18,7 +20,7 @@ def test_a_draft_step_on_the_targets_ranks_is_timed_as_it_can_be_shared(
     workload = Workload(target, draft, batch=2, lookahead=3, branches=4, context=32, tp=2, dtype="float32")
     points = [(point.benchmark, dict(point.parameters)) for point in plan(workload, ranks=3)]
     timed = {name: [p for benchmark, p in points if benchmark == name] for name in ("gemm", "attention", "all_reduce")}
-    assert len(workload.shared_draft_steps()) == len(degrees) - 1
+    assert {one.tp for one in workload.passes if one.model == "draft"} == set(degrees)
     for tp in degrees:
         for op in forward_pass(draft, batch=2, context=32, tp=tp, dtype="float32").operations():
             match op:
@@ -31,3 +33,25 @@ def test_a_draft_step_on_the_targets_ranks_is_timed_as_it_can_be_shared(
                 case Collective():
                     sizes = [point["message_bytes"] for point in timed["all_reduce"]]
                     assert min(sizes) <= max(op.message_bytes, 1 << 10) <= max(sizes)
+
+
+def test_the_passes_of_whatever_strategy_is_registered_are_timed() -> None:
+    target, draft = transformer_shaped(256, 1, "float32"), transformer_shaped(128, 1, "float32")
+
+    def checked() -> dict[str, object]:
+        workload = Workload(target, draft, batch=2, lookahead=3, branches=4, context=32, tp=1, dtype="float32")
+        points = [dict(point.parameters) for point in plan(workload, ranks=2) if point.benchmark == "pass"]
+        return {point["name"]: point["shape"] for point in points}
+
+    before = checked()
+    strategies.ALL.register(Alternating())
+    try:
+        added = {name: shape for name, shape in checked().items() if name not in before}
+    finally:
+        strategies.ALL.forget(Alternating.name)
+    assert added == {
+        "pre-verify one": (1, 1, False),
+        "pre-verify": (2, 1, False),
+        "verify one of Alternating": (1, 3, False),  # it verifies a token less than SD
+        "verify of Alternating": (2, 3, False),
+    }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from calibration.calibrate import workload_options
 from calibration.doubts import doubts
 from calibration.log import Visit
@@ -39,6 +41,7 @@ def test_every_target_ranks_messages_are_planned_at_sizes_of_the_first_ranks() -
     assert not any(point.fitted for point in others)
 
 
+@pytest.mark.ranks
 def test_a_message_of_the_second_target_rank_is_timed_on_three_processes() -> None:
     with Ranks(["cpu:0", "cpu:1", "cpu:0"], "calibration.benchmarks:make_handler", workload_options(WORKLOAD)) as ranks:
         for rank in (0, 1):

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 from ssdsim.cli.main import cli
 from ssdsim.errors import InputError
+from tests.cli.in_process import asked
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -74,7 +75,13 @@ def test_the_measured_engines_are_reproduced() -> None:
         ("predict --dtype float16", "has no float16 gemm timings (it has bfloat16"),
         ("predict --hardware v100-sxm2-32gb --target llama-3.1-8b --tp 2", "float32); give --dtype float16"),
         ("validate --paper kumar2026 --rounds 12", "--rounds has no effect with --paper"),
-        ("predict --hardware v100-sxm2-32gb --dtype float16 --tp 8", "has 8; the nearest that fits is tp 4"),
+        ("predict --strategy ssd --hardware v100-sxm2-32gb --dtype float16 --tp 8", "the nearest that fits is tp 4"),
+        (
+            "predict --strategies sd,sdd",
+            "--strategies: unknown strategy 'sdd'; did you mean 'sd'? Allowed: ar, sd, ssd",
+        ),
+        ("predict --strategies ar,sd --subject ssd", "--subject ssd is not among --strategies ar,sd"),
+        ("simulate --tp 8 --trace t.json", "no timeline: SSD needs 8 target and 1 draft devices"),
         ("predict --tp 1", "llama-3.1-70b at tp 1 needs"),
         ("predict --b 4096 --context 8192", "the largest batch that fits is"),
         ("predict --t-sd 0.2 --spread 0.1 --engine closed", "needs constant durations"),
@@ -93,11 +100,23 @@ def test_the_measured_engines_are_reproduced() -> None:
     ],
 )
 def test_bad_input_is_one_clear_line_and_exit_code_2(arguments: str, message: str) -> None:
-    done = run(*arguments.split())
+    done = asked(*arguments.split())
     assert done.returncode == 2
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize("verb", ["predict", "simulate --rounds 100"])
+def test_a_strategy_without_room_is_told_of_beside_the_others(verb: str) -> None:
+    arguments = f"{verb} --tp 8 --p-hit 0.8".split()
+    done = run(*arguments)
+    assert done.returncode == 0, done.stderr
+    why = "SSD needs 8 target and 1 draft devices, h100-sxm has 8; the nearest that fits is tp 4"
+    assert why in " ".join(done.stdout.split())
+    found = answer(*arguments)
+    assert list(found["strategies"]) == ["ar", "sd"]
+    assert found["no_room"] == {"ssd": why}
 
 
 @pytest.mark.parametrize(
@@ -140,7 +159,7 @@ def test_a_truncated_profile_is_one_clear_line(tmp_path: Path) -> None:
     whole = (models_folder() / "hardware" / "h100-sxm.json").read_text()
     cut = tmp_path / "cut.json"
     cut.write_text(whole[: len(whole) // 2])
-    done = run("predict", "--hardware", str(cut))
+    done = asked("predict", "--hardware", str(cut))
     assert done.returncode == 2
     assert "not JSON, or cut short" in done.stderr
 
@@ -152,7 +171,7 @@ def test_a_misspelt_key_in_a_profile_names_the_right_one(tmp_path: Path) -> None
     whole["elementwize"] = whole.pop("elementwise")
     wrong = tmp_path / "wrong.json"
     wrong.write_text(json.dumps(whole))
-    done = run("predict", "--hardware", str(wrong))
+    done = asked("predict", "--hardware", str(wrong))
     assert done.returncode == 2
     assert "did you mean 'elementwise'" in done.stderr
 

@@ -9,18 +9,17 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from ssdsim.answers.predict import estimate_all
 from ssdsim.engine.simulate import SimulatedRounds, simulate
 from ssdsim.intervals import Measured
 from ssdsim.rounds.estimate import Estimate
-from ssdsim.rounds.scenario import Scenario
-from ssdsim.scenario.configuration import configure
+from ssdsim.scenario.configuration import Configuration, configure
+from ssdsim.scenario.scenario import Scenario
 
 ROUNDS = {"des": 6_400, "mc": 65_536}
 Truth = Callable[[Scenario, Estimate], dict[str, float]]
 
 
-def random_scenarios(count: int, seed: int) -> Iterator[Scenario]:
+def random_scenarios(count: int, seed: int) -> Iterator[Configuration]:
     """Unit-free scenarios of both fallbacks, b from 1 to 64, early and late drafts."""
     rng = np.random.default_rng(seed)
     for i in range(count):
@@ -43,7 +42,7 @@ def random_scenarios(count: int, seed: int) -> Iterator[Scenario]:
                 options["p_hit_backup"] = float(rng.uniform(0.05, 0.99))
         else:
             options["backup"] = "jit"
-        yield configure(**options).scenario
+        yield configure(**options)
 
 
 def closed_form_truth(scenario: Scenario, estimate: Estimate) -> dict[str, float]:
@@ -59,7 +58,7 @@ def wrong_truth(scenario: Scenario, estimate: Estimate) -> dict[str, float]:
     if estimate.p_hit is not None:
         miss = 1.0 - estimate.p_hit
         round_s = float(estimate.round_s) - float(estimate.breakdown_s["fallback"])
-        truth["round_s"] = round_s + miss * float(scenario.times.fallback_s)
+        truth["round_s"] = round_s + miss * scenario.seconds["fallback"]
         truth["tokens_per_second"] = scenario.batch * estimate.tokens_per_round / truth["round_s"]
     return truth
 
@@ -67,11 +66,11 @@ def wrong_truth(scenario: Scenario, estimate: Estimate) -> dict[str, float]:
 def misses(engine: Any, truth_of: Truth, count: int, seed: int) -> tuple[int, int, float]:
     """How many of all comparisons fall outside their own 99 % interval, of how many, and the farthest in widths."""
     outside, total, farthest = 0, 0, 0.0
-    for index, scenario in enumerate(random_scenarios(count, seed)):
-        for strategy, estimate in estimate_all(scenario).items():
+    for index, configuration in enumerate(random_scenarios(count, seed)):
+        for scenario in configuration.scenarios.values():
             rounds = ROUNDS[engine]
-            run = simulate(scenario, strategy, engine=engine, rounds=rounds, seed=index + rounds, confidence=0.99)
-            for name, truth in truth_of(scenario, estimate).items():
+            run = simulate(scenario, engine=engine, rounds=rounds, seed=index + rounds, confidence=0.99)
+            for name, truth in truth_of(scenario, scenario.estimate).items():
                 measured: Measured = getattr(run, name)
                 total += 1
                 outside += not measured.covers(truth)
@@ -100,11 +99,11 @@ def test_a_wrong_formula_is_caught() -> None:
 def test_intervals_cover_the_truth_as_often_as_they_say(engine: Any, backup: str) -> None:
     """300 seeds: a 95 % interval covers the exact value 92-98 % of the time."""
     quality = {"alpha_backup": 0.3, "p_hit_backup": 0.5} if backup == "fast" else {}
-    scenario = configure(t_sd=0.4, t_b=0.3, k=5, b=4, p_hit=0.85, backup=backup, **quality).scenario
-    truth = closed_form_truth(scenario, estimate_all(scenario)["ssd"])
+    scenario = configure(t_sd=0.4, t_b=0.3, k=5, b=4, p_hit=0.85, backup=backup, **quality).scenarios["ssd"]
+    truth = closed_form_truth(scenario, scenario.estimate)
     covered = dict.fromkeys(truth, 0)
     for seed in range(300):
-        run = simulate(scenario, "ssd", engine=engine, rounds=3_200, seed=seed)
+        run = simulate(scenario, engine=engine, rounds=3_200, seed=seed)
         for name, value in truth.items():
             covered[name] += getattr(run, name).covers(value)
     for name, count in covered.items():
@@ -112,14 +111,14 @@ def test_intervals_cover_the_truth_as_often_as_they_say(engine: Any, backup: str
 
 
 def run_of(engine: Any, rounds: int = 4_096, **options: Any) -> SimulatedRounds:
-    return simulate(configure(**options).scenario, "ssd", engine=engine, rounds=rounds)
+    return simulate(configure(**options).scenarios["ssd"], engine=engine, rounds=rounds)
 
 
 @pytest.mark.parametrize("engine", ["des", "mc"])
 def test_no_hits_with_jit_is_sd(engine: Any) -> None:
-    scenario = configure(t_sd=0.3, p_hit=0.0, backup="jit", b=4).scenario
-    ssd = simulate(scenario, "ssd", engine=engine, rounds=6_400, seed=3)
-    sd = simulate(scenario, "sd", engine=engine, rounds=6_400, seed=3)
+    scenarios = configure(t_sd=0.3, p_hit=0.0, backup="jit", b=4).scenarios
+    ssd = simulate(scenarios["ssd"], engine=engine, rounds=6_400, seed=3)
+    sd = simulate(scenarios["sd"], engine=engine, rounds=6_400, seed=3)
     assert ssd.round_s.value == pytest.approx(sd.round_s.value)
     assert ssd.tokens_per_second.value == pytest.approx(sd.tokens_per_second.value, rel=0.02)
 
@@ -148,24 +147,24 @@ def test_the_proposals_batch_of_sixteen_has_seven_clean_rounds_in_a_hundred() ->
 @pytest.mark.parametrize("engine", ["des", "mc"])
 def test_a_seed_reproduces_a_run_exactly_and_another_does_not(engine: Any) -> None:
     shape: dict[str, Any] = {"t_sd": 0.3, "p_hit": 0.7, "b": 8, "spread": 0.1}
-    scenario = configure(**shape).scenario
-    first, again, other = (simulate(scenario, "ssd", engine=engine, rounds=2_000, seed=s) for s in (5, 5, 6))
+    scenario = configure(**shape).scenarios["ssd"]
+    first, again, other = (simulate(scenario, engine=engine, rounds=2_000, seed=s) for s in (5, 5, 6))
     assert first.tokens_per_second == again.tokens_per_second
     assert first.tokens_per_second != other.tokens_per_second
 
 
 def test_des_and_monte_carlo_see_the_same_outcomes() -> None:
-    scenario = configure(t_sd=0.3, p_hit=0.7, b=8, backup="fast").scenario
-    des, mc = (simulate(scenario, "ssd", engine=engine, rounds=1_024, seed=9) for engine in ("des", "mc"))
+    scenario = configure(t_sd=0.3, p_hit=0.7, b=8, backup="fast").scenarios["ssd"]
+    des, mc = (simulate(scenario, engine=engine, rounds=1_024, seed=9) for engine in ("des", "mc"))
     assert des.tokens_per_round.value == mc.tokens_per_round.value
     assert des.round_s.value == pytest.approx(mc.round_s.value)
 
 
 @pytest.mark.parametrize("strategy", ["ar", "sd", "ssd"])
 def test_jitter_keeps_the_engines_together(strategy: str) -> None:
-    scenario = configure(t_sd=0.3, t_p=0.95, p_hit=0.7, b=4, spread=0.2).scenario
-    des = simulate(scenario, strategy, engine="des", rounds=30_000, confidence=0.999)
-    mc = simulate(scenario, strategy, engine="mc", rounds=300_000, confidence=0.999)
+    scenario = configure(t_sd=0.3, t_p=0.95, p_hit=0.7, b=4, spread=0.2).scenarios[strategy]
+    des = simulate(scenario, engine="des", rounds=30_000, confidence=0.999)
+    mc = simulate(scenario, engine="mc", rounds=300_000, confidence=0.999)
     assert des.round_s.low < mc.round_s.high
     assert mc.round_s.low < des.round_s.high
 
@@ -177,8 +176,8 @@ def test_jitter_makes_the_slower_of_two_slower_than_either() -> None:
 
 
 def test_precision_stops_a_run_when_it_is_reached() -> None:
-    scenario = configure(t_sd=0.3, p_hit=0.7, b=2).scenario
-    loose, tight = (simulate(scenario, "ssd", precision=p, seed=2) for p in (0.02, 0.005))
+    scenario = configure(t_sd=0.3, p_hit=0.7, b=2).scenarios["ssd"]
+    loose, tight = (simulate(scenario, precision=p, seed=2) for p in (0.02, 0.005))
     for run, precision in ((loose, 0.02), (tight, 0.005)):
         rate = run.tokens_per_second
         assert (rate.high - rate.low) / 2 <= precision * rate.value
@@ -191,17 +190,17 @@ def test_precision_stops_a_run_when_it_is_reached() -> None:
 def test_requests_that_differ_match_the_renewal_recursion(engine: Any, strategy: str, backup: str) -> None:
     """Means over rounds lean towards slow requests; the recursion over the tokens left is exact."""
     shape: dict[str, Any] = {"alpha": 0.7, "alpha_concentration": 3.0, "output_tokens": 60, "f": 2, "b": 4}
-    scenario = configure(**shape, t_sd=0.3, t_b=0.2, backup=backup).scenario
-    run = simulate(scenario, strategy, engine=engine, rounds=40_000, seed=4, confidence=0.999)
-    truth = closed_form_truth(scenario, estimate_all(scenario)[strategy])
+    scenario = configure(**shape, t_sd=0.3, t_b=0.2, backup=backup).scenarios[strategy]
+    run = simulate(scenario, engine=engine, rounds=40_000, seed=4, confidence=0.999)
+    truth = closed_form_truth(scenario, scenario.estimate)
     for name, value in truth.items():
         assert getattr(run, name).covers(value), f"{name}: {getattr(run, name)} against {value}"
 
 
 def test_requests_that_differ_yield_less_than_their_mean() -> None:
-    alike = configure(t_sd=0.3, alpha=0.7, p_hit=0.8).scenario
-    mixed = configure(t_sd=0.3, alpha=0.7, alpha_concentration=2.0, p_hit=0.8).scenario
-    assert mixed.sd_tokens_per_round < alike.sd_tokens_per_round
+    alike = configure(t_sd=0.3, alpha=0.7, p_hit=0.8).scenarios["sd"]
+    mixed = configure(t_sd=0.3, alpha=0.7, alpha_concentration=2.0, p_hit=0.8).scenarios["sd"]
+    assert mixed.estimate.tokens_per_round < alike.estimate.tokens_per_round
 
 
 def test_quantiles_of_constant_rounds_are_exact() -> None:
@@ -213,7 +212,7 @@ def test_quantiles_of_constant_rounds_are_exact() -> None:
 
 
 def test_utilisation_is_what_the_round_says() -> None:
-    run = simulate(configure(t_sd=0.3, t_p=0.6, p_hit=1.0).scenario, "ssd", rounds=1_000)
+    run = simulate(configure(t_sd=0.3, t_p=0.6, p_hit=1.0).scenarios["ssd"], rounds=1_000)
     assert run.utilisation["target"] == pytest.approx(1.0)
     assert run.utilisation["draft"] == pytest.approx(0.6, rel=2e-3)
 
@@ -225,9 +224,9 @@ def test_utilisation_is_what_the_round_says() -> None:
 def test_a_stream_does_not_depend_on_how_it_is_cut_into_blocks(options: dict[str, Any]) -> None:
     from ssdsim.rounds.outcomes import outcome_source
 
-    scenario = configure(t_sd=0.3, b=5, **options).scenario
-    whole = outcome_source(scenario, "ssd", np.random.SeedSequence(3)).block(20_000).draws
-    source = outcome_source(scenario, "ssd", np.random.SeedSequence(3))
+    scenario = configure(t_sd=0.3, b=5, **options).scenarios["ssd"]
+    whole = outcome_source(scenario.tokens, scenario.batch, np.random.SeedSequence(3)).block(20_000).draws
+    source = outcome_source(scenario.tokens, scenario.batch, np.random.SeedSequence(3))
     parts = [source.block(size).draws for size in (1, 7, 992, 9_000, 10_000)]
     assert np.array_equal(np.concatenate(parts, axis=1), whole)
 
@@ -242,10 +241,10 @@ def test_a_missed_round_is_longer_by_its_fallback(engine: Any) -> None:
 def test_sequences_of_a_finite_run_all_get_their_tokens() -> None:
     from ssdsim.engine.simulate import simulate_requests
 
-    scenario = configure(t_sd=0.3, p_hit=0.8, b=3, k=4).scenario
-    ar = simulate_requests(scenario, "ar", 40, runs=5)
+    scenarios = configure(t_sd=0.3, p_hit=0.8, b=3, k=4).scenarios
+    ar = simulate_requests(scenarios["ar"], 40, runs=5)
     assert ar.rounds == 5 * 40
-    ssd = simulate_requests(scenario, "ssd", 40, runs=50)
+    ssd = simulate_requests(scenarios["ssd"], 40, runs=50)
     assert ssd.tokens_per_round.value * ssd.rounds * 3 == pytest.approx(50 * 3 * 40)
     # the last to finish rules: fewer tokens a round than in the long run
-    assert ssd.tokens_per_round.value < scenario.ssd.tokens_per_round
+    assert ssd.tokens_per_round.value < scenarios["ssd"].estimate.tokens_per_round

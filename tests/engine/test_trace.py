@@ -25,7 +25,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 def traced(strategy: str = "ssd", **options: Any) -> tuple[dict[str, Any], SimulatedRounds, Trace]:
     trace = Trace()
-    run = simulate(configure(**options).scenario, strategy, rounds=ROUNDS, trace=trace)
+    run = simulate(configure(**options).scenarios[strategy], rounds=ROUNDS, trace=trace)
     return json.loads(json.dumps(trace.to_json())), run, trace
 
 

@@ -51,15 +51,15 @@ def test_a_target_and_a_weaker_draft_on_two_profiles(tmp_path: Path) -> None:
     weak = scale(find_hardware("h100-sxm"), "weak", memory_bandwidth=0.25, clock=0.5, link="pcie4")
     weak.save(tmp_path / "weak.json")
     options: dict[str, Any] = {"draft_hardware": str(tmp_path / "weak.json"), "b": 4}
-    strong, slow = configure(b=4), configure(**options)
-    assert slow.scenario.times.prespeculate_s > strong.scenario.times.prespeculate_s
-    assert slow.scenario.times.verify_s == strong.scenario.times.verify_s
+    strong, slow = (configure(**each).scenarios["ssd"].seconds for each in ({"b": 4}, options))
+    assert slow["pre-speculate"] > strong["pre-speculate"]
+    assert slow["verify"] == strong["verify"]
     kinds = [record["summary"].split()[0] for record in map(dict, _provenance(options))]
     assert "hypothetical" in kinds
 
 
 def _provenance(options: dict[str, Any]) -> list[dict[str, str]]:
-    from ssdsim.answers.predict import as_json
+    from ssdsim.answers.prediction_json import as_json
 
     records: list[dict[str, str]] = as_json(predict(**options))["provenance"]
     return records

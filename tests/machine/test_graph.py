@@ -119,6 +119,7 @@ def make_sharded_mlp(rank: int, device: torch.device, options: dict[str, Any]) -
     return handle
 
 
+@pytest.mark.ranks
 def test_shards_of_a_layer_all_reduce_to_the_whole() -> None:
     with Ranks(["cpu:0", "cpu:1"], "tests.machine.test_graph:make_sharded_mlp", {}) as ranks:
         assert max(ranks.ask({})) < 1e-5

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import re
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,8 +15,10 @@ from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.laws import FixedCosts
 from ssdsim.pricing.cost import Cost, TimingErrors, cost_of_pass
-from ssdsim.pricing.placement import Drift, round_costs, window_budget
-from ssdsim.scenario.configuration import configure
+from ssdsim.pricing.prespeculation import window_budget
+from ssdsim.pricing.site import Site
+from ssdsim.rounds.kernel import Kernel
+from ssdsim.scenario.configuration import Configuration, configure
 from ssdsim.transformer.card import forward_pass
 
 
@@ -68,39 +72,44 @@ def test_sums_and_multiples_of_costs_keep_their_terms() -> None:
 
 def test_the_window_budget_is_the_largest_that_the_draft_finishes_in_time() -> None:
     configuration = configure(f="window", b=4, k=5)
-    placement = configuration.placement
-    assert placement is not None
-    times = configuration.scenario.times
-    window = times.verify_s + times.post_s + times.send_s
-    budget = configuration.values["budget"]
-    assert budget == window_budget(placement)
-    assert times.prespeculate_s <= window
-    one_more = configure(budget=budget + 1, b=4, k=5).scenario.times
-    assert one_more.prespeculate_s > window
+    ssd, seconds = configuration.scenarios["ssd"], configuration.scenarios["ssd"].seconds
+    window = seconds["verify"] + seconds["sample"] + seconds["outcome"]
+    budget = configuration.settings["budget"]
+    assert budget == window_budget(sited(configuration), ssd.drafter, 5)
+    assert seconds["pre-speculate"] <= window
+    one_more = configure(budget=budget + 1, b=4, k=5).scenarios["ssd"].seconds
+    assert one_more["pre-speculate"] > window
 
 
 def test_more_draft_devices_share_the_branches_and_shorten_the_draft() -> None:
-    one, three = (configure(b=16, f=8, draft_gpus=n) for n in (1, 3))
-    assert three.scenario.times.branches_s < one.scenario.times.branches_s
-    assert three.scenario.gpus.ssd == 7
-    assert three.scenario.primary.p_hit == one.scenario.primary.p_hit
+    one, three = (configure(b=16, f=8, draft_gpus=n).scenarios["ssd"] for n in (1, 3))
+    branches_s = [scenario.steps["pre-speculate"].pieces[1].cost.seconds for scenario in (one, three)]
+    assert branches_s[1] < branches_s[0]
+    assert three.gpus == 7
+    assert isinstance(one.tokens, Kernel)
+    assert isinstance(three.tokens, Kernel)
+    assert three.tokens.transitions[0, 0] == one.tokens.transitions[0, 0] > 0
 
 
 def test_sampling_sends_logits() -> None:
-    greedy, sampling = (configure(b=16, temperature=t).scenario.times for t in (0.0, 0.7))
+    greedy, sampling = (configure(b=16, temperature=t).scenarios["ssd"].seconds for t in (0.0, 0.7))
     logits = 16 * 6 * 128_256 * 2
     bandwidth = find_hardware("h100-sxm").link
     assert bandwidth is not None
-    assert sampling.respond_s - greedy.respond_s == pytest.approx(logits / bandwidth.bandwidth, rel=0.05)
+    more_s = sampling["speculation"] - greedy["speculation"]
+    assert more_s == pytest.approx(logits / bandwidth.bandwidth, rel=0.05)
 
 
 def test_a_separate_draft_of_sd_pays_the_messages() -> None:
-    separate = configure(sd_draft="separate").scenario
-    assert separate.gpus.sd == separate.gpus.ssd == 5
-    assert separate.times.sd_message_s == pytest.approx(separate.times.send_s + separate.times.respond_s)
-    never = configure(sd_draft="separate", p_hit=0.0, backup="jit").scenario
-    sd_s = never.times.sd_draft_s + never.times.sd_verify_s + never.times.sd_message_s
-    ssd_s = never.times.verify_s + never.times.fallback_s + never.times.send_s + never.times.respond_s
+    separate = configure(sd_draft="separate").scenarios
+    assert separate["sd"].gpus == separate["ssd"].gpus == 5
+    for message in ("outcome", "speculation"):
+        assert separate["sd"].seconds[message] == separate["ssd"].seconds[message] > 0
+    assert configure().scenarios["sd"].seconds["outcome"] == 0
+    never = configure(sd_draft="separate", p_hit=0.0, backup="jit").scenarios
+    sd, ssd = (never[name].seconds for name in ("sd", "ssd"))
+    sd_s = sd["draft"] + sd["verify"] + sd["outcome"] + sd["speculation"]
+    ssd_s = ssd["verify"] + ssd["fallback"] + ssd["outcome"] + ssd["speculation"]
     assert ssd_s == pytest.approx(sd_s)  # p_hit = 0 with jit is SD on the same placement
 
 
@@ -111,23 +120,38 @@ def test_one_rank_that_drafts_tells_the_others_its_tokens() -> None:
     three_heads = "transformer-shaped-384x2"
     sharded, single = (configure(draft=card, b=8, dtype="bfloat16") for card in ("llama-3.2-1b", three_heads))
     for configuration, degree, told_s in ((sharded, 4, 0.0), (single, 1, 2 * tokens_s)):
-        assert configuration.placement is not None
-        assert configuration.placement.colocated_draft_step()[1] == degree
-        assert configuration.scenario.times.sd_message_s == pytest.approx(told_s)
-    placement = sharded.placement
-    assert placement is not None
-    to_first_s = profile.message_seconds(placement.response_bytes(6)).seconds
-    assert sharded.scenario.times.respond_s == pytest.approx(to_first_s + 2 * tokens_s)
+        sd = configuration.scenarios["sd"]
+        assert [work.tp for work in sd.steps["draft"].passes] == [degree]
+        assert sd.seconds["outcome"] + sd.seconds["speculation"] == pytest.approx(told_s)
+    to_first_s = profile.message_seconds(sited(sharded).speculation_bytes(6)).seconds
+    assert sharded.scenarios["ssd"].seconds["speculation"] == pytest.approx(to_first_s + 2 * tokens_s)
 
 
-def test_a_colocated_draft_step_drifts_by_itself() -> None:
-    drift = Drift(colocated_draft_step=2.0)
-    for sd_draft, slower in (("colocated", 2.0), ("separate", 1.0)):
-        placement = configure(sd_draft=sd_draft).placement
-        assert placement is not None
-        steady, drifted = (round_costs(one, "jit").times() for one in (placement, replace(placement, drift=drift)))
-        assert drifted.sd_draft_s == pytest.approx(slower * steady.sd_draft_s)
-        assert drifted.fallback_s == steady.fallback_s
+def test_a_pass_drifts_by_its_own_name() -> None:
+    """SD's drafting beside the target or apart; SSD's fallback drafts the same steps, its verification does not."""
+    for sd_draft in ("colocated", "separate"):
+        configuration = configure(sd_draft=sd_draft)
+        site = sited(configuration)
+        steady, drifted = (
+            {name: seconds_at(configuration, name, one) for name in ("sd", "ssd")}
+            for one in (site, replace(site, drift={"draft step": 2.0}))
+        )
+        assert drifted["sd"]["draft"] == pytest.approx(2.0 * steady["sd"]["draft"])
+        assert drifted["ssd"]["fallback"] == pytest.approx(2.0 * steady["ssd"]["fallback"])
+        for name in ("verify", "pre-speculate", "outcome", "speculation", "sample"):
+            assert drifted["ssd"][name] == steady["ssd"][name]
+
+
+def sited(configuration: Configuration) -> Site:
+    """Where the models run, with the settings in which everything is derived."""
+    assert configuration.site is not None
+    return replace(configuration.site, options=configuration.settings)
+
+
+def seconds_at(configuration: Configuration, name: str, site: Site) -> Mapping[str, float]:
+    scenario = configuration.scenarios[name]
+    steps = scenario.strategy.steps(replace(site, options=scenario.settings), scenario.drafter)
+    return {step: priced.seconds for step, priced in steps.items()}
 
 
 @pytest.mark.parametrize(
@@ -135,12 +159,26 @@ def test_a_colocated_draft_step_drifts_by_itself() -> None:
     [
         ({"tp": 1}, "at tp 1 needs .* not even one sequence fits; the smallest tp that fits one sequence is 2"),
         ({"b": 4000, "context": 8192}, "the largest batch that fits is [0-9]+"),
-        ({"tp": 8}, "SSD needs 8 target and 1 draft devices, h100-sxm has 8; the nearest that fits is tp 4"),
-        ({"tp": 4, "draft_gpus": 5}, "the nearest that fits is tp 2"),
         ({"k": 2, "fl": [0, 0, 0]}, "--fl caches no outcome: at least one fan-out must be above 0"),
-        ({"tp": 2, "draft": "llama-3.1-8b"}, r"with llama-3.1-8b beside it .* --sd-draft separate needs less"),
     ],
 )
 def test_what_cannot_run_is_refused_with_the_nearest_that_fits(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         configure(**options)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "options", "message"),
+    [
+        ("ssd", {"tp": 8}, "SSD needs 8 target and 1 draft devices, h100-sxm has 8; the nearest that fits is tp 4"),
+        ("ssd", {"tp": 4, "draft_gpus": 5}, "the nearest that fits is tp 2"),
+        ("sd", {"tp": 2, "draft": "llama-3.1-8b"}, r"with llama-3.1-8b beside it .* --sd-draft separate needs less"),
+    ],
+)
+def test_what_has_no_room_says_why_and_leaves_the_others(strategy: str, options: dict[str, Any], message: str) -> None:
+    configuration = configure(**options)
+    assert list(configuration.no_room) == [strategy]
+    assert re.search(message, configuration.no_room[strategy])
+    assert set(configuration.scenarios) == {"ar", "sd", "ssd"} - {strategy}
+    with pytest.raises(InputError, match=message):
+        configure(**options, strategies=strategy)

@@ -19,10 +19,12 @@ from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.what_if import scale
 from ssdsim.reports.build import Report, report
 from ssdsim.reports.figure import Figure
+from ssdsim.reports.grid_points import grid_json
 from ssdsim.reports.page import plotlyjs
 from ssdsim.reports.pareto import _points
-from ssdsim.reports.speedups import grid_json, speedups
+from ssdsim.reports.speedups import speedups
 from ssdsim.reports.study import Study
+from ssdsim.rounds.kernel import Kernel
 from ssdsim.runs.report_folder import read_run_folder
 from ssdsim.speculation.fallback import critical_batch_size
 from tests.cli.test_cli import run
@@ -76,7 +78,7 @@ def test_the_verdict_is_that_of_predict_at_the_base_point(made: Report) -> None:
     """Alpha 0.8, F 3, K 6 and b 1 are defaults that the grid holds."""
     expected = predict(context=512, b=1, k=6, alpha=0.8, f=3)
     assert made.sentence == expected.verdict.sentence
-    assert f"= {expected.verdict.probability:.2f}." in made.html
+    assert f"= {expected.verdict.probability_best:.2f}." in made.html
     assert "GPUs: AR 4, SD 4, SSD 5." in made.html
 
 
@@ -97,7 +99,7 @@ def test_speedups_are_those_of_the_results_at_the_base_point(made: Report, folde
 
 def test_bands_are_the_intervals_of_predict(made: Report) -> None:
     row = figure(made, "speedup-b").table.set_index("b").loc[16]
-    interval = predict(context=512, b=16, k=6, alpha=0.8, f=3).verdict.interval
+    interval = predict(context=512, b=16, k=6, alpha=0.8, f=3).verdict.over["sd"].interval
     assert interval is not None
     # predict takes 1000 draws, a band 400
     assert row["ssd/sd low"] == pytest.approx(interval.low, rel=0.01)
@@ -111,8 +113,8 @@ def test_the_chart_over_the_hit_rate_passes_through_the_base_point(tmp_path: Pat
     study = Study(read_run_folder(write_run(tmp_path, options, {})))
     table = next(f for f in speedups(study) if isinstance(f, Figure) and f.key == "speedup-p_hit").table
     found = predict(**options)
-    row = table.set_index("p_hit").loc[found.configuration.scenario.primary.p_hit]
-    assert row["ssd/sd"] == pytest.approx(found.verdict.ssd_over_sd, rel=1e-9)
+    row = table.set_index("p_hit").loc[found.configuration.settings["p_hit"]]
+    assert row["ssd/sd"] == pytest.approx(found.verdict.over["sd"].ratio, rel=1e-9)
 
 
 def test_the_base_point_is_a_possible_one(tmp_path: Path) -> None:
@@ -135,7 +137,8 @@ def test_the_page_holds_every_grid_point(folder: Path) -> None:
     assert grid is not None
     shape = [len(values) for values in grid["axes"].values()]
     decoded = {
-        key: np.frombuffer(base64.b64decode(grid[key]), "<u2").reshape(shape) / 1000 for key in ("ssd/sd", "sd/ar")
+        key: np.frombuffer(base64.b64decode(values), "<u2").reshape(shape) / 1000
+        for key, values in grid["ratios"].items()
     }
     for _, row in pd.read_parquet(folder / "results.parquet").iterrows():
         at = tuple(values.index(f"{row[name]:g}") for name, values in grid["axes"].items())
@@ -143,6 +146,7 @@ def test_the_page_holds_every_grid_point(folder: Path) -> None:
             assert decoded["ssd/sd"][at] == 65.535
             continue
         assert decoded["ssd/sd"][at] == pytest.approx(row["ssd_over_sd"], abs=0.0006)
+        assert decoded["ssd/ar"][at] == pytest.approx(row["ssd_over_ar"], abs=0.0006)
         assert decoded["sd/ar"][at] == pytest.approx(row["sd_over_ar"], abs=0.0006)
 
 
@@ -158,14 +162,15 @@ def test_hit_rates_are_those_of_predictions(made: Report) -> None:
 def test_the_fallbacks_cross_where_full_predictions_do(made: Report) -> None:
     shown = figure(made, "fallback")
     rate = {
-        backup: [predict(context=512, b=b, backup=backup).verdict.ssd_over_sd for b in (1, 2, 3, 4)]
+        backup: [predict(context=512, b=b, backup=backup).verdict.over["sd"].ratio for b in (1, 2, 3, 4)]
         for backup in ("jit", "fast")
     }
     crossing = next(b for b, jit, fast in zip((1, 2, 3, 4), *rate.values(), strict=True) if fast >= jit)
     assert shown.title.startswith(f"Draft just in time below batch {crossing};")
-    jit, fast = (predict(context=512, b=1, backup=backup).configuration.scenario for backup in ("jit", "fast"))
-    t_b = jit.times.fallback_s / jit.times.verify_s
-    b_star = critical_batch_size(fast.primary.p_hit, t_b, jit.primary.expected_tokens, 1.0)
+    jit, fast = (predict(context=512, b=1, backup=backup).configuration.scenarios["ssd"] for backup in ("jit", "fast"))
+    t_b = jit.seconds["fallback"] / jit.seconds["verify"]
+    assert isinstance(jit.tokens, Kernel)
+    b_star = critical_batch_size(fast.settings["p_hit"], t_b, jit.tokens.expected_tokens[0], 1.0)
     assert f"b* = {b_star:.2f}" in [note.text for note in shown.plot.layout.annotations]
 
 
@@ -183,7 +188,7 @@ def test_tracks_of_the_timeline_never_overlap(made: Report) -> None:
         assert (ends.iloc[:-1].to_numpy() <= rows["start ms"].iloc[1:].to_numpy() + 1e-9).all(), track
     ssd = table[table["track"] == "SSD target"]
     assert (ssd["what"] == "verify").sum() == 4
-    assert (table[table["track"] == "SSD draft"]["what"] == "jit fallback").any(), "a miss is shown"
+    assert (table[table["track"] == "SSD draft"]["what"].str.startswith("fallback")).any(), "a miss is shown"
     measured = table[table["track"] == "measured SSD target"]
     assert (measured["what"] == "verify").sum() == 4
     assert measured["duration ms"].max() == pytest.approx(30.0)
@@ -248,7 +253,7 @@ def test_a_folder_with_options_alone_is_computed(tmp_path: Path) -> None:
     ]
     assert "select data-axis" not in made.html.replace(plotlyjs(), "").split("<script>")[0]
     table = figure(made, "speedup-alpha").table.set_index("alpha")
-    assert table.loc[0.9, "ssd/sd"] == pytest.approx(predict(b=4, alpha=0.9).verdict.ssd_over_sd, rel=1e-9)
+    assert table.loc[0.9, "ssd/sd"] == pytest.approx(predict(b=4, alpha=0.9).verdict.over["sd"].ratio, rel=1e-9)
 
 
 def test_unit_free_runs_have_no_roofs_and_no_bands(tmp_path: Path) -> None:
@@ -257,7 +262,7 @@ def test_unit_free_runs_have_no_roofs_and_no_bands(tmp_path: Path) -> None:
     assert {"roofline", "hit rate against F"} <= {item.what for item in made.left_out}
     table = figure(made, "speedup-b").table
     assert list(table.columns) == ["b", "ssd/sd", "ssd/ar", "sd/ar"]
-    assert table["ssd/sd"].iloc[1] == pytest.approx(predict(b=2, **options).verdict.ssd_over_sd)
+    assert table["ssd/sd"].iloc[1] == pytest.approx(predict(b=2, **options).verdict.over["sd"].ratio)
     assert "T_v" in figure(made, "timeline").table.columns[-1]
 
 
@@ -268,6 +273,11 @@ def test_unit_free_runs_have_no_roofs_and_no_bands(tmp_path: Path) -> None:
         ({"config.toml": "schema = 2"}, "schema must be 1, got 2"),
         ({"config.toml": "schema = 1\n[optoins]"}, "unknown key 'optoins'; did you mean 'options'?"),
         ({"config.toml": "schema = 1\n[options]\nalfa = 0.8"}, "unknown option 'alfa'; did you mean 'alpha'?"),
+        (
+            {"config.toml": "schema = 1\n[options]\nstrategy = 'ssd'"},
+            "config.toml: written by an older ssdsim, whose 'strategy' is 'strategies' now: sweep anew",
+        ),
+        ({"config.toml": "schema = 1\n[options]\nstrategies = ['ssb']"}, "unknown strategy 'ssb'; did you mean"),
         ({"config.toml": "schema = 1\n[grid]\nb = 4"}, "grid.b must be a list of values, got 4"),
         ({"config.toml": "schema = 1\n[options]\nb = 1\n[grid]\nb = [1]"}, "'b' is both an option and a grid axis"),
         ({"config.toml": "schema = 1", "trace.json": "{"}, "not JSON, or cut short"),
@@ -296,7 +306,8 @@ def test_the_command(tmp_path: Path) -> None:
     done = run("report", str(folder), "-o", str(tmp_path / "page.html"), "--json")
     assert done.returncode == 0, done.stderr
     answer: dict[str, Any] = json.loads(done.stdout)
-    assert set(answer) == {"schema", "report", "verdict", "figures", "left_out"}
+    assert set(answer) == {"schema", "report", "unfinished", "verdict", "figures", "left_out"}
+    assert answer["unfinished"] is None
     assert answer["verdict"]["sentence"] in (tmp_path / "page.html").read_text()
     plain = run("report", str(folder))
     assert plain.returncode == 0

@@ -9,12 +9,17 @@ from typing import Any
 
 import pytest
 
+from ssdsim import strategies
 from ssdsim.answers.predict import predict
 from ssdsim.reports.build import Report, report
 from tests.reports.browser import CHROMIUM, Browser
 from tests.reports.run_folders import write_measurements, write_run
+from tests.reports.toy import Sleepy
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine (apt install chromium)")
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine (apt install chromium)"),
+]
 
 GRID = {"b": [1, 4, 16], "k": [3, 6], "alpha": [0.7, 0.8]}
 KEYS = (
@@ -131,7 +136,7 @@ def test_a_menu_redraws_the_charts_at_another_point_of_the_grid(opened: Browser,
         menu.selectedIndex = 0;
         menu.dispatchEvent(new Event('change'));
     })()""")
-    expected = [predict(b=b, k=3, alpha=0.8).verdict.ssd_over_sd for b in GRID["b"]]
+    expected = [predict(b=b, k=3, alpha=0.8).verdict.over["sd"].ratio for b in GRID["b"]]
     assert opened.evaluate(line) == pytest.approx(expected, abs=0.0006)
     assert opened.evaluate(band) is False
     assert "k 3, alpha 0.8" in opened.evaluate("document.querySelector('#speedup-b .about').textContent")
@@ -187,3 +192,24 @@ def test_paper_is_light_and_the_screen_comes_back(opened: Browser, page: Path, t
     assert opened.evaluate("getComputedStyle(document.querySelector('.card')).breakInside") == "avoid"
     opened.send("Emulation.setEmulatedMedia", media="")
     opened.wait_until("document.querySelector('#pareto .plot')._fullLayout.width > 900", 10)
+
+
+def test_a_fourth_strategy_is_redrawn_too_and_fits_a_phone(browser: Browser, tmp_path: Path) -> None:
+    strategies.ALL.register(Sleepy())
+    try:
+        options = {"strategies": ["ar", "sd", "ssd", "sleepy"], "t_sd": 0.2}
+        report(write_run(tmp_path, options, {"b": [1, 4], "k": [3, 6]})).save(tmp_path / "report.html")
+        expected = [predict(**options, b=b, k=3).verdict.over["sleepy"].ratio for b in (1, 4)]
+    finally:
+        strategies.ALL.forget(Sleepy.name)
+    browser.screen(360, 740)
+    browser.open(tmp_path / "report.html")
+    browser.evaluate("""(() => {
+        const menu = document.querySelector('select[data-axis="k"]');
+        menu.selectedIndex = 0;
+        menu.dispatchEvent(new Event('change'));
+    })()""")
+    line = "document.querySelector('#speedup-b .plot').data.find((t) => t.meta === 'ssd/sleepy').y"
+    assert browser.evaluate(line) == pytest.approx(expected, abs=0.0006)
+    assert browser.evaluate("document.documentElement.scrollWidth") == 360
+    assert browser.problems == []

@@ -30,7 +30,9 @@ GIVEN: dict[type, Any] = {  # a value of each kind, none of them a default
     kinds.OneOrByPosition: 0.5,
     kinds.ListOf: [2, 1],
     kinds.HitRates: [(1, 0.6), (2, 0.7)],
+    kinds.Names: ("sd", "ssd"),
 }
+TEXTS = {kinds.ListOf: "2,1", kinds.HitRates: "1:0.6,2:0.7", kinds.Names: "sd,ssd"}  # that mean those values
 ODD = st.one_of(
     *(st.integers(), st.floats(), st.text(max_size=8), st.booleans(), st.complex_numbers(), st.binary(max_size=3)),
     *(st.lists(st.integers() | st.floats(), max_size=3), st.dictionaries(st.text(max_size=2), st.integers())),
@@ -39,7 +41,12 @@ ODD = st.one_of(
 
 
 def value(option: Option) -> Any:
-    return option.kind.words[-1] if isinstance(option.kind, kinds.OneOf) else GIVEN[type(option.kind)]
+    match option.kind:
+        case kinds.OneOf(words):
+            return words[-1]
+        case kinds.Member(of):
+            return of.names[-1]
+    return GIVEN[type(option.kind)]
 
 
 def refusal(call: dict[str, Any]) -> str:
@@ -77,6 +84,8 @@ def test_an_odd_value_is_taken_as_it_is_or_refused_in_one_line(option: Option, o
     if said:
         assert option.spelling in said
         assert "\n" not in said
+    elif isinstance(option.kind, kinds.Names):
+        assert checked(call)[option.name] == tuple(odd.split(","))
     else:
         assert checked(call)[option.name] is odd
 
@@ -95,14 +104,23 @@ def test_every_spelling_and_its_help_reach_the_command_line(verb: str) -> None:
 @pytest.mark.parametrize("option", [o for o in OPTIONS if o.on_command_line], ids=lambda option: option.name)
 def test_a_value_from_the_command_line_is_what_the_record_checks(option: Option) -> None:
     """A text of the kind becomes a value that the record takes, alone and as one of several."""
-    texts = {kinds.ListOf: "2,1", kinds.HitRates: "1:0.6,2:0.7"}
-    text = texts.get(type(option.kind), str(value(option)))
-    for verb, several in (("predict", False), ("sweep", True)):
+    text = TEXTS.get(type(option.kind), str(value(option)))
+    for verb, lists in (("predict", False), ("sweep", True)):
+        several = lists and not isinstance(option.kind, kinds.Names)  # names make one comparison
         command = cli.get_command(click.Context(cli), verb)
         assert command is not None
         parameter = next(p for p in command.params if p.name == option.name)
         parsed = parameter.type.convert(text, parameter, None)
         assert option.checked(parsed[0] if several else parsed) == value(option)
+
+
+def test_an_unregistered_name_is_told_with_its_option_and_the_nearest() -> None:
+    for name in ("strategies", "subject"):
+        message = f"{spelled(name)}: unknown strategy 'sdd'; did you mean 'sd'? Allowed: ar, sd, ssd"
+        with pytest.raises(InputError, match=re.escape(message)):
+            checked({name: "sdd"})
+    with pytest.raises(InputError, match="--strategies must name some of ar, sd, ssd, each once, got sd,ar,sd"):
+        checked({"strategies": "sd,ar,sd"})
 
 
 def test_no_verb_gives_a_spelling_of_the_table_to_another_option() -> None:

@@ -42,8 +42,8 @@ def test_a_trace_keeps_the_lengths_of_each_request(tmp_path: Path, suffix: str) 
         path.write_text('[0, 4]\n{"accepted": [1, 1, 3]}\n')
     kinds = load_acceptance(path, 3)
     assert np.allclose(kinds.pmfs, [[0.5, 0, 0, 0.5], [0, 2 / 3, 0, 1 / 3]])  # cut to K = 3
-    scenario = configure(t_sd=0.2, k=3, acceptance=str(path), p_hit=0.5, output_tokens=30).scenario
-    assert 2.0 < scenario.sd_tokens_per_round < 3.2
+    scenario = configure(t_sd=0.2, k=3, acceptance=str(path), p_hit=0.5, output_tokens=30).scenarios["sd"]
+    assert 2.0 < scenario.tokens.averages.tokens_per_round < 3.2
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from ssdsim.checks import whole
 from ssdsim.errors import InputError, nearest
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.option import spelled
-from ssdsim.scenario.options import ALL, DEFAULTS, FILES, check_names
+from ssdsim.scenario.options import ALL, DEFAULTS, FILES, check_names, check_owners
 
 Engine = Literal["closed", "mc", "des"]
 
@@ -120,6 +120,7 @@ def plan_of(preset: str | None, options: Mapping[str, Any], **how: Any) -> Plan:
         raise InputError(f"unknown preset '{preset}'{nearest(preset, PRESETS)} Allowed: {', '.join(PRESETS)}")
     given = {name: _plain(value) for name, value in options.items() if value is not None}
     check_names(given)
+    check_owners(given)
     both = {**(PRESETS[preset] if preset else {}), **given}
     ordered = {name: both[name] for name in DEFAULTS if name in both}
     grid = {name: values for name, values in ordered.items() if _nesting(values) > ALL[name].kind.depth}

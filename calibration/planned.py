@@ -1,0 +1,106 @@
+"""The passes that strategies run, before anything says how long they take."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from ssdsim import drafters, strategies
+from ssdsim.hardware.profile import Device, HardwareProfile
+from ssdsim.pricing.cost import Cost
+from ssdsim.pricing.site import Site
+from ssdsim.pricing.step import Pass, Step
+from ssdsim.protocols.strategy import Strategy
+from ssdsim.scenario.configuration import effective
+from ssdsim.settings import Settings
+from ssdsim.transformer.card import ForwardPass, Transformer, legal_tensor_parallel
+
+_NO_DEVICE = Device(
+    name="any", kind="cpu", memory_bytes=1, memory_bandwidth=1, peak_flops={"any": 1}, count=1, topology="any"
+)
+_NOT_TIMED = HardwareProfile(schema=1, name="not timed yet", device=_NO_DEVICE, sources={})
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A pass that a calibration times: what it is called, and on how many of the ranks with its model it runs."""
+
+    name: str
+    model: str
+    forward: ForwardPass
+    tp: int
+
+
+@dataclass(frozen=True)
+class _PlanningSite(Site):
+    """A site where nothing has a price. Every pass is planned at one context, and SD's draft on ``beside_tp`` ranks."""
+
+    beside_tp: int = 1
+
+    def draft_beside_target(self, name: str) -> Pass:
+        return Pass(name, "draft", self._forward(self.draft, 1, self.beside_tp), self.beside_tp, self.profile)
+
+    def _forward(
+        self, card: Transformer, queries: int, tp: int, extra_context: int = 0, masked: bool = False
+    ) -> ForwardPass:
+        forward: ForwardPass = super()._forward(card, queries, tp, 0, masked)
+        return forward
+
+    def cost(self, work: Pass) -> Cost:
+        return Cost()
+
+    def streaming_share(self, work: Pass, seconds: float) -> float:
+        return 0.0
+
+    def outcome_message(self) -> Step:
+        return Step("communicate")
+
+    def speculation_message(self, tokens: int) -> Step:
+        return Step("communicate")
+
+    def telling(self, tokens: int, drafting: Pass | None) -> Step:
+        return Step("communicate")
+
+
+def planned_passes(
+    target: Transformer,
+    draft: Transformer,
+    *,
+    batch: int,
+    lookahead: int,
+    branches: int,
+    context: int,
+    tp: int,
+    dtype: str,
+) -> list[Planned]:
+    """Every pass of every strategy for the whole batch; for one sequence (``... one``) those of what caches nothing.
+
+    What a speculation cache adds has many tokens a sequence: for a single one they lie among those that are timed.
+    Passes of the target come first. Two of one name and different shapes are told apart by their strategies.
+    """
+    settings = effective({"k": lookahead, "budget": branches})
+    site = _PlanningSite(target, draft, _NOT_TIMED, _NOT_TIMED, tp, batch, context, False, dtype, settings)
+    degrees = sorted({1, tp} & {1, *legal_tensor_parallel(draft)})
+    found: dict[str, Planned] = {}
+    for sequences, strategy in itertools.product(sorted({1, batch}), strategies.ALL):
+        if sequences < batch and strategy.miss is not None:
+            continue
+        for beside_tp in degrees if sequences == batch else (1,):
+            for work in _passes(strategy, settings, replace(site, batch=sequences, beside_tp=beside_tp)):
+                name = work.name if sequences == batch else f"{work.name} one"
+                name = f"{name} on {work.tp} ranks" if work.model == "draft" and work.tp > 1 else name
+                if name in found and found[name].forward is not work.forward:
+                    name = f"{name} of {strategy.title}"
+                found[name] = Planned(name, work.model, work.forward, work.tp)
+    return sorted(found.values(), key=lambda one: one.model != "target")
+
+
+def _passes(strategy: Strategy, settings: Settings, site: Site) -> Iterator[Pass]:
+    drafter = drafters.ALL.named(settings["drafter"])
+    for choice in strategy.alternatives(settings):
+        own = choice.copy()
+        there = replace(site, options=own)
+        strategy.settle(own, there, drafter)
+        for step in strategy.steps(there, drafter).values():
+            yield from step.passes

@@ -1,0 +1,1 @@
+"""What mkdocs adds to the pages of ``docs/``: references made of the code itself, executed notebooks, the README."""

@@ -1,0 +1,51 @@
+"""mkdocs' hook: adds the generated pages to those of ``docs/``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import plotly
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+from site_generator import notebooks
+from site_generator.command_line import command_line_page
+from site_generator.json_reference import json_page
+from site_generator.python_reference import python_page
+from ssdsim.scenario.reference import reference
+
+_PROJECT = Path(__file__).parents[1]
+_FROM_ROOT = {"index.md": "README.md", "changelog.md": "CHANGELOG.md", "contributing.md": "CONTRIBUTING.md"}
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add what is no file of ``docs/``."""
+    for path, content in _pages():
+        files.append(File.generated(config, path, content=content))
+    script = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
+    files.append(File.generated(config, "assets/plotly.min.js", abs_src_path=str(script)))
+    return files
+
+
+def _pages() -> Iterator[tuple[str, str]]:
+    for path, source in _FROM_ROOT.items():
+        yield path, _for_site((_PROJECT / source).read_text(encoding="utf-8"))
+    yield "reference/cli.md", command_line_page()
+    yield "reference/options.md", reference()
+    yield "reference/json.md", json_page()
+    yield "reference/python.md", python_page()
+    small = notebooks.small_asked_for()
+    index = (notebooks.FOLDER / "README.md").read_text(encoding="utf-8")
+    yield "notebooks/index.md", index.replace(".ipynb)", ".md)")
+    for name in notebooks.names():
+        yield f"notebooks/{name}.md", notebooks.page(notebooks.executed(name, small), "../assets")
+
+
+def _for_site(text: str) -> str:
+    """A page of the repository's root, with its links as the site has them."""
+    for page, source in _FROM_ROOT.items():
+        text = text.replace(f"]({source}", f"]({page}")
+    text = text.replace("](notebooks/README.md", "](notebooks/index.md")
+    return re.sub(r'(\]\(|src=")docs/', r"\1", text)

@@ -1,0 +1,124 @@
+"""A role's program on a rank of a real machine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ssdsim.executor.cache import Guesses, Outcome, SpeculationCache, misses
+from ssdsim.executor.messages import Mail
+from ssdsim.executor.plan import RankPlan
+from ssdsim.executor.timeline import Timeline
+from ssdsim.rounds.actor import Program
+from ssdsim.rounds.outcomes import OutcomeBlock, outcome_source, rounds_to_run_in
+
+Action = Callable[[], object]
+
+
+def drive(program: Program, actor: RankActor) -> Timeline:
+    """Run a role's program to its end: what it yields is done already, and is handed back to it."""
+    playing, reply = program(actor), None
+    with suppress(StopIteration):
+        while True:
+            reply = playing.send(reply)
+    actor.close()
+    return actor.timeline
+
+
+def outcomes_of(plan: RankPlan, seed: int, rounds: int) -> OutcomeBlock:
+    """The outcomes that :func:`ssdsim.engine.simulate.simulate` replays for the same seed."""
+    source = outcome_source(plan.tokens, plan.batch, np.random.SeedSequence(seed).spawn(2)[0])
+    run_in = rounds_to_run_in(plan.tokens)
+    if run_in:
+        source.block(run_in)
+    return source.block(rounds)
+
+
+class RankActor:
+    """One rank of a role: what it does takes real time (:class:`ssdsim.rounds.actor.Actor`).
+
+    ``actions`` gives what this rank has to run of a step: (name, times, action). How much each sequence accepts and
+    which bonus token it gets is known to the leading role, which has ``outcomes``; others learn of it by message.
+    """
+
+    def __init__(
+        self,
+        plan: RankPlan,
+        rounds: int,
+        outcomes: OutcomeBlock | None,
+        mail: Mail,
+        actions: Callable[[str], Sequence[tuple[str, int, Action]]],
+    ) -> None:
+        self.timeline = Timeline()
+        self._plan, self._rounds, self._outcomes, self._mail = plan, rounds, outcomes, mail
+        fan_out = plan.strategy.guesses(plan.options)
+        guesses = Guesses(fan_out or ())
+        self._cache = SpeculationCache(guesses) if fan_out else None
+        if outcomes is not None:
+            self._found = guesses.outcomes(outcomes, plan.strategy.miss)
+            self._tokens = outcomes.total_tokens.tolist()
+            self._any_in: dict[str, list[bool]] = {
+                state: (outcomes.count_in(state) > 0).tolist() for state in outcomes.states
+            }
+        self._actions = actions
+        self._steps: dict[str, Sequence[tuple[str, int, Action]]] = {}
+        self._round = 0
+
+    def rounds(self) -> Iterator[int]:
+        self.timeline.start_s = time.perf_counter()
+        for number in range(self._rounds):
+            self._round = number
+            yield number
+
+    def do(self, step: str) -> None:
+        if step not in self._steps:
+            self._steps[step] = self._actions(step)
+        for name, times, action in self._steps[step]:
+            for _ in range(times):
+                self.timeline.record(step, name, action)
+
+    def send(self, to: str, message: str, content: Any = None) -> None:
+        self.timeline.record(message, f"send {message}", partial(self._mail.send, message, content))
+
+    def receive(self, message: str) -> Any:
+        return self.timeline.record(message, f"wait for {message}", partial(self._mail.receive, message), waits=True)
+
+    def tell(self, message: str) -> None:
+        self.timeline.record(message, f"tell {message}", partial(self._mail.tell, message))
+
+    def outcome(self) -> Outcome:
+        self._check_knows()
+        found: Outcome = self._found[self._round]
+        return found
+
+    def fill(self) -> None:
+        if self._cache is not None:
+            self.timeline.record("fill", "fill cache", partial(self._cache.fill, self._round, self._plan.batch))
+
+    def misses(self, outcome: Outcome) -> int:
+        """Raises ValueError where the strategy caches nothing that an outcome could be looked up in."""
+        if self._cache is None:
+            raise ValueError(f"{self._plan.strategy.title} caches nothing: there is no outcome to look up")
+        self.timeline.misses.append(misses(self._cache.look_up(outcome)))
+        return self.timeline.misses[-1]
+
+    def any_in(self, state: str) -> bool:
+        self._check_knows()
+        return self._any_in[state][self._round]
+
+    def end_round(self) -> None:
+        self._check_knows()
+        self.timeline.end_round(self._tokens[self._round])
+
+    def close(self) -> None:
+        """Wait until every message is through."""
+        self._mail.close()
+
+    def _check_knows(self) -> None:
+        if self._outcomes is None:
+            raise ValueError(f"only the {self._plan.leader} knows outcomes: others learn of them by message")

@@ -1,0 +1,120 @@
+"""What ranks are told to run: a scenario without its prices and profiles, small enough for a pipe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from ssdsim.pricing.drafter import Drafter
+from ssdsim.pricing.room import Devices
+from ssdsim.pricing.step import HostWork, Message, Model, Pass, Piece, Step
+from ssdsim.protocols.strategy import Strategy
+from ssdsim.rounds.actor import Program
+from ssdsim.rounds.kernel import Tokens
+from ssdsim.scenario.scenario import Scenario
+from ssdsim.transformer.card import ForwardPass
+
+
+@dataclass(frozen=True)
+class RankPass:
+    """A forward pass of a model on ``tp`` ranks."""
+
+    model: Model
+    forward: ForwardPass
+    tp: int
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Equal for equal passes, wherever they were unpickled."""
+        forward = self.forward
+        return self.model, self.tp, forward.before, forward.layer, forward.layers, forward.after
+
+
+@dataclass(frozen=True)
+class RankPiece:
+    """Work that runs ``times`` in a row."""
+
+    name: str
+    times: int
+    work: RankPass | HostWork
+
+
+@dataclass(frozen=True)
+class RankStep:
+    """The pieces of a step that a rank really runs, on each of ``devices``, or the message that it is."""
+
+    pieces: tuple[RankPiece, ...]
+    devices: int
+    message: Message | None
+
+
+@dataclass(frozen=True)
+class RankPlan:
+    """A strategy's programs with their steps. The strategy and the drafter are pickled by where their classes lie."""
+
+    strategy: Strategy
+    drafter: Drafter
+    options: Mapping[str, Any]
+    batch: int
+    tokens: Tokens
+    steps: Mapping[str, RankStep]
+    devices: Devices
+
+    @classmethod
+    def of(cls, scenario: Scenario) -> RankPlan:
+        """The scenario's plan."""
+        return cls(
+            scenario.strategy,
+            scenario.drafter,
+            dict(scenario.settings),
+            scenario.batch,
+            scenario.tokens,
+            {name: _step(step) for name, step in scenario.steps.items()},
+            scenario.devices,
+        )
+
+    @cached_property
+    def programs(self) -> Mapping[str, Program]:
+        """Each role's program; the first role leads."""
+        return self.strategy.programs(self.options, self.drafter)
+
+    @property
+    def leader(self) -> str:
+        return next(iter(self.programs))
+
+    def ranks(self, role: str) -> int:
+        """Ranks of a role; a role without a device runs on a core of its own."""
+        return max(1, int(getattr(self.devices, role)))
+
+    @property
+    def messages(self) -> dict[str, Message]:
+        """Messages by their names."""
+        return {name: step.message or Message(0) for name, step in self.steps.items() if not step.pieces}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "programs"}  # generators' functions
+
+
+def role_of(model: Model, roles: Iterable[str]) -> str:
+    """The role whose ranks hold a model: its own, or the first one, which then holds both."""
+    roles = list(roles)
+    return model if model in roles else roles[0]
+
+
+def _step(step: Step) -> RankStep:
+    """Pieces that cost nothing, or that stand for work which ranks do not have, are left out."""
+    pieces = tuple(
+        RankPiece(piece.name, piece.times, work) for piece in step.pieces if (work := _work(piece)) is not None
+    )
+    return RankStep(pieces, step.devices, step.message)
+
+
+def _work(piece: Piece) -> RankPass | HostWork | None:
+    match piece.work:
+        case Pass(model=model, forward=forward, tp=tp):
+            return RankPass(model, forward, tp)
+        case HostWork(seconds=seconds) if seconds > 0.0:
+            return piece.work
+    return None

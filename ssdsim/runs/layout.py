@@ -1,0 +1,13 @@
+"""What the files of a run folder are called."""
+
+CONFIG = "config.toml"
+"""Options and grid: what makes a folder a run folder."""
+HOW = "sweep.json"
+"""Engine, seed and version of a sweep."""
+PARTS = "parts"
+"""A sweep's parts while it runs."""
+RESULTS = "results.parquet"
+TRACE = "trace.json"
+MEASURED_TRACE = "measured_trace.json"
+VALIDATION = "validation.jsonl"
+RECOMMENDATION = "recommendation.json"

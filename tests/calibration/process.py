@@ -1,0 +1,93 @@
+"""``ssdsim calibrate`` as a process of its own: started, watched, killed, and gone when a test is done with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+PAIR = "--target transformer-shaped-128x2 --draft transformer-shaped-64x1 --context 32".split()
+SHORT_GRID = [*PAIR, *"--b 2 --k 3 --budget 4 --minutes 14".split()]
+"""What ``ssdsim validate`` calibrates for its short grid, to its end also where that takes long."""
+PATIENCE_S = 900.0  # for what takes seconds on quiet cores
+
+
+@contextmanager
+def calibrating(output: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A calibration on two cores, at the head of a session of processes; killed and reaped if it is still at work."""
+    command = [sys.executable, "-m", "ssdsim", "calibrate", "--device", "cpu", *arguments, "-o", str(output)]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()  # nothing happens to one that has ended
+
+
+def kill_and_resume(output: Path, *arguments: str, kills: int = 3) -> None:
+    """A calibration that is killed at ``kills`` random moments, has its log torn, and is then resumed to its end."""
+    log = output.with_suffix(".jsonl")
+    moments = random.Random(7)
+    for _ in range(kills):
+        enough = lines_in(log) + moments.randint(50, 300)
+        with calibrating(output, *arguments) as process:
+            wait_until(lambda enough=enough: lines_in(log) >= enough, process)
+            os.kill(process.pid, signal.SIGKILL)
+            process.communicate()
+        assert left_after(process.pid, seconds=10) == [], "ranks outlived their parent"
+    with log.open("a") as file:
+        file.write('{"key": "torn')  # as if the kill had hit the middle of a line
+    with calibrating(output, *arguments) as process:
+        _, err = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == 0, err
+
+
+def wait_until(true: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    """Wait for what a process that is still at work does."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not true():
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def lines_in(log: Path) -> int:
+    return len(log.read_text().splitlines()) if log.exists() else 0
+
+
+def logged_keys(log: Path) -> Counter[str]:
+    """How often every visit of every point is in the log."""
+    records = [json.loads(line) for line in log.read_text().splitlines()]
+    return Counter(f"{record['key']} visit {record['visit']}" for record in records if "key" in record)
+
+
+def descendants(pid: int) -> list[int]:
+    """Processes of the session that ``pid`` leads, itself aside, that still run."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != pid:
+            try:
+                fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+            except OSError:
+                continue
+            if int(fields[3]) == pid and fields[0] != "Z":
+                found.append(int(entry.name))
+    return found
+
+
+def left_after(pid: int, seconds: float) -> list[int]:
+    """Processes of the session that still run after a while (Python's own tracker of resources goes last)."""
+    end = time.monotonic() + seconds
+    while descendants(pid) and time.monotonic() < end:
+        time.sleep(0.05)
+    return descendants(pid)

@@ -1,0 +1,64 @@
+"""What all tests share: one thread each for their arithmetic, the cores, Ctrl-C, and which of them are quick.
+
+``pytest -n 2`` runs all but the nightly proofs, ``pytest -n 2 -m quick`` what needs no ranks, browser, notebook,
+cluster or wheel, ``pytest -n 2 -m slow`` the proofs at full power. Without ``-n`` the same runs in one process.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+from tests.calibration.process import SHORT_GRID, kill_and_resume
+from tests.cores import Cores
+
+# Before numpy comes: on a busy core OpenBLAS's threads spin for each other, and fits take five times the work.
+for _threads in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+    os.environ.setdefault(_threads, "1")
+
+_LONGER = {"ranks", "browser", "notebooks", "cluster", "wheel", "slow"}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Cores(Path(__file__).parent), "cores")
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m chooses
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if _LONGER.isdisjoint(mark.name for mark in item.iter_markers()):
+            item.add_marker("quick")
+
+
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Ctrl-C interrupts this process and those it starts, also where a shell has them ignore it (``pytest &``)."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(scope="session")
+def calibration(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with ``validation-profile.json`` and its log, whose making was killed three times and resumed."""
+    return _made_once(
+        tmp_path_factory,
+        "calibration",
+        lambda folder: kill_and_resume(folder / "validation-profile.json", *SHORT_GRID),
+    )
+
+
+def _made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
+    """A folder that ``make`` fills, for all workers of a run: the first that wants it makes it, the others wait."""
+    run = factory.getbasetemp().parent if "PYTEST_XDIST_WORKER" in os.environ else factory.getbasetemp()
+    folder = run / name
+    with FileLock(run / f"{name}.lock"):
+        if not folder.exists():
+            make(beginning := factory.mktemp(name))
+            beginning.rename(folder)
+    return folder

@@ -1,0 +1,47 @@
+"""Small models on CPU ranks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ssdsim.executor.models import Room
+from ssdsim.executor.plan import RankPlan
+from ssdsim.executor.timeline import Timeline
+from ssdsim.hardware.catalog import find_transformer
+from ssdsim.machine.ranks import Ranks
+from ssdsim.scenario.configuration import Configuration, configure
+from ssdsim.scenario.scenario import Scenario
+from ssdsim.validation.bench import HANDLER
+
+ROUNDS = 20
+SEED = 3
+CARDS = {"target": "transformer-shaped-512x3", "draft": "transformer-shaped-256x1"}
+DTYPE = "bfloat16"
+
+
+def small(*strategies: str, **options: Any) -> Configuration:
+    """Models that a core runs in a moment; what they would take on the profile does not matter."""
+    given = {"b": 2, "k": 3, "backup": "jit", "tp": 1, "context": 32, "dtype": DTYPE} | options
+    return configure(**CARDS, **given, **({"strategies": strategies} if strategies else {}))
+
+
+def executing(target: int, draft: int) -> Ranks:
+    """So many ranks of each model, with room for what :func:`small` gives; they take turns on two cores."""
+    rooms = {model: Room(find_transformer(card), DTYPE, batch=2, context=64) for model, card in CARDS.items()}
+    devices = [f"cpu:{rank % 2}" for rank in range(target + draft)]
+    return Ranks(devices, HANDLER, {"target_ranks": target, "dtype": DTYPE, "rooms": rooms})
+
+
+def run(ranks: Ranks, scenario: Scenario) -> Any:
+    """The timelines of the ranks."""
+    return ranks.ask({"plan": RankPlan.of(scenario), "seed": SEED, "rounds": ROUNDS}, 120.0)
+
+
+def spans(timeline: Timeline, *names: str) -> list[tuple[float, float]]:
+    """Start and end of the events called ``names``."""
+    return [(event.start_s, event.end_s) for event in timeline.events if event.what in names]
+
+
+def whats(timeline: Timeline) -> list[str]:
+    """What a rank did, in its order."""
+    return [event.what for event in timeline.events]

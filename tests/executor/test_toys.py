@@ -1,0 +1,68 @@
+"""What is defined elsewhere runs on ranks too: a strategy, and a drafter without a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from ssdsim import drafters, strategies
+from ssdsim.engine.simulate import simulate
+from ssdsim.executor.actor import RankActor, outcomes_of
+from ssdsim.executor.plan import RankPlan
+from ssdsim.machine.ranks import Ranks
+from ssdsim.validation.bench import executor_options
+from tests.executor.run import ROUNDS, SEED, run, small, spans, whats
+from tests.executor.toys import Alternating, LookUp
+
+
+@pytest.fixture(autouse=True)
+def _registered() -> Iterator[None]:
+    strategies.ALL.register(Alternating())
+    drafters.ALL.register(LookUp())
+    yield
+    strategies.ALL.forget(Alternating.name)
+    drafters.ALL.forget(LookUp.name)
+
+
+def test_a_strategys_own_states_decide_what_its_target_runs_and_messages_may_cross(pair: Ranks) -> None:
+    configuration = small("alternating", b=1)
+    scenario = configuration.scenarios["alternating"]
+    target, draft = run(pair, scenario)
+    post = outcomes_of(RankPlan.of(scenario), SEED, ROUNDS).any_in("post").astype(bool).tolist()
+    assert set(post) == {True, False}
+    passes = ["verify" if after else "pre-verify" for after in post]
+    rounds = [what for name in passes for what in (name, "send outcome", "wait for speculation")]
+    assert whats(target) == rounds
+    assert whats(draft) == ["draft step", "draft step", "draft step", "send speculation", "wait for outcome"] * ROUNDS
+    assert sum(target.tokens) / ROUNDS == simulate(scenario, rounds=ROUNDS, seed=SEED).tokens_per_round.value
+
+
+def test_a_drafter_without_a_model_keeps_a_core_busy_and_holds_no_weights(pair: Ranks) -> None:
+    """SD's runs beside the target, SSD's on a core of its own, though neither occupies a device for it."""
+    configuration = small("sd", "ssd", "alternating", drafter="lookup", p_hit=0.6)
+    assert set(executor_options([configuration], 1, "bfloat16")["rooms"]) == {"target"}
+    scenarios = configuration.scenarios
+    assert {scenario.devices.draft for scenario in scenarios.values()} == {0}
+    (sd, idle), (_, ssd_draft), (_, draft) = (run(pair, scenario) for scenario in scenarios.values())
+    assert idle is None
+    for timeline, what, least_s in (
+        (sd, "look up n-grams", 5e-4),
+        (ssd_draft, "look up branches", 1e-3),
+        (draft, "look up n-grams", 5e-4),
+    ):
+        looked = spans(timeline, what)
+        assert len(looked) == ROUNDS
+        assert min(end - start for start, end in looked) >= least_s
+    misses = outcomes_of(RankPlan.of(scenarios["ssd"]), SEED, ROUNDS).count_to("miss")
+    assert ssd_draft.misses == misses.tolist()
+
+
+def test_only_the_leading_role_knows_outcomes() -> None:
+    plan = RankPlan.of(small("alternating").scenarios["alternating"])
+    draft = RankActor(plan, 1, None, None, lambda step: ())  # type: ignore[arg-type]  # it sends nothing
+    for ask in (draft.outcome, draft.end_round, lambda: draft.any_in("post")):
+        with pytest.raises(ValueError, match="only the target knows outcomes"):
+            ask()
+    with pytest.raises(ValueError, match="Alternating caches nothing"):
+        draft.misses(outcomes_of(plan, SEED, 1).tokens)

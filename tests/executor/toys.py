@@ -1,0 +1,121 @@
+"""A strategy with states of its own and messages that cross, and a drafter without a model."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ssdsim.checks import FloatOrArray
+from ssdsim.pricing.drafter import Drafter
+from ssdsim.pricing.memory import Demand
+from ssdsim.pricing.occupancy import Occupancy, target_alone
+from ssdsim.pricing.room import Devices
+from ssdsim.pricing.site import Site
+from ssdsim.pricing.step import Piece, Step, unit_free
+from ssdsim.protocols.lockstep import Lockstep, late
+from ssdsim.rounds.actor import Actor, Program
+from ssdsim.rounds.kernel import Kernel, Tokens
+from ssdsim.rounds.round import Seconds
+from ssdsim.rounds.states import States
+from ssdsim.settings import Settings
+from ssdsim.speculation.accepted import Accepted, accepted_by_options
+
+
+class Alternating(Lockstep):
+    """Both sides work in every round and then exchange what they found, as in PEARL.
+
+    After a rejection (``pre``) one token is verified, else (``post``) what was drafted in the round before.
+    """
+
+    name = "alternating"
+    title = "Alternating"
+    source = "a test"
+    rival = "ar"
+
+    def lookahead(self, options: Mapping[str, Any]) -> int:
+        return int(options["k"])
+
+    def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:
+        pmf, k = drafter.accepted(settings, settings["k"]).pmf, settings["k"]
+        one, rejected = np.zeros(k + 1), np.array([*pmf[:k], 0.0])
+        one[0] = 1.0
+        stays = np.zeros(k + 1)
+        stays[k - 1] = pmf[k]
+        return Kernel.by_state(
+            {"pre": {"pre": pmf[0] * one, "post": (1.0 - pmf[0]) * one}, "post": {"pre": rejected, "post": stays}}
+        )
+
+    def devices(self, options: Mapping[str, Any], tp: int, drafter: Drafter) -> Devices:
+        return Devices(tp, int(drafter.needs_device))
+
+    def occupancies(self, site: Site, drafter: Drafter) -> Iterable[Occupancy]:
+        yield target_alone(site, self.lookahead(site.options))
+
+    def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
+        k = self.lookahead(site.options)
+        return {
+            "pre-verify": Step("verify", (site.piece(site.target_pass("pre-verify", 1)),)),
+            "verify": Step("verify", (site.piece(site.target_pass("verify", k)),)),
+            "draft": Step("draft", drafter.speculate(site, k, beside=False)),
+            "outcome": site.outcome_message(),
+            "speculation": site.speculation_message(k),
+        }
+
+    def unit_free_steps(self, settings: Settings) -> Mapping[str, Step]:
+        return {
+            "pre-verify": unit_free("verify", ("pre-verify", 1.0, 1)),
+            "verify": unit_free("verify", ("verify", 1.0, 1)),
+            "draft": unit_free("draft", ("draft step", settings["t_sd"] / settings["k"], settings["k"])),
+            "outcome": Step("communicate"),
+            "speculation": Step("communicate"),
+        }
+
+    def parts(self, t: Mapping[str, Seconds], states: States) -> Mapping[str, FloatOrArray]:
+        post = states.any_in("post")
+        return {
+            "verify": post * t["verify"] + (1.0 - post) * t["pre-verify"],
+            "draft": post * late(t["draft"], t["verify"]) + (1.0 - post) * late(t["draft"], t["pre-verify"]),
+            "communicate": np.maximum(t["outcome"], t["speculation"]),
+        }
+
+    def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
+        return {"target": _target, "draft": _draft}
+
+
+def _target(me: Actor) -> Generator[Any, Any, None]:
+    for _ in me.rounds():
+        yield me.do("verify" if me.any_in("post") else "pre-verify")
+        yield me.send("draft", "outcome", me.outcome())
+        yield me.receive("speculation")
+        me.end_round()
+
+
+def _draft(me: Actor) -> Generator[Any, Any, None]:
+    for _ in me.rounds():
+        yield me.do("draft")
+        yield me.send("target", "speculation")
+        yield me.receive("outcome")
+
+
+class LookUp:
+    """N-grams of what was written before: half a millisecond on the host."""
+
+    name = "lookup"
+    title = "n-gram look-up"
+    source = "a test"
+    options: tuple[Any, ...] = ()
+    needs_device = False
+
+    def speculate(self, site: Site, tokens: int, beside: bool) -> tuple[Piece, ...]:
+        return (site.on_host("look up n-grams", 5e-4),)
+
+    def prespeculate(self, site: Site, tokens: int, branches: int) -> tuple[Piece, ...]:
+        return (site.on_host("look up branches", 1e-3),)
+
+    def accepted(self, options: Mapping[str, Any], tokens: int) -> Accepted:
+        return accepted_by_options(options, tokens)
+
+    def demand(self, site: Site, tokens: int, branches: int) -> Demand:
+        return Demand(0, 0)

@@ -1,0 +1,71 @@
+"""The site as it is built, strictly: its generated pages, and its notebooks in a real browser without a network."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from site_generator import notebooks
+from site_generator.json_reference import undescribed
+from ssdsim.cli.main import VERBS
+from ssdsim.scenario.options import DEFAULTS
+from tests.reports.browser import CHROMIUM, Browser
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)],
+        check=True,
+        cwd=notebooks.PROJECT,
+        env={**os.environ, "NOTEBOOK_SIZES": "small", "NO_MKDOCS_2_WARNING": "1"},
+    )
+    return folder
+
+
+def test_every_verb_and_option_has_its_place(site: Path) -> None:
+    verbs, options = ((site / "reference" / name).read_text() for name in ("cli.html", "options.html"))
+    for verb in VERBS:
+        assert f'id="ssdsim-{verb}"' in verbs
+    for name in DEFAULTS:
+        assert f"<code>--{name.replace('_', '-')}</code>" in options + verbs, name
+
+
+def test_what_is_written_for_the_repository_is_a_page(site: Path) -> None:
+    index = (site / "index.html").read_text()
+    assert "Is speculative speculative decoding" in index
+    assert 'href="tutorial.html"' in index
+    assert 'src="report-light.png"' in index
+    assert "0.1.0" in (site / "changelog.html").read_text()
+
+
+def test_a_key_that_nobody_described_is_found() -> None:
+    answer = {"schema": 1, "strategies": {"ssd": {"tokens_per_second": 1.0, "surprise": {"a": 1}}}, "warnings": []}
+    assert undescribed("predict", answer) == ["surprise.a"]
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine (apt install chromium)")
+@pytest.mark.parametrize("name", notebooks.names())
+def test_a_notebooks_figures_are_drawn_and_nothing_is_fetched(name: str, site: Path, browser: Browser) -> None:
+    page = site / "notebooks" / f"{name}.html"
+    browser.problems.clear()
+    browser.requests.clear()
+    browser.open(page)
+    widths = browser.evaluate("[...document.querySelectorAll('.figure .main-svg:first-child')].map(s => s.clientWidth)")
+    assert len(widths) == page.read_text().count('<div class="figure">') > 0
+    assert min(widths) > 400, widths
+    assert browser.problems == []
+    assert {address.split(":")[0] for address in browser.requests} <= {"file", "data", "blob"}, browser.requests
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with Browser(tmp_path_factory.mktemp("profile")) as found:
+        found.screen(1200, 900)
+        yield found

@@ -1,0 +1,178 @@
+"""What every strategy must keep, whichever it is: run over all that are registered."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ssdsim import drafters, strategies
+from ssdsim.answers.predict import predict
+from ssdsim.answers.prediction_json import as_json
+from ssdsim.engine.simulate import simulate
+from ssdsim.errors import InputError
+from ssdsim.option import Option
+from ssdsim.pricing.occupancy import Occupancy
+from ssdsim.rounds.estimate import PARTS
+from ssdsim.rounds.kernel import Kernel
+from ssdsim.scenario.configuration import configure
+from ssdsim.scenario.scenario import Scenario
+from ssdsim.strategies import ALL
+
+NAMES = list(ALL.names)
+UNIT_FREE: list[dict[str, Any]] = [
+    {"t_sd": 0.3, "b": 1, "alpha": 0.8, "k": 4, "p_hit": 0.7},
+    {"t_sd": 0.9, "t_p": 1.4, "b": 4, "alpha": 0.6, "k": 7, "f": 2, "backup": "fast", "alpha_backup": 0.3},
+    {"t_sd": 0.2, "b": 16, "alpha": 0.9, "k": 2, "p_hit": 0.9, "backup": "jit"},
+]
+ON_HARDWARE: list[dict[str, Any]] = [
+    {},
+    {"b": 16, "k": 9, "sd_draft": "separate"},
+    {"b": 4, "temperature": 0.5, "draft_gpus": 2},
+]
+EACH = pytest.mark.parametrize("name", NAMES)
+
+
+def scenario(name: str, **options: Any) -> Scenario:
+    return configure(strategies=(name,), **options).scenarios[name]
+
+
+EACH = pytest.mark.parametrize("name", NAMES)
+
+
+@EACH
+@pytest.mark.parametrize("options", [*UNIT_FREE, *ON_HARDWARE])
+def test_rows_of_its_kernel_are_distributions_over_at_least_one_token(name: str, options: dict[str, Any]) -> None:
+    kernel = scenario(name, **options).tokens
+    assert isinstance(kernel, Kernel)
+    assert kernel.p.sum(axis=(1, 2)) == pytest.approx(1.0)
+    assert np.all(kernel.p >= 0.0)
+    assert not np.any(kernel.p[:, 0])
+    assert kernel.stationary @ kernel.transitions == pytest.approx(kernel.stationary)
+
+
+@EACH
+@pytest.mark.parametrize("options", [*UNIT_FREE, *ON_HARDWARE])
+def test_parts_are_known_and_sum_to_the_round(name: str, options: dict[str, Any]) -> None:
+    estimate = scenario(name, **options).estimate
+    assert list(estimate.breakdown_s) == list(PARTS)
+    assert all(float(seconds) >= 0.0 for seconds in estimate.breakdown_s.values())
+    assert sum(map(float, estimate.breakdown_s.values())) == pytest.approx(float(estimate.round_s))
+
+
+@EACH
+@pytest.mark.parametrize("engine", ["mc", "des"])
+@pytest.mark.parametrize(
+    "options", [*UNIT_FREE, ON_HARDWARE[1], {**UNIT_FREE[0], "alpha_concentration": 3.0, "output_tokens": 60}]
+)
+def test_its_engines_agree(name: str, options: dict[str, Any], engine: Any) -> None:
+    """Each in its own interval; at 99.9 %, so that the whole file's comparisons are seldom wrong."""
+    case = scenario(name, **options)
+    run = simulate(case, engine=engine, rounds=20_000, seed=11, confidence=0.999)
+    estimate = case.estimate
+    assert run.tokens_per_second.covers(float(estimate.tokens_per_second))
+    assert run.tokens_per_round.covers(float(estimate.tokens_per_round))
+    assert run.round_s.covers(float(estimate.round_s))
+    assert sum(run.breakdown_s.values()) == pytest.approx(run.round_s.value), "the clock shows what the parts say"
+    for share, truth in ((run.p_hit, estimate.p_hit), (run.p_all_hit, estimate.p_all_hit)):
+        assert (share is None) == (truth is None)
+        assert share is None or truth is None or share.covers(float(truth))
+
+
+@EACH
+@pytest.mark.parametrize("engine", ["mc", "des"])
+def test_rounds_that_vary_still_add_up(name: str, engine: Any) -> None:
+    run = simulate(scenario(name, **UNIT_FREE[1], spread=0.2), engine=engine, rounds=4_000)
+    assert sum(run.breakdown_s.values()) == pytest.approx(run.round_s.value)
+
+
+@EACH
+@given(
+    alphas=st.tuples(st.floats(0.0, 0.99), st.floats(0.0, 0.99)).map(sorted),
+    k=st.integers(1, 12),
+    t_sd=st.floats(0.0, 2.0),
+    p_hit=st.floats(0.0, 1.0),
+    b=st.sampled_from([1, 2, 16]),
+    backup=st.sampled_from(["jit", "fast"]),
+)
+@settings(deadline=None, max_examples=40)
+def test_a_higher_acceptance_rate_is_never_slower(name: str, alphas: list[float], **options: Any) -> None:
+    """Unit-free and without overheads; a fast backup's rate is its own."""
+    low, high = (float(scenario(name, alpha=alpha, **options).estimate.tokens_per_second) for alpha in alphas)
+    assert high >= low * (1.0 - 1e-12)
+
+
+@EACH
+@given(alpha=st.floats(0.0, 1.0), k=st.integers(1, 12), p_hit=st.floats(0.0, 1.0), b=st.sampled_from([1, 3, 16]))
+@settings(deadline=None, max_examples=40)
+def test_a_free_drafter_is_never_slower_than_decoding_without_one(name: str, **options: Any) -> None:
+    case = scenario(name, t_sd=0.0, t_p=0.0, t_b=0.0, **options)
+    assert float(case.estimate.tokens_per_second) >= options["b"] * (1.0 - 1e-12)
+
+
+@EACH
+@pytest.mark.parametrize("options", ON_HARDWARE)
+def test_demands_and_devices_are_finite(name: str, options: dict[str, Any]) -> None:
+    case = scenario(name, **options)
+    assert case.site is not None
+    assert 1 <= case.devices.target <= case.gpus <= 16
+    occupancies: list[Occupancy] = list(case.strategy.occupancies(case.site, case.drafter))
+    assert occupancies
+    for occupancy in occupancies:
+        for demand in occupancy.demands:
+            assert 0 < demand.total_bytes(case.batch) < occupancy.profile.device.memory_bytes
+
+
+@EACH
+def test_a_batch_that_no_memory_holds_is_refused_in_one_line_that_names_what_fits(name: str) -> None:
+    with pytest.raises(InputError, match=r"the largest batch that fits is \d+"):
+        scenario(name, b=1 << 20)
+
+
+@EACH
+def test_its_steps_are_priced_and_belong_to_a_part(name: str) -> None:
+    case = scenario(name)
+    assert all(step.part in PARTS for step in case.steps.values())
+    assert all(np.isfinite(step.seconds) and step.seconds >= 0.0 for step in case.steps.values())
+    assert case.steps.keys() == scenario(name, t_sd=0.2).steps.keys(), "unit-free mode has the same steps"
+    assert case.seconds.keys() == case.steps.keys()
+
+
+@EACH
+def test_its_options_are_records_that_no_other_has(name: str) -> None:
+    owned = [option.name for strategy in (*ALL, *drafters.ALL) for option in strategy.options]
+    assert len(owned) == len(set(owned))
+    assert all(isinstance(option, Option) for option in ALL.named(name).options)
+
+
+@EACH
+def test_json_and_table_show_it(name: str) -> None:
+    from ssdsim.cli.main import cli
+
+    strategy = ALL.named(name)
+    found = as_json(predict(strategies=tuple(dict.fromkeys(("ar", name))), subject=name, t_sd=0.3))
+    assert found["verdict"]["subject"] == name
+    assert found["strategies"][name]["tokens_per_second"] > 0.0
+    asked = ["predict", "--strategies", ",".join(NAMES), "--subject", name, "--t-sd", "0.3"]
+    shown = CliRunner().invoke(cli, asked, standalone_mode=False)
+    assert shown.exception is None
+    assert re.search(rf"^{strategy.title}\s", shown.output, re.M)
+    assert strategy.title in shown.output.split("Verdict")[1]
+
+
+@EACH
+def test_it_says_where_it_comes_from(name: str) -> None:
+    strategy = ALL.named(name)
+    assert strategy.title
+    assert strategy.source
+    assert strategy.rival is None or strategy.rival in NAMES
+
+
+def test_two_of_one_name_are_refused() -> None:
+    with pytest.raises(ValueError, match="'ar' already"):
+        strategies.ALL.register(ALL.named("ar"))

@@ -1,0 +1,171 @@
+"""Strategies measured on CPU ranks and predicted: what is compared, kept, shown and refused."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ssdsim import strategies
+from ssdsim.engine.trace import Trace
+from ssdsim.errors import InputError
+from ssdsim.executor.timeline import Event, Timeline
+from ssdsim.hardware.catalog import find_hardware
+from ssdsim.hardware.profile import load_profile
+from ssdsim.machine.machine import device_names
+from ssdsim.pricing.drafter import Drafter
+from ssdsim.pricing.room import Devices
+from ssdsim.reports.build import report
+from ssdsim.rounds.estimate import PARTS
+from ssdsim.validation.bench import Bench, check_profile, check_runs, run_grid
+from ssdsim.validation.comparison import interval, speedups
+from ssdsim.validation.grid import GRIDS, GridPoint
+from ssdsim.validation.timelines import spent_s
+from tests.executor.toys import Alternating
+
+BENCH = Bench(
+    strategies=("ar", "sd", "ssd"),
+    target_devices=("cpu:0",),
+    draft_devices=("cpu:1",),
+    target="transformer-shaped-256x2",
+    draft="transformer-shaped-128x1",
+    hardware="h100-sxm",  # what it predicts does not matter here
+    draft_hardware=None,
+    context=32,
+    dtype="bfloat16",
+    rounds=4,
+    repeats=2,
+    seed=0,
+)
+POINT = GridPoint(3, 1, 0.8, 0.5, 1, "jit", "separate")
+
+
+class Refusing(Alternating):
+    name = "refusing"
+    title = "Refusing"
+
+    def cannot_run(self, options: object) -> str | None:
+        return "it is a made-up one"
+
+
+class Wide(Alternating):
+    name = "wide"
+    title = "Wide"
+
+    def devices(self, options: Mapping[str, Any], tp: int, drafter: Drafter) -> Devices:
+        return Devices(tp, 2)
+
+
+@pytest.fixture
+def _toys() -> Iterator[None]:
+    toys = (Alternating(), Refusing(), Wide())
+    for strategy in toys:
+        strategies.ALL.register(strategy)
+    yield
+    for strategy in toys:
+        strategies.ALL.forget(strategy.name)
+
+
+@pytest.mark.usefixtures("_toys")
+def test_any_strategy_is_measured_predicted_and_held_against_its_rival(tmp_path: Path) -> None:
+    bench, trace = replace(BENCH, strategies=("ar", "alternating")), Trace()
+    (compared,) = run_grid(bench, [POINT], tmp_path / "log.jsonl", lambda done, total: None, trace)
+    assert [(c.strategy, c.devices) for c in compared] == [("ar", (1, 0)), ("alternating", (1, 1))]
+    for c in compared:
+        assert set(c.parts) <= set(PARTS)
+        assert sum(measured for measured, _ in c.parts.values()) == pytest.approx(c.measured.value)
+        assert sum(predicted for _, predicted in c.parts.values()) == pytest.approx(c.predicted_s)
+        assert c.parts["verify"][0] > 0.0
+    assert [found[:2] for found in speedups(compared)] == [("alternating", "ar")]
+    assert {track for track in trace.tracks if track.startswith("measured")} == {
+        *("measured Alternating target 0 (cpu:0)", "measured Alternating draft (cpu:1)"),
+    }
+    again = run_grid(bench, [POINT], tmp_path / "log.jsonl", lambda done, total: None, None)
+    assert list(again) == [compared]
+    with pytest.raises(InputError, match="measured with another setting or profile"):
+        list(run_grid(BENCH, [POINT], tmp_path / "log.jsonl", lambda done, total: None, None))
+
+
+@pytest.mark.usefixtures("_toys")
+def test_what_cannot_run_here_is_refused_before_anything_is_timed() -> None:
+    with pytest.raises(InputError, match="Refusing cannot run here: it is a made-up one"):
+        check_runs(("ar", "refusing"), [POINT])
+    with pytest.raises(InputError, match="unknown strategy 'altenating'; did you mean 'alternating'"):
+        check_runs(("ar", "altenating"), [POINT])
+    with pytest.raises(InputError, match="Wide needs 1 target and 2 draft ranks, there are 1 and 1"):
+        replace(BENCH, strategies=("wide",)).configuration(POINT)
+
+
+def test_a_sequence_waits_for_what_others_do_while_the_leader_waits() -> None:
+    """Two rounds: the draft drafts for a second beside the verification, and for another one in the leader's wait."""
+    leader = Timeline(
+        start_s=0.0,
+        events=[
+            *(Event("verify", "verify", 0.0, 2.0), Event("reply", "wait for reply", 2.5, 4.0, waits=True)),
+            *(Event("verify", "verify", 4.0, 6.0), Event("reply", "wait for reply", 6.0, 7.5, waits=True)),
+        ],
+        ends_s=[4.0, 7.5],
+        tokens=[1, 1],
+    )
+    other = Timeline(
+        events=[
+            *(Event("draft", "step", 1.0, 2.0), Event("draft", "step", 2.0, 3.0), Event("ask", "wait", 3.0, 3.5, True)),
+            *(Event("draft", "step", 4.0, 5.0), Event("fall back", "step", 6.5, 7.0), Event("fill", "fill", 7.0, 7.1)),
+        ]
+    )
+    part_of = {"verify": "verify", "draft": "draft", "fall back": "fallback", "reply": "communicate"}
+    spent = spent_s(part_of, leader, [other])
+    assert spent == pytest.approx({"verify": 2.0, "draft": 0.25, "fallback": 0.25, "communicate": 0.0, "host": 0.0})
+
+
+def test_only_a_measured_profile_is_compared_with_this_machine() -> None:
+    imported = find_hardware("h100-sxm")
+    with pytest.raises(InputError, match="was not measured on this machine"):
+        check_profile(imported, ["cpu:0"])
+    by_us = {name: source.model_copy(update={"kind": "measured"}) for name, source in imported.sources.items()}
+    elsewhere = imported.model_copy(update={"sources": by_us})
+    with pytest.raises(InputError, match=f"was measured on {re.escape(imported.device.name)}, cpu:0 is "):
+        check_profile(elsewhere, ["cpu:0"])
+    here = elsewhere.device.model_copy(update={"name": device_names(["cpu:0"])["cpu:0"]})
+    check_profile(elsewhere.model_copy(update={"device": here}), ["cpu:0", "cpu:1"])
+
+
+def test_the_interval_of_repeats_is_students() -> None:
+    found = interval([1.0, 2.0, 3.0])
+    assert found.value == 2.0
+    assert found.high - found.value == pytest.approx(4.303 / 3**0.5, rel=1e-3)
+
+
+def test_a_validation_keeps_its_points_shows_both_traces_and_judges(tmp_path: Path) -> None:
+    """``ssdsim validate`` on two cores: it calibrates, runs the short grid, resumes without measuring, is shown."""
+    tiny = "--target transformer-shaped-256x2 --draft transformer-shaped-128x1 --context 32 --rounds 4 --repeats 2"
+    run = tmp_path / "run"
+    trace, log = run / "measured_trace.json", run / "validation.jsonl"
+    command = [sys.executable, "-m", "ssdsim", "validate", *tiny.split(), "-o", str(run), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert [c["strategy"] for c in answer["comparisons"]] == ["ar", "sd", "ssd"] * len(GRIDS["short"])
+    assert all(c["measured"]["value"] > 0 and c["predicted_s"] > 0 for c in answer["comparisons"])
+    assert all(c["parts"]["draft"][0] > 0 for c in answer["comparisons"] if c["strategy"] == "sd")  # wherever it is
+    tracks = {e["args"]["name"] for e in json.loads(trace.read_text())["traceEvents"] if e["name"] == "thread_name"}
+    assert {"target GPU 0", "draft GPU 0"} <= tracks
+    assert {name for name in tracks if name.startswith("measured")} == {
+        *("measured SD target 0 (cpu:0)", "measured SSD target 0 (cpu:0)", "measured SSD draft (cpu:1)"),
+    }  # SD's draft is beside its target at the first point
+    profile = load_profile(run / "validation-profile.json")
+    assert {source.kind for source in profile.sources.values()} == {"measured"}
+    before = log.read_text()
+    again = subprocess.run([*command, "--max-error", "0"], capture_output=True, text=True, timeout=120, check=False)
+    assert again.returncode == 1  # no error is within 0
+    assert log.read_text() == before
+    assert json.loads(again.stdout)["comparisons"] == answer["comparisons"]
+    shown = report(run)
+    assert {"validation", "timeline"} <= {figure.key for figure in shown.figures}
