@@ -33,7 +33,7 @@ def names() -> list[str]:
 
 
 def small_sizes() -> dict[str, dict[str, Any]]:
-    """For each notebook the parameters with which it runs in a tenth of its time."""
+    """For each notebook the parameters with which tests run it."""
     return tomllib.loads((FOLDER / "small.toml").read_text(encoding="utf-8"))
 
 

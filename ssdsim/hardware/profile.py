@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+import numpy as np
 from pydantic import Field, ValidationError, model_validator
 
 from ssdsim.errors import InputError, nearest
@@ -163,10 +164,20 @@ class HardwareProfile(Card):
             timing = self.timings[op] = self._price(op)
         return timing
 
+    def seconds_of(self, ops: Sequence[Operation]) -> list[Timing]:
+        """Time of each of ``ops``; a law is asked for all its matrices at once, which takes as long as one."""
+        new = dict.fromkeys(op for op in ops if isinstance(op, Gemm) and op not in self.timings)
+        for dtype in {op.dtype for op in new}:
+            gemms = [op for op in new if op.dtype == dtype]
+            shapes = np.array([(op.m, op.n, op.k) for op in gemms], float)
+            seconds = self._of_dtype("gemm", self.gemm, dtype).seconds(*shapes.T)
+            self.timings.update((op, self._gemm(op, each)) for op, each in zip(gemms, seconds, strict=True))
+        return [self.seconds(op) for op in ops]
+
     def _price(self, op: Operation) -> Timing:
         match op:
             case Gemm():
-                return self._gemm(op)
+                return self._gemm(op, self._of_dtype("gemm", self.gemm, op.dtype).seconds(op.m, op.n, op.k))
             case Attention():
                 return self._attention(op)
             case Collective():
@@ -196,13 +207,13 @@ class HardwareProfile(Card):
         masked = op.masked and op.dtype in self.attention_masked
         return self._of_dtype("attention", self.attention_masked if masked else self.attention, op.dtype)
 
-    def _gemm(self, op: Gemm) -> Timing:
+    def _gemm(self, op: Gemm, seconds: Array) -> Timing:
         model = self._of_dtype("gemm", self.gemm, op.dtype)
         key = f"gemm:{op.n}x{op.k}:{op.dtype}"
         shape = (op.m, op.n, op.k)
         log_sd = model.log_sd_at(op.m)
         shared = _under(f"gemm:{op.dtype}", model.wander(*shape), log_sd)
-        return self._timing(key, model, model.seconds(*shape), model.outside(*shape), shared, log_sd)
+        return self._timing(key, model, seconds, model.outside(*shape), shared, log_sd)
 
     def _attention(self, op: Attention) -> Timing:
         model = self.attention_model(op)

@@ -101,7 +101,10 @@ class TimingErrors:
 
 def cost_of_operations(counted: Iterable[tuple[Operation, int]], profile: HardwareProfile) -> Cost:
     """Each operation's time on ``profile`` times its count."""
-    return Cost.total((_cost_of(profile.seconds(op), profile), count) for op, count in counted)
+    ops, counts = zip(*counted, strict=True)
+    return Cost.total(
+        (_cost_of(each, profile), count) for each, count in zip(profile.seconds_of(ops), counts, strict=True)
+    )
 
 
 def _cost_of(timing: Timing, profile: HardwareProfile) -> Cost:

@@ -12,6 +12,11 @@ from ssdsim.transformer.operations import DTYPE_BYTES
 USABLE_SHARE = 0.9  # engines keep a tenth for activations, graphs and fragmentation (vLLM's own default)
 
 
+def usable_bytes(profile: HardwareProfile) -> int:
+    """Of each device, for weights and caches."""
+    return int(profile.device.memory_bytes * USABLE_SHARE)
+
+
 @dataclass(frozen=True)
 class Demand:
     """Bytes that one model asks of one device: fixed weights, and what each sequence adds."""
@@ -47,13 +52,13 @@ def largest_budget(
     """The most cached outcomes a sequence that one draft device holds beside its weights; 0 if none."""
     bare = draft_demand(card, 1, context, lookahead, 0, dtype, logits)
     each = draft_demand(card, 1, context, lookahead, 1, dtype, logits).sequence_bytes - bare.sequence_bytes
-    room = int(profile.device.memory_bytes * USABLE_SHARE) - bare.total_bytes(batch)
+    room = usable_bytes(profile) - bare.total_bytes(batch)
     return max(0, room // (batch * each))
 
 
 def check_fits(what: str, demands: list[Demand], batch: int, profile: HardwareProfile, advice: str) -> None:
     """Raise :class:`InputError` naming the shortage and the nearest batch that fits (or none)."""
-    capacity = int(profile.device.memory_bytes * USABLE_SHARE)
+    capacity = usable_bytes(profile)
     need = sum(demand.total_bytes(batch) for demand in demands)
     if need <= capacity:
         return
@@ -71,6 +76,6 @@ def smallest_tp(card: Transformer, profile: HardwareProfile, context: int, looka
     """The smallest tensor-parallel degree at which one sequence fits, or None."""
     for tp in legal_tensor_parallel(card):
         demand = target_demand(card, tp, context, lookahead, dtype).total_bytes(1)
-        if demand <= profile.device.memory_bytes * USABLE_SHARE:
+        if demand <= usable_bytes(profile):
             return tp
     return None

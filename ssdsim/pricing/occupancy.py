@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ssdsim.errors import InputError
 from ssdsim.hardware.profile import HardwareProfile
-from ssdsim.pricing.memory import Demand, check_fits, smallest_tp, target_demand
+from ssdsim.pricing.memory import Demand, check_fits, smallest_tp, target_demand, usable_bytes
 from ssdsim.pricing.room import NoRoom
 from ssdsim.pricing.site import Site
 
@@ -29,9 +29,11 @@ def target_on(site: Site, lookahead: int) -> Demand:
 
 def target_alone(site: Site, lookahead: int) -> Occupancy:
     """The target with nothing beside it; a refusal says from which tensor-parallel degree on it fits."""
-    enough = smallest_tp(site.target, site.profile, site.context, lookahead, site.dtype_of("target"))
-    advice = f"; the smallest tp that fits one sequence is {enough}" if enough and enough > site.tp else ""
-    return Occupancy(f"{site.target.name} at tp {site.tp}", [target_on(site, lookahead)], site.profile, advice)
+    what, demand, advice = f"{site.target.name} at tp {site.tp}", target_on(site, lookahead), ""
+    if demand.total_bytes(site.batch) > usable_bytes(site.profile):
+        enough = smallest_tp(site.target, site.profile, site.context, lookahead, site.dtype_of("target"))
+        advice = f"; the smallest tp that fits one sequence is {enough}" if enough and enough > site.tp else ""
+    return Occupancy(what, [demand], site.profile, advice)
 
 
 def check_memory(batch: int, occupancies: Iterable[Occupancy]) -> None:

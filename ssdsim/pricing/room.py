@@ -35,6 +35,8 @@ def check_dtypes(site: Site, drafts: bool) -> None:
     """
     wanted = [(site.profile, site.dtype_of("target"))]
     wanted += [(site.draft_profile, site.dtype_of("draft"))] if drafts else []
+    if all(dtype in profile.gemm for profile, dtype in wanted):
+        return
     common = [other for other in DTYPES if all(other in profile.gemm for profile, _ in wanted)]
     for profile, dtype in wanted:
         if dtype not in profile.gemm and common:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -76,7 +77,13 @@ def _fan_out(
         if len(given) != k + 1:
             raise InputError(f"a fan-out list needs K + 1 = {k + 1} numbers, got {len(given)}")
         return np.asarray(given, dtype=np.int64)
-    return fan_out(options["fan_out_policy"], options["budget"], k, _rates_of(pmf), curve, curve_all)
+    return _planned(options["fan_out_policy"], options["budget"], tuple(_rates_of(pmf).tolist()), curve, curve_all)
+
+
+@lru_cache(maxsize=65536)
+def _planned(policy: str, budget: int, rates: tuple[float, ...], curve: HitCurve, curve_all: HitCurve) -> FanOut:
+    """Worked out once: a search has the same plan at many batches and with every fallback."""
+    return fan_out(policy, budget, len(rates), rates, curve, curve_all)
 
 
 def _rates_of(pmf: Array) -> Array:

@@ -245,6 +245,9 @@ def test_only_the_best_of_a_finite_search_is_named_once() -> None:
         ({"k": []}, "--k is an empty list"),
         ({"b": 0}, "--b must be whole numbers of at least 1"),
         ({"f": 3}, "--f is searched"),
+        ({"strategies": "ar,sd", "budget": 21}, "--budget has no effect with --strategies ar,sd"),
+        ({"strategies": "ar,ssd2"}, "unknown strategy 'ssd2'; did you mean 'ssd'"),
+        ({"strategies": "ar,sd", "subject": "ssd"}, "--subject ssd is not among --strategies ar,sd"),
         ({"contxt": 3}, "did you mean 'context'"),
         ({"p_hit": 0.8, "fan_out_policy": "uniform"}, "--fan-out-policy has no effect with --p-hit"),
         ({"backup": "jit", "alpha_backup": 0.5}, "--alpha-backup has no effect with --backup jit"),
@@ -285,6 +288,39 @@ def test_the_command_line_answers_in_json() -> None:
     assert [entry["b"] for entry in found["answers"]] == [1, 2, 4]
     assert found["answers"][0]["best"]["tokens_per_second_per_user"] > 0
     assert {bound["what"] for bound in found["break_even"]} >= {"batch", "link bandwidth"}
+
+
+@pytest.mark.parametrize(("names", "subject"), [("ar,sd", "sd"), ("ssd,ar", "ssd"), ("sd,ar,ssd", "ar"), ("sd", "sd")])
+def test_any_strategies_are_compared_and_any_is_the_subject(names: str, subject: str) -> None:
+    """With the numbers that they have among all, and bounds for those things alone that the subject has."""
+    found = recommend(gpus=5, b=4, strategies=names, subject=subject, **FEW if "ssd" in names else {"k": [4, 6, 8]})
+    (answer,) = found.answers
+    assert set(answer.by_strategy) == set(names.split(","))
+    of_all = recommend(gpus=5, b=4, **FEW).answers[0].by_strategy
+    if "ssd" in names:
+        assert all(of_all[name] == one for name, one in answer.by_strategy.items())
+    if names == "sd":
+        assert answer.equal is None
+        assert answer.runner_up is None
+        assert found.break_evens == ()
+        return
+    assert answer.equal is not None
+    assert answer.equal.subject.shape.strategy == subject
+    assert {versus.other.shape.strategy for versus in answer.equal.rivals} == {*names.split(",")} - {subject}
+    drafts, caches = subject != "ar", subject == "ssd"
+    bounds = {bound.what for bound in found.break_evens}
+    assert ("acceptance rate alpha" in bounds) == drafts
+    assert ("hit rate p_hit" in bounds) == caches
+
+
+def test_a_batch_that_memory_bounds_says_so() -> None:
+    """SSD leads here wherever the target has room for the batch; with more room it is its speed that ends its lead."""
+    few: dict[str, Any] = {"gpus": 5, "k": 4, "tp": 4, "draft_gpus": 1, "context": 8192}
+    by_memory = recommend(b=32, p_hit=1.0, **few).break_evens[-1]
+    assert (by_memory.what, by_memory.bound, by_memory.value) == ("batch", "at most", 62)
+    assert by_memory.note.startswith("the limit of its room, not of its speed: llama-3.1-70b at tp 4 needs")
+    by_speed = recommend(b=1, **{**few, "context": 1024}).break_evens[-1]
+    assert (by_speed.bound, by_speed.note) == ("at most", "")
 
 
 def test_a_list_of_batches_goes_on_as_it_began() -> None:

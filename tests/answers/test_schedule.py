@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import json
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +56,36 @@ def test_a_real_schedule_survives_its_files(tmp_path: Path) -> None:
     for name, text in (("s.json", made.to_json()), ("s.csv", made.to_csv())):
         (tmp_path / name).write_text(text)
         assert Schedule.load(tmp_path / name) == made
+
+
+OLD = """# {"schema": 1, "assumptions": {"alpha": 0.8}, "provenance": []}
+b,context,strategy,k,budget,fan_outs,fan_outs_after_miss,fallback,gpus,tokens_per_second,low,high,reason
+1,1024,ssd,2,6,3 1 2,6 0 0,fast,5,191.89,177.5,204.25,
+4,1024,ssd,2,6,,,jit,5,191.89,177.5,204.25,
+8,1024,sd,3,,,,,4,500.5,480.0,510.0,
+16,1024,ar,0,,,,,4,600.5,590.0,620.0,
+64,1024,,0,,,,,,,,,no room
+"""
+
+
+def test_a_file_of_schema_1_is_read() -> None:
+    """Its cells had a field for each setting of SD and SSD."""
+    made = Schedule.parse(OLD)
+    both = {"k": 2, "budget": 6}
+    assert [cell.settings for cell in made.cells] == [
+        {**both, "fan_outs": (3, 1, 2), "fan_outs_after_miss": (6, 0, 0), "backup": "fast"},
+        {**both, "backup": "jit"},
+        *({"k": 3}, {}, {}),
+    ]
+    lines = list(csv.DictReader(OLD.splitlines()[1:]))
+    lists = ("fan_outs", "fan_outs_after_miss")
+    as_lists = {name: [[int(f) for f in line[name].split()] or None for line in lines] for name in lists}
+    cells = [
+        {**{name: value or None for name, value in line.items()}, **{name: as_lists[name][i] for name in lists}}
+        for i, line in enumerate(lines)
+    ]
+    old_json = {"schema": 1, "assumptions": {"alpha": 0.8}, "provenance": [], "cells": cells}
+    assert Schedule.parse(json.dumps(old_json)) == made
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,7 @@ from ssdsim.hardware.what_if import scale
 from ssdsim.reports.study import Study
 from ssdsim.runs.report_folder import read_run_folder
 from ssdsim.strategies import default
+from tests.cli.in_process import asked
 
 # 40 points of Monte Carlo, a tenth of a second each: 10 parts
 SIMULATED: dict[str, Any] = {
@@ -110,6 +111,23 @@ def test_points_that_are_not_possible_keep_their_reason() -> None:
     assert table["ssd_over_sd"].isna().tolist() == [True, False, True, False]
     with pytest.raises(InputError, match=r"none of the 2 points is possible; the first: tp 3 does not divide"):
         sweep(tp=3, b=[1, 4])
+
+
+@pytest.mark.parametrize(
+    "how",
+    [{"alpha": [step / 2048 for step in range(2048)]}, {"engine": "mc", "precision": 0.1, "alpha": [0.5, 0.9]}],
+    ids=["closed", "mc"],
+)
+def test_parts_without_a_possible_point_or_of_other_strategies_join(how: dict[str, Any]) -> None:
+    """The first of the parts holds mistakes only; a word's column has no word there."""
+    for strategies in ("ar,sd", [["ar", "sd"], ["ssd"]]):
+        table = sweep(t_sd=0.2, b=[0, -1, 1], strategies=strategies, **how)
+        possible = table["error"].isna()
+        assert possible.tolist() == (table["b"] == 1).tolist()
+        assert table.loc[possible, "sd_over_ar"].notna().sum() == len(how["alpha"])
+        assert ("ssd_tokens_per_second" in table) == ("backup" in table) == isinstance(strategies, list)
+        if isinstance(strategies, list):
+            assert table.loc[possible, "backup"].notna().sum() == len(how["alpha"])
 
 
 def test_draws_give_intervals() -> None:
@@ -380,7 +398,7 @@ def test_points_are_sorted_from_the_best() -> None:
     ],
 )
 def test_mistakes_are_one_line(arguments: str, message: str) -> None:
-    done = run(*arguments.split())
+    done = asked("sweep", *arguments.split())
     assert done.returncode == 2
     assert message in done.stderr
     assert done.stderr.count("\n") == 1

@@ -37,6 +37,7 @@ from tests.calibration.process import (
     logged_keys,
     wait_until,
 )
+from tests.cli.in_process import asked
 
 pytestmark = pytest.mark.ranks
 
@@ -142,8 +143,7 @@ def test_a_log_of_another_workload_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_calibrated_is_one_line(tmp_path: Path, arguments: list[str], message: str) -> None:
-    command = [sys.executable, "-m", "ssdsim", "calibrate", *arguments, "-o", str(tmp_path / "x.json")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = asked("calibrate", *arguments, "-o", str(tmp_path / "x.json"))
     assert done.returncode == 2
     assert message in done.stderr
     assert done.stderr.count("\n") == 1

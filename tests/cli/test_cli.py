@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 from ssdsim.cli.main import cli
 from ssdsim.errors import InputError
+from tests.cli.in_process import asked
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -99,7 +100,7 @@ def test_the_measured_engines_are_reproduced() -> None:
     ],
 )
 def test_bad_input_is_one_clear_line_and_exit_code_2(arguments: str, message: str) -> None:
-    done = run(*arguments.split())
+    done = asked(*arguments.split())
     assert done.returncode == 2
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
@@ -158,7 +159,7 @@ def test_a_truncated_profile_is_one_clear_line(tmp_path: Path) -> None:
     whole = (models_folder() / "hardware" / "h100-sxm.json").read_text()
     cut = tmp_path / "cut.json"
     cut.write_text(whole[: len(whole) // 2])
-    done = run("predict", "--hardware", str(cut))
+    done = asked("predict", "--hardware", str(cut))
     assert done.returncode == 2
     assert "not JSON, or cut short" in done.stderr
 
@@ -170,7 +171,7 @@ def test_a_misspelt_key_in_a_profile_names_the_right_one(tmp_path: Path) -> None
     whole["elementwize"] = whole.pop("elementwise")
     wrong = tmp_path / "wrong.json"
     wrong.write_text(json.dumps(whole))
-    done = run("predict", "--hardware", str(wrong))
+    done = asked("predict", "--hardware", str(wrong))
     assert done.returncode == 2
     assert "did you mean 'elementwise'" in done.stderr
 

@@ -1,0 +1,25 @@
+"""An evaluator that is asked many times answers as one that is asked once."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from ssdsim.answers.grid import Evaluator, evaluate
+
+POINTS = [
+    {"b": 4, "k": 4, "backup": "auto"},
+    {"b": 4096, "context": 8192},
+    {"b": 4, "k": 4, "budget": 5, "strategies": ("ssd",)},
+    {"strategies": ("sd",), "sd_draft": "separate", "k": 2},
+    {"b": 1, "tp": 3},
+]
+
+
+@pytest.mark.parametrize("draws", [0, 20])
+def test_what_is_remembered_changes_no_answer(draws: int) -> None:
+    evaluator = Evaluator()
+    for points in (POINTS[:1], POINTS[2:3], POINTS[3:], POINTS, POINTS[1:2], []):
+        found, fresh = evaluator.evaluate(points, draws, seed=1), evaluate(points, draws, seed=1)
+        pd.testing.assert_frame_equal(found, fresh, check_exact=True)
+        assert found.attrs == fresh.attrs

@@ -1,0 +1,79 @@
+"""A strategy that nothing in ssdsim knows of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from ssdsim import strategies
+from ssdsim.checks import FloatOrArray
+from ssdsim.kinds import OneOf, Whole
+from ssdsim.option import Option
+from ssdsim.pricing.drafter import Drafter
+from ssdsim.pricing.occupancy import Occupancy, target_alone
+from ssdsim.pricing.room import Devices
+from ssdsim.pricing.site import Site
+from ssdsim.pricing.step import Step, unit_free
+from ssdsim.protocols.axes import Lookahead, Words
+from ssdsim.protocols.lockstep import Lockstep
+from ssdsim.rounds.actor import Program
+from ssdsim.rounds.kernel import Kernel, Tokens
+from ssdsim.rounds.mixing import tokens_of
+from ssdsim.rounds.round import Seconds
+from ssdsim.rounds.states import States
+from ssdsim.settings import Settings
+
+
+class Toy(Lockstep):
+    """Drafts ``gamma`` tokens on a device of its own while the target verifies; ``pace`` says who waits for whom."""
+
+    name, title, source, rival = "toy", "Toy", "nowhere", "sd"
+    options = (
+        Option(name="gamma", kind=Whole(), default=4, about="tokens that the toy drafts", axis="gamma", symbol="γ"),
+        Option(name="pace", kind=OneOf(("even", "uneven")), default="even", about="of the toy", axis="pace"),
+    )
+    searched = (
+        Lookahead(option="gamma", about="what the toy may draft", says="{symbol} {value}", most=6),
+        Words(option="pace", about="of the toy", words=("even", "uneven"), tabled=("even", "uneven")),
+    )
+
+    def lookahead(self, options: Mapping[str, Any]) -> int:
+        return int(options["gamma"])
+
+    def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:
+        return tokens_of(drafter.accepted(settings, settings["gamma"]), Kernel.of_tokens)
+
+    def devices(self, options: Mapping[str, Any], tp: int, drafter: Drafter) -> Devices:
+        return Devices(tp, 1)
+
+    def occupancies(self, site: Site, drafter: Drafter) -> Iterable[Occupancy]:
+        yield target_alone(site, self.lookahead(site.options))
+
+    def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
+        gamma = self.lookahead(site.options)
+        return {
+            "verify": Step("verify", (site.piece(site.target_pass("verify", gamma + 1)),)),
+            "draft": Step("draft", drafter.speculate(site, gamma, beside=False)),
+            "pause": Step("host", (site.on_host("pause", 0.0 if site.options["pace"] == "even" else 1e-3),)),
+        }
+
+    def unit_free_steps(self, settings: Settings) -> Mapping[str, Step]:
+        return {"verify": unit_free("verify", ("verify", 1.0, 1)), "draft": Step("draft"), "pause": Step("host")}
+
+    def parts(self, t: Mapping[str, Seconds], states: States) -> Mapping[str, FloatOrArray]:
+        return {"verify": t["verify"], "draft": t["draft"] / 2.0, "host": t["pause"]}
+
+    def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
+        return {}
+
+
+@contextmanager
+def registered() -> Iterator[Toy]:
+    """The toy, known by its name for a while."""
+    toy = Toy()
+    strategies.ALL.register(toy)
+    try:
+        yield toy
+    finally:
+        strategies.ALL.forget(toy.name)
