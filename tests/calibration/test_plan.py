@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 
 from calibration.points import Workload, plan
@@ -35,6 +38,16 @@ def test_a_draft_step_on_the_targets_ranks_is_timed_as_it_can_be_shared(
                     assert min(sizes) <= max(op.message_bytes, 1 << 10) <= max(sizes)
 
 
+class Longer(Alternating):
+    """It verifies two tokens more than it is told."""
+
+    name = "longer"
+    title = "Longer"
+
+    def lookahead(self, options: Mapping[str, Any]) -> int:
+        return int(options["k"]) + 2
+
+
 def test_the_passes_of_whatever_strategy_is_registered_are_timed() -> None:
     target, draft = transformer_shaped(256, 1, "float32"), transformer_shaped(128, 1, "float32")
 
@@ -44,12 +57,10 @@ def test_the_passes_of_whatever_strategy_is_registered_are_timed() -> None:
         return {point["name"]: point["shape"] for point in points}
 
     before = checked()
-    strategies.ALL.register(Alternating())
+    strategies.ALL.register(Longer())
     try:
         added = {name: shape for name, shape in checked().items() if name not in before}
     finally:
-        strategies.ALL.forget(Alternating.name)
-    assert added == {
-        "verify one of Alternating": (1, 3, False),  # it verifies a token less than SD
-        "verify of Alternating": (2, 3, False),
-    }  # what it runs after a rejection is a decode
+        strategies.ALL.forget(Longer.name)
+    # what it runs after a rejection is a decode
+    assert added == {"verify one of Longer": (1, 5, False), "verify of Longer": (2, 5, False)}
