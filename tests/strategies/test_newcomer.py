@@ -16,7 +16,7 @@ from ssdsim import drafters, strategies
 from ssdsim.answers.predict import predict
 from ssdsim.engine.simulate import simulate
 from ssdsim.scenario.configuration import configure
-from tests.executor.run import ROUNDS, SEED, run_one, small
+from tests.executor.run import ROUNDS, SEED, executing, run, small
 from tests.strategies.wary import NGrams, Wary
 
 ALL_FOUR = ("ar", "sd", "ssd", "wary")
@@ -99,10 +99,12 @@ def test_the_command_line_knows_both() -> None:
     assert found["scenario"]["ngram_us"] == {"value": 300.0, "source": "default"}
 
 
+@pytest.mark.ranks
 @pytest.mark.parametrize("drafter", ["model", "ngrams"])
 def test_its_program_runs_on_real_ranks_with_the_simulators_tokens(drafter: str) -> None:
     configuration = small("wary", drafter=drafter, wary_k=3)
-    target = run_one(configuration, "wary", devices=("cpu:0",))[0]
+    with executing(target=1, draft=0) as ranks:
+        target, *_ = run(ranks, configuration.scenarios["wary"])
     simulated = simulate(configuration.scenarios["wary"], rounds=ROUNDS, seed=SEED)
     assert np.mean(target.tokens) / 2 == simulated.tokens_per_round.value
 
