@@ -26,7 +26,7 @@ from ssdsim.settings import Settings
 
 
 class Toy(Lockstep):
-    """Drafts ``toy_gamma`` tokens on a device of its own while the target verifies; ``pace`` says who waits for whom."""
+    """Drafts ``toy_gamma`` tokens on its own device while the target verifies; ``pace`` says who waits for whom."""
 
     name, title, source, rival = "toy", "Toy", "nowhere", "sd"
     options = (
