@@ -129,7 +129,10 @@ def _refuse_others() -> None:
 
 
 def _calibrate(log: Path, points: Sequence[GridPoint], seed: int, quiet: bool, **options: object) -> Path:
-    """Time this machine for the grid's passes; the profile lies beside the measurements and is resumed as they are."""
+    """Time this machine for the grid's passes; the profile lies beside the measurements and is resumed as they are.
+
+    Where rounds were measured beside it already it is done: they are predicted with what it was then.
+    """
     from ssdsim.cli.calibrate import calibrate
     from ssdsim.machine.devices import parse_devices
 
@@ -137,6 +140,8 @@ def _calibrate(log: Path, points: Sequence[GridPoint], seed: int, quiet: bool, *
     if len({name.split(":")[0] for name in devices}) > 1:
         raise InputError("devices of two kinds need --hardware and --draft-hardware, each from ssdsim calibrate")
     output = log.with_name(f"{log.stem}-profile.json")
+    if log.exists() and output.exists():
+        return output
     done = calibrate(
         output,
         devices,

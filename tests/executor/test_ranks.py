@@ -22,6 +22,8 @@ from ssdsim.transformer.card import forward_pass
 from ssdsim.validation.grid import grid_of
 from tests.executor.run import ROUNDS, SEED, run, small, spans, whats
 
+pytestmark = pytest.mark.ranks
+
 
 def overlap_s(a: list[tuple[float, float]], b: list[tuple[float, float]]) -> float:
     return sum(max(0.0, min(e, f) - max(s, t)) for s, e in a for t, f in b)

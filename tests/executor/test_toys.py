@@ -25,6 +25,7 @@ def _registered() -> Iterator[None]:
     drafters.ALL.forget(LookUp.name)
 
 
+@pytest.mark.ranks
 def test_a_strategys_own_states_decide_what_its_target_runs_and_messages_may_cross(pair: Ranks) -> None:
     configuration = small("alternating", b=1)
     scenario = configuration.scenarios["alternating"]
@@ -38,6 +39,7 @@ def test_a_strategys_own_states_decide_what_its_target_runs_and_messages_may_cro
     assert sum(target.tokens) / ROUNDS == simulate(scenario, rounds=ROUNDS, seed=SEED).tokens_per_round.value
 
 
+@pytest.mark.ranks
 def test_a_drafter_without_a_model_keeps_a_core_busy_and_holds_no_weights(pair: Ranks) -> None:
     """SD's runs beside the target, SSD's on a core of its own, though neither occupies a device for it."""
     configuration = small("sd", "ssd", "alternating", drafter="lookup", p_hit=0.6)

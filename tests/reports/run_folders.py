@@ -33,6 +33,7 @@ def write_measurements(folder: Path) -> None:
         Comparison(
             point=point,
             strategy=name,
+            devices=(1, 1 if name == "ssd" else 0),
             measured=Measured(measured, 0.98 * measured, 1.02 * measured),
             predicted_s=predicted,
             tokens_per_round=2.9,

@@ -100,6 +100,7 @@ def test_the_command_line_knows_both() -> None:
 
 
 @pytest.mark.ranks
+<<<<<<< HEAD
 @pytest.mark.parametrize("drafter", ["model", "ngrams"])
 def test_its_program_runs_on_real_ranks_with_the_simulators_tokens(drafter: str) -> None:
     configuration = small("wary", drafter=drafter, wary_k=3)
@@ -107,6 +108,16 @@ def test_its_program_runs_on_real_ranks_with_the_simulators_tokens(drafter: str)
         target, *_ = run(ranks, configuration.scenarios["wary"])
     simulated = simulate(configuration.scenarios["wary"], rounds=ROUNDS, seed=SEED)
     assert np.mean(target.tokens) / 2 == simulated.tokens_per_round.value
+=======
+def test_its_program_runs_on_real_ranks_with_the_simulators_tokens() -> None:
+    with executing(1, 1) as ranks:
+        for drafter in ("model", "ngrams"):
+            scenario = small("wary", drafter=drafter, wary_k=3).scenarios["wary"]
+            target, idle = run(ranks, scenario)
+            assert idle is None
+            simulated = simulate(scenario, rounds=ROUNDS, seed=SEED)
+            assert np.mean(target.tokens) / 2 == simulated.tokens_per_round.value
+>>>>>>> h-exec
 
 
 def test_it_is_gone_when_it_is_forgotten() -> None:

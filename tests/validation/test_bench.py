@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from site_generator.json_reference import undescribed
 from ssdsim import strategies
 from ssdsim.engine.trace import Trace
 from ssdsim.errors import InputError
@@ -28,22 +30,32 @@ from ssdsim.validation.bench import Bench, check_profile, check_runs, run_grid
 from ssdsim.validation.comparison import interval, speedups
 from ssdsim.validation.grid import GRIDS, GridPoint
 from ssdsim.validation.timelines import spent_s
+from tests.calibration.process import PAIR, PATIENCE_S
 from tests.executor.toys import Alternating
 
-BENCH = Bench(
-    strategies=("ar", "sd", "ssd"),
-    target_devices=("cpu:0",),
-    draft_devices=("cpu:1",),
-    target="transformer-shaped-256x2",
-    draft="transformer-shaped-128x1",
-    hardware="h100-sxm",  # what it predicts does not matter here
-    draft_hardware=None,
-    context=32,
-    dtype="bfloat16",
-    rounds=4,
-    repeats=2,
-    seed=0,
-)
+CARDS = {"target": "transformer-shaped-128x2", "draft": "transformer-shaped-64x1"}
+
+
+def bench(hardware: str = "h100-sxm", dtype: str = "bfloat16", **changed: Any) -> Bench:
+    """Two cores, and a profile that matters where something is timed."""
+    return Bench(
+        **{
+            **CARDS,
+            "strategies": ("ar", "alternating"),
+            "target_devices": ("cpu:0",),
+            "draft_devices": ("cpu:1",),
+            "hardware": hardware,
+            "draft_hardware": None,
+            "context": 32,
+            "dtype": dtype,
+            "rounds": 4,
+            "repeats": 2,
+            "seed": 0,
+            **changed,
+        }
+    )
+
+
 POINT = GridPoint(3, 1, 0.8, 0.5, 1, "jit", "separate")
 
 
@@ -73,10 +85,11 @@ def _toys() -> Iterator[None]:
         strategies.ALL.forget(strategy.name)
 
 
+@pytest.mark.ranks
 @pytest.mark.usefixtures("_toys")
-def test_any_strategy_is_measured_predicted_and_held_against_its_rival(tmp_path: Path) -> None:
-    bench, trace = replace(BENCH, strategies=("ar", "alternating")), Trace()
-    (compared,) = run_grid(bench, [POINT], tmp_path / "log.jsonl", lambda done, total: None, trace)
+def test_any_strategy_is_measured_predicted_and_held_against_its_rival(calibration: Path, tmp_path: Path) -> None:
+    here, trace = bench(str(calibration / "validation-profile.json"), "float32"), Trace()
+    (compared,) = run_grid(here, [POINT], tmp_path / "log.jsonl", lambda done, total: None, trace)
     assert [(c.strategy, c.devices) for c in compared] == [("ar", (1, 0)), ("alternating", (1, 1))]
     for c in compared:
         assert set(c.parts) <= set(PARTS)
@@ -87,10 +100,12 @@ def test_any_strategy_is_measured_predicted_and_held_against_its_rival(tmp_path:
     assert {track for track in trace.tracks if track.startswith("measured")} == {
         *("measured Alternating target 0 (cpu:0)", "measured Alternating draft (cpu:1)"),
     }
-    again = run_grid(bench, [POINT], tmp_path / "log.jsonl", lambda done, total: None, None)
+    again = run_grid(here, [POINT], tmp_path / "log.jsonl", lambda done, total: None, None)
     assert list(again) == [compared]
     with pytest.raises(InputError, match="measured with another setting or profile"):
-        list(run_grid(BENCH, [POINT], tmp_path / "log.jsonl", lambda done, total: None, None))
+        list(
+            run_grid(replace(here, strategies=("ar",)), [POINT], tmp_path / "log.jsonl", lambda done, total: None, None)
+        )
 
 
 @pytest.mark.usefixtures("_toys")
@@ -100,7 +115,7 @@ def test_what_cannot_run_here_is_refused_before_anything_is_timed() -> None:
     with pytest.raises(InputError, match="unknown strategy 'altenating'; did you mean 'alternating'"):
         check_runs(("ar", "altenating"), [POINT])
     with pytest.raises(InputError, match="Wide needs 1 target and 2 draft ranks, there are 1 and 1"):
-        replace(BENCH, strategies=("wide",)).configuration(POINT)
+        bench(strategies=("wide",)).configuration(POINT)
 
 
 def test_a_sequence_waits_for_what_others_do_while_the_leader_waits() -> None:
@@ -143,15 +158,20 @@ def test_the_interval_of_repeats_is_students() -> None:
     assert found.high - found.value == pytest.approx(4.303 / 3**0.5, rel=1e-3)
 
 
-def test_a_validation_keeps_its_points_shows_both_traces_and_judges(tmp_path: Path) -> None:
-    """``ssdsim validate`` on two cores: it calibrates, runs the short grid, resumes without measuring, is shown."""
-    tiny = "--target transformer-shaped-256x2 --draft transformer-shaped-128x1 --context 32 --rounds 4 --repeats 2"
-    run = tmp_path / "run"
+@pytest.mark.ranks
+def test_a_validation_keeps_its_points_shows_both_traces_and_judges(calibration: Path, tmp_path: Path) -> None:
+    """``ssdsim validate`` on two cores: it calibrates, runs the short grid, resumes without measuring, is shown.
+
+    What it would calibrate is there already.
+    """
+    run = Path(shutil.copytree(calibration, tmp_path / "run"))
     trace, log = run / "measured_trace.json", run / "validation.jsonl"
-    command = [sys.executable, "-m", "ssdsim", "validate", *tiny.split(), "-o", str(run), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    few = ["--rounds", "4", "--repeats", "2"]
+    command = [sys.executable, "-m", "ssdsim", "validate", *PAIR, *few, "-o", str(run), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
+    assert undescribed("validate", answer) == []
     assert [c["strategy"] for c in answer["comparisons"]] == ["ar", "sd", "ssd"] * len(GRIDS["short"])
     assert all(c["measured"]["value"] > 0 and c["predicted_s"] > 0 for c in answer["comparisons"])
     assert all(c["parts"]["draft"][0] > 0 for c in answer["comparisons"] if c["strategy"] == "sd")  # wherever it is
@@ -163,7 +183,9 @@ def test_a_validation_keeps_its_points_shows_both_traces_and_judges(tmp_path: Pa
     profile = load_profile(run / "validation-profile.json")
     assert {source.kind for source in profile.sources.values()} == {"measured"}
     before = log.read_text()
-    again = subprocess.run([*command, "--max-error", "0"], capture_output=True, text=True, timeout=120, check=False)
+    again = subprocess.run(
+        [*command, "--max-error", "0"], capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
     assert again.returncode == 1  # no error is within 0
     assert log.read_text() == before
     assert json.loads(again.stdout)["comparisons"] == answer["comparisons"]
