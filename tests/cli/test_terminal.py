@@ -161,13 +161,8 @@ def test_no_cell_of_a_validation_is_cut(width: int) -> None:
     parts = {"verify": (0.04, 0.03)}
     compared = [
         [
-<<<<<<< HEAD
             Comparison(point, name, devices, Measured(0.0512, 0.0501, 0.0523), 0.0498, 3.9, (3.9,), parts, ())
             for name, devices in (("ar", (2, 0)), ("sd", (2, 1)), ("ssd", (2, 1)))
-=======
-            Comparison(point, name, (1, 1), Measured(0.05, 0.04, 0.06), 0.05, 3.9, (3.9,), {"verify": (0.04, 0.03)}, ())
-            for name in ("ar", "sd", "ssd")
->>>>>>> h-exec
         ]
         for point in (given, listed)
     ]

@@ -100,15 +100,6 @@ def test_the_command_line_knows_both() -> None:
 
 
 @pytest.mark.ranks
-<<<<<<< HEAD
-@pytest.mark.parametrize("drafter", ["model", "ngrams"])
-def test_its_program_runs_on_real_ranks_with_the_simulators_tokens(drafter: str) -> None:
-    configuration = small("wary", drafter=drafter, wary_k=3)
-    with executing(target=1, draft=0) as ranks:
-        target, *_ = run(ranks, configuration.scenarios["wary"])
-    simulated = simulate(configuration.scenarios["wary"], rounds=ROUNDS, seed=SEED)
-    assert np.mean(target.tokens) / 2 == simulated.tokens_per_round.value
-=======
 def test_its_program_runs_on_real_ranks_with_the_simulators_tokens() -> None:
     with executing(1, 1) as ranks:
         for drafter in ("model", "ngrams"):
@@ -117,7 +108,6 @@ def test_its_program_runs_on_real_ranks_with_the_simulators_tokens() -> None:
             assert idle is None
             simulated = simulate(scenario, rounds=ROUNDS, seed=SEED)
             assert np.mean(target.tokens) / 2 == simulated.tokens_per_round.value
->>>>>>> h-exec
 
 
 def test_it_is_gone_when_it_is_forgotten() -> None:
