@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Generic, Protocol, TypeVar
 
-from ssdsim.errors import InputError, nearest
+from ssdsim.errors import InputError, nearest, told
 
 
 class Named(Protocol):
@@ -56,7 +56,7 @@ class Registry(Generic[T]):
         """The member of that name; InputError names the nearest where there is none."""
         if not isinstance(name, str) or name not in self._members:
             known = ", ".join(self._members)
-            raise InputError(f"unknown {self._what} '{name}'{nearest(str(name), self._members)} Allowed: {known}")
+            raise InputError(f"unknown {self._what} {told(name)}{nearest(str(name), self._members)} Allowed: {known}")
         return self._members[name]
 
     @property

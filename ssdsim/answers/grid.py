@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +32,9 @@ _POINTS_AT_ONCE = 512  # of drawn columns: 4 MB a column at 1000 draws
 _DRAWN_AT_ONCE = 2048  # prices whose drawn steps are kept
 
 
-def evaluate(points: Iterable[Mapping[str, Any]], draws: int = 0, seed: int = 0) -> pd.DataFrame:
+def evaluate(
+    points: Iterable[Mapping[str, Any]], draws: int = 0, seed: int = 0, names: Collection[str] = ()
+) -> pd.DataFrame:
     """Predict in closed form at every point; the same numbers as :func:`ssdsim.predict`.
 
     Parameters
@@ -40,6 +42,7 @@ def evaluate(points: Iterable[Mapping[str, Any]], draws: int = 0, seed: int = 0)
     points : option mappings as :func:`ssdsim.configure` takes them.
     draws : of the timings' errors, for intervals; 0 for none. ``predict`` takes 1000.
     seed : of those draws; the same timing's error is the same at every point.
+    names : strategies that have columns even where no point asks for them.
 
     Returns
     -------
@@ -62,7 +65,7 @@ def evaluate(points: Iterable[Mapping[str, Any]], draws: int = 0, seed: int = 0)
     1        1.165                                 None
     2          NaN  --p-hit must lie in [0, 1], got 1.5
     """
-    return Evaluator().evaluate(points, draws, seed)
+    return Evaluator().evaluate(points, draws, seed, names)
 
 
 class Evaluator:
@@ -72,10 +75,12 @@ class Evaluator:
         self._sites: Remembered[Site | None] = Remembered(site_of)
         self._known: dict[str, _Known] = {}
 
-    def evaluate(self, points: Iterable[Mapping[str, Any]], draws: int = 0, seed: int = 0) -> pd.DataFrame:
+    def evaluate(
+        self, points: Iterable[Mapping[str, Any]], draws: int = 0, seed: int = 0, names: Collection[str] = ()
+    ) -> pd.DataFrame:
         """As :func:`evaluate`; the columns are those of this call's strategies."""
         draws, seed = whole("draws", draws, 0), whole("seed", seed, 0)
-        table = _Table(self._sites, self._known)
+        table = _Table(self._sites, self._known, names)
         for point in _mappings(points):
             table.add(point)
         return table.frame(draws, seed)
@@ -200,10 +205,12 @@ class _Column:
 class _Table:
     """Points in the order in which they are added."""
 
-    def __init__(self, sites: Remembered[Site | None], known: dict[str, _Known]) -> None:
+    def __init__(self, sites: Remembered[Site | None], known: dict[str, _Known], names: Collection[str]) -> None:
         self._sites = sites
         self._known = known
         self._columns: dict[str, _Column] = {}
+        for name in names:
+            self._column(name)
         self._errors: list[str | None] = []
         self._has_errors: list[bool] = []  # of timings: not where unit-free
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import pandas as pd
@@ -16,13 +16,18 @@ from ssdsim.scenario.configuration import configure
 
 
 def simulate_each(
-    points: Iterable[Mapping[str, Any]], engine: Engine, precision: float | None = None, seed: int = 0
+    points: Iterable[Mapping[str, Any]],
+    engine: Engine,
+    precision: float | None = None,
+    seed: int = 0,
+    names: Collection[str] = (),
 ) -> pd.DataFrame:
     """Simulate every point by itself; the columns of :func:`ssdsim.evaluate` with intervals.
 
     ``precision`` is the half width of the 95 % interval of tokens/s at which a run ends, relative; by default that of
     :func:`ssdsim.predict`. Intervals hold the simulation's error and, on hardware, the timings'. Every point has the
-    same seed, so neighbours differ by less than their intervals say.
+    same seed, so neighbours differ by less than their intervals say. ``names`` are strategies that have columns even
+    where no point asks for them.
     """
     found: list[Prediction | InputError] = []
     for point in points:
@@ -31,10 +36,10 @@ def simulate_each(
         except InputError as error:
             found.append(error)
     predictions = [each for each in found if isinstance(each, Prediction)]
-    present = {name for each in predictions for name in (*each.estimates, *each.configuration.no_room)}
-    names = [strategy.name for strategy in strategies.ALL if strategy.name in present] or list(strategies.default())
-    rows = [_row(names, each) if isinstance(each, Prediction) else {"error": str(each)} for each in found]
-    frame = pd.DataFrame(rows, columns=[*named.results(names), *named.intervals(names), "error"])
+    present = {name for each in predictions for name in (*each.estimates, *each.configuration.no_room)} | {*names}
+    shown = [strategy.name for strategy in strategies.ALL if strategy.name in present] or list(strategies.default())
+    rows = [_row(shown, each) if isinstance(each, Prediction) else {"error": str(each)} for each in found]
+    frame = pd.DataFrame(rows, columns=[*named.results(shown), *named.intervals(shown), "error"])
     frame["error"] = pd.Series([row.get("error") for row in rows], dtype=object)
     frame.attrs["warnings"] = sorted({line for each in predictions for line in each.configuration.warnings})
     return frame

@@ -191,6 +191,13 @@ def test_only_the_strategies_that_are_asked_for_have_columns() -> None:
         assert frame["sd_tokens_per_second"][number] == whole["sd_tokens_per_second"][0]
 
 
+def test_strategies_that_no_point_asks_for_have_columns_where_they_are_wanted() -> None:
+    frame = evaluate([{"k": 0}], draws=10, names=("ar", "sd"))
+    assert frame[["ar_tokens_per_second", "sd_over_ar", "sd_low", "probability_sd_beats_ar"]].isna().all(axis=None)
+    assert "ssd_over_sd" not in frame
+    assert list(evaluate([{"k": 0}], draws=10)) == list(evaluate([{"b": 16}], draws=10)) == list(evaluate([], draws=10))
+
+
 def test_a_mistake_in_one_strategy_refuses_the_whole_point() -> None:
     """As in a prediction: timings that the draft's device lacks are no lack of room."""
     point = {"draft_hardware": "v100-sxm2-32gb"}

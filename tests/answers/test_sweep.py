@@ -113,6 +113,23 @@ def test_points_that_are_not_possible_keep_their_reason() -> None:
         sweep(tp=3, b=[1, 4])
 
 
+@pytest.mark.parametrize(
+    "how",
+    [{"alpha": [step / 2048 for step in range(2048)]}, {"engine": "mc", "precision": 0.1, "alpha": [0.5, 0.9]}],
+    ids=["closed", "mc"],
+)
+def test_parts_without_a_possible_point_or_of_other_strategies_join(how: dict[str, Any]) -> None:
+    """The first of the parts holds mistakes only; a word's column has no word there."""
+    for strategies in ("ar,sd", [["ar", "sd"], ["ssd"]]):
+        table = sweep(t_sd=0.2, b=[0, -1, 1], strategies=strategies, **how)
+        possible = table["error"].isna()
+        assert possible.tolist() == (table["b"] == 1).tolist()
+        assert table.loc[possible, "sd_over_ar"].notna().sum() == len(how["alpha"])
+        assert ("ssd_tokens_per_second" in table) == ("backup" in table) == isinstance(strategies, list)
+        if isinstance(strategies, list):
+            assert table.loc[possible, "backup"].notna().sum() == len(how["alpha"])
+
+
 def test_draws_give_intervals() -> None:
     table = sweep(b=[1, 16], p_hit=0.85, draws=200)
     assert (table["ssd_low"] < table["ssd_tokens_per_second"]).all()

@@ -158,10 +158,11 @@ def test_no_cell_of_a_calibration_is_cut(width: int) -> None:
 def test_no_cell_of_a_validation_is_cut(width: int) -> None:
     given = GridPoint(k=7, f=3, alpha=0.8, p_hit=0.85, b=16, backup="fast", sd_draft="colocated")
     listed = GridPoint(k=7, f=None, alpha=0.8, p_hit=None, b=16, backup="jit", sd_draft="separate", fl=(21, 3) * 4)
+    parts = {"verify": (0.04, 0.03)}
     compared = [
         [
-            Comparison(point, name, Measured(0.0512, 0.0501, 0.0523), 0.0498, 3.9, (3.9,), {"verify": (0.04, 0.03)}, ())
-            for name in ("ar", "sd", "ssd")
+            Comparison(point, name, devices, Measured(0.0512, 0.0501, 0.0523), 0.0498, 3.9, (3.9,), parts, ())
+            for name, devices in (("ar", (2, 0)), ("sd", (2, 1)), ("ssd", (2, 1)))
         ]
         for point in (given, listed)
     ]

@@ -42,7 +42,7 @@ def test_what_is_written_for_the_repository_is_a_page(site: Path) -> None:
     assert "Is speculative speculative decoding" in index
     assert 'href="tutorial.html"' in index
     assert 'src="report-light.png"' in index
-    assert "0.1.0" in (site / "changelog.html").read_text()
+    assert "0.2.0" in (site / "changelog.html").read_text()
 
 
 def test_a_key_that_nobody_described_is_found() -> None:

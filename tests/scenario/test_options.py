@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ssdsim import kinds
+from ssdsim import kinds, strategies
 from ssdsim.answers.schedule.candidates import fixed_options
 from ssdsim.answers.window import AXES, SINGLE
 from ssdsim.cli.main import cli
@@ -116,10 +116,13 @@ def test_a_value_from_the_command_line_is_what_the_record_checks(option: Option)
 
 def test_an_unregistered_name_is_told_with_its_option_and_the_nearest() -> None:
     for name in ("strategies", "subject"):
-        message = f"{spelled(name)}: unknown strategy 'sdd'; did you mean 'sd'? Allowed: ar, sd, ssd"
+        message = (
+            f"{spelled(name)}: unknown strategy 'sdd'; did you mean 'sd'? Allowed: {', '.join(strategies.ALL.names)}"
+        )
         with pytest.raises(InputError, match=re.escape(message)):
             checked({name: "sdd"})
-    with pytest.raises(InputError, match="--strategies must name some of ar, sd, ssd, each once, got sd,ar,sd"):
+    message = f"--strategies must name some of {', '.join(strategies.ALL.names)}, each once, got sd,ar,sd"
+    with pytest.raises(InputError, match=message):
         checked({"strategies": "sd,ar,sd"})
 
 
@@ -172,7 +175,8 @@ def test_what_is_needed_is_asked_for_and_enough(option: Option) -> None:
 
 def test_owners_compose_and_must_agree() -> None:
     own = Option(name="window_k", kind=kinds.Whole(), about="PEARL's window", axis="window", spellings=("--wk",))
-    assert list(by_name(SHARED, [own], [own, ALL["k"]])) == [*ALL, "window_k"]
+    assert list(by_name(SHARED, [own], [own, ALL["k"]])) == [*(option.name for option in SHARED), "window_k"]
+    assert list(by_name(ALL.values(), [own])) == [*ALL, "window_k"]
     with pytest.raises(ValueError, match="two different options are called k"):
         by_name(SHARED, [replace(ALL["k"], default=7)])
     with pytest.raises(ValueError, match="--osl is a spelling of both output_tokens and window_k"):

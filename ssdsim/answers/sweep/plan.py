@@ -78,8 +78,9 @@ class Plan:
 
     @property
     def strategies(self) -> tuple[str, ...]:
-        """Whose results the table has, in their order."""
-        asked = ALL["strategies"].checked(self.options.get("strategies", DEFAULTS["strategies"]))
+        """Whose results the table has, in their order: of any point, whichever part of the points is worked out."""
+        given = self.grid.get("strategies", [self.options.get("strategies", DEFAULTS["strategies"])])
+        asked = {name for names in given for name in ALL["strategies"].checked(names)}
         return tuple(strategy.name for strategy in strategies.ALL if strategy.name in asked)
 
     def named(self) -> list[Any]:
@@ -102,9 +103,9 @@ class Plan:
         points = list(self.points(part))
         configured = [as_configured(point) for point in points]
         if self.engine == "closed":
-            frame = evaluate(configured, self.draws, self.seed)
+            frame = evaluate(configured, self.draws, self.seed, self.strategies)
         else:
-            frame = simulate_each(configured, self.engine, self.precision, self.seed)
+            frame = simulate_each(configured, self.engine, self.precision, self.seed, self.strategies)
         axes = {name: [point[name] for point in points] for name in self.grid}
         return _table(axes, self.grid, frame, self.strategies)
 
