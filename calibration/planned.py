@@ -77,12 +77,13 @@ def planned_passes(
     """Every pass of every strategy for the whole batch; for one sequence (``... one``) those of what caches nothing.
 
     What a speculation cache adds has many tokens a sequence: for a single one they lie among those that are timed.
-    Passes of the target come first. Two of one name and different shapes are told apart by their strategies.
+    Passes of the target come first. One that several strategies run has its first name; two of one name and different
+    shapes are told apart by their strategies.
     """
     settings = effective({"k": lookahead, "budget": branches})
     site = _PlanningSite(target, draft, _NOT_TIMED, _NOT_TIMED, tp, batch, context, False, dtype, settings)
     degrees = sorted({1, tp} & {1, *legal_tensor_parallel(draft)})
-    found: dict[str, Planned] = {}
+    found: dict[ForwardPass, Planned] = {}
     for sequences, strategy in itertools.product(sorted({1, batch}), strategies.ALL):
         if sequences < batch and strategy.miss is not None:
             continue
@@ -90,9 +91,9 @@ def planned_passes(
             for work in _passes(strategy, settings, replace(site, batch=sequences, beside_tp=beside_tp)):
                 name = work.name if sequences == batch else f"{work.name} one"
                 name = f"{name} on {work.tp} ranks" if work.model == "draft" and work.tp > 1 else name
-                if name in found and found[name].forward is not work.forward:
+                if any(name == other.name for other in found.values()):
                     name = f"{name} of {strategy.title}"
-                found[name] = Planned(name, work.model, work.forward, work.tp)
+                found.setdefault(work.forward, Planned(name, work.model, work.forward, work.tp))
     return sorted(found.values(), key=lambda one: one.model != "target")
 
 

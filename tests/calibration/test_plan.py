@@ -50,8 +50,6 @@ def test_the_passes_of_whatever_strategy_is_registered_are_timed() -> None:
     finally:
         strategies.ALL.forget(Alternating.name)
     assert added == {
-        "pre-verify one": (1, 1, False),
-        "pre-verify": (2, 1, False),
         "verify one of Alternating": (1, 3, False),  # it verifies a token less than SD
         "verify of Alternating": (2, 3, False),
-    }
+    }  # what it runs after a rejection is a decode
