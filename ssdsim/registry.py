@@ -21,7 +21,7 @@ class Registry(Generic[T]):
 
     Raises
     ------
-    ValueError : two of one name.
+    ValueError : two of one name, or a member whose options clash with another's.
     """
 
     def __init__(self, what: str, *members: T) -> None:
@@ -36,7 +36,11 @@ class Registry(Generic[T]):
         if member.name in self._members:
             raise ValueError(f"there is a {self._what} called '{member.name}' already")
         self._members[member.name] = member
-        self._changed()
+        try:
+            self._changed()
+        except ValueError:  # its options are not its own
+            del self._members[member.name]
+            raise
         return member
 
     def forget(self, name: str) -> None:

@@ -465,8 +465,9 @@ _owners: list[tuple[str, str, str]] = []  # an option, the option that chooses i
 
 def _read_records() -> None:
     """Make the tables anew: a strategy or a drafter came or went."""
+    found = by_name(SHARED, *(owner.options for owner in (*strategies.ALL, *drafters.ALL)))
     ALL.clear()
-    ALL.update(by_name(SHARED, *(owner.options for owner in (*strategies.ALL, *drafters.ALL))))
+    ALL.update(found)
     DEFAULTS.clear()
     DEFAULTS.update({name: option.default for name, option in ALL.items()})
     _exclusions[:] = [(name, each, names_of(each.others)) for name, option in ALL.items() for each in option.excludes]

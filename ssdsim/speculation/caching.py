@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from ssdsim.errors import InputError
 from ssdsim.settings import Settings
-from ssdsim.speculation.hit_models import FanOut, HitCurve, MeasuredHits, PowerLawHits, fan_out
+from ssdsim.speculation.hit_models import FanOut, MeasuredHits, PowerLawHits, fan_out
 
 Array = NDArray[np.float64]
+HitCurve = PowerLawHits | MeasuredHits
 
 
 def hits_given_accepted(settings: Settings, pmf: Array, backup_pmf: Array, fast: bool) -> tuple[Array, Array]:

@@ -43,6 +43,9 @@ class Transformer(BaseModel):
     dtype: DType = "bfloat16"
     source: str
 
+    def __hash__(self) -> int:
+        return hash(self.name)  # of all fields it takes longer than pricing a pass that is known
+
     @model_validator(mode="after")
     def _heads_group(self) -> Transformer:
         if self.heads % self.kv_heads:

@@ -26,8 +26,8 @@ def test_it_is_searched_over_its_own_options(capsys: pytest.CaptureFixture[str])
     chosen = answer.by_strategy["toy"]
     settings = chosen.shape.settings
     assert (settings["pace"], chosen.shape.devices.draft, chosen.name) == ("even", 1, "Toy TP 4 + 1")
-    assert chosen.settings == f"γ {settings['gamma']}, even"
-    every = evaluate({"strategies": "toy", "b": 4, "tp": 4, "gamma": gamma} for gamma in range(1, 7))
+    assert chosen.settings == f"R {settings['reach']}, even"
+    every = evaluate({"strategies": "toy", "b": 4, "tp": 4, "reach": reach} for reach in range(1, 7))
     assert chosen.rate.tokens_per_second == pytest.approx(every["toy_tokens_per_second"].max(), rel=1e-3)
     assert [versus.what for versus in (answer.equal.rivals if answer.equal else ())] == ["SD, TP 4 as Toy", "AR"]
     assert [bound.what for bound in found.break_evens] == ["acceptance rate alpha", "link bandwidth", "batch"]
@@ -42,7 +42,7 @@ def test_it_is_searched_over_its_own_options(capsys: pytest.CaptureFixture[str])
 
 
 def test_it_is_a_rival_of_others() -> None:
-    found = recommend(gpus=5, b=4, tp=4, strategies=["sd", "ssd", "toy"], k=4, draft_gpus=1, gamma=4)
+    found = recommend(gpus=5, b=4, tp=4, strategies=["sd", "ssd", "toy"], k=4, draft_gpus=1, reach=4)
     assert found.request.subject == "ssd"
     (answer,) = found.answers
     assert answer.equal is not None
@@ -54,8 +54,8 @@ def test_it_is_a_rival_of_others() -> None:
     ("given", "message"),
     [
         ({"strategies": "toy", "k": 4}, "--k has no effect with --strategies toy"),
-        ({"gamma": 4}, "--gamma has no effect with --strategies ar,sd,ssd"),
-        ({"strategies": "toy", "gamma": 0}, "--gamma must be a whole number of at least 1, got 0"),
+        ({"reach": 4}, "--reach has no effect with --strategies ar,sd,ssd"),
+        ({"strategies": "toy", "reach": 0}, "--reach must be a whole number of at least 1, got 0"),
         ({"strategies": "toy", "pace": "evn"}, "did you mean 'even'"),
         ({"strategies": "ar,toy", "subject": "sd"}, "--subject sd is not among --strategies ar,toy"),
     ],
@@ -68,12 +68,12 @@ def test_what_does_not_concern_it_is_refused(given: dict[str, object], message: 
 
 
 def test_it_is_scheduled_and_written_down() -> None:
-    made = schedule(b=[1, 16], gamma=[2, 4], strategies="ar,toy")
+    made = schedule(b=[1, 16], reach=[2, 4], strategies="ar,toy")
     assert [cell.strategy for cell in made.cells] == ["toy", "toy"]
     for cell in made.cells:
-        points = [{"strategies": "toy", "b": cell.b, "gamma": gamma, "pace": "even"} for gamma in (2, 4)]
+        points = [{"strategies": "toy", "b": cell.b, "reach": reach, "pace": "even"} for reach in (2, 4)]
         rates = list(evaluate(points)["toy_tokens_per_second"])
-        assert cell.settings == {"gamma": (2, 4)[rates.index(max(rates))], "pace": "even"}
+        assert cell.settings == {"reach": (2, 4)[rates.index(max(rates))], "pace": "even"}
         assert cell.tokens_per_second == pytest.approx(max(rates))
     assert Schedule.parse(made.to_json()) == Schedule.parse(made.to_csv()) == made
     assert made.assumptions["strategies"] == ["ar", "toy"]
@@ -84,14 +84,14 @@ def test_it_is_scheduled_and_written_down() -> None:
 )
 def test_an_engine_without_it_says_so_in_one_line(format_: str, has: str) -> None:
     with pytest.raises(InputError, match=f"has no Toy; it has {has}$") as refused:
-        export(format_, b=1, gamma=4, strategies="toy")
+        export(format_, b=1, reach=4, strategies="toy")
     assert "\n" not in str(refused.value)
-    beside = export(format_, b=1, k=4, gamma=4, strategies="sd,toy")
+    beside = export(format_, b=1, k=4, reach=4, strategies="sd,toy")
     assert any("has no Toy: at 1 of 1 cells Toy is best" in note for note in beside.notes)
     assert beside.text == export(format_, b=1, k=4, strategies="sd").text
 
 
 def test_a_file_of_a_strategy_that_is_gone_is_refused(toy: Toy) -> None:
-    text = schedule(b=1, gamma=4, strategies=toy.name).to_json()
+    text = schedule(b=1, reach=4, strategies=toy.name).to_json()
     with pytest.raises(InputError, match=r"cells\.0\.strategy: unknown strategy 'tooy'; did you mean 'toy'"):
         Schedule.parse(text.replace('"strategy": "toy"', '"strategy": "tooy"'))

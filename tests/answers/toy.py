@@ -26,23 +26,23 @@ from ssdsim.settings import Settings
 
 
 class Toy(Lockstep):
-    """Drafts ``gamma`` tokens on a device of its own while the target verifies; ``pace`` says who waits for whom."""
+    """Drafts ``reach`` tokens on a device of its own while the target verifies; ``pace`` says who waits for whom."""
 
     name, title, source, rival = "toy", "Toy", "nowhere", "sd"
     options = (
-        Option(name="gamma", kind=Whole(), default=4, about="tokens that the toy drafts", axis="gamma", symbol="γ"),
+        Option(name="reach", kind=Whole(), default=4, about="tokens that the toy drafts", axis="reach", symbol="R"),
         Option(name="pace", kind=OneOf(("even", "uneven")), default="even", about="of the toy", axis="pace"),
     )
     searched = (
-        Lookahead(option="gamma", about="what the toy may draft", says="{symbol} {value}", most=6),
+        Lookahead(option="reach", about="what the toy may draft", says="{symbol} {value}", most=6),
         Words(option="pace", about="of the toy", words=("even", "uneven"), tabled=("even", "uneven")),
     )
 
     def lookahead(self, options: Mapping[str, Any]) -> int:
-        return int(options["gamma"])
+        return int(options["reach"])
 
     def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:
-        return tokens_of(drafter.accepted(settings, settings["gamma"]), Kernel.of_tokens)
+        return tokens_of(drafter.accepted(settings, settings["reach"]), Kernel.of_tokens)
 
     def devices(self, options: Mapping[str, Any], tp: int, drafter: Drafter) -> Devices:
         return Devices(tp, 1)
@@ -51,10 +51,10 @@ class Toy(Lockstep):
         yield target_alone(site, self.lookahead(site.options))
 
     def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
-        gamma = self.lookahead(site.options)
+        reach = self.lookahead(site.options)
         return {
-            "verify": Step("verify", (site.piece(site.target_pass("verify", gamma + 1)),)),
-            "draft": Step("draft", drafter.speculate(site, gamma, beside=False)),
+            "verify": Step("verify", (site.piece(site.target_pass("verify", reach + 1)),)),
+            "draft": Step("draft", drafter.speculate(site, reach, beside=False)),
             "pause": Step("host", (site.on_host("pause", 0.0 if site.options["pace"] == "even" else 1e-3),)),
         }
 

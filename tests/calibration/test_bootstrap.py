@@ -58,16 +58,21 @@ def test_what_moves_no_prediction_has_no_directions() -> None:
     assert directions(lambda rows: np.array([1.0, 2.0]), columns) == ()
 
 
-def test_the_uncertainty_of_a_line_covers_the_truth_as_often_as_it_says() -> None:
-    """95 % intervals of a predicted message, over 200 sets of timings with noise of 10 %."""
+@pytest.mark.parametrize(("sets", "least"), [(80, 0.82), pytest.param(200, 0.85, marks=pytest.mark.slow)])
+def test_the_uncertainty_of_a_line_covers_the_truth_as_often_as_it_says(sets: int, least: float) -> None:
+    """95 % intervals of a predicted message, over sets of timings with noise of 10 %.
+
+    An interval half as wide as it should be (which covers 67 %) is caught with a probability of 0.99 by 80 sets, one
+    that covers 80 % with 0.96 by 200; one that covers 99.9 % with 0.92 and 0.98.
+    """
     sizes, covered = np.geomspace(64, 1 << 24, 24), 0
-    for seed in range(200):
+    for seed in range(sets):
         noise = np.exp(0.1 * np.random.default_rng(seed).standard_normal(len(sizes)))
         model = fit_link(sizes, (2e-5 + sizes / 2e9) * noise, "here")
         true_s, predicted_s = 2e-5 + 50_000 / 2e9, float(model.seconds(50_000))
         sd = np.sqrt(sum(moved**2 for moved in model.wander(50_000).values()))
         covered += abs(np.log(predicted_s / true_s)) < 1.96 * sd
-    assert 0.85 <= covered / 200 <= 0.99
+    assert least <= covered / sets <= 0.99
 
 
 def test_more_timings_determine_coefficients_better() -> None:

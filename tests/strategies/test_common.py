@@ -16,6 +16,7 @@ from ssdsim.answers.predict import predict
 from ssdsim.answers.prediction_json import as_json
 from ssdsim.engine.simulate import simulate
 from ssdsim.errors import InputError
+from ssdsim.kinds import Whole
 from ssdsim.option import Option
 from ssdsim.pricing.occupancy import Occupancy
 from ssdsim.rounds.estimate import PARTS
@@ -176,3 +177,14 @@ def test_it_says_where_it_comes_from(name: str) -> None:
 def test_two_of_one_name_are_refused() -> None:
     with pytest.raises(ValueError, match="'ar' already"):
         strategies.ALL.register(ALL.named("ar"))
+
+
+def test_one_whose_option_is_another_ones_is_refused_and_leaves_everything_as_it_was() -> None:
+    class Impostor(strategies.Autoregressive):
+        name = "impostor"
+        options = (Option(name="k", kind=Whole(), about="something else", axis="something else"),)
+
+    with pytest.raises(ValueError, match="two different options are called k"):
+        strategies.ALL.register(Impostor())
+    assert "impostor" not in strategies.ALL.names
+    assert configure(t_sd=0.2, k=3).settings["k"] == 3
