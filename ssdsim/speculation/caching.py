@@ -14,7 +14,7 @@ from ssdsim.settings import Settings
 from ssdsim.speculation.hit_models import FanOut, MeasuredHits, PowerLawHits, fan_out
 
 Array = NDArray[np.float64]
-HitCurve = PowerLawHits | MeasuredHits
+Curve = PowerLawHits | MeasuredHits
 
 
 def hits_given_accepted(settings: Settings, pmf: Array, backup_pmf: Array, fast: bool) -> tuple[Array, Array]:
@@ -54,7 +54,7 @@ def backup_in_proportion(p_hit: float, primary: float, backup: float) -> float:
     return min(1.0, max(0.0, 1.0 - share * (1.0 - p_hit)))
 
 
-def _hit_curves(options: Mapping[str, Any]) -> tuple[HitCurve, HitCurve]:
+def _hit_curves(options: Mapping[str, Any]) -> tuple[Curve, Curve]:
     """h(F) for k < K, and for k = K, whose bonus token comes from the target and not from the residual."""
     if options["hit_curve"] is not None:
         points = sorted(options["hit_curve"])
@@ -66,13 +66,11 @@ def _hit_curves(options: Mapping[str, Any]) -> tuple[HitCurve, HitCurve]:
     return law, PowerLawHits(c=c_all, r=r_all)
 
 
-def _given_accepted(fan_outs: FanOut, curve: HitCurve, curve_all: HitCurve) -> Array:
+def _given_accepted(fan_outs: FanOut, curve: Curve, curve_all: Curve) -> Array:
     return np.append(curve(fan_outs[:-1]), curve_all(fan_outs[-1]))
 
 
-def _fan_out(
-    options: Mapping[str, Any], given: list[int] | None, pmf: Array, curve: HitCurve, curve_all: HitCurve
-) -> FanOut:
+def _fan_out(options: Mapping[str, Any], given: list[int] | None, pmf: Array, curve: Curve, curve_all: Curve) -> FanOut:
     k = pmf.size - 1
     if given is not None:
         if len(given) != k + 1:
@@ -82,7 +80,7 @@ def _fan_out(
 
 
 @lru_cache(maxsize=65536)
-def _planned(policy: str, budget: int, rates: tuple[float, ...], curve: HitCurve, curve_all: HitCurve) -> FanOut:
+def _planned(policy: str, budget: int, rates: tuple[float, ...], curve: Curve, curve_all: Curve) -> FanOut:
     """Worked out once: a search has the same plan at many batches and with every fallback."""
     return fan_out(policy, budget, len(rates), rates, curve, curve_all)
 
