@@ -5,20 +5,21 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from ssdsim.answers.predict import provenance
-from ssdsim.checks import listed
-from ssdsim.errors import InputError
+from ssdsim.checks import few_enough, listed
+from ssdsim.documents import as_record, parse_csv, parse_json, read_text
+from ssdsim.errors import InputError, told
 from ssdsim.hardware.catalog import find_hardware, find_transformer
-from ssdsim.records import Card
+from ssdsim.records import FROM_LIST, Card
 from ssdsim.scenario.configuration import configure, effective
 from ssdsim.scenario.options import DEFAULTS, option, refuse_others
 
@@ -35,6 +36,7 @@ NOT_HERE = ("strategy", "sd_k", "fl", "flm", "budget", "backup", "t_sd", "t_p", 
 OPTIONS = tuple(name for name in DEFAULTS if name not in (*NOT_HERE, "b", "context", "k", "f"))
 COLUMNS = ("b", "context", "strategy", "k", "f", "fallback", "budget", "gpus", "tokens_per_second", "point", "choice")
 DRAWS = 1000
+MOST_CHOICES = 1_000_000  # of batch, context, K and fan-out: a tenth of a millisecond and a kilobyte each
 
 Strategy = Literal["ar", "sd", "ssd"]
 STRATEGIES: tuple[Strategy, ...] = ("ar", "sd", "ssd")
@@ -54,8 +56,8 @@ class Cell(Card):
     strategy: Strategy | None
     k: int = Field(default=0, ge=0)
     budget: int | None = Field(default=None, ge=1)
-    fan_outs: tuple[int, ...] | None = None
-    fan_outs_after_miss: tuple[int, ...] | None = None
+    fan_outs: Annotated[tuple[int, ...], FROM_LIST] | None = None
+    fan_outs_after_miss: Annotated[tuple[int, ...], FROM_LIST] | None = None
     fallback: Literal["jit", "fast"] | None = None
     gpus: int | None = Field(default=None, ge=1)
     tokens_per_second: float | None = None
@@ -69,8 +71,8 @@ class Schedule(Card):
 
     schema_: Literal[1] = Field(default=1, alias="schema")
     assumptions: dict[str, Any]
-    provenance: tuple[dict[str, str], ...]
-    cells: tuple[Cell, ...]
+    provenance: Annotated[tuple[dict[str, str], ...], FROM_LIST]
+    cells: Annotated[tuple[Cell, ...], FROM_LIST]
 
     def to_json(self) -> str:
         """One object, schema 1, with a line a cell."""
@@ -97,22 +99,13 @@ class Schedule(Card):
         ------
         InputError : neither of them; the message says where.
         """
-        try:
-            return Schedule.model_validate(_from_csv(text) if text.startswith("#") else json.loads(text))
-        except ValidationError as error:
-            problem = error.errors(include_url=False)[0]
-            key = ".".join(map(str, problem["loc"])) or "schedule"
-            raise InputError(f"{name}: {key}: {problem['msg'].removeprefix('Value error, ')}") from None
-        except ValueError as error:
-            raise InputError(f"{name}: not a schedule, or cut short ({error})") from None
+        data = _from_csv(text, name) if text.startswith("#") else parse_json(text, name)
+        return as_record(Schedule, data, name, "schedule")
 
     @staticmethod
     def load(path: str | Path) -> Schedule:
         """The schedule in a file, JSON or CSV; InputError where it is not one."""
-        try:
-            return Schedule.parse(Path(path).read_text(encoding="utf-8"), str(path))
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"{path}: not a readable schedule ({error})") from None
+        return Schedule.parse(read_text(Path(path), "schedule"), str(path))
 
 
 def _csv_field(value: Any) -> Any:
@@ -121,17 +114,29 @@ def _csv_field(value: Any) -> Any:
     return "" if value is None else repr(value) if isinstance(value, float) else value
 
 
-def _from_csv(text: str) -> dict[str, Any]:
-    head, _, table = text.partition("\n")
-    rows = list(csv.DictReader(io.StringIO(table)))
-    cells = [{name: _cell_value(name, value) for name, value in row.items()} for row in rows]
-    return {**json.loads(head.removeprefix("#")), "cells": cells}
+def _from_csv(text: str, where: str) -> dict[str, Any]:
+    first, _, table = text.partition("\n")
+    head = parse_json(first.removeprefix("#"), where)
+    if not isinstance(head, dict):
+        raise InputError(f"{where}: the first line must hold an object, got {told(head)}")
+    rows = enumerate(parse_csv(table, where))
+    cells = [{name: _cell_value(f"{where}: cells.{n}.{name}", name, row[name]) for name in row} for n, row in rows]
+    return {**head, "cells": cells}
 
 
-def _cell_value(name: str, value: str) -> Any:
-    if value == "" or value is None:
-        return None
-    return value.split() if name.startswith("fan_outs") else value
+_READ_AS: Mapping[str, Callable[[str], Any]] = {
+    **dict.fromkeys(("b", "context", "k", "budget", "gpus"), int),
+    **dict.fromkeys(("tokens_per_second", "low", "high"), float),
+    **dict.fromkeys(("fan_outs", "fan_outs_after_miss"), lambda text: [int(number) for number in text.split()]),
+}
+
+
+def _cell_value(where: str, name: str, text: str) -> Any:
+    """What a field of CSV stands for; one that is not of numbers stands for its text."""
+    try:
+        return _READ_AS.get(name, str)(text) if text else None
+    except ValueError:
+        raise InputError(f"{where}: {told(text)} is not a number") from None
 
 
 @dataclass(frozen=True)
@@ -241,6 +246,7 @@ def _axes_and_fixed(options: Mapping[str, Any]) -> tuple[dict[str, list[Any]], d
         find_transformer(fixed.get(role, DEFAULTS[role]))
     for role in ("hardware", "draft_hardware"):
         find_hardware(fixed.get(role, DEFAULTS["hardware"]))
+    few_enough("choices", (axes["b"], axes["context"], axes["k"], guesses), MOST_CHOICES)
     for b, context, k, f in product(axes["b"], axes["context"], axes["k"], guesses):
         effective({**fixed, **f, "b": b, "context": context, "k": k})
     return {**axes, "f": guesses}, fixed
@@ -298,7 +304,7 @@ def _cell(row: Mapping[Any, Any], bounds: Mapping[Any, Any], point: Mapping[str,
     values = configure(**point).values
     return Cell(
         **common,
-        budget=row["budget"],
+        budget=int(row["budget"]),
         fan_outs=values.get("fan_outs"),
         fan_outs_after_miss=values.get("fan_outs_after_miss"),
         fallback=row["fallback"],

@@ -70,8 +70,8 @@ def test_a_real_schedule_survives_its_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "not a schedule, or cut short"),
-        ('{"schema": 1', "not a schedule, or cut short"),
+        ("", "not JSON, or cut short"),
+        ('{"schema": 1', "not JSON, or cut short"),
         ('{"schema": 2, "assumptions": {}, "provenance": [], "cells": []}', "schema: Input should be 1"),
         ('{"schema": 1, "assumptions": {}, "provenance": [], "cels": []}', "did you mean 'cells'"),
         ('# {"schema": 1, "assumptions": {}, "provenance": []}\nb,context\n1,2\n', "cells.0.strategy: Field required"),
