@@ -68,9 +68,12 @@ class SweepFolder:
             _replace(file, lambda partial: partial.write_text(text, encoding="utf-8"))
             return
         try:
-            there, ours = read(file.read_text(encoding="utf-8")), read(text)
-        except ValueError:
-            raise InputError(f"{file}: not readable; remove it or choose another folder") from None
+            ours = read(text)
+            there: Any = read(file.read_text(encoding="utf-8"))
+        except (ValueError, RecursionError):
+            there = None
+        if not isinstance(there, dict):
+            raise InputError(f"{file}: not readable; remove it or choose another folder")
         if there != ours:
             raise InputError(
                 f"{self.path} holds another sweep ({', '.join(_differences(there, ours))} differ); "
@@ -83,7 +86,7 @@ class SweepFolder:
             return True
         try:
             rows: int = pq.read_metadata(self._file(part)).num_rows
-        except (OSError, pa.ArrowInvalid):
+        except (OSError, pa.ArrowException):
             return False
         return rows == part.stop - part.start
 
@@ -101,8 +104,10 @@ class SweepFolder:
             _replace(results, lambda partial: pq.write_table(table, partial))
         try:
             whole = pq.read_table(results)
-        except (OSError, pa.ArrowInvalid):
+        except (OSError, pa.ArrowException):
             raise InputError(f"{results}: not readable; remove it to work it out again") from None
+        if not plan.is_of(whole):
+            raise InputError(f"{results}: not the results of this sweep; remove it to work it out again")
         shutil.rmtree(self._parts, ignore_errors=True)
         return whole
 
