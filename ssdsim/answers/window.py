@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ssdsim.checks import listed, whole
+from ssdsim.checks import few_enough, listed, whole
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.pricing.cost import Cost, TimingErrors, cost_of_message, cost_of_round
@@ -34,6 +34,7 @@ MEASURES = (
     "budget", "fan_out", "limit", "reason", "warnings",
 )  # fmt: skip
 _COUNTS = ("passes", "passes_low", "passes_high", "budget_of_passes", "budget", "fan_out")
+MOST_COMBINATIONS = 100_000  # of the axes: some milliseconds each
 MOST_OUTCOMES = 4096  # a sequence; the search for the budget ends there
 DRAWS = 1000
 
@@ -171,6 +172,7 @@ def _combinations(options: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
     for name, find in (("target", find_transformer), ("draft", find_transformer), ("hardware", find_hardware)):
         for card in (*axes.get(name, ()), *axes.get(f"draft_{name}", ())):
             find(card)  # a name that does not exist is a mistake, not a combination that does not fit
+    few_enough("combinations", axes.values(), MOST_COMBINATIONS)
     for combination in product(*axes.values()):
         values = checked({**single, **dict(zip(axes, combination, strict=True))})
         # SD plays no part here: its draft on a device of its own asks nothing of the target's memory

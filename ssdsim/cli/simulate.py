@@ -14,13 +14,17 @@ from ssdsim.cli.options import common_options, echo_json, scenario_options
 from ssdsim.cli.render import title
 from ssdsim.cli.values import OutputFile
 from ssdsim.engine.simulate import STRATEGIES, SimulatedRounds, run_as_json, simulate, simulate_requests
+from ssdsim.engine.stopping import MOST_ROUNDS
 from ssdsim.engine.trace import Trace
 from ssdsim.errors import InputError
 from ssdsim.rounds.estimate import PARTS
 from ssdsim.scenario.configuration import Configuration, configure
+from ssdsim.scenario.limits import MOST
 
 _ROUNDS = 20_000
 _TRACED_ROUNDS = 50
+_MOST_TRACED_ROUNDS = 100_000  # a kilobyte each
+_MOST_TOKENS = int(MOST["output_tokens"])
 
 
 @click.command("simulate")
@@ -29,8 +33,14 @@ _TRACED_ROUNDS = 50
     "--engine", type=click.Choice(["des", "mc"]), default="des", show_default=True, help="SimPy or Monte Carlo"
 )
 @click.option("--strategy", type=click.Choice([*STRATEGIES, "all"]), default="all", show_default=True)
-@click.option("--rounds", type=click.IntRange(1), help=f"[default: {_ROUNDS}; with --trace {_TRACED_ROUNDS}]")
-@click.option("--tokens", type=click.IntRange(1), help="start together and run until every sequence has so many tokens")
+@click.option(
+    "--rounds", type=click.IntRange(1, MOST_ROUNDS), help=f"[default: {_ROUNDS}; with --trace {_TRACED_ROUNDS}]"
+)
+@click.option(
+    "--tokens",
+    type=click.IntRange(1, _MOST_TOKENS),
+    help="start together and run until every sequence has so many tokens",
+)
 @click.option("--precision", type=click.FloatRange(0.0, 1.0, min_open=True), help="of tokens/s at 95 %, such as 0.01")
 @click.option("--trace", type=OutputFile(), help="write a timeline that Perfetto opens")
 @common_options
@@ -84,6 +94,8 @@ def _refuse_useless(
 ) -> None:
     if tokens is not None and (rounds is not None or precision is not None or trace is not None):
         raise InputError("--rounds, --precision and --trace have no effect with --tokens (each run ends by itself)")
+    if trace is not None and rounds is not None and rounds > _MOST_TRACED_ROUNDS:
+        raise InputError(f"--rounds must be at most {_MOST_TRACED_ROUNDS:,} with --trace, got {rounds}")
     if engine == "mc" and (trace is not None or tokens is not None):
         raise InputError("--trace and --tokens need --engine des (Monte Carlo has no clock)")
 

@@ -15,9 +15,16 @@ from ssdsim.engine.statistics import Histogram
 from ssdsim.engine.steps import Steps
 from ssdsim.engine.stopping import Stopping
 from ssdsim.engine.trace import Trace
+from ssdsim.errors import InputError
 from ssdsim.intervals import Measured
 from ssdsim.rounds.estimate import PARTS
-from ssdsim.rounds.outcomes import ReplayedOutcomes, outcome_source, outcomes_until, rounds_to_run_in
+from ssdsim.rounds.outcomes import (
+    MOST_TOKENS_A_ROUND,
+    ReplayedOutcomes,
+    outcome_source,
+    outcomes_until,
+    rounds_to_run_in,
+)
 from ssdsim.rounds.scenario import Scenario
 from ssdsim.strategies import autoregressive, speculative, ssd
 
@@ -78,6 +85,7 @@ def simulate(
     The run ends after ``rounds``, or when the half width of the 95 % interval of tokens/s is within ``precision``
     of it. The same seed gives the same run, and both engines see the same stream of outcomes.
     """
+    _check_countable(scenario)
     outcome_seed, step_seed = np.random.SeedSequence(seed).spawn(2)
     lanes = _MC_LANES if engine == "mc" else 1
     outcomes = outcome_source(scenario, strategy, outcome_seed, lanes)
@@ -109,6 +117,7 @@ def simulate_requests(
 
     A finished sequence leaves nothing behind but its place: durations stay those of the whole batch.
     """
+    _check_countable(scenario)
     if scenario.requests is not None:
         scenario = replace(scenario, requests=replace(scenario.requests, output_tokens=tokens))
     recorder = Recorder(scenario.batch)
@@ -123,6 +132,16 @@ def simulate_requests(
         for role, seconds in _run_events(run, strategy).items():
             busy_s[role] = busy_s.get(role, 0.0) + seconds
     return _summary(scenario, strategy, recorder, busy_s, confidence)
+
+
+def _check_countable(scenario: Scenario) -> None:
+    """Raise :class:`InputError` where a round may have more tokens than outcomes are packed for."""
+    most = scenario.batch * (max(scenario.lookahead, scenario.sd.lookahead) + 1)
+    if most > MOST_TOKENS_A_ROUND:
+        raise InputError(
+            f"a simulated round has at most {MOST_TOKENS_A_ROUND:,} tokens, batch {scenario.batch} may have {most:,}: "
+            "take fewer sequences, or --engine closed"
+        )
 
 
 def _run_events(run: Run, strategy: str) -> dict[str, float]:

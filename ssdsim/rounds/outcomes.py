@@ -19,6 +19,7 @@ _BUCKETS = 1 << 16
 _LONGEST_WARM_UP = 4096
 _REQUESTS_RUN_IN = 2
 _MISS = 1 << 16  # a draw is accepted + 1 (tokens) in the low half, and one miss in the high half
+MOST_TOKENS_A_ROUND = _MISS - 1  # over the batch, whose draws are added up
 
 
 @dataclass(frozen=True)

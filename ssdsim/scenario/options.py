@@ -7,6 +7,7 @@ from typing import Any
 
 from ssdsim.checks import text
 from ssdsim.errors import InputError, nearest, told
+from ssdsim.scenario.limits import check_limits
 
 DEFAULTS: dict[str, Any] = {
     "strategy": None,  # all three must fit, or only the one that is named
@@ -147,6 +148,7 @@ def checked(given: Mapping[str, Any]) -> dict[str, Any]:
         raise InputError("--spread profile needs hardware (unit-free mode reads none)")
     for name in _POSITIVE:
         _check_range(name, values[name], float("inf"))
+    check_limits(values)
     return values
 
 

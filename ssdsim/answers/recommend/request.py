@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from ssdsim.checks import listed, whole
-from ssdsim.errors import InputError, nearest
+from ssdsim.checks import few_enough, listed, whole
+from ssdsim.errors import InputError, nearest, told
 from ssdsim.hardware.catalog import find_transformer
+from ssdsim.scenario.limits import MOST
 from ssdsim.scenario.options import DEFAULTS, UNIT_FREE, checked, option
 from ssdsim.speculation.acceptance_models import load_acceptance
 from ssdsim.transformer.card import legal_tensor_parallel
@@ -17,6 +18,8 @@ from ssdsim.transformer.card import legal_tensor_parallel
 Rank = Literal["user", "gpu", "cost"]
 RANKS = ("user", "gpu", "cost")
 LARGEST_K = 16
+MOST_GPUS = 10_000
+MOST_VALUES = 1_000  # of a list: each is searched
 _SEARCHED = ("strategy", "b", "k", "sd_k", "tp", "draft_gpus", "budget", "backup", "sd_draft", "f", "fl", "flm")
 WORKLOAD = tuple(name for name in DEFAULTS if name not in (*_SEARCHED, *UNIT_FREE, "spread"))
 
@@ -83,7 +86,7 @@ def make_request(
         load_acceptance(Path(options["acceptance"]), 1)
     if "p_hit" not in options:
         options.setdefault("fan_out_policy", "optimal")  # of the highest hit rate for a budget, and so never behind
-    total = whole("--gpus", gpus, 1)
+    total = whole("--gpus", gpus, 1, MOST_GPUS)
     target = find_transformer(options.get("target", DEFAULTS["target"]))
     degrees, unfit_degrees = _within(total, "tp", tp, legal_tensor_parallel(target))
     drafts, unfit_drafts = _within(total, "draft_gpus", draft_gpus, range(1, total))
@@ -108,8 +111,10 @@ def whole_numbers(name: str, value: int | Sequence[int]) -> tuple[int, ...]:
     """One or more whole numbers of at least 1, in increasing order, each once."""
     numbers = listed(option(name), value)
     for number in numbers:
-        if not isinstance(number, int) or isinstance(number, bool) or number < 1:
-            raise InputError(f"{option(name)} must be whole numbers of at least 1, got {number!r}")
+        if not isinstance(number, int) or isinstance(number, bool) or not 1 <= number <= MOST[name]:
+            most = f"{MOST[name]:,.12g}"
+            raise InputError(f"{option(name)} must be whole numbers from 1 to {most}, got {told(number)}")
+    few_enough(f"values of {option(name)}", [numbers], MOST_VALUES)
     return tuple(sorted(numbers))
 
 
