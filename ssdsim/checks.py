@@ -59,9 +59,11 @@ def few_enough(what: str, axes: Iterable[Collection[Any]], most: int) -> None:
 
 def text(name: str, value: Any) -> str:
     """``value`` as text that is not empty, which a path is too; InputError otherwise."""
-    if not isinstance(value, str | PurePath) or not str(value):
+    given = str(value) if isinstance(value, str | PurePath) else ""
+    # bytes of a path that are no characters, which Python smuggles in, come to no table and no file
+    if not given or given != given.encode(errors="ignore").decode():
         raise InputError(f"{name} must be a name or a path, got {told(value)}")
-    return str(value)
+    return given
 
 
 def listed(name: str, value: Any) -> list[Any]:

@@ -22,7 +22,7 @@ def read_table(path: Path, what: str, needed: Iterable[str]) -> pd.DataFrame:
     InputError : not readable as ``what``, or a column is missing.
     """
     try:
-        table = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path, low_memory=False)
+        table = pd.read_parquet(path.absolute()) if path.suffix == ".parquet" else pd.read_csv(path, low_memory=False)
     except (OSError, ValueError, pa.ArrowException) as error:  # pandas' own complaints are ValueErrors
         raise InputError(f"{path}: not a readable {what} ({error})") from None
     has = list(map(str, table.columns))

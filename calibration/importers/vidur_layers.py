@@ -15,6 +15,7 @@ import pandas as pd
 
 from calibration.fit import fit_elementwise, fit_gemm
 from calibration.importers.tables import read_table, with_numbers
+from ssdsim.errors import InputError
 from ssdsim.hardware.laws import ElementwiseModel, GemmModel
 
 DTYPE = "float16"
@@ -25,7 +26,12 @@ _STREAMS = {"input_layernorm": 2, "post_attention_layernorm": 2, "add": 3}
 
 
 def read_gemms(path: Path) -> pd.DataFrame:
-    """The projections as GEMMs: columns ``m, n, k, tp, seconds`` (medians)."""
+    """The projections as GEMMs: columns ``m, n, k, tp, seconds`` (medians).
+
+    Raises
+    ------
+    InputError : no such file, not Vidur's columns, or no row that is whole.
+    """
     table = _read(path)
     tp = table["num_tensor_parallel_workers"]
     head_dim = table["n_embd"] // table["n_head"]
@@ -44,7 +50,11 @@ def read_gemms(path: Path) -> pd.DataFrame:
         )
         for name, (n, k) in shapes.items()
     ]
-    return pd.concat(parts, ignore_index=True).dropna()
+    rows = pd.concat(parts, ignore_index=True).dropna()
+    rows = rows[(rows > 0).all(axis=1)]
+    if rows.empty:
+        raise InputError(f"{path}: no row with a time of each projection and its sizes")
+    return rows
 
 
 def import_gemms(path: Path, source: str = "vidur") -> GemmModel:

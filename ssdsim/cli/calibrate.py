@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.table import Table
 
+from ssdsim.checks import whole
 from ssdsim.cli.console import console
 from ssdsim.cli.hardware import print_profile
 from ssdsim.cli.options import common_options, echo_json
@@ -51,6 +52,7 @@ def command(output: Path, minutes: float, as_json: bool, seed: int, quiet: bool,
 
     Measurements are kept beside the output (.jsonl) as they come; run again to resume.
     """
+    whole("--seed", seed, 0)
     if find_spec("torch") is None:
         raise InputError("calibrate needs torch: pip install 'ssdsim[torch]'")
     alone_under_torchrun()

@@ -190,9 +190,7 @@ def scenario_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def common_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """``--json``, ``--seed`` and ``--quiet``."""
     command = quiet_option(command)
-    command = click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="of every random draw")(
-        command
-    )
+    command = click.option("--seed", type=int, default=0, show_default=True, help="of every random draw")(command)
     return json_option(command)
 
 

@@ -9,6 +9,7 @@ import click
 from rich.table import Table
 from rich.text import Text
 
+from ssdsim.checks import whole
 from ssdsim.cli.console import console
 from ssdsim.cli.options import common_options, echo_json, scenario_options
 from ssdsim.cli.render import title
@@ -60,6 +61,7 @@ def command(
 
     A timeline shows SSD, or the one --strategy.
     """
+    whole("--seed", seed, 0)
     _refuse_useless(engine, rounds, tokens, precision, trace)
     configuration = configure(**options)
     names = list(STRATEGIES) if strategy == "all" else [strategy]

@@ -170,7 +170,7 @@ def _results(path: Path, grid: Mapping[str, Sequence[Any]]) -> pd.DataFrame | No
     if not path.is_file():
         return None
     try:
-        results = pd.read_parquet(path)
+        results = pd.read_parquet(path.absolute())
     except (OSError, ValueError, pa.ArrowException) as error:
         raise InputError(f"{path}: not a Parquet file ({error})") from None
     ratios = ["ssd_over_sd", "ssd_over_ar", "sd_over_ar"]

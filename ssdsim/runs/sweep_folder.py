@@ -52,7 +52,8 @@ class SweepFolder:
 
     def __init__(self, path: Path, plan: Plan) -> None:
         self.path = path
-        self._parts = path / "parts"
+        whole_path = path.absolute()  # which pyarrow does not take for a URI, whatever the names in it
+        self._parts, self._results = whole_path / "parts", whole_path / RESULTS
         self._names = names_in_folder(path, plan.named())
         options, grid = renamed(plan.options, self._names), renamed(plan.grid, self._names)
         config = {"schema": 1, "verb": "sweep", "options": options, "grid": grid}
@@ -82,7 +83,7 @@ class SweepFolder:
 
     def has(self, part: Part) -> bool:
         """Whether the part is there and whole."""
-        if (self.path / RESULTS).exists():
+        if self._results.exists():
             return True
         try:
             rows: int = pq.read_metadata(self._file(part)).num_rows
@@ -98,7 +99,7 @@ class SweepFolder:
 
     def join(self, plan: Plan) -> pa.Table:
         """All rows in the order of the grid; writes ``results.parquet`` and drops the parts."""
-        results = self.path / RESULTS
+        results = self._results
         if not results.exists():
             table = joined([pq.read_table(self._file(part)) for part in plan.parts()])
             _replace(results, lambda partial: pq.write_table(table, partial))
