@@ -91,8 +91,8 @@ def test_a_file_of_schema_1_is_read() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "not a schedule, or cut short"),
-        ('{"schema": 1', "not a schedule, or cut short"),
+        ("", "not JSON, or cut short"),
+        ('{"schema": 1', "not JSON, or cut short"),
         ('{"schema": 3, "assumptions": {}, "provenance": [], "cells": []}', "schema: Input should be 2"),
         ('{"schema": 1, "assumptions": {}, "provenance": [], "cels": []}', "did you mean 'cells'"),
         ('# {"schema": 1, "assumptions": {}, "provenance": []}\nb,context\n1,2\n', "cells.0.strategy: Field required"),
