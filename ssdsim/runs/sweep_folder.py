@@ -55,6 +55,10 @@ class Plan(Protocol):
         """All points, cut in the same way whenever the same plan is made."""
         ...
 
+    def is_of(self, table: pa.Table) -> bool:
+        """Whether ``table`` may hold the results."""
+        ...
+
 
 @contextmanager
 def opened(path: Path, plan: Plan) -> Iterator[SweepFolder]:

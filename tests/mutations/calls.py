@@ -14,7 +14,7 @@ import numpy as np
 
 import ssdsim
 from calibration.log import Log
-from ssdsim.answers.schedule import Schedule
+from ssdsim.answers.schedule.file import Schedule
 from ssdsim.scenario.options import DEFAULTS
 from ssdsim.validation.grid import GRIDS
 from ssdsim.validation.log import read_or_start
@@ -82,10 +82,10 @@ def validation_log(rng: Random) -> Input:
     point = GRIDS["short"][0]
     interval = {"value": 0.02, "low": 0.019, "high": 0.021}
     comparison = {
-        "point": asdict(point), "strategy": "ssd", "measured": interval, "predicted_s": 0.02, "tokens_per_round": 2.5,
+        "point": asdict(point), "strategy": "ssd", "devices": [1, 1], "measured": interval, "predicted_s": 0.02, "tokens_per_round": 2.5,
         "tokens_repeats": [2.5, 2.5], "parts": {"verify": [0.01, 0.01]}, "repeats_s": [0.02, 0.02],
     }  # fmt: skip
-    records = [{"schema": 2, "bench": {"seed": 0}, "profiles": "x"}, {"key": point.key, "comparisons": [comparison]}]
+    records = [{"schema": 3, "bench": {"seed": 0}, "profiles": "x"}, {"key": point.key, "comparisons": [comparison]}]
     at = rng.randrange(2)
     lines = [
         changed_json(record, rng) if number == at else json.dumps(record).encode()

@@ -95,9 +95,8 @@ def make_request(
     checked({**options, **{name: values[0] for name, values in narrowed.items() if len(values) == 1}})
     if "acceptance" in options:
         load_acceptance(Path(options["acceptance"]), 1)
-    scope = Scope(
-        whole("--gpus", gpus, 1, MOST_GPUS), find_transformer(options.get("target", DEFAULTS["target"])), options
-    )
+    total = whole("--gpus", gpus, 1, MOST_GPUS)
+    scope = Scope(total, find_transformer(options.get("target", DEFAULTS["target"])), options)
     warnings: dict[str, None] = {}
     searched = {name: _searched(each, narrowed, scope, warnings) for name, each in axes.items()}
     for axis in (axis for each in searched.values() for axis in each if not axis.is_idle(options)):
