@@ -82,7 +82,8 @@ def validation_log(rng: Random) -> Input:
     point = GRIDS["short"][0]
     interval = {"value": 0.02, "low": 0.019, "high": 0.021}
     comparison = {
-        "point": asdict(point), "strategy": "ssd", "devices": [1, 1], "measured": interval, "predicted_s": 0.02, "tokens_per_round": 2.5,
+        "point": asdict(point), "strategy": "ssd", "devices": [1, 1], "measured": interval,
+        "predicted_s": 0.02, "tokens_per_round": 2.5,
         "tokens_repeats": [2.5, 2.5], "parts": {"verify": [0.01, 0.01]}, "repeats_s": [0.02, 0.02],
     }  # fmt: skip
     records = [{"schema": 3, "bench": {"seed": 0}, "profiles": "x"}, {"key": point.key, "comparisons": [comparison]}]
