@@ -25,6 +25,9 @@ _PROJECTIONS = ("attn_pre_proj", "attn_post_proj", "mlp_up_proj", "mlp_down_proj
 _STREAMS = {"input_layernorm": 2, "post_attention_layernorm": 2, "add": 3}
 
 
+_SHORTEST_S = 1e-12  # what is shorter than any clock can tell was not measured
+
+
 def read_gemms(path: Path) -> pd.DataFrame:
     """The projections as GEMMs: columns ``m, n, k, tp, seconds`` (medians).
 
@@ -51,7 +54,7 @@ def read_gemms(path: Path) -> pd.DataFrame:
         for name, (n, k) in shapes.items()
     ]
     rows = pd.concat(parts, ignore_index=True).dropna()
-    rows = rows[(rows > 0).all(axis=1)]
+    rows = rows[(rows > 0).all(axis=1) & (rows["seconds"] >= _SHORTEST_S)]
     if rows.empty:
         raise InputError(f"{path}: no row with a time of each projection and its sizes")
     return rows
