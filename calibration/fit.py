@@ -34,6 +34,7 @@ from ssdsim.hardware.laws import (
 
 HELD_OUT = 0.3
 FEWEST_ROWS = 8
+_SECONDS, _SIZES = (1e-9, 100.0), (1.0, 1e15)
 GEMM_BLENDS = ((64.0, 96.0), (512.0, 768.0))
 """Where the segments of GEMMs meet, in m: decoding, verification of large batches, prefill."""
 
@@ -224,7 +225,7 @@ def fit_elementwise(moved_bytes: ArrayLike, seconds: ArrayLike, source: str, see
 
 
 def _checked(what: str, **columns: ArrayLike) -> dict[str, Array]:
-    """The columns as arrays of one length, finite and positive."""
+    """The columns as arrays of one length, each within what an operation on a machine can be."""
     rows = {name: np.atleast_1d(np.asarray(column, float)) for name, column in columns.items()}
     lengths = {name: len(column) for name, column in rows.items()}
     if len(set(lengths.values())) > 1:
@@ -234,6 +235,11 @@ def _checked(what: str, **columns: ArrayLike) -> dict[str, Array]:
     for name, column in rows.items():
         if not np.all(np.isfinite(column) & (column > 0)):
             raise InputError(f"{what} timings: {name} must be finite and positive in every row")
+        low, high = _SECONDS if name == "seconds" else _SIZES
+        if not low <= column.min() <= column.max() <= high:
+            raise InputError(
+                f"{what} timings: {name} must lie in [{low:g}, {high:g}], got {column.min():g} to {column.max():g}"
+            )
     if all(np.ptp(column) == 0 for name, column in rows.items() if name != "seconds"):
         raise InputError(f"{what} timings: every row has the same shape; a fit needs several")
     return rows

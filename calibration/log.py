@@ -56,7 +56,7 @@ class Log:
             raise InputError(f"{self.path}: measured on another machine or for another workload; remove it or use -o")
         if None in lines or not text.endswith("\n"):  # what a kill tore goes for good: the next append starts a line
             self._rewrite(records)
-        for record in records[1:]:
+        for record in filter(_is_visit, records[1:]):
             self.visits.setdefault(record["key"], []).append(Visit(record["at_s"], record["result"]))
         return self
 
@@ -82,8 +82,16 @@ def _parsed(line: str) -> dict[str, Any] | None:
     """A header or a visit, or None for what is neither."""
     try:
         record = json.loads(line)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(record, dict):
         return None
-    return record if "machine" in record or {"key", "at_s", "result"} <= record.keys() else None
+    return record if "machine" in record or _is_visit(record) else None
+
+
+def _is_visit(record: Mapping[str, Any]) -> bool:
+    """Whether a record holds a point's key, a time, and what a benchmark found, with its seconds."""
+    result = record.get("result")
+    found = result.get("seconds") if isinstance(result, dict) else None
+    numbers = (record.get("at_s"), found)
+    return isinstance(record.get("key"), str) and all(type(number) in (int, float) for number in numbers)

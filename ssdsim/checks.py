@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Collection, Iterable
+from math import prod
 from pathlib import PurePath
 from typing import Any
 
@@ -35,22 +37,33 @@ def within(name: str, value: ArrayLike, low: float, high: float = np.inf) -> NDA
     return array
 
 
-def whole(name: str, value: int, low: int) -> int:
-    """``value`` as an int of at least ``low``; InputError otherwise."""
+def whole(name: str, value: int, low: int, high: int | None = None) -> int:
+    """``value`` as an int of at least ``low``, and at most ``high`` if given; InputError otherwise."""
     try:
         number = operator.index(value)
     except TypeError:
         raise InputError(f"{name} must be a whole number, got {told(value)}") from None
     if number < low:
-        raise InputError(f"{name} must be at least {low}, got {number}")
+        raise InputError(f"{name} must be at least {low}, got {told(number)}")
+    if high is not None and number > high:
+        raise InputError(f"{name} must be at most {high:,}, got {told(number)}")
     return number
 
 
+def few_enough(what: str, axes: Iterable[Collection[Any]], most: int) -> None:
+    """Raise :class:`InputError` where the lists have more than ``most`` combinations."""
+    count = prod(map(len, axes))
+    if count > most:
+        raise InputError(f"{count:,} {what} are too many: at most {most:,}")
+
+
 def text(name: str, value: Any) -> str:
-    """``value`` as text, which a path is too; InputError otherwise."""
-    if not isinstance(value, str | PurePath):
+    """``value`` as text that is not empty, which a path is too; InputError otherwise."""
+    given = str(value) if isinstance(value, str | PurePath) else ""
+    # bytes of a path that are no characters, which Python smuggles in, come to no table and no file
+    if not given or given != given.encode(errors="ignore").decode():
         raise InputError(f"{name} must be a name or a path, got {told(value)}")
-    return str(value)
+    return given
 
 
 def listed(name: str, value: Any) -> list[Any]:

@@ -12,7 +12,10 @@ _SHORT.maxother = _SHORT.maxstring = 60
 
 
 class InputError(ValueError):
-    """Bad input. The message is one line; the command line prints it and exits with code 2."""
+    """Bad input. The message is one line, whatever it quotes; the command line prints it and exits with code 2."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.split()))
 
 
 def nearest(name: object, allowed: Iterable[str]) -> str:

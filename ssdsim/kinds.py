@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf
 from typing import Any, Protocol
 
 from ssdsim.checks import text
@@ -27,34 +26,37 @@ class Kind(Protocol):
 
 @dataclass(frozen=True)
 class Whole:
-    """A whole number."""
+    """A whole number. ``most`` is above any machine and any model, below what no computer could work out."""
 
     least: int = 1
+    most: int = 1_000_000
     depth = 0
 
     @property
     def must(self) -> str:
-        return f"be a whole number of at least {self.least}"
+        return f"be a whole number of at least {self.least} and at most {self.most:,}"
 
     def checked(self, said: str, value: Any) -> int:
         if not isinstance(value, int) or isinstance(value, bool) or value < self.least:
-            raise InputError(f"{said} must {self.must}, got {told(value)}")
+            raise InputError(f"{said} must be a whole number of at least {self.least}, got {told(value)}")
+        if value > self.most:
+            raise InputError(f"{said} must be at most {self.most:,}, got {told(value)}")
         return value
 
 
 @dataclass(frozen=True)
 class Number:
-    """A finite number from 0 on; a share or a probability with ``most`` 1."""
+    """A number from 0 on; a share or a probability with ``most`` 1."""
 
-    most: float = inf
+    most: float = 1e9
     depth = 0
 
     @property
     def must(self) -> str:
-        return "be at least 0 and finite" if self.most == inf else f"lie in [0, {self.most:g}]"
+        return f"lie in [0, {self.most:g}]" if self.most == 1.0 else f"be at least 0 and at most {self.most:,.12g}"
 
     def checked(self, said: str, value: Any) -> float:
-        if not isinstance(value, int | float) or not 0.0 <= value <= self.most or value == inf:
+        if not isinstance(value, int | float) or not 0.0 <= value <= self.most:  # which NaN never does
             raise InputError(f"{said} must {self.must}, got {told(value)}")
         return value
 
@@ -202,6 +204,8 @@ class ListOf:
 class HitRates:
     """Fan-outs with their measured hit rates. That rates lie in [0, 1] and never fall the curve itself checks."""
 
+    most: float = 1_000_000
+
     must = "be pairs of a fan-out and its hit rate"
     depth = 2
 
@@ -210,7 +214,7 @@ class HitRates:
             if not isinstance(pair, list | tuple) or len(pair) != 2:
                 raise InputError(f"{said} must {self.must}, got {told(pair)}")
             for number in pair:
-                Number().checked(said, number)
+                Number(self.most).checked(said, number)
         return value
 
 

@@ -1,18 +1,34 @@
-"""The base of every record that comes from a file."""
+"""The base of every record that comes from a file, and the numbers that its fields hold."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, Field, Strict, model_validator
 
 from ssdsim.errors import nearest
 
+# Wide enough for anything that exists, narrow enough that no product of a few leaves the floats.
+Count = Annotated[int, Field(gt=0, le=10**15)]
+Positive = Annotated[float, Field(ge=1e-40, le=1e40)]
+NotNegative = Annotated[float, Field(ge=0.0, le=1e40)]
+Coefficient = Annotated[float, Field(ge=-1e40, le=1e40)]
+Seconds = Annotated[float, Field(ge=0.0, le=1e3)]
+"""Of one launch, message or gap."""
+LogSd = Annotated[float, Field(ge=0.0, le=10.0)]
+"""Standard deviation of a logarithm: 10 is wrong by a factor of 20,000 or its inverse, one time in three."""
+
+FROM_LIST = Strict(False)
+"""Marks a tuple, which JSON and TOML write as a list, and a number that is a key, which JSON writes as text."""
+
 
 class Card(BaseModel):
-    """A frozen record; an unknown key is an error that names the nearest known one."""
+    """A frozen record; an unknown key is an error that names the nearest known one.
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    A number is a finite number: neither text nor a boolean is taken for one.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
     @model_validator(mode="before")
     @classmethod

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,10 +18,12 @@ from calibration.fit import FEWEST_ROWS, fit_attention, fit_collective, fit_gemm
 from calibration.importers import vidur
 from calibration.importers.messages import bytes_per_count
 from calibration.importers.system_card import SystemCard, read_system_card
+from calibration.importers.tables import read_table, with_numbers
+from ssdsim.documents import as_record
 from ssdsim.errors import InputError
-from ssdsim.hardware.attention import AttentionModel
-from ssdsim.hardware.laws import CollectiveModel, ElementwiseModel, GemmModel, LinkModel
-from ssdsim.hardware.profile import Device, HardwareProfile, Provenance
+from ssdsim.hardware.attention import AnyAttention
+from ssdsim.hardware.laws import CollectiveModel, GemmModel, LinkModel
+from ssdsim.hardware.profile import HardwareProfile, Provenance
 from ssdsim.transformer.operations import DTYPE_BYTES, CollectiveKind
 
 DTYPES = {
@@ -47,6 +50,7 @@ _COLUMNS = {
 }
 """The tables and the columns that they need besides version, device and latency."""
 
+_NAMES = ("gemm_dtype", "attn_dtype", "kv_cache_dtype", "nccl_dtype", "op_name")  # the rest of them are sizes
 _GEMM_SHAPE = ["m", "n", "k"]
 _ATTENTION_SHAPE = ["batch_size", "num_heads", "num_key_value_heads", "head_dim", "context"]
 _FLOAT_BYTES = 2  # of the 16-bit floats whose messages are imported
@@ -86,17 +90,18 @@ def import_aiconfigurator(
     if link_csv:
         sources["vidur"] = vidur.provenance(link_commit)
         link = vidur.import_link(link_csv, card.figure("node", "intra_node_bw"))
-    return HardwareProfile(
-        schema=1,
-        name=name or folder.resolve().name.replace("_", "-"),
-        device=_device(card, tables),
-        gemm=_gemms(tables["gemm_perf"]) if "gemm_perf" in tables else {},
-        attention=_attentions(tables["generation_attention_perf"]) if "generation_attention_perf" in tables else {},
-        collectives=_collectives(tables, card),
-        link=link,
-        elementwise=_elementwise(card),
-        sources=sources,
-    )
+    profile = {
+        "schema": 1,
+        "name": name or folder.resolve().name.replace("_", "-"),
+        "device": _device(card, tables),
+        "gemm": _gemms(tables["gemm_perf"]) if "gemm_perf" in tables else {},
+        "attention": _attentions(tables["generation_attention_perf"]) if "generation_attention_perf" in tables else {},
+        "collectives": _collectives(tables, card),
+        "link": link,
+        "elementwise": _elementwise(card),
+        "sources": sources,
+    }
+    return as_record(HardwareProfile, profile, folder, "profile")
 
 
 def _read_table(folder: Path, stem: str) -> pd.DataFrame | None:
@@ -104,17 +109,15 @@ def _read_table(folder: Path, stem: str) -> pd.DataFrame | None:
     for path in (folder / f"{stem}{suffix}" for suffix in (".parquet", ".csv", ".txt")):
         if not path.exists():
             continue
-        try:
-            table = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
-        except (OSError, ValueError) as error:
-            raise InputError(f"{path}: not a readable table ({error})") from None
-        for column in ("version", "device", "latency", *_COLUMNS[stem]):
-            if column not in table:
-                has = ", ".join(map(str, table.columns))
-                raise InputError(f"{path}: no column {column}; it has {has}")
-        table["latency"] = pd.to_numeric(table["latency"], errors="coerce")
-        valid: pd.DataFrame = table[np.isfinite(table["latency"]) & (table["latency"] > 0)]
-        return valid.assign(seconds=valid["latency"] * 1e-3, version=valid["version"].astype(str))
+        table = read_table(path, "table", ("version", "device", "latency", *_COLUMNS[stem]))
+        latency_ms = pd.to_numeric(table["latency"].astype(str), errors="coerce")  # of a failed run it is no number
+        table = table[np.isfinite(latency_ms) & (latency_ms > 0)]
+        sizes = [name for name in _COLUMNS[stem] if name not in _NAMES]
+        table = with_numbers(table, path, sizes, whole=True).dropna(subset=sizes)
+        if table.empty:
+            raise InputError(f"{path}: no row with a latency and all of {', '.join(sizes)}")
+        texts = {name: table[name].astype(str) for name in ("version", "device", *_COLUMNS[stem]) if name not in sizes}
+        return table.assign(seconds=1e-3 * latency_ms[table.index], **texts)
     return None
 
 
@@ -163,16 +166,16 @@ def _gemms(table: pd.DataFrame) -> dict[str, GemmModel]:
     return models
 
 
-def _attentions(table: pd.DataFrame) -> dict[str, AttentionModel]:
+def _attentions(table: pd.DataFrame) -> dict[str, AnyAttention]:
     """Full attention (no window, no beams) with keys and values of the dtype of the arithmetic."""
     if "window_size" in table:
-        table = table[table["window_size"] <= 0]
+        table = table[table["window_size"].astype(str).isin(("0", "0.0", "-1", "-1.0"))]
     if "beam_width" in table:
-        table = table[table["beam_width"] == 1]
+        table = table[table["beam_width"].astype(str).isin(("1", "1.0"))]
     table = table[table["attn_dtype"] == table["kv_cache_dtype"]]
     kv_heads = table["num_key_value_heads"].where(table["num_key_value_heads"] > 0, table["num_heads"])
     table = table.assign(context=table["isl"] + table["step"], num_key_value_heads=kv_heads)
-    models = {}
+    models: dict[str, AnyAttention] = {}
     for theirs, rows in table.groupby("attn_dtype"):
         dtype = DTYPES.get(str(theirs))
         rows = _one_time_per_shape(rows, _ATTENTION_SHAPE)
@@ -232,7 +235,7 @@ def _by_ranks(table: pd.DataFrame, kind: str, peak_bandwidth: float, source: str
     return {ranks: fit_collective(unit * counts, seconds, source) for ranks, (counts, seconds) in timed.items()}
 
 
-def _device(card: SystemCard, tables: dict[str, pd.DataFrame]) -> Device:
+def _device(card: SystemCard, tables: dict[str, pd.DataFrame]) -> dict[str, Any]:
     peaks = {
         dtype: peak
         for dtype, key in (
@@ -246,29 +249,29 @@ def _device(card: SystemCard, tables: dict[str, pd.DataFrame]) -> Device:
     name = str(next(iter(tables.values()))["device"].iloc[0])
     wires = card.figure("node", "intra_node_bw")
     kind = "NVLink" if wires > card.figure("node", "pcie_bw", otherwise=0.0) else "PCIe"
-    return Device(
-        name=name,
-        kind="cuda",
-        memory_bytes=int(card.figure("gpu", "mem_capacity")),
-        memory_bandwidth=card.figure("gpu", "mem_bw"),
-        peak_flops=peaks,
-        compute_units=next((count for key, count in COMPUTE_UNITS.items() if key in name.upper()), None),
-        count=int(card.figure("node", "num_gpus_per_node")),
-        topology=f"{kind}, {wires / 1e9:g} GB/s each way per device",
-    )
+    return {
+        "name": name,
+        "kind": "cuda",
+        "memory_bytes": int(card.figure("gpu", "mem_capacity")),
+        "memory_bandwidth": card.figure("gpu", "mem_bw"),
+        "peak_flops": peaks,
+        "compute_units": next((count for key, count in COMPUTE_UNITS.items() if key in name.upper()), None),
+        "count": int(card.figure("node", "num_gpus_per_node")),
+        "topology": f"{kind}, {wires / 1e9:g} GB/s each way per device",
+    }
 
 
-def _elementwise(card: SystemCard) -> ElementwiseModel:
-    return ElementwiseModel(
-        source="datasheet",
-        launch_s=card.figure("gpu", "mem_empirical_constant_latency"),
-        bandwidth=card.figure("gpu", "mem_bw") * card.figure("gpu", "mem_bw_empirical_scaling_factor"),
-    )
+def _elementwise(card: SystemCard) -> dict[str, Any]:
+    return {
+        "source": "datasheet",
+        "launch_s": card.figure("gpu", "mem_empirical_constant_latency"),
+        "bandwidth": card.figure("gpu", "mem_bw") * card.figure("gpu", "mem_bw_empirical_scaling_factor"),
+    }
 
 
-def _datasheet_link(card: SystemCard) -> LinkModel:
-    return LinkModel(
-        source="datasheet",
-        latency_s=card.figure("node", "p2p_latency"),
-        bandwidth=card.figure("node", "intra_node_bw"),
-    )
+def _datasheet_link(card: SystemCard) -> LinkModel | dict[str, Any]:
+    return {
+        "source": "datasheet",
+        "latency_s": card.figure("node", "p2p_latency"),
+        "bandwidth": card.figure("node", "intra_node_bw"),
+    }

@@ -6,12 +6,15 @@ the number of tokens. In this project's row-major ``(m, k) @ (k, n)`` the two ch
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
+from zipfile import BadZipFile, ZipFile
 
 import pandas as pd
 
 from calibration.fit import fit_gemm
 from calibration.importers import datasheet
+from calibration.importers.tables import read_table, with_numbers
 from ssdsim.errors import InputError
 from ssdsim.hardware.laws import GemmModel
 from ssdsim.hardware.profile import Device, HardwareProfile, Provenance
@@ -102,34 +105,48 @@ def _gemms(table: pd.DataFrame) -> dict[str, GemmModel]:
 
 
 def _read(path: Path) -> pd.DataFrame:
-    try:
-        table = _read_workbook(path) if path.suffix == ".xlsx" else pd.read_csv(path)
-    except (OSError, ValueError, ImportError) as error:
-        raise InputError(f"{path}: not a readable table of DeepBench's ({error})") from None
-    for column in _COLUMNS:
-        if column not in table:
-            raise InputError(f"{path}: no column {column}; DeepBench's GEMMs have {', '.join(_COLUMNS)}")
-    return table
+    table = _read_workbook(path) if path.suffix == ".xlsx" else read_table(path, "table of DeepBench's", _COLUMNS)
+    return with_numbers(table, path, ["m", "n", "k", "time_us"]).dropna(subset=_COLUMNS)
 
 
 def _read_workbook(path: Path) -> pd.DataFrame:
     """The sections 'Dense Matrix Multiplication' of the sheets for float32 and for float16 inputs."""
     sections = []
-    for sheet in pd.read_excel(path, sheet_name=None, header=None).values():
+    for sheet in _sheets(path):
         headers = sheet.index[sheet[0] == "Dense Matrix Multiplication"]
         if len(headers):
             dtype = "float16" if "16 bit" in str(sheet.iloc[0, 1]) else "float32"
-            sections.append(_section(sheet, int(headers[0]), dtype))
+            sections.append(_section(path, sheet, int(headers[0]), dtype))
     if not sections:
         raise InputError(f"{path}: no section 'Dense Matrix Multiplication' in any sheet")
     return pd.concat(sections, ignore_index=True)
 
 
-def _section(sheet: pd.DataFrame, header: int, dtype: str) -> pd.DataFrame:
+def _sheets(path: Path) -> list[pd.DataFrame]:
+    """Every sheet of at least two columns.
+
+    Raises
+    ------
+    InputError : not a workbook, a torn one, or one that nothing installed here reads.
+    """
+    try:
+        torn = ZipFile(path).testzip()  # a torn part makes openpyxl fail in any of a dozen ways
+        if torn is not None:
+            raise InputError(f"{path}: not a readable workbook ({torn} in it is torn)")
+        sheets = pd.read_excel(path, sheet_name=None, header=None).values()
+    except (OSError, ValueError, ImportError, KeyError, BadZipFile, zlib.error, NotImplementedError) as error:
+        raise InputError(f"{path}: not a readable table of DeepBench's ({error})") from None
+    return [sheet for sheet in sheets if sheet.shape[1] > 1 and len(sheet)]
+
+
+def _section(path: Path, sheet: pd.DataFrame, header: int, dtype: str) -> pd.DataFrame:
     """The rows with a size between a header and the next section's, with the columns of the CSV."""
     below = sheet.loc[header + 1 :]
     below = below[below[0].notna().cumsum() == 0]
     titles = list(sheet.loc[header])
+    missing = [title for title in _TITLES if title not in titles]
+    if missing:
+        raise InputError(f"{path}: the section 'Dense Matrix Multiplication' has no column '{missing[0]}'")
     rows = pd.DataFrame({name: below[titles.index(title)] for title, name in _TITLES.items()})
     numbers = rows[["m", "n", "k", "time_ms"]].apply(pd.to_numeric, errors="coerce").dropna()
     layouts = rows.loc[numbers.index, ["a_transposed", "b_transposed"]]

@@ -16,9 +16,6 @@ tensor, for all-gather the gathered one. ``sendrecv`` is a message to the next r
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -28,7 +25,8 @@ from typing import Any, cast
 import numpy as np
 
 from calibration.fit import FEWEST_ROWS, fit_collective, fit_link
-from ssdsim.errors import InputError, nearest
+from ssdsim.documents import parse_csv, parse_json, read_text
+from ssdsim.errors import InputError, nearest, told
 from ssdsim.hardware.profile import HardwareProfile, Provenance
 from ssdsim.transformer.operations import CollectiveKind
 
@@ -36,6 +34,7 @@ OPERATIONS = ("all_reduce", "all_gather", "sendrecv")
 _RANK = re.compile(r"#\s+Rank\s+(\d+)")
 _STARTING = re.compile(r"Collective test starting:\s*(\w+?)_perf")
 _COLUMNS_BEFORE_TIME = 5
+_MOST_RANKS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -54,15 +53,12 @@ def read_nccl_tests(path: Path, operation: str | None = None, ranks: int | None 
     ------
     InputError : unreadable, no rows, or an operation or number of ranks that neither says.
     """
-    try:
-        text = path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not readable ({error})") from None
+    text = read_text(path, "output of nccl-tests")
     stripped = text.lstrip()
     if stripped.startswith(("[", "{")):
-        records = _json_records(path, stripped)
+        records: Iterable[Mapping[str, Any]] = _json_records(path, stripped)
     elif "inPlace" in stripped.splitlines()[0] if stripped else False:
-        records = list(csv.DictReader(io.StringIO(stripped)))
+        records = parse_csv(stripped, path)
     else:
         return [_text_timings(path, text, operation, ranks)]
     return _record_timings(path, records, operation, ranks)
@@ -78,47 +74,81 @@ def _text_timings(path: Path, text: str, operation: str | None, ranks: int | Non
 def _text_row(line: str) -> tuple[float, float] | None:
     """Bytes and out-of-place seconds of a row of the table; None for any other line, or where the result was wrong."""
     cells = line.split()
-    if len(cells) < _COLUMNS_BEFORE_TIME + 4 or not cells[0].isdigit() or not cells[1].isdigit():
+    if len(cells) < _COLUMNS_BEFORE_TIME + 4 or not cells[0].isdecimal() or not cells[1].isdecimal():
         return None
-    size, time_us, wrong = cells[0], cells[_COLUMNS_BEFORE_TIME], cells[_COLUMNS_BEFORE_TIME + 3]
-    return (float(size), float(time_us) * 1e-6) if wrong in ("0", "N/A") else None
+    size, time_us = _as_number(cells[0]), _as_number(cells[_COLUMNS_BEFORE_TIME])
+    wrong = cells[_COLUMNS_BEFORE_TIME + 3]
+    return (size, time_us * 1e-6) if size and time_us and wrong in ("0", "N/A") else None
 
 
 def _json_records(path: Path, text: str) -> list[Mapping[str, Any]]:
-    try:
-        document = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise InputError(f"{path}: line {error.lineno}: not JSON, or cut short ({error.msg})") from None
+    document = parse_json(text, path)
     if isinstance(document, list):
-        return document
-    config = document.get("config", {})
-    ranks = config.get("ranks") or config.get("nranks")
-    return [
-        {"name": config.get("test") or document.get("test"), "ranks": ranks, "size": row["size"], "inPlace": 0}
-        | {"time": row["out_of_place"]["time"], "wrong": row["out_of_place"].get("nwrong", 0)}
-        for row in document.get("results", [])
-        if "size" in row and "time" in row.get("out_of_place", {})
-    ]
+        return [_object(path, f"record {n}", record) for n, record in enumerate(document, 1)]
+    config = _object(path, "config", document.get("config", {}))
+    common = {"name": config.get("test") or document.get("test"), "ranks": config.get("ranks") or config.get("nranks")}
+    results = document.get("results", [])
+    if not isinstance(results, list):
+        raise InputError(f"{path}: results must be a list, got {told(results)}")
+    records: list[Mapping[str, Any]] = []
+    for number, result in enumerate(results, 1):
+        row = _object(path, f"result {number}", result)
+        timed = _object(path, f"result {number}, out_of_place", row.get("out_of_place", {}))
+        if "size" in row and "time" in timed:
+            records.append({**common, "size": row["size"], "time": timed["time"], "wrong": timed.get("nwrong", 0)})
+    return records
+
+
+def _object(path: Path, where: str, value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise InputError(f"{path}: {where} must be an object, got {told(value)}")
+    return value
 
 
 def _record_timings(
     path: Path, records: Iterable[Mapping[str, Any]], operation: str | None, ranks: int | None
 ) -> list[Timings]:
     groups: dict[tuple[str | None, int | None], list[tuple[float, float]]] = {}
-    for record in records:
-        if int(record.get("inPlace") or 0) or str(record.get("wrong", 0)).strip('"') not in ("0", "N/A", "-1"):
+    for number, record in enumerate(records, 1):
+        if str(record.get("inPlace") or 0) not in ("0", "0.0", "False"):
             continue
+        if str(record.get("wrong", 0)).strip('"') not in ("0", "N/A", "-1"):
+            continue
+        size, time_us, count = (_number(path, number, record, name) for name in ("size", "time", "ranks"))
+        if size is None or time_us is None:
+            raise InputError(f"{path}: record {number}: lacks its {'size' if size is None else 'time'}")
         name = _operation_name(record.get("name")) or operation
-        count = int(record["ranks"]) if record.get("ranks") else ranks
-        groups.setdefault((name, count), []).append((float(record["size"]), float(record["time"]) * 1e-6))
+        groups.setdefault((name, int(count) if count else ranks), []).append((size, time_us * 1e-6))
     return [_checked(path, *key, rows) for key, rows in groups.items()] or [_checked(path, operation, ranks, [])]
 
 
-def _operation_name(name: str | None) -> str | None:
+def _number(path: Path, number: int, record: Mapping[str, Any], name: str) -> float | None:
+    """A number of a record, which CSV has as text; None where the record has none."""
+    value = record.get(name)
+    if value is None or value == "":
+        return None
+    found = _as_number(value)
+    if found is None:
+        raise InputError(f"{path}: record {number}: {name} must be a number of at least 0, got {told(value)}")
+    return found
+
+
+def _as_number(value: Any) -> float | None:
+    """A finite number of at least 0 from a number or its text; None otherwise."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if 0.0 <= number < float("inf") else None
+
+
+def _operation_name(name: Any) -> str | None:
     """``AllReduce`` or ``all_reduce_perf`` -> ``all_reduce``."""
     if not name:
         return None
-    snake = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower().removesuffix("_perf")
+    snake = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", str(name)).lower().removesuffix("_perf")
     return "sendrecv" if snake in ("send_recv", "sendrecv") else snake
 
 
@@ -130,10 +160,12 @@ def _checked(path: Path, operation: str | None, ranks: int | None, rows: list[tu
     if operation not in OPERATIONS:
         allowed = ", ".join(OPERATIONS)
         raise InputError(
-            f"{path}: operation '{operation}' is not priced{nearest(operation, OPERATIONS)} Allowed: {allowed}"
+            f"{path}: operation {told(operation)} is not priced{nearest(operation, OPERATIONS)} Allowed: {allowed}"
         )
     if not ranks:
         raise InputError(f"{path}: does not say how many ranks ran; say --ranks")
+    if not 1 < ranks <= _MOST_RANKS:
+        raise InputError(f"{path}: {ranks} ranks; a collective is of 2 to {_MOST_RANKS}")
     positive = [row for row in rows if row[0] > 0 and row[1] > 0]
     return Timings(operation, ranks, tuple(positive))
 

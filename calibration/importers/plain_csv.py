@@ -13,12 +13,14 @@ elementwise ``moved_bytes``
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 from typing import cast
 
 import pandas as pd
 
 from calibration.fit import FEWEST_ROWS, fit_attention, fit_collective, fit_elementwise, fit_gemm, fit_link
+from calibration.importers.tables import read_table, with_numbers
 from ssdsim.errors import InputError, nearest
 from ssdsim.hardware.attention import AttentionModel
 from ssdsim.hardware.laws import Array, GemmModel, TimingModel
@@ -87,13 +89,7 @@ def _arrays(rows: pd.DataFrame, *columns: str) -> list[Array]:
 
 
 def _read(path: Path) -> pd.DataFrame:
-    try:
-        table = pd.read_csv(path)
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: not a readable CSV ({error})") from None
-    for name in ("op", "dtype", "seconds"):
-        if name not in table:
-            raise InputError(f"{path}: no column '{name}'{nearest(name, map(str, table.columns))}")
+    table = read_table(path, "CSV", ("op", "dtype", "seconds"))
     for op in table["op"].unique():
         if op not in _COLUMNS:
             raise InputError(f"{path}: unknown op '{op}'{nearest(str(op), _COLUMNS)} Allowed: {', '.join(_COLUMNS)}")
@@ -103,4 +99,6 @@ def _read(path: Path) -> pd.DataFrame:
     for dtype in table.loc[table["op"].isin(["gemm", "attention"]), "dtype"].unique():
         if dtype not in DTYPE_BYTES:
             raise InputError(f"{path}: unknown dtype '{dtype}'{nearest(str(dtype), DTYPE_BYTES)}")
-    return table
+    sizes = [name for name in dict.fromkeys(chain(*_COLUMNS.values())) if name in table and name != "ranks"]
+    table = with_numbers(table, path, [*sizes, "seconds"])
+    return with_numbers(table, path, ["ranks"] if "ranks" in table else [], whole=True, least=2)

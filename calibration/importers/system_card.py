@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from ssdsim.documents import read_text
 from ssdsim.errors import InputError
 
 
@@ -25,6 +26,8 @@ class SystemCard:
         value = self.sections.get(section, {}).get(key, otherwise)
         if value is None:
             raise InputError(f"{self.path}: no number {section}.{key}; a system card of aiconfigurator has one")
+        if not 0.0 <= value < float("inf"):
+            raise InputError(f"{self.path}: {section}.{key} must be at least 0 and finite, got {value:g}")
         return value
 
 
@@ -35,10 +38,7 @@ def read_system_card(path: Path) -> SystemCard:
     ------
     InputError : the file is missing or not text.
     """
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not a readable system card ({error})") from None
+    lines = read_text(path, "system card").splitlines()
     sections: dict[str, dict[str, float]] = {}
     section: dict[str, float] = {}
     depth = 0

@@ -8,6 +8,7 @@ import pandas as pd
 
 from calibration.fit import fit_collective, fit_link
 from calibration.importers.messages import bytes_per_count
+from calibration.importers.tables import read_table, with_numbers
 from ssdsim.errors import InputError
 from ssdsim.hardware.laws import Array, CollectiveModel, LinkModel
 from ssdsim.hardware.profile import Provenance
@@ -49,15 +50,12 @@ def import_all_reduce(path: str | Path, peak_bandwidth: float, source: str = "vi
 
 
 def _table(path: Path, kind: str) -> pd.DataFrame:
-    try:
-        table = pd.read_csv(path)
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: not a readable CSV of Vidur's ({error})") from None
-    needed = ["num_workers", "devices_per_node", "size", f"time_stats.{kind}.median"]
-    missing = [column for column in needed if column not in table]
-    if missing:
-        raise InputError(f"{path}: no column {missing[0]}; a table of Vidur's {kind} has {', '.join(needed)}")
-    return table.assign(seconds=table[f"time_stats.{kind}.median"] * 1e-3)
+    shape, median_ms = ["num_workers", "devices_per_node", "size"], f"time_stats.{kind}.median"
+    table = read_table(path, "CSV of Vidur's", [*shape, median_ms])
+    table = with_numbers(with_numbers(table, path, shape, whole=True, least=1), path, [median_ms]).dropna(
+        subset=[*shape, median_ms]
+    )
+    return table.assign(seconds=table[median_ms] * 1e-3)
 
 
 def _timed(path: Path, kind: str, peak_bandwidth: float) -> dict[int, tuple[Array, Array]]:
@@ -66,7 +64,10 @@ def _timed(path: Path, kind: str, peak_bandwidth: float) -> dict[int, tuple[Arra
     On the H100 tables elements would make 690 GB/s one way of a 450 GB/s link: their ``size`` is bytes.
     """
     table = _table(path, kind)
-    table = table[table["num_workers"] == table["devices_per_node"]]
+    timed_here = (
+        (table["num_workers"] == table["devices_per_node"]) & (table["num_workers"] > 1) & (table["seconds"] > 0)
+    )
+    table = table[timed_here]
     timed = {}
     for ranks in map(int, sorted(table["num_workers"].unique())):
         rows = table[table["num_workers"] == ranks].groupby("size")["seconds"].median().reset_index()

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from calibration.fit import fit_elementwise, fit_gemm
+from calibration.importers.tables import read_table, with_numbers
 from ssdsim.errors import InputError
 from ssdsim.hardware.laws import ElementwiseModel, GemmModel
 
@@ -24,14 +25,22 @@ _PROJECTIONS = ("attn_pre_proj", "attn_post_proj", "mlp_up_proj", "mlp_down_proj
 _STREAMS = {"input_layernorm": 2, "post_attention_layernorm": 2, "add": 3}
 
 
+_SHORTEST_S = 1e-12  # what is shorter than any clock can tell was not measured
+
+
 def read_gemms(path: Path) -> pd.DataFrame:
-    """The projections as GEMMs: columns ``m, n, k, tp, seconds`` (medians)."""
+    """The projections as GEMMs: columns ``m, n, k, tp, seconds`` (medians).
+
+    Raises
+    ------
+    InputError : no such file, not Vidur's columns, or no row that is whole.
+    """
     table = _read(path)
     tp = table["num_tensor_parallel_workers"]
     head_dim = table["n_embd"] // table["n_head"]
     heads, kv_heads = table["n_head"] // tp, np.maximum(1, table["n_kv_head"] // tp)
     inner = table["n_expanded_embd"] // tp
-    gated = np.where(table["use_gated_mlp"], 2, 1)
+    gated = np.where(table["use_gated_mlp"].astype(str).str.lower().isin(("true", "1", "1.0")), 2, 1)
     shapes = {
         "attn_pre_proj": ((heads + 2 * kv_heads) * head_dim, table["n_embd"]),
         "attn_post_proj": (table["n_embd"], heads * head_dim),
@@ -44,7 +53,11 @@ def read_gemms(path: Path) -> pd.DataFrame:
         )
         for name, (n, k) in shapes.items()
     ]
-    return pd.concat(parts, ignore_index=True).dropna()
+    rows = pd.concat(parts, ignore_index=True).dropna()
+    rows = rows[(rows > 0).all(axis=1) & (rows["seconds"] >= _SHORTEST_S)]
+    if rows.empty:
+        raise InputError(f"{path}: no row with a time of each projection and its sizes")
+    return rows
 
 
 def import_gemms(path: Path, source: str = "vidur") -> GemmModel:
@@ -72,13 +85,8 @@ def import_elementwise(path: Path, source: str = "vidur") -> ElementwiseModel:
 
 
 def _read(path: Path) -> pd.DataFrame:
-    try:
-        table = pd.read_csv(path)
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: not a readable CSV of Vidur's ({error})") from None
-    sizes = ("n_head", "n_kv_head", "n_embd", "n_expanded_embd", "num_tokens", "num_tensor_parallel_workers")
-    needed = [*sizes, "use_gated_mlp", *(f"time_stats.{name}.median" for name in _PROJECTIONS)]
-    missing = [name for name in needed if name not in table]
-    if missing:
-        raise InputError(f"{path}: no column {missing[0]}; a table of Vidur's layers has {', '.join(needed[:4])}, ...")
-    return table
+    sizes = ["n_head", "n_kv_head", "n_embd", "n_expanded_embd", "num_tokens", "num_tensor_parallel_workers"]
+    times = [f"time_stats.{name}.median" for name in _PROJECTIONS]
+    table = read_table(path, "CSV of Vidur's", [*sizes, "use_gated_mlp", *times])
+    times += [name for name in (f"time_stats.{stream}.median" for stream in _STREAMS) if name in table]
+    return with_numbers(with_numbers(table, path, sizes, whole=True, least=1), path, times).dropna(subset=sizes)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ssdsim import drafters, strategies
-from ssdsim.checks import listed, whole
+from ssdsim.checks import few_enough, listed, whole
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.option import spelled
@@ -40,6 +40,7 @@ MEASURES = (
     "budget", "fan_out", "limit", "reason", "warnings",
 )  # fmt: skip
 _COUNTS = ("passes", "passes_low", "passes_high", "budget_of_passes", "budget", "fan_out")
+MOST_COMBINATIONS = 100_000  # of the axes: some milliseconds each
 DRAWS = 1000
 
 
@@ -175,6 +176,7 @@ def _combinations(options: Mapping[str, Any]) -> Iterable[Settings]:
     for name, find in (("target", find_transformer), ("draft", find_transformer), ("hardware", find_hardware)):
         for card in (*axes.get(name, ()), *axes.get(f"draft_{name}", ())):
             find(card)  # a name that does not exist is a mistake, not a combination that does not fit
+    few_enough("combinations", axes.values(), MOST_COMBINATIONS)
     for combination in product(*axes.values()):
         settings = effective({**single, **dict(zip(axes, combination, strict=True))})
         settings.derive("budget", settings["k"] + 1, "one guess a position")

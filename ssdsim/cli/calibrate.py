@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ssdsim.checks import whole
 from ssdsim.cli.console import console, echo
 from ssdsim.cli.hardware import print_profile
 from ssdsim.cli.options import common_options, echo_json
@@ -50,6 +51,7 @@ def command(output: Path, minutes: float, as_json: bool, seed: int, quiet: bool,
 
     Measurements are kept beside the output (.jsonl) as they come; run again to resume.
     """
+    whole("--seed", seed, 0)
     if find_spec("torch") is None:
         raise InputError("calibrate needs torch: pip install 'ssdsim[torch]'")
     alone_under_torchrun()

@@ -12,7 +12,7 @@ from ssdsim.answers.recommend.answer import recommend
 from ssdsim.answers.recommend.as_json import as_json as recommendation_json
 from ssdsim.answers.recommend.request import RANKS, every_axis, workload
 from ssdsim.cli.options import chosen_options, common_options, echo_json, several_of
-from ssdsim.cli.values import Values
+from ssdsim.cli.values import MOST_VALUES, Values
 from ssdsim.scenario.options import ALL
 
 
@@ -33,6 +33,8 @@ class Batches(Values):
         if following is None or last <= begun[-1]:
             self.fail(f"'{value}' does not rise by equal steps or factors from at least two numbers", param, ctx)
         while following(begun[-1]) <= last:
+            if len(begun) >= MOST_VALUES:
+                self.fail(f"'{value}' has more than {MOST_VALUES} values", param, ctx)
             begun.append(following(begun[-1]))
         return begun if begun[-1] == last else [*begun, last]
 

@@ -7,20 +7,23 @@ from typing import Any
 
 import click
 
+from ssdsim.checks import whole
 from ssdsim.cli.console import console, print_labelled
 from ssdsim.cli.options import common_options, echo_json, scenario_options
 from ssdsim.cli.render import title, title_of
 from ssdsim.cli.tables import Table
 from ssdsim.cli.values import OutputFile
 from ssdsim.engine.simulate import SimulatedRounds, run_as_json, simulate, simulate_requests
+from ssdsim.engine.stopping import MOST_ROUNDS
 from ssdsim.engine.trace import Trace
 from ssdsim.errors import InputError
 from ssdsim.rounds.estimate import PARTS
 from ssdsim.scenario.configuration import Configuration, configure
-from ssdsim.scenario.options import check_owners
+from ssdsim.scenario.options import MOST_OUTPUT_TOKENS, check_owners
 
 _ROUNDS = 20_000
 _TRACED_ROUNDS = 50
+_MOST_TRACED_ROUNDS = 100_000  # a kilobyte each
 
 
 @click.command("simulate")
@@ -28,8 +31,14 @@ _TRACED_ROUNDS = 50
 @click.option(
     "--engine", type=click.Choice(["des", "mc"]), default="des", show_default=True, help="SimPy or Monte Carlo"
 )
-@click.option("--rounds", type=click.IntRange(1), help=f"[default: {_ROUNDS}; with --trace {_TRACED_ROUNDS}]")
-@click.option("--tokens", type=click.IntRange(1), help="start together and run until every sequence has so many tokens")
+@click.option(
+    "--rounds", type=click.IntRange(1, MOST_ROUNDS), help=f"[default: {_ROUNDS}; with --trace {_TRACED_ROUNDS}]"
+)
+@click.option(
+    "--tokens",
+    type=click.IntRange(1, MOST_OUTPUT_TOKENS),
+    help="start together and run until every sequence has so many tokens",
+)
 @click.option("--precision", type=click.FloatRange(0.0, 1.0, min_open=True), help="of tokens/s at 95 %, such as 0.01")
 @click.option("--trace", type=OutputFile(), help="write a timeline that Perfetto opens")
 @common_options
@@ -48,6 +57,7 @@ def command(
 
     A timeline shows the subject (SSD).
     """
+    whole("--seed", seed, 0)
     _refuse_useless(engine, rounds, tokens, precision, trace)
     check_owners(options)
     configuration = configure(**options)
@@ -85,6 +95,8 @@ def _refuse_useless(
 ) -> None:
     if tokens is not None and (rounds is not None or precision is not None or trace is not None):
         raise InputError("--rounds, --precision and --trace have no effect with --tokens (each run ends by itself)")
+    if trace is not None and rounds is not None and rounds > _MOST_TRACED_ROUNDS:
+        raise InputError(f"--rounds must be at most {_MOST_TRACED_ROUNDS:,} with --trace, got {rounds}")
     if engine == "mc" and (trace is not None or tokens is not None):
         raise InputError("--trace and --tokens need --engine des (Monte Carlo has no clock)")
 

@@ -12,7 +12,7 @@ import click
 import pandas as pd
 
 from ssdsim.answers.columns import own, own_columns
-from ssdsim.answers.sweep.plan import PRESETS, Plan, column, number_columns, plan_of
+from ssdsim.answers.sweep.plan import MOST_DRAWS, PRESETS, Plan, column, number_columns, plan_of
 from ssdsim.answers.sweep.sweep import sweep
 from ssdsim.answers.verdict import rivals
 from ssdsim.cli.console import console
@@ -33,7 +33,9 @@ _TOP = 10
 @click.option("--preset", help=f"a ready grid, which options change: {', '.join(PRESETS)}")
 @click.option("--engine", type=click.Choice(["closed", "mc", "des"]), default="closed", show_default=True)
 @click.option("--precision", type=click.FloatRange(0.0, 1.0, min_open=True), help="of simulated tokens/s at 95 %")
-@click.option("--draws", type=click.IntRange(0), default=0, show_default=True, help="of timings' errors: intervals")
+@click.option(
+    "--draws", type=click.IntRange(0, MOST_DRAWS), default=0, show_default=True, help="of timings' errors: intervals"
+)
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path, file_okay=False), help="a run folder; resumed after a kill"
 )

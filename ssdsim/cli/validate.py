@@ -11,6 +11,7 @@ import click
 import numpy as np
 from click.core import ParameterSource
 
+from ssdsim.checks import whole
 from ssdsim.cli.calibrate import alone_under_torchrun
 from ssdsim.cli.console import console, echo
 from ssdsim.cli.options import Share, WholeNumbers, chosen_options, common_options, echo_json
@@ -92,6 +93,7 @@ def command(
 
         within = replay_paper(paper, hardware or _PAPER_HARDWARE, 0.05 if max_error is None else max_error, as_json)
         sys.exit(0 if within else 1)
+    whole("--seed", seed, 0)
     alone_under_torchrun()
     if find_spec("torch") is None:
         raise InputError("validate needs torch: pip install 'ssdsim[torch]'")

@@ -37,8 +37,11 @@ def _print(
     out.print(f"{paper.citation}\n{paper.setting}; kernels priced on {hardware}", style="dim")
     for family in families:
         _print_family(out, family, paper)
-    out.print(f"\nEngines' sweeps over K, {paper.sweeps[0].target}: fitted per row, its shape predicted", style="bold")
-    out.print(_sweep_table(sweeps))
+    if sweeps:
+        out.print(
+            f"\nEngines' sweeps over K, {paper.sweeps[0].target}: fitted per row, its shape predicted", style="bold"
+        )
+        out.print(_sweep_table(sweeps))
     out.print(f"\nSSD rows: worst error {worst:.1%}. Sweeps: worst mean error over K {worst_sweep:.1%}.")
 
 

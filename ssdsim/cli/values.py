@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from os.path import exists, isdir, isfile
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,11 @@ class OutputFile(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         path = Path(str(super().convert(value, param, ctx)))
-        if not path.parent.is_dir():
+        if not path.name:
+            self.fail(f"'{value}' names no file", param, ctx)
+        if exists(path) and not isfile(path):  # it would be put in the place of a device
+            self.fail(f"'{path}' is no file", param, ctx)
+        if not isdir(path.parent):
             self.fail(f"'{path}' cannot be written: there is no folder {path.parent}", param, ctx)
         return path
 

@@ -19,7 +19,14 @@ from ssdsim.errors import InputError, nearest
 from ssdsim.intervals import Measured
 from ssdsim.rounds.estimate import PARTS
 from ssdsim.rounds.kernel import Mix
-from ssdsim.rounds.outcomes import ReplayedOutcomes, outcome_source, outcomes_until, rounds_to_run_in, steps_one_by_one
+from ssdsim.rounds.outcomes import (
+    MOST_TOKENS_A_ROUND,
+    ReplayedOutcomes,
+    outcome_source,
+    outcomes_until,
+    rounds_to_run_in,
+    steps_one_by_one,
+)
 from ssdsim.rounds.states import Always
 from ssdsim.scenario.scenario import Scenario
 
@@ -98,6 +105,7 @@ def simulate(
         raise InputError(f"unknown engine '{engine}'{nearest(str(engine), ('des', 'mc'))} Allowed: des, mc")
     if trace is not None and engine == "mc":
         raise InputError("a trace needs engine des (Monte Carlo has no clock)")
+    _check_countable(scenario)
     outcome_seed, step_seed = np.random.SeedSequence(seed).spawn(2)
     lanes = _MC_LANES if engine == "mc" and steps_one_by_one(scenario.tokens) else 1
     outcomes = outcome_source(scenario.tokens, scenario.batch, outcome_seed, lanes)
@@ -139,6 +147,7 @@ def simulate_requests(
     """
     whole("tokens", tokens, 1)
     whole("runs", runs, 1)
+    _check_countable(scenario)
     kinds = scenario.tokens
     if isinstance(kinds, Mix):
         kinds = replace(kinds, output_tokens=tokens)
@@ -152,6 +161,16 @@ def simulate_requests(
         for role, seconds in run.play().items():
             busy_s[role] = busy_s.get(role, 0.0) + seconds
     return _summary(scenario, recorder, busy_s, confidence)
+
+
+def _check_countable(scenario: Scenario) -> None:
+    """Raise :class:`InputError` where a round may have more tokens than outcomes are packed for."""
+    most = scenario.batch * (scenario.tokens.p.shape[-2] - 1)
+    if most > MOST_TOKENS_A_ROUND:
+        raise InputError(
+            f"a simulated round has at most {MOST_TOKENS_A_ROUND:,} tokens, batch {scenario.batch} may have {most:,}: "
+            "take fewer sequences, or --engine closed"
+        )
 
 
 def _summary(scenario: Scenario, recorder: Recorder, busy_s: Mapping[str, float], confidence: float) -> SimulatedRounds:

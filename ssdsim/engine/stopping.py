@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ssdsim.engine.recorder import Recorder
 
-_MOST_ROUNDS = 10_000_000
+MOST_ROUNDS = 10_000_000
 _LEAST_BLOCKS = 32  # before an interval is trusted to stop a run
 
 
@@ -24,7 +24,7 @@ class Stopping:
     batches: int = 64  # blocks that a given number of rounds is cut into: enough for batch means
 
     def blocks(self, recorder: Recorder) -> Iterator[int]:
-        limit = self.rounds or _MOST_ROUNDS
+        limit = self.rounds or MOST_ROUNDS
         size = max(1, min(self.largest_block, limit // self.batches))
         done = 0
         while done < limit:

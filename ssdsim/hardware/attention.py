@@ -5,13 +5,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from itertools import pairwise
+from typing import Annotated, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import Field, model_validator
 
-from ssdsim.hardware.laws import Array, Correction, Directions, Roofline, TimingModel, check_directions
-from ssdsim.records import Card
+from ssdsim.hardware.laws import Array, Correction, Directions, Roofline, TimingModel, check_directions, check_domain
+from ssdsim.records import FROM_LIST, Card, Positive, Seconds
 
 
 class DecodeAttention(TimingModel):
@@ -27,6 +28,8 @@ class DecodeAttention(TimingModel):
     * ``group``: query rows that share a kv head, queries x heads / kv heads
     * ``head_dim``
     """
+
+    dimensions: ClassVar[tuple[str, ...]] = ("kv", "context", "batch", "blocks", "group", "head_dim")
 
     @staticmethod
     def variables(
@@ -106,6 +109,11 @@ class AttentionModel(DecodeAttention):
     roofline: Roofline
     correction: Correction = Correction()
 
+    @model_validator(mode="after")
+    def _correction_is_of_its_variables(self) -> AttentionModel:
+        check_domain(self.correction.domain, self.dimensions)
+        return self
+
     @property
     def launch_s(self) -> float:
         """The floor under any attention's time."""
@@ -138,11 +146,11 @@ class AttentionLaw(Card):
     The heads' own time does not grow with the batch: it is that of the projection before, which leaves the caches cold.
     """
 
-    group: float = Field(gt=0)
-    launch_s: float = Field(ge=0)
-    head_s: float = Field(ge=0)
-    block_s: float = Field(ge=0)
-    bandwidth: float = Field(gt=0)
+    group: Positive
+    launch_s: Seconds
+    head_s: Seconds
+    block_s: Seconds
+    bandwidth: Positive
     uncertainty: Directions = ()
     """Directions of the launch, of the seconds a head, a block and a byte."""
 
@@ -175,7 +183,7 @@ class AdditiveAttentionModel(DecodeAttention):
     time is blended geometrically in the logarithm of the rows.
     """
 
-    laws: tuple[AttentionLaw, ...] = Field(min_length=1)
+    laws: Annotated[tuple[AttentionLaw, ...], FROM_LIST] = Field(min_length=1)
 
     @model_validator(mode="after")
     def _ordered(self) -> AdditiveAttentionModel:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from functools import lru_cache
+from os.path import exists, expanduser, isdir, isfile  # they take any text for a path, pathlib's raise at some
 from pathlib import Path
-
-from pydantic import ValidationError
 
 from ssdsim.bundled import models_folder
 from ssdsim.checks import text
+from ssdsim.documents import as_record, read_toml
 from ssdsim.errors import InputError, nearest
 from ssdsim.hardware.profile import HardwareProfile, load_profile
 from ssdsim.transformer.card import Transformer, transformer_shaped
 from ssdsim.transformer.huggingface import is_config, load_config
 
-_SHAPED = re.compile(r"transformer-shaped-(\d+)x(\d+)")
+_SHAPED = re.compile(r"transformer-shaped-(\d{1,18})x(\d{1,18})")
 
 
 def transformer_names() -> list[str]:
@@ -44,12 +43,12 @@ def find_transformer(name: str | Path) -> Transformer:
     bundled = _bundled("transformers", alias, ".toml")
     if bundled is not None:
         return _unchanged_transformer(*_state(bundled))
-    path = Path(name).expanduser()
-    if path.suffix == ".toml" and path.is_file():
+    path = Path(expanduser(name))
+    if path.suffix == ".toml" and isfile(path):
         return _unchanged_transformer(*_state(path))
-    if path.exists() and is_config(path):
+    if is_config(path):
         return load_config(path)
-    if path.suffix in (".toml", ".json") or path.is_dir():
+    if path.suffix in (".toml", ".json") or isdir(path):
         raise InputError(f"{name}: no transformer card there (a .toml card, a config.json, or a folder with one)")
     raise InputError(
         f"unknown transformer '{name}'{nearest(alias, transformer_names())} "
@@ -59,27 +58,18 @@ def find_transformer(name: str | Path) -> Transformer:
 
 def _alias(name: str) -> str:
     """``meta-llama/Meta-Llama-3.1-70B-Instruct`` -> ``llama-3.1-70b``."""
-    base = name.split("/")[-1].lower() if name.count("/") == 1 and not Path(name).exists() else name.lower()
+    base = name.split("/")[-1].lower() if name.count("/") == 1 and not exists(name) else name.lower()
     return base.removeprefix("meta-").removesuffix("-instruct").removesuffix("-hf")
 
 
 def load_transformer(path: Path) -> Transformer:
-    """The transformer card in a TOML file; unknown keys are errors."""
-    try:
-        return Transformer.model_validate(tomllib.loads(path.read_text()))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InputError(f"{path}: not a readable card ({error})") from None
-    except ValidationError as error:
-        raise InputError(f"{path}: {_first_problem(error)}") from None
+    """The transformer card in a TOML file.
 
-
-def _first_problem(error: ValidationError) -> str:
-    problem = error.errors()[0]
-    key = ".".join(map(str, problem["loc"])) or "card"
-    if problem["type"] == "extra_forbidden":
-        fields = Transformer.model_fields
-        return f"unknown key '{key}'{nearest(key, fields)} Allowed: {', '.join(fields)}"
-    return f"{key}: {problem['msg'].removeprefix('Value error, ')}"
+    Raises
+    ------
+    InputError : unreadable, or not a card; unknown keys are errors.
+    """
+    return as_record(Transformer, read_toml(path, "card"), path, "card")
 
 
 def find_hardware(name: str | Path) -> HardwareProfile:
@@ -93,10 +83,10 @@ def find_hardware(name: str | Path) -> HardwareProfile:
     bundled = _bundled("hardware", name.lower(), ".json")
     if bundled is not None:
         return _unchanged_profile(*_state(bundled))
-    path = Path(name).expanduser()
-    if path.is_file():
+    path = Path(expanduser(name))
+    if isfile(path):
         return _unchanged_profile(*_state(path))
-    if path.suffix == ".json" or path.exists():
+    if path.suffix == ".json" or exists(path):
         return load_profile(path)
     raise InputError(
         f"unknown hardware '{name}'{nearest(name, hardware_names())} "
@@ -108,7 +98,7 @@ def find_hardware(name: str | Path) -> HardwareProfile:
 def _bundled(folder: str, name: str, suffix: str) -> Path | None:
     """The card of that name among those that come with ssdsim."""
     path = models_folder() / folder / f"{name}{suffix}"
-    return path if Path(name).name == name and path.is_file() else None
+    return path if Path(name).name == name and isfile(path) else None
 
 
 # A file is read and checked again only when it has changed: a sweep asks for the same cards thousands of times, and

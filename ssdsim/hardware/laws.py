@@ -12,18 +12,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import Annotated, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pydantic import Field, model_validator
 
-from ssdsim.records import Card
+from ssdsim.errors import nearest
+from ssdsim.records import FROM_LIST, Card, Coefficient, Count, LogSd, NotNegative, Positive, Seconds
 
 Array = NDArray[np.float64]
-Domain = dict[str, tuple[float, float]]
+Range = Annotated[tuple[NotNegative, NotNegative], FROM_LIST]
+Domain = dict[str, Range]
 """Smallest and largest value timed, by the name of the variable."""
 
-Directions = tuple[tuple[float, ...], ...]
+Directions = Annotated[tuple[Annotated[tuple[Coefficient, ...], FROM_LIST], ...], FROM_LIST]
 """Independent directions in which a fit's coefficients wander when its timings are drawn anew (a bootstrap).
 
 Each is one standard deviation long: the coefficients wander by every direction times a standard normal number.
@@ -46,19 +49,29 @@ class FitReport(Card):
 
     rows_fitted: int = Field(ge=0)
     rows_held_out: int = Field(ge=0)
-    median_error: float = Field(ge=0)
-    p95_error: float = Field(ge=0)
-    log_sd: float = Field(ge=0)
+    median_error: NotNegative
+    p95_error: NotNegative
+    log_sd: LogSd
     coefficients: int = Field(ge=0)
-    coefficient_sd: float = Field(default=0.0, ge=0)
+    coefficient_sd: NotNegative = 0.0
 
 
 class TimingModel(Card):
-    """What all timing models carry: the name of their source in the profile, their domain and their error."""
+    """What all timing models carry: the name of their source in the profile, their domain and their error.
+
+    ``dimensions`` are the variables that a model's domain may name.
+    """
+
+    dimensions: ClassVar[tuple[str, ...]] = ()
 
     source: str
     domain: Domain = Field(default_factory=dict)
     report: FitReport | None = None
+
+    @model_validator(mode="after")
+    def _domain_is_of_its_variables(self) -> TimingModel:
+        check_domain(self.domain, self.dimensions)
+        return self
 
     @property
     def log_sd(self) -> float:
@@ -75,6 +88,17 @@ class TimingModel(Card):
         return None
 
 
+def check_domain(domain: Domain, variables: tuple[str, ...]) -> None:
+    """ValueError unless every range rises and is of one of the variables."""
+    for name, (smallest, largest) in domain.items():
+        if name not in variables:
+            raise ValueError(f"domain: no variable '{name}'{nearest(name, variables)} Allowed: {', '.join(variables)}")
+        if smallest > largest:
+            raise ValueError(
+                f"domain: {name} must rise from the smallest to the largest, got {smallest:g}, {largest:g}"
+            )
+
+
 class Roofline(Card):
     """A smooth maximum of a launch floor, streaming time and arithmetic time.
 
@@ -82,10 +106,10 @@ class Roofline(Card):
     ``p = sharpness``: 1 adds them (no overlap), large takes the longest (perfect overlap).
     """
 
-    launch_s: float = Field(ge=0)
-    bandwidth: float = Field(gt=0)
-    peak_flops: float = Field(gt=0)
-    sharpness: float = Field(default=4.0, gt=0)
+    launch_s: Seconds
+    bandwidth: Positive
+    peak_flops: Positive
+    sharpness: float = Field(default=4.0, ge=0.01, le=100.0)
 
     def seconds(self, moved_bytes: ArrayLike, flops: ArrayLike) -> Array:
         p = self.sharpness
@@ -119,7 +143,10 @@ class _Hinges:
                         f"of {', '.join(names) or 'no variables: domain is empty'}"
                     )
                 variable[row, column] = names.index(match["name"])
-                knot[row, column] = np.log(float(match["knot"]))
+                at = float(match["knot"])
+                if not 0.0 < at < np.inf:
+                    raise ValueError(f"term '{term}': a knot must be above 0 and finite")
+                knot[row, column] = np.log(at)
                 sign[row, column] = 1.0 if match["side"] == ">" else -1.0
         return _Hinges(variable, knot, sign, np.array(list(terms.values()), float))
 
@@ -138,14 +165,16 @@ class Correction(Card):
     Adaptive Regression Splines, 1991). Variables are clamped to ``domain``, so it stays constant outside.
     """
 
-    intercept: float = 0.0
-    terms: dict[str, float] = Field(default_factory=dict)
+    intercept: Coefficient = 0.0
+    terms: dict[str, Coefficient] = Field(default_factory=dict)
     domain: Domain = Field(default_factory=dict)
     uncertainty: Directions = ()
     """Directions of the intercept and the terms' coefficients, in this order."""
 
     @model_validator(mode="after")
     def _parse(self) -> Correction:
+        if any(largest == 0.0 for _, largest in self.domain.values()):
+            raise ValueError("domain: a range must end above 0, for the logarithm of its variable")
         _ = self._hinges
         check_directions(self.uncertainty, 1 + len(self.terms))
         return self
@@ -184,6 +213,7 @@ def _clamped(values: ArrayLike, low: float, high: float) -> Array:
 
 
 def check_directions(directions: Directions, coefficients: int) -> None:
+    """ValueError unless every direction has a number for each coefficient."""
     if any(len(direction) != coefficients for direction in directions):
         raise ValueError(f"uncertainty: every direction needs {coefficients} numbers, one for each coefficient")
 
@@ -193,12 +223,20 @@ def _line_wander(uncertainty: Directions, size: float, seconds: float) -> list[f
     return [(fixed_s + size * byte_s) / seconds for fixed_s, byte_s in uncertainty]
 
 
+GEMM_VARIABLES = ("m", "n", "k", "nk")
+
+
 class GemmSegment(Card):
     """A corrected roofline for one range of ``m``."""
 
     roofline: Roofline
     correction: Correction = Correction()
     report: FitReport | None = None
+
+    @model_validator(mode="after")
+    def _correction_is_of_its_variables(self) -> GemmSegment:
+        check_domain(self.correction.domain, GEMM_VARIABLES)
+        return self
 
     def log_seconds(self, m: Array, n: Array, k: Array, element_bytes: int) -> Array:
         moved_bytes = element_bytes * (m * k + k * n + m * n)
@@ -219,14 +257,18 @@ class GemmModel(TimingModel):
     between segment ``i`` and ``i + 1`` time is blended geometrically while ``m`` crosses ``blends[i]``.
     """
 
-    element_bytes: int = Field(gt=0)
-    segments: tuple[GemmSegment, ...] = Field(min_length=1)
-    blends: tuple[tuple[float, float], ...] = ()
+    dimensions: ClassVar[tuple[str, ...]] = GEMM_VARIABLES
+
+    element_bytes: Count
+    segments: Annotated[tuple[GemmSegment, ...], FROM_LIST] = Field(min_length=1)
+    blends: Annotated[tuple[Annotated[tuple[Positive, Positive], FROM_LIST], ...], FROM_LIST] = ()
 
     @model_validator(mode="after")
     def _blend_between_segments(self) -> GemmModel:
         if len(self.blends) != len(self.segments) - 1:
             raise ValueError(f"{len(self.segments)} segments need {len(self.segments) - 1} blends")
+        if any(start >= end for start, end in self.blends):
+            raise ValueError("blends: each must rise from its start to its end")
         return self
 
     def seconds(self, m: ArrayLike, n: ArrayLike, k: ArrayLike) -> Array:
@@ -277,12 +319,17 @@ class GemmModel(TimingModel):
 class Regime(Card):
     """One protocol of a collective: ``latency_s + bytes / bandwidth`` from ``from_bytes`` to ``to_bytes``."""
 
-    latency_s: float = Field(ge=0)
-    bandwidth: float = Field(gt=0)
-    from_bytes: float = Field(ge=0)
-    to_bytes: float = Field(gt=0)
+    latency_s: Seconds
+    bandwidth: Positive
+    from_bytes: NotNegative
+    to_bytes: Positive
     uncertainty: Directions = ()
     """Directions of the latency and of the seconds a byte."""
+
+    @model_validator(mode="after")
+    def _two_coefficients(self) -> Regime:
+        check_directions(self.uncertainty, 2)
+        return self
 
     def seconds(self, message_bytes: ArrayLike) -> Array:
         return np.asarray(self.latency_s + np.asarray(message_bytes, float) / self.bandwidth)
@@ -296,7 +343,9 @@ class CollectiveModel(TimingModel):
     message grows. The first and the last regime extend past the timed sizes.
     """
 
-    regimes: tuple[Regime, ...] = Field(min_length=1)
+    dimensions: ClassVar[tuple[str, ...]] = ("message_bytes",)
+
+    regimes: Annotated[tuple[Regime, ...], FROM_LIST] = Field(min_length=1)
 
     @model_validator(mode="after")
     def _ordered(self) -> CollectiveModel:
@@ -331,10 +380,17 @@ class CollectiveModel(TimingModel):
 class LinkModel(TimingModel):
     """A message from one device to another: ``latency_s + bytes / bandwidth`` (Hockney)."""
 
-    latency_s: float = Field(ge=0)
-    bandwidth: float = Field(gt=0)
+    dimensions: ClassVar[tuple[str, ...]] = ("message_bytes",)
+
+    latency_s: Seconds
+    bandwidth: Positive
     uncertainty: Directions = ()
     """Directions of the latency and of the seconds a byte."""
+
+    @model_validator(mode="after")
+    def _two_coefficients(self) -> LinkModel:
+        check_directions(self.uncertainty, 2)
+        return self
 
     def seconds(self, message_bytes: ArrayLike) -> Array:
         return np.asarray(self.latency_s + np.asarray(message_bytes, float) / self.bandwidth)
@@ -348,10 +404,17 @@ class LinkModel(TimingModel):
 class ElementwiseModel(TimingModel):
     """A memory-bound kernel: ``launch_s + bytes / bandwidth``, bytes read and written."""
 
-    launch_s: float = Field(ge=0)
-    bandwidth: float = Field(gt=0)
+    dimensions: ClassVar[tuple[str, ...]] = ("moved_bytes",)
+
+    launch_s: Seconds
+    bandwidth: Positive
     uncertainty: Directions = ()
     """Directions of the launch and of the seconds a byte."""
+
+    @model_validator(mode="after")
+    def _two_coefficients(self) -> ElementwiseModel:
+        check_directions(self.uncertainty, 2)
+        return self
 
     def seconds(self, moved_bytes: ArrayLike) -> Array:
         return np.asarray(self.launch_s + np.asarray(moved_bytes, float) / self.bandwidth)
@@ -365,10 +428,10 @@ class ElementwiseModel(TimingModel):
 class FixedCosts(Card):
     """Time that belongs to no operation: host work and gaps, per forward pass, per layer and per round."""
 
-    per_pass_s: float = Field(default=0.0, ge=0)
-    per_layer_s: float = Field(default=0.0, ge=0)
-    per_round_s: float = Field(default=0.0, ge=0)
-    relative_error: float = Field(default=0.0, ge=0)
+    per_pass_s: Seconds = 0.0
+    per_layer_s: Seconds = 0.0
+    per_round_s: Seconds = 0.0
+    relative_error: LogSd = 0.0
     how: str = "not measured: taken as zero"
 
 
@@ -379,10 +442,10 @@ class SlowDown(Card):
     Its time is multiplied by ``1 + both_stream u v + streams_other_computes u (1-v) + ...``, bilinear in both shares.
     """
 
-    both_stream: float = Field(default=0.0, ge=0.0)
-    streams_other_computes: float = Field(default=0.0, ge=0.0)
-    computes_other_streams: float = Field(default=0.0, ge=0.0)
-    both_compute: float = Field(default=0.0, ge=0.0)
+    both_stream: NotNegative = 0.0
+    streams_other_computes: NotNegative = 0.0
+    computes_other_streams: NotNegative = 0.0
+    both_compute: NotNegative = 0.0
 
     @staticmethod
     def shares(u: float, v: float) -> tuple[float, float, float, float]:

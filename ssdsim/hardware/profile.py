@@ -7,12 +7,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from os.path import exists
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
+from ssdsim.documents import as_record, read_json
 from ssdsim.errors import InputError, nearest
 from ssdsim.hardware.attention import AnyAttention
 from ssdsim.hardware.laws import (
@@ -25,7 +27,7 @@ from ssdsim.hardware.laws import (
     LinkModel,
     TimingModel,
 )
-from ssdsim.records import Card
+from ssdsim.records import FROM_LIST, Card, Count, LogSd, Positive
 from ssdsim.transformer.operations import (
     DTYPE_BYTES,
     Attention,
@@ -41,6 +43,9 @@ Model = TypeVar("Model", bound=TimingModel)
 
 EXTRAPOLATION_LOG_SD = 0.15
 """Added (in quadrature) to the error of a timing outside its domain."""
+
+SHORTEST_S, LONGEST_S = 1e-15, 1e9
+"""Of an operation: what lies outside comes from a profile whose numbers are wrong."""
 
 _CACHED_TIMINGS = 65536
 
@@ -61,11 +66,11 @@ class Device(Card):
 
     name: str
     kind: Literal["cuda", "cpu"]
-    memory_bytes: int = Field(gt=0)
-    memory_bandwidth: float = Field(gt=0)
-    peak_flops: dict[str, float] = Field(min_length=1)
-    compute_units: int | None = Field(default=None, gt=0)
-    count: int = Field(gt=0)
+    memory_bytes: Count
+    memory_bandwidth: Positive
+    peak_flops: dict[str, Positive] = Field(min_length=1)
+    compute_units: Count | None = None
+    count: Count
     topology: str
 
 
@@ -105,12 +110,12 @@ class HardwareProfile(Card):
     gemm: dict[str, GemmModel] = Field(default_factory=dict)
     attention: dict[str, AnyAttention] = Field(default_factory=dict)
     attention_masked: dict[str, AnyAttention] = Field(default_factory=dict)
-    collectives: dict[CollectiveKind, dict[int, CollectiveModel]] = Field(default_factory=dict)
+    collectives: dict[CollectiveKind, dict[Annotated[int, FROM_LIST], CollectiveModel]] = Field(default_factory=dict)
     link: LinkModel | None = None
     elementwise: ElementwiseModel | None = None
     fixed: FixedCosts = FixedCosts()
     interference: Interference = Interference()
-    spread: float = Field(default=0.0, ge=0.0)
+    spread: LogSd = 0.0
     sources: dict[str, Provenance]
 
     @model_validator(mode="after")
@@ -175,15 +180,16 @@ class HardwareProfile(Card):
         return [self.seconds(op) for op in ops]
 
     def _price(self, op: Operation) -> Timing:
-        match op:
-            case Gemm():
-                return self._gemm(op, self._of_dtype("gemm", self.gemm, op.dtype).seconds(op.m, op.n, op.k))
-            case Attention():
-                return self._attention(op)
-            case Collective():
-                return self._collective(op)
-            case Elementwise():
-                return self._elementwise(op)
+        with np.errstate(all="ignore"):  # what leaves the floats is refused as a timing
+            match op:
+                case Gemm():
+                    return self._gemm(op, self._of_dtype("gemm", self.gemm, op.dtype).seconds(op.m, op.n, op.k))
+                case Attention():
+                    return self._attention(op)
+                case Collective():
+                    return self._collective(op)
+                case Elementwise():
+                    return self._elementwise(op)
 
     def launch_seconds(self, op: Operation) -> float:
         """The floor under ``op``'s time however little it does, as fitted; 0 for a collective, which has its own law.
@@ -283,6 +289,8 @@ class HardwareProfile(Card):
         """``outside`` widens the error and is the warning; ``log_sd`` is the model's if not given."""
         kind = self.sources[model.source].kind
         log_sd = model.log_sd if log_sd is None else log_sd
+        if not SHORTEST_S <= seconds <= LONGEST_S or not all(map(math.isfinite, shared.values())):
+            raise InputError(f"profile {self.name}: {key} takes {float(seconds):g} s, so its timings are wrong")
         if outside is None:
             return Timing(float(seconds), log_sd, key, kind, shared=shared)
         warning = f"{self.name}: {key} is extrapolated: {outside}"
@@ -317,22 +325,7 @@ def load_profile(path: str | Path) -> HardwareProfile:
     ------
     InputError : the file is missing, cut short or not a valid profile; the message names file and key.
     """
-    try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
-        return HardwareProfile.model_validate(data)
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such hardware profile") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not a readable hardware profile ({error})") from None
-    except json.JSONDecodeError as error:
-        place = f"line {error.lineno}, column {error.colno}"
-        raise InputError(f"{path}: {place}: not JSON, or cut short ({error.msg})") from None
-    except ValidationError as error:
-        raise InputError(f"{path}: {_first_problem(error)}") from None
-
-
-def _first_problem(error: ValidationError) -> str:
-    problem = error.errors(include_url=False)[0]
-    key = ".".join(map(str, problem["loc"])) or "profile"
-    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    return f"{key}: {problem['msg'].removeprefix('Value error, ')}{more}"
+    path = Path(path)
+    if not exists(path):
+        raise InputError(f"{path}: no such hardware profile")
+    return as_record(HardwareProfile, read_json(path, "hardware profile"), path, "profile")

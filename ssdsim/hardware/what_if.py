@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ssdsim.documents import as_record
 from ssdsim.errors import InputError, nearest
 from ssdsim.hardware.attention import AnyAttention, AttentionLaw, AttentionModel
 from ssdsim.hardware.laws import CollectiveModel, ElementwiseModel, GemmModel, LinkModel, Roofline
 from ssdsim.hardware.profile import Device, HardwareProfile, Provenance
 
+SMALLEST, LARGEST = 1e-3, 1e3  # factors
 _SOURCE = "hypothetical"
 _UNFITTED = {"source": _SOURCE, "report": None}
 
@@ -36,11 +38,11 @@ def scale(
 
     Raises
     ------
-    InputError : a factor that is not positive, or an unknown link.
+    InputError : a factor beyond a thousand or its inverse, an unknown link, or a device that no profile describes.
     """
     for what, factor in (("--memory-bandwidth", memory_bandwidth), ("--clock", clock)):
-        if not 0 < factor < float("inf"):
-            raise InputError(f"{what} must be a positive factor, got {factor:g}")
+        if not SMALLEST <= factor <= LARGEST:
+            raise InputError(f"{what} must be a positive factor from {SMALLEST:g} to {LARGEST:g}, got {factor:g}")
     old_link, new_link = profile.link, _link(profile.link, link)
     scaling = _Scaling(memory_bandwidth, clock, link=link)
     if old_link is not None and new_link is not None:
@@ -58,7 +60,8 @@ def scale(
         "elementwise": scaling.elementwise(profile.elementwise) if profile.elementwise else None,
         "sources": {_SOURCE: _provenance(profile, memory_bandwidth, clock, link)},
     }
-    return profile.model_copy(update=changes)
+    scaled = profile.model_copy(update=changes)
+    return as_record(HardwareProfile, scaled.model_dump(by_alias=True), name, "profile")
 
 
 @dataclass(frozen=True)
@@ -80,12 +83,9 @@ class _Scaling:
         return old.model_copy(update={"name": name, "topology": topology, **roofs})
 
     def roofline(self, old: Roofline) -> Roofline:
-        return Roofline(
-            launch_s=old.launch_s / self.clock,
-            bandwidth=old.bandwidth * self.memory_bandwidth,
-            peak_flops=old.peak_flops * self.clock,
-            sharpness=old.sharpness,
-        )
+        peak_flops, bandwidth = old.peak_flops * self.clock, old.bandwidth * self.memory_bandwidth
+        launch_s = old.launch_s / self.clock
+        return old.model_copy(update={"launch_s": launch_s, "bandwidth": bandwidth, "peak_flops": peak_flops})
 
     def gemm(self, old: GemmModel) -> GemmModel:
         segments = tuple(

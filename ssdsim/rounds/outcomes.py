@@ -21,6 +21,7 @@ _ENDLESS = 1 << 62  # tokens of a request that never ends
 _FORGOTTEN = 1e-6  # of a chain's start
 _STATE = 1 << 16  # a draw is tokens in the low half, and the number of the next state in the high half
 _LOW = _STATE - 1
+MOST_TOKENS_A_ROUND = _LOW  # over the batch, whose draws are added up
 
 Draws = NDArray[np.uint32]
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -15,14 +13,55 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import BaseModel, ConfigDict, Field
 
 from ssdsim import strategies
-from ssdsim.errors import InputError, nearest
+from ssdsim.documents import as_record, parse_json, read_json, read_text, read_toml
+from ssdsim.errors import InputError, nearest, told
+from ssdsim.records import Positive
 from ssdsim.runs.layout import CONFIG, HOW, MEASURED_TRACE, PARTS, RECOMMENDATION, RESULTS, TRACE, VALIDATION
 from ssdsim.scenario.options import ALL, DEFAULTS
 
 _KEYS = ("schema", "verb", "options", "grid")
-_COMPARED = ("point", "strategy", "measured", "predicted_s")  # what a comparison of a validation log has
+_SOME = ConfigDict(extra="ignore", strict=True, allow_inf_nan=False)  # of records with more in them than is read here
+
+
+class _Slice(BaseModel):
+    """Work of a track of a timeline, in microseconds."""
+
+    model_config = _SOME
+    name: str
+    tid: int
+    ts: float
+    dur: float = Field(ge=0.0)
+
+
+class _Name(BaseModel):
+    model_config = _SOME
+    name: str
+
+
+class _TrackName(BaseModel):
+    model_config = _SOME
+    tid: int
+    args: _Name
+
+
+class _Interval(BaseModel):
+    model_config = _SOME
+    value: Positive
+    low: float
+    high: float
+
+
+class _Compared(BaseModel):
+    """A round measured and predicted."""
+
+    model_config = _SOME
+    point: dict[str, Any]
+    strategy: str
+    measured: _Interval
+    predicted_s: Positive
 
 
 @dataclass(frozen=True)
@@ -120,10 +159,7 @@ def read_run_folder(path: Path) -> RunFolder:
 def _config(path: Path) -> tuple[dict[str, Any], dict[str, list[Any]]]:
     if not path.is_file():
         raise InputError(f"{path.parent}: no {path.name} in it, so it is not a run folder")
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not TOML ({error})") from None
+    data = read_toml(path, "run's config")
     if data.get("schema") != 1:
         raise InputError(f"{path}: schema must be 1, got {data.get('schema')}")
     for key in data:
@@ -151,7 +187,7 @@ def _results(path: Path, options: Mapping[str, Any], grid: Mapping[str, Sequence
     whole = [path / RESULTS] if (path / RESULTS).is_file() else []
     if not whole and not (path / PARTS).is_dir():
         return None
-    tables = [_table(part, columns) for part in whole or sorted((path / PARTS).glob("*.parquet"))]
+    tables = [_table(part, columns, grid) for part in whole or sorted((path / PARTS).glob("*.parquet"))]
     found: pd.DataFrame = pa.concat_tables(tables).to_pandas() if tables else pd.DataFrame(columns=columns)
     return found
 
@@ -163,33 +199,45 @@ def _needed(options: Mapping[str, Any], grid: Mapping[str, Sequence[Any]]) -> li
     return [*grid, *(f"{name}_{what}" for name in names for what in ("tokens_per_second", "gpus"))]
 
 
-def _table(path: Path, columns: Sequence[str]) -> pa.Table:
+def _table(path: Path, columns: Sequence[str], axes: Collection[str]) -> pa.Table:
     try:
-        results = pq.read_table(path)
-    except (OSError, ValueError) as error:  # pyarrow's errors are ValueErrors
+        results = pq.read_table(path.absolute())  # which pyarrow does not take for a URI, whatever the names in it
+    except (OSError, ValueError, pa.ArrowException) as error:
         raise InputError(f"{path}: not a Parquet file ({error})") from None
     lacking = [name for name in columns if name not in results.column_names]
     if lacking:
         raise InputError(f"{path}: lacks the columns {', '.join(lacking)}; it is of another version: sweep anew")
+    for name, kind in ((name, results.schema.field(name).type) for name in columns if name not in axes):
+        if kind != pa.float64():
+            raise InputError(f"{path}: the column {name} must hold floats, got {kind}")
     return results
 
 
 def _json(path: Path) -> dict[str, Any] | None:
     if not path.is_file():
         return None
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not JSON, or cut short ({error})") from None
+    found = read_json(path, "file of a run")
     if not isinstance(found, dict):
         raise InputError(f"{path}: must hold a JSON object")
     return found
 
 
 def _trace(path: Path) -> dict[str, Any] | None:
+    """A Chrome trace, of which names of tracks and slices of them are read."""
     found = _json(path)
-    if found is not None and "traceEvents" not in found:
-        raise InputError(f"{path}: not a Chrome trace (no traceEvents)")
+    if found is None:
+        return None
+    events = found.get("traceEvents")
+    if not isinstance(events, list):
+        raise InputError(f"{path}: not a Chrome trace (no list of traceEvents)")
+    for number, event in enumerate(events):
+        where = f"{path}: traceEvents.{number}"
+        if not isinstance(event, dict):
+            raise InputError(f"{where} must be an object, got {told(event)}")
+        if event.get("ph") == "X":
+            as_record(_Slice, event, where, "a slice")
+        elif event.get("ph") == "M" and event.get("name") == "thread_name":
+            as_record(_TrackName, event, where, "the name of a track")
     return found
 
 
@@ -198,19 +246,17 @@ def _validation(path: Path) -> list[dict[str, Any]]:
     if not path.is_file():
         return []
     comparisons: list[dict[str, Any]] = []
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in read_text(path, "validation log").splitlines():
         try:
-            record = json.loads(line)
-        except json.JSONDecodeError:
+            record = parse_json(line, path)
+        except InputError:
             continue
-        comparisons += record.get("comparisons", []) if isinstance(record, dict) else []
-    for comparison in comparisons:
-        lacking = [name for name in _COMPARED if name not in comparison]
-        if lacking:
-            raise InputError(f"{path}: a comparison lacks {', '.join(lacking)}")
-        if comparison["strategy"] not in strategies.ALL.names:
-            raise InputError(f"{path}: there is no strategy '{comparison['strategy']}' here")
-        measured = comparison["measured"]
-        if not isinstance(measured, dict) or not {"value", "low", "high"} <= measured.keys():
-            raise InputError(f"{path}: a measured round must have value, low and high")
+        found = record.get("comparisons", []) if isinstance(record, dict) else []
+        if not isinstance(found, list):
+            raise InputError(f"{path}: comparisons must be a list, got {told(found)}")
+        comparisons += found
+    for number, comparison in enumerate(comparisons, 1):
+        read = as_record(_Compared, comparison, f"{path}: comparison {number}", "comparison")
+        if read.strategy not in strategies.ALL.names:
+            raise InputError(f"{path}: there is no strategy '{read.strategy}' here")
     return comparisons

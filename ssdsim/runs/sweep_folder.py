@@ -55,6 +55,10 @@ class Plan(Protocol):
         """All points, cut in the same way whenever the same plan is made."""
         ...
 
+    def is_of(self, table: pa.Table) -> bool:
+        """Whether ``table`` may hold the results."""
+        ...
+
 
 @contextmanager
 def opened(path: Path, plan: Plan) -> Iterator[SweepFolder]:
@@ -83,7 +87,8 @@ class SweepFolder:
 
     def __init__(self, path: Path, plan: Plan) -> None:
         self.path = path
-        self._parts = path / PARTS
+        whole_path = path.absolute()  # which pyarrow does not take for a URI, whatever the names in it
+        self._parts, self._results = whole_path / PARTS, whole_path / RESULTS
         self._names = names_in_folder(path, plan.named())
         options, grid = renamed(plan.options, self._names), renamed(plan.grid, self._names)
         config = {"schema": 1, "verb": "sweep", "options": options, "grid": grid}
@@ -99,9 +104,12 @@ class SweepFolder:
             _replace(file, lambda partial: partial.write_text(text, encoding="utf-8"))
             return
         try:
-            there, ours = read(file.read_text(encoding="utf-8")), read(text)
-        except ValueError:
-            raise InputError(f"{file}: not readable; remove it or choose another folder") from None
+            ours = read(text)
+            there: Any = read(file.read_text(encoding="utf-8"))
+        except (ValueError, RecursionError):
+            there = None
+        if not isinstance(there, dict):
+            raise InputError(f"{file}: not readable; remove it or choose another folder")
         if there != ours:
             raise InputError(
                 f"{self.path} holds another sweep ({', '.join(_differences(there, ours))} differ); "
@@ -110,11 +118,11 @@ class SweepFolder:
 
     def has(self, part: Part) -> bool:
         """Whether the part is there and whole."""
-        if (self.path / RESULTS).exists():
+        if self._results.exists():
             return True
         try:
             rows: int = pq.read_metadata(self._file(part)).num_rows
-        except (OSError, pa.ArrowInvalid):
+        except (OSError, pa.ArrowException):
             return False
         return rows == part.stop - part.start
 
@@ -126,14 +134,16 @@ class SweepFolder:
 
     def join(self, plan: Plan) -> pa.Table:
         """All rows in the order of the grid; writes ``results.parquet`` and drops the parts."""
-        results = self.path / RESULTS
+        results = self._results
         if not results.exists():
             table = joined([pq.read_table(self._file(part)) for part in plan.parts()])
             _replace(results, lambda partial: pq.write_table(table, partial))
         try:
             whole = pq.read_table(results)
-        except (OSError, pa.ArrowInvalid):
+        except (OSError, pa.ArrowException):
             raise InputError(f"{results}: not readable; remove it to work it out again") from None
+        if not plan.is_of(whole):
+            raise InputError(f"{results}: not the results of this sweep; remove it to work it out again")
         shutil.rmtree(self._parts, ignore_errors=True)
         return whole
 

@@ -23,6 +23,8 @@ from ssdsim.kinds import (
 from ssdsim.option import Excludes, Group, Needs, Option, Reader, Searcher, by_name, spelled
 from ssdsim.transformer.operations import DTYPES
 
+MOST_OUTPUT_TOKENS = 131_072
+
 # In the order of --help and of the axes of a grid (the last varies fastest).
 SHARED: tuple[Option, ...] = (
     Option(
@@ -68,7 +70,7 @@ SHARED: tuple[Option, ...] = (
     Option(
         name="k",
         default=6,
-        kind=Whole(),
+        kind=Whole(most=1_000),
         about="speculative lookahead: draft tokens verified in a round",
         axis="lookahead K (tokens)",
         spellings=("--num-speculative-tokens",),
@@ -82,7 +84,7 @@ SHARED: tuple[Option, ...] = (
     ),
     Option(
         name="sd_k",
-        kind=Whole(),
+        kind=Whole(most=1_000),
         about="SD's own lookahead",
         axis="SD's lookahead (tokens)",
         otherwise="the same as --k",
@@ -124,7 +126,7 @@ SHARED: tuple[Option, ...] = (
     Option(
         name="output_tokens",
         default=512,
-        kind=Whole(),
+        kind=Whole(most=MOST_OUTPUT_TOKENS),
         about="tokens of a request, where requests differ",
         axis="output tokens of a request",
         spellings=("--osl",),
@@ -221,7 +223,7 @@ SHARED: tuple[Option, ...] = (
     Option(
         name="hit_r",
         default=0.7,
-        kind=Number(),
+        kind=Number(100.0),
         about="exponent of the miss rate, r of h(F) = 1 - c F^-r",
         axis="miss rate's exponent r",
         groups=(Group.CACHE_SHAPE, Group.POWER_LAW),
@@ -236,7 +238,7 @@ SHARED: tuple[Option, ...] = (
     ),
     Option(
         name="hit_r_all",
-        kind=Number(),
+        kind=Number(100.0),
         about="r where all K tokens were accepted",
         axis="miss rate's exponent r where all were accepted",
         otherwise="--hit-r",
@@ -364,7 +366,7 @@ SHARED: tuple[Option, ...] = (
     Option(
         name="context",
         default=1024,
-        kind=Whole(),
+        kind=Whole(most=1_000_000_000),
         about="cached tokens of a sequence",
         axis="context (tokens)",
         doubling=True,
@@ -378,7 +380,7 @@ SHARED: tuple[Option, ...] = (
     Option(
         name="temperature",
         default=0.0,
-        kind=Number(),
+        kind=Number(1e6),
         about="above 0 the draft's logits travel to the target",
         axis="temperature",
         spellings=("--temp",),
@@ -413,7 +415,7 @@ SHARED: tuple[Option, ...] = (
     Option(
         name="spread",
         default=0.0,
-        kind=NumberOrWord(Number(), "profile"),
+        kind=NumberOrWord(Number(10.0), "profile"),
         about="relative spread of every duration (lognormal); or profile: as it was measured",
         axis="relative spread of durations",
         groups=(Group.GIVEN_DURATIONS,),
@@ -421,7 +423,7 @@ SHARED: tuple[Option, ...] = (
     ),
     Option(
         name="t_sd",
-        kind=Number(),
+        kind=Number(1e6),
         about="unit-free mode: SD's drafting time in units of T_v; no hardware is read",
         axis="drafting time T_SD (T_v)",
         groups=(Group.UNIT_FREE, Group.GIVEN_DURATIONS),
@@ -436,7 +438,7 @@ SHARED: tuple[Option, ...] = (
     ),
     Option(
         name="t_p",
-        kind=Number(),
+        kind=Number(1e6),
         about="unit-free mode: pre-speculation time",
         axis="pre-speculation time T_p (T_v)",
         otherwise="--t-sd",
@@ -445,7 +447,7 @@ SHARED: tuple[Option, ...] = (
     ),
     Option(
         name="t_b",
-        kind=Number(),
+        kind=Number(1e6),
         about="unit-free mode: the backup's time",
         axis="backup's time T_b (T_v)",
         otherwise="--t-sd with jit, 0 with fast",

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import csv
-import json
-import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from os.path import exists
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ssdsim.bundled import models_folder
 from ssdsim.checks import within
-from ssdsim.errors import InputError, nearest
+from ssdsim.documents import as_record, parse_csv, parse_json, read_text, read_toml
+from ssdsim.errors import InputError, nearest, told
+from ssdsim.records import FROM_LIST, Card, NotNegative
 from ssdsim.speculation.acceptance import accepted_length_pmf
 
 _BETA_KINDS = 64
+_FILE = "acceptance card or trace"
+_LONGEST = 1_000_000  # accepted tokens in a round
 
 
 @dataclass(frozen=True)
@@ -30,15 +31,13 @@ class RequestKinds:
     pmfs: NDArray[np.float64]
 
 
-class AcceptanceCard(BaseModel):
+class AcceptanceCard(Card):
     """A TOML card: ``rates`` (with ``weights``) of requests, or the ``mean`` and ``concentration`` of a Beta."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str = ""
     source: str = ""
-    rates: tuple[float, ...] = ()
-    weights: tuple[float, ...] = ()
+    rates: Annotated[tuple[float, ...], FROM_LIST] = ()
+    weights: Annotated[tuple[NotNegative, ...], FROM_LIST] = ()
     mean: float | None = None
     concentration: float | None = None
 
@@ -84,21 +83,14 @@ def load_acceptance(path: Path, k: int) -> RequestKinds:
     InputError : unreadable, empty, or a trace whose lookahead was shorter than K.
     """
     path = find_acceptance(path)
-    try:
-        if path.suffix == ".toml":
-            return _card_kinds(path, AcceptanceCard.model_validate(tomllib.loads(path.read_text())), k)
-        lengths = _csv_lengths(path) if path.suffix == ".csv" else _json_lengths(path)
-    except (OSError, UnicodeDecodeError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
-        detail = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
-        raise InputError(f"{path}: not a readable acceptance card or trace ({detail})") from None
-    return _trace_kinds(path, lengths, k)
+    if path.suffix == ".toml":
+        return _card_kinds(path, as_record(AcceptanceCard, read_toml(path, _FILE), path, "card"), k)
+    return _trace_kinds(path, _csv_lengths(path) if path.suffix == ".csv" else _json_lengths(path), k)
 
 
 def find_acceptance(path: Path) -> Path:
     """The file itself, or the bundled card of that name."""
-    if path.exists() or path.suffix:
+    if exists(path) or path.suffix:
         return path
     names = acceptance_names()
     if path.name not in names:
@@ -123,35 +115,42 @@ def _card_kinds(path: Path, card: AcceptanceCard, k: int) -> RequestKinds:
 
 def _csv_lengths(path: Path) -> list[list[int]]:
     requests: dict[str, list[int]] = {}
-    with path.open(newline="") as file:
-        reader = csv.DictReader(file)
-        if "accepted" not in (reader.fieldnames or ()):
+    for number, row in enumerate(parse_csv(read_text(path, _FILE), path), start=1):
+        if "accepted" not in row:
             raise InputError(f"{path}: needs a column 'accepted' (and 'request' where there are several)")
-        for row in reader:
-            requests.setdefault(row.get("request") or "", []).append(int(row["accepted"]))
+        length = _length(path, f"row {number}", row["accepted"])
+        requests.setdefault(row.get("request", ""), []).append(length)
     return list(requests.values())
 
 
 def _json_lengths(path: Path) -> list[list[int]]:
     requests = []
-    for number, line in enumerate(path.read_text().splitlines(), start=1):
+    for number, line in enumerate(read_text(path, _FILE).splitlines(), start=1):
         if not line.strip():
             continue
-        record: Any = json.loads(line)
+        record: Any = parse_json(line, f"{path}: line {number}")
         lengths = record.get("accepted") if isinstance(record, dict) else record
-        if not isinstance(lengths, list) or not all(isinstance(length, int) for length in lengths):
+        if not isinstance(lengths, list):
             raise InputError(f"{path}: line {number} is not a list of accepted lengths")
-        requests.append(lengths)
+        requests.append([_length(path, f"line {number}", length) for length in lengths])
     return requests
+
+
+def _length(path: Path, where: str, value: Any) -> int:
+    """An accepted length as JSON has it, or as text."""
+    number = int(value) if isinstance(value, str) and value.strip().isdecimal() else value
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= _LONGEST:
+        raise InputError(
+            f"{path}: {where}: an accepted length must be a whole number from 0 to {_LONGEST}, got {told(value)}"
+        )
+    return number
 
 
 def _trace_kinds(path: Path, requests: list[list[int]], k: int) -> RequestKinds:
     requests = [lengths for lengths in requests if lengths]
     if not requests:
         raise InputError(f"{path}: no accepted lengths")
-    longest, shortest = max(map(max, requests)), min(map(min, requests))
-    if shortest < 0:
-        raise InputError(f"{path}: an accepted length of {shortest} is below 0")
+    longest = max(map(max, requests))
     if longest < k:
         raise InputError(f"{path}: no round accepted more than {longest} tokens, so it says nothing of --k {k}")
     pmfs = [np.bincount(np.minimum(lengths, k), minlength=k + 1) / len(lengths) for lengths in requests]

@@ -20,6 +20,8 @@ from ssdsim.speculation.acceptance import accepted_length_pmf
 FanOut = NDArray[np.int64]
 
 POLICIES = ("uniform", "geometric", "optimal")
+_MOST_VALUES = 10_000_000  # of hit rates by outcome and fan-out that are held at once
+_MOST_SUMS = 2_000_000_000  # of the dynamic program: some seconds
 _ROUNDING = 1e-12  # differences of hit rates below this are rounding
 
 
@@ -194,14 +196,17 @@ def optimal_fan_out(budget: int, pmf: ArrayLike, h: HitCurve, h_all: HitCurve | 
 
     Raises
     ------
-    InputError : budget not a whole number >= 0, or pmf is not a distribution.
+    InputError : budget not a whole number >= 0 or too large to search, or pmf is not a distribution.
     """
     pmf = distribution("pmf", pmf)
-    guesses = np.arange(whole("budget", budget, 0) + 1)
+    guesses = np.arange(whole("budget", budget, 0, max(1, _MOST_VALUES // pmf.size)) + 1)
     value = pmf[:, None] * _hits(np.tile(guesses, (pmf.size, 1)), h, h_all)
     gain = np.diff(value, axis=1)
-    concave = np.all(np.diff(gain, axis=1) <= _ROUNDING)
-    return _largest_gains(gain) if concave else _dynamic_program(value)
+    if np.all(np.diff(gain, axis=1) <= _ROUNDING):
+        return _largest_gains(gain)
+    if pmf.size * guesses.size**2 > _MOST_SUMS:
+        raise InputError(f"an optimal fan-out of {budget} outcomes takes too long for a hit curve that is not concave")
+    return _dynamic_program(value)
 
 
 def _largest_gains(gain: NDArray[np.float64]) -> FanOut:

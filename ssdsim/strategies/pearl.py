@@ -50,7 +50,7 @@ class PEARL(Lockstep):
     options = (
         Option(
             name="gamma",
-            kind=Whole(),
+            kind=Whole(most=1_000),
             about="PEARL's tokens a draft",
             axis="PEARL's tokens a draft γ",
             otherwise="the same as --k",

@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from ssdsim.errors import InputError
+from ssdsim.records import Card
 from ssdsim.transformer.operations import DTYPE_BYTES, Attention, Collective, Elementwise, Gemm, Operation
 
 DType = Literal["float32", "bfloat16", "float16"]
+LARGEST = 10**9
+"""Of any size of a transformer; the largest that exist have a context of 10 million tokens."""
+Size = Annotated[int, Field(gt=0, le=LARGEST)]
 
 
-class Transformer(BaseModel):
+class Transformer(Card):
     """The shape of a dense decoder-only transformer.
 
     ``gated_mlp`` is the SwiGLU block (gate and up fused in one GEMM). ``all_reduces_per_layer`` is 2 for
@@ -23,23 +27,21 @@ class Transformer(BaseModel):
     which also has no element-wise kernels and no vocabulary (``vocab_size = 0``).
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
     name: str
     architecture: Literal["llama", "qwen2", "qwen3", "mistral", "transformer-shaped"]
-    hidden_size: int = Field(gt=0)
-    layers: int = Field(gt=0)
-    heads: int = Field(gt=0)
-    kv_heads: int = Field(gt=0)
-    head_dim: int = Field(gt=0)
-    intermediate_size: int = Field(gt=0)
-    vocab_size: int = Field(ge=0)
+    hidden_size: Size
+    layers: Size
+    heads: Size
+    kv_heads: Size
+    head_dim: Size
+    intermediate_size: Size
+    vocab_size: int = Field(ge=0, le=LARGEST)
     gated_mlp: bool = True
     tied_embeddings: bool = False
     qk_norm: bool = False
     attention_bias: bool = False
     all_reduces_per_layer: Literal[1, 2] = 2
-    max_context: int = Field(gt=0)
+    max_context: Size
     dtype: DType = "bfloat16"
     source: str
 
@@ -289,9 +291,10 @@ def transformer_shaped(hidden_size: int, layers: int, dtype: DType = "float16") 
     heads; it is cut into heads of 128 (or the largest power of two below that divides H), so that heads can be sharded.
     """
     head_dim = next((d for d in (128, 64, 32, 16, 8) if hidden_size % d == 0), None)
-    if head_dim is None or layers < 1:
+    if head_dim is None or not (0 < 4 * hidden_size <= LARGEST and 0 < layers <= LARGEST):
         raise InputError(
-            f"transformer-shaped-{hidden_size}x{layers}: H must be a positive multiple of 8 and L at least 1"
+            f"transformer-shaped-{hidden_size}x{layers}: H must be a positive multiple of 8, at most {LARGEST // 4}, "
+            f"and L at least 1 and at most {LARGEST}"
         )
     heads = hidden_size // head_dim
     return Transformer(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,13 @@ class Comparison:
     parts: Mapping[str, tuple[float, float]]
     repeats_s: tuple[float, ...]
 
+    def __post_init__(self) -> None:
+        numbers = (self.measured.value, self.predicted_s, self.tokens_per_round, *self.tokens_repeats, *self.repeats_s)
+        if not all(0.0 < number < math.inf for number in numbers):
+            raise ValueError("times and tokens of rounds must be positive and finite")
+        if len(self.tokens_repeats) != len(self.repeats_s):
+            raise ValueError("tokens_repeats and repeats_s must be lists of one length")
+
     @property
     def error(self) -> float:
         return self.predicted_s / self.measured.value - 1.0
@@ -43,21 +51,6 @@ class Comparison:
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
-
-    @staticmethod
-    def from_json(record: Mapping[str, Any]) -> Comparison:
-        point = GridPoint(**record["point"])
-        return Comparison(
-            point=replace(point, fl=None if point.fl is None else tuple(point.fl)),
-            strategy=record["strategy"],
-            devices=(record["devices"][0], record["devices"][1]),
-            measured=Measured(**record["measured"]),
-            predicted_s=record["predicted_s"],
-            tokens_per_round=record["tokens_per_round"],
-            tokens_repeats=tuple(record["tokens_repeats"]),
-            parts={name: (pair[0], pair[1]) for name, pair in record["parts"].items()},
-            repeats_s=tuple(record["repeats_s"]),
-        )
 
 
 def interval(repeats: Sequence[float]) -> Measured:

@@ -5,14 +5,30 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ssdsim import strategies
+from ssdsim.documents import as_record, parse_json, read_text
 from ssdsim.errors import InputError
 from ssdsim.validation.comparison import Comparison
 from ssdsim.validation.grid import GridPoint
 
 _SCHEMA = 3  # 3 says which strategies ran, and on which devices
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A grid point's comparisons, one a strategy."""
+
+    key: str
+    comparisons: tuple[Comparison, ...]
+
+    def __post_init__(self) -> None:
+        unknown = [one.strategy for one in self.comparisons if one.strategy not in strategies.ALL.names]
+        if unknown or not self.comparisons:
+            raise ValueError(f"comparisons must be of some of {', '.join(strategies.ALL.names)}")
 
 
 def append(log: Path, point: GridPoint, found: Sequence[Comparison]) -> None:
@@ -28,21 +44,22 @@ def read_or_start(log: Path, bench: Mapping[str, Any], profiles: str) -> dict[st
 
     Raises
     ------
-    InputError : the log is of another bench or of other profiles.
+    InputError : the log is of another bench or of other profiles, or holds what no validation wrote.
     """
     header = {"schema": _SCHEMA, "bench": json.loads(json.dumps(dict(bench))), "profiles": profiles}
     if not log.exists() or not log.stat().st_size:  # a kill can leave an empty one
         log.write_text(json.dumps(header) + "\n")
         return {}
     records = []
-    for line in log.read_text().splitlines():
+    for line in read_text(log, "validation log").splitlines():
         try:
-            records.append(json.loads(line))
-        except json.JSONDecodeError:
+            records.append(parse_json(line, log))
+        except InputError:
             continue  # torn by a kill
     if not records or records[0] != header:
         raise InputError(f"{log}: measured with another setting or profile; remove it or use another -o")
+    entries = [as_record(_Entry, record, f"{log}: entry {n}", "entry") for n, record in enumerate(records[1:], 1)]
     whole = log.with_suffix(".partial")  # what a kill tore goes for good
     whole.write_text("".join(json.dumps(record) + "\n" for record in records))
     whole.replace(log)
-    return {record["key"]: [Comparison.from_json(one) for one in record["comparisons"]] for record in records[1:]}
+    return {entry.key: list(entry.comparisons) for entry in entries}

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from os.path import isfile
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import Field, model_validator
 
 from ssdsim.bundled import models_folder
+from ssdsim.documents import as_record, read_toml
 from ssdsim.errors import InputError, nearest
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.pricing.cost import cost_of_pass
+from ssdsim.records import FROM_LIST, Card
 from ssdsim.rounds.states import Always
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.scenario import Scenario
@@ -27,32 +30,44 @@ from ssdsim.transformer.card import forward_pass
 Array = NDArray[np.float64]
 
 
-class _Card(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+Speed = Annotated[float, Field(ge=1e-3, le=1e6)]  # tokens/s
+Lookahead = Annotated[int, Field(ge=1, le=1000)]
 
 
-class Family(_Card):
+class Family(Card):
     """A target and a draft with their speeds on some data sets (tokens/s of one sequence)."""
 
     target: str
     draft: str
-    ar_tokens_per_s: float
-    datasets: tuple[str, ...]
-    sd_tokens_per_s: tuple[float, ...]
-    ssd_tokens_per_s: tuple[float, ...]
+    ar_tokens_per_s: Speed
+    datasets: Annotated[tuple[str, ...], FROM_LIST] = Field(min_length=1)
+    sd_tokens_per_s: Annotated[tuple[Speed, ...], FROM_LIST]
+    ssd_tokens_per_s: Annotated[tuple[Speed, ...], FROM_LIST]
+
+    @model_validator(mode="after")
+    def _a_speed_a_data_set(self) -> Family:
+        if not len(self.datasets) == len(self.sd_tokens_per_s) == len(self.ssd_tokens_per_s):
+            raise ValueError("datasets, sd_tokens_per_s and ssd_tokens_per_s must be lists of one length")
+        return self
 
 
-class Sweep(_Card):
+class Sweep(Card):
     """Speeds of one engine over the lookahead K."""
 
     engine: str
     method: str
     target: str
-    k: tuple[int, ...]
-    tokens_per_s: tuple[float, ...]
+    k: Annotated[tuple[Lookahead, ...], FROM_LIST] = Field(min_length=1)
+    tokens_per_s: Annotated[tuple[Speed, ...], FROM_LIST]
+
+    @model_validator(mode="after")
+    def _a_speed_a_lookahead(self) -> Sweep:
+        if len(self.k) != len(self.tokens_per_s):
+            raise ValueError("k and tokens_per_s must be lists of one length")
+        return self
 
 
-class Published(_Card):
+class Published(Card):
     """A paper's results and the setting in which they were measured."""
 
     name: str
@@ -60,11 +75,11 @@ class Published(_Card):
     setting: str
     context: int
     tp: int
-    sd_k: int
-    ssd_k: int
+    sd_k: Lookahead
+    ssd_k: Lookahead
     fan_out: int
-    families: tuple[Family, ...]
-    sweeps: tuple[Sweep, ...]
+    families: Annotated[tuple[Family, ...], FROM_LIST] = Field(min_length=1)
+    sweeps: Annotated[tuple[Sweep, ...], FROM_LIST]
 
 
 @dataclass(frozen=True)
@@ -120,17 +135,11 @@ def load_published(name: str) -> Published:
     InputError : no such card, or not a valid one.
     """
     bundled = models_folder() / "published" / f"{name}.toml"
-    path = bundled if bundled.is_file() else Path(name)
-    if not path.is_file():
+    path = bundled if isfile(bundled) else Path(name)
+    if not isfile(path):
         names = published_names()
         raise InputError(f"unknown paper '{name}'{nearest(name, names)} Allowed: {', '.join(names)}, or a card's path")
-    try:
-        return Published.model_validate(tomllib.loads(path.read_text()))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not a readable card ({error})") from None
-    except ValidationError as error:
-        problem = error.errors()[0]
-        raise InputError(f"{path}: {'.'.join(map(str, problem['loc']))}: {problem['msg']}") from None
+    return as_record(Published, read_toml(path, "card"), path, "card")
 
 
 def replay_family(paper: Published, family: Family, hardware: str) -> FamilyReplay:

@@ -81,18 +81,25 @@ def test_a_file_of_schema_1_is_read() -> None:
     lists = ("fan_outs", "fan_outs_after_miss")
     as_lists = {name: [[int(f) for f in line[name].split()] or None for line in lines] for name in lists}
     cells = [
-        {**{name: value or None for name, value in line.items()}, **{name: as_lists[name][i] for name in lists}}
+        {**{name: _number_or_text(text) for name, text in line.items()}, **{name: as_lists[name][i] for name in lists}}
         for i, line in enumerate(lines)
     ]
     old_json = {"schema": 1, "assumptions": {"alpha": 0.8}, "provenance": [], "cells": cells}
     assert Schedule.parse(json.dumps(old_json)) == made
 
 
+def _number_or_text(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text or None
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "not a schedule, or cut short"),
-        ('{"schema": 1', "not a schedule, or cut short"),
+        ("", "not JSON, or cut short"),
+        ('{"schema": 1', "not JSON, or cut short"),
         ('{"schema": 3, "assumptions": {}, "provenance": [], "cells": []}', "schema: Input should be 2"),
         ('{"schema": 1, "assumptions": {}, "provenance": [], "cels": []}', "did you mean 'cells'"),
         ('# {"schema": 1, "assumptions": {}, "provenance": []}\nb,context\n1,2\n', "cells.0.strategy: Field required"),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ssdsim import strategies
-from ssdsim.checks import listed, whole
+from ssdsim.checks import few_enough, listed, whole
 from ssdsim.errors import InputError, nearest
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.option import spelled
@@ -19,6 +19,8 @@ from ssdsim.speculation.acceptance_models import load_acceptance
 
 Rank = Literal["user", "gpu", "cost"]
 RANKS = ("user", "gpu", "cost")
+MOST_GPUS = 10_000
+MOST_VALUES = 1_000  # of a list: each is searched
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,8 @@ def make_request(
     checked({**options, **{name: values[0] for name, values in narrowed.items() if len(values) == 1}})
     if "acceptance" in options:
         load_acceptance(Path(options["acceptance"]), 1)
-    scope = Scope(whole("--gpus", gpus, 1), find_transformer(options.get("target", DEFAULTS["target"])), options)
+    total = whole("--gpus", gpus, 1, MOST_GPUS)
+    scope = Scope(total, find_transformer(options.get("target", DEFAULTS["target"])), options)
     warnings: dict[str, None] = {}
     searched = {name: _searched(each, narrowed, scope, warnings) for name, each in axes.items()}
     for axis in (axis for each in searched.values() for axis in each if not axis.is_idle(options)):
@@ -117,8 +120,8 @@ def whole_numbers(name: str, value: int | Sequence[int]) -> tuple[int, ...]:
     """One or more whole numbers of at least 1, in increasing order, each once."""
     numbers = listed(spelled(name), value)
     for number in numbers:
-        if not isinstance(number, int) or isinstance(number, bool) or number < 1:
-            raise InputError(f"{spelled(name)} must be whole numbers of at least 1, got {number!r}")
+        ALL[name].checked(number)
+    few_enough(f"values of {spelled(name)}", [numbers], MOST_VALUES)
     return tuple(sorted(set(numbers)))
 
 

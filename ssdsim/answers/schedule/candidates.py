@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ssdsim import strategies
-from ssdsim.checks import listed
+from ssdsim.checks import few_enough, listed
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.option import spelled
@@ -21,6 +21,7 @@ from ssdsim.scenario.options import ALL, DEFAULTS, GIVEN_DURATIONS, refuse_other
 if TYPE_CHECKING:
     import pandas as pd
 
+MOST_CHOICES = 1_000_000  # over all cells: a tenth of a millisecond and a kilobyte each
 CELLS: Mapping[str, Sequence[Any]] = {"b": (1, 2, 4, 8, 16, 32, 64), "context": (1024,)}
 """What a schedule has a cell for, with its values where nobody gives them."""
 
@@ -105,7 +106,9 @@ def candidates(**options: Any) -> Candidates:
     names = ALL["strategies"].checked(given.pop("strategies", strategies.default()))
     fixed = {name: value for name, value in given.items() if name in fixed_options()}
     chosen = list(_choices(names, given, fixed))
-    cells = [dict(zip(CELLS, at, strict=True)) for at in product(*(_values(n, given, CELLS[n]) for n in CELLS))]
+    axes = [_values(name, given, CELLS[name]) for name in CELLS]
+    few_enough("choices", (*axes, chosen), MOST_CHOICES)
+    cells = [dict(zip(CELLS, at, strict=True)) for at in product(*axes)]
     _check(fixed, cells, chosen)
     # each strategy is held against the devices and the memory that it uses itself
     points = [{**fixed, **cell, **settings, "strategies": (name,)} for cell in cells for name, settings in chosen]
@@ -149,6 +152,7 @@ def _choices(
     for name, each in axes.items():
         left = [axis for axis in each if axis.table_option in given or not axis.is_idle(fixed)]
         values = [_values(axis.table_option, given, axis.tabled) for axis in left]
+        few_enough(f"choices of {name}", values, MOST_CHOICES)
         for combination in product(*values):
             yield name, dict(zip((axis.table_option for axis in left), combination, strict=True))
 

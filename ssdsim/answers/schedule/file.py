@@ -5,17 +5,18 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, field_validator
 
 from ssdsim import strategies
-from ssdsim.errors import InputError
-from ssdsim.records import Card
+from ssdsim.documents import as_record, parse_csv, parse_json, read_text
+from ssdsim.errors import InputError, told
+from ssdsim.records import FROM_LIST, Card
 
-Setting = int | float | str | tuple[int, ...]
+Setting = int | float | str | Annotated[tuple[int, ...], FROM_LIST]
 
 _PREFIX = "settings."
 
@@ -51,8 +52,8 @@ class Schedule(Card):
 
     schema_: Literal[2] = Field(default=2, alias="schema")
     assumptions: dict[str, Any]
-    provenance: tuple[dict[str, str], ...]
-    cells: tuple[Cell, ...]
+    provenance: Annotated[tuple[dict[str, str], ...], FROM_LIST]
+    cells: Annotated[tuple[Cell, ...], FROM_LIST]
 
     def to_json(self) -> str:
         """One object, schema 2, with a line a cell."""
@@ -86,23 +87,13 @@ class Schedule(Card):
         ------
         InputError : neither of them; the message says where.
         """
-        try:
-            data = _from_csv(text) if text.startswith("#") else json.loads(text)
-            return Schedule.model_validate(_of_schema_2(data))
-        except ValidationError as error:
-            problem = error.errors(include_url=False)[0]
-            key = ".".join(map(str, problem["loc"])) or "schedule"
-            raise InputError(f"{name}: {key}: {problem['msg'].removeprefix('Value error, ')}") from None
-        except ValueError as error:
-            raise InputError(f"{name}: not a schedule, or cut short ({error})") from None
+        data = _from_csv(text, name) if text.startswith("#") else parse_json(text, name)
+        return as_record(Schedule, _of_schema_2(data), name, "schedule")
 
     @staticmethod
     def load(path: str | Path) -> Schedule:
         """The schedule in a file, JSON or CSV; InputError where it is not one."""
-        try:
-            return Schedule.parse(Path(path).read_text(encoding="utf-8"), str(path))
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"{path}: not a readable schedule ({error})") from None
+        return Schedule.parse(read_text(Path(path), "schedule"), str(path))
 
 
 def _fields(cell: Cell, names: Sequence[str]) -> list[Any]:
@@ -122,22 +113,40 @@ def _json_or_word(value: Setting | None) -> str:
 def _from_json_or_word(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 
-def _from_csv(text: str) -> dict[str, Any]:
+_READ_AS: Mapping[str, Callable[[str], Any]] = {
+    **dict.fromkeys(("b", "context", "gpus"), int),
+    **dict.fromkeys(("tokens_per_second", "low", "high"), float),
+    **dict.fromkeys(("k", "budget"), int),  # of schema 1, as is the rest
+    **dict.fromkeys(("fan_outs", "fan_outs_after_miss"), lambda text: [int(number) for number in text.split()]),
+}
+
+
+def _from_csv(text: str, where: str) -> dict[str, Any]:
     first, _, table = text.partition("\n")
-    head = json.loads(first.removeprefix("#"))
+    head = parse_json(first.removeprefix("#"), where)
+    if not isinstance(head, dict):
+        raise InputError(f"{where}: the first line must hold an object, got {told(head)}")
     cells = []
-    for row in csv.DictReader(io.StringIO(table)):
-        filled = {name: value for name, value in row.items() if value}
-        cell: dict[str, Any] = {name: filled.get(name) for name in row if not str(name).startswith(_PREFIX)}
-        own = {name: value for name, value in filled.items() if str(name).startswith(_PREFIX)}
+    for number, row in enumerate(parse_csv(table, where)):
+        at = f"{where}: cells.{number}"
+        cell = {name: _read(f"{at}.{name}", name, row[name]) for name in row if not name.startswith(_PREFIX)}
+        own = {name: value for name, value in row.items() if value and name.startswith(_PREFIX)}
         if own:
             cell["settings"] = {name.removeprefix(_PREFIX): _from_json_or_word(value) for name, value in own.items()}
         cells.append(cell)
     return {**head, "cells": cells}
+
+
+def _read(where: str, name: str, text: str) -> Any:
+    """What a field of CSV stands for; one that is not of numbers stands for its text."""
+    try:
+        return _READ_AS.get(name, str)(text) if text else None
+    except ValueError:
+        raise InputError(f"{where}: {told(text)} is not a number") from None
 
 
 def _of_schema_2(data: Any) -> Any:
@@ -152,12 +161,5 @@ def _cell_of_schema_2(cell: Any) -> Any:
         return cell
     old = {"k": "k", "budget": "budget", "fan_outs": "fan_outs", "fan_outs_after_miss": "fan_outs_after_miss"}
     old["fallback"] = "backup"
-    settings = {new: _number(cell[name]) for name, new in old.items() if cell.get(name) not in (None, 0, "0")}
+    settings = {new: cell[name] for name, new in old.items() if cell.get(name) not in (None, 0)}
     return {**{name: value for name, value in cell.items() if name not in old}, "settings": settings}
-
-
-def _number(value: Any) -> Any:
-    """A value of schema 1, whose CSV has blanks between the numbers of a list."""
-    if not isinstance(value, str):
-        return value
-    return [int(number) for number in value.split()] if " " in value else _from_json_or_word(value)

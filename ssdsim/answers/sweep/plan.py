@@ -17,7 +17,7 @@ from ssdsim import strategies
 from ssdsim.answers import columns as named
 from ssdsim.answers.grid import evaluate
 from ssdsim.answers.simulated import simulate_each
-from ssdsim.checks import whole
+from ssdsim.checks import few_enough, whole
 from ssdsim.errors import InputError, nearest
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.option import spelled
@@ -44,6 +44,8 @@ PRESETS: dict[str, dict[str, list[Any]]] = {
     },
 }
 
+MOST_POINTS = 10_000_000  # of a grid: its table then takes some gigabytes
+MOST_DRAWS = 10_000  # an interval's ends are then as sure as they need to be
 _POINTS_A_PART = {"closed": 4096, "mc": 4, "des": 4}  # a second or a few: what a kill loses
 
 
@@ -109,6 +111,14 @@ class Plan:
         axes = {name: [point[name] for point in points] for name in self.grid}
         return _table(axes, self.grid, frame, self.strategies)
 
+    def is_of(self, table: pa.Table) -> bool:
+        """Whether ``table`` may hold the results: its rows, columns and kinds of columns are theirs."""
+        numbers = [name for name in number_columns(self) if name not in self.grid]
+        floats = [name for name in table.column_names if table.schema.field(name).type == pa.float64()]
+        words = {f"effective_{name}" if name in self.grid else name for name in named.texts(self.strategies)}
+        expected = {*self.grid, *numbers, *words}
+        return table.num_rows == self.size and {*table.column_names} == expected and {*numbers} <= {*floats}
+
 
 def plan_of(preset: str | None, options: Mapping[str, Any], **how: Any) -> Plan:
     """A plan from options of which some are lists; they take the place of the preset's.
@@ -144,7 +154,8 @@ def _check(plan: Plan) -> None:
         raise InputError("--precision has no effect with --engine closed (it is exact)")
     if plan.engine != "closed" and plan.draws:
         raise InputError(f"--draws has no effect with --engine {plan.engine} (its intervals are always given)")
-    whole("--draws", plan.draws, 0)
+    few_enough("points", plan.grid.values(), MOST_POINTS)
+    whole("--draws", plan.draws, 0, MOST_DRAWS)
     whole("--seed", plan.seed, 0)
     if plan.draws and ("t_sd" in plan.options or "t_sd" in plan.grid):
         raise InputError("--draws has no effect with --t-sd (unit-free durations have no errors)")

@@ -44,6 +44,7 @@ def work_here(plan: Plan, parts: Sequence[Part], jobs: int) -> Done:
     ------
     InputError : a process died.
     """
+    jobs = min(jobs, len(parts))
     if jobs == 1:
         yield from (work(plan, part) for part in parts)
         return

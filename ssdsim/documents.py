@@ -1,0 +1,104 @@
+"""Read text, JSON, TOML and CSV that others wrote, and make records of it: a mistake is one line that says where."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import tomllib
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from ssdsim.errors import InputError
+
+Record = TypeVar("Record")
+_adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
+
+
+def read_text(path: Path, what: str) -> str:
+    """The text of a file, which is UTF-8 with or without a byte order mark.
+
+    Raises
+    ------
+    InputError : it cannot be read as text, and so is not a readable ``what``.
+    """
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, ValueError) as error:  # bytes that are not UTF-8, or a NUL in the path, are ValueErrors
+        raise InputError(f"{path}: not a readable {what} ({error})") from None
+
+
+def parse_json(text: str, where: object) -> Any:
+    """The value that a JSON text stands for; ``where`` begins the complaint.
+
+    Raises
+    ------
+    InputError : it is not JSON, a number has thousands of digits, a text holds what is no character, or lists lie in
+        lists without end.
+    """
+    try:
+        value = json.loads(text)
+        if "\\ud" in text.lower():  # half of a pair of escapes is no character, and cannot be printed
+            json.dumps(value, ensure_ascii=False).encode()
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno}, column {error.colno}"
+        raise InputError(f"{where}: {place}: not JSON, or cut short ({error.msg})") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{where}: not JSON that can be read ({error})") from None
+    return value
+
+
+def read_json(path: Path, what: str) -> Any:
+    """The value in a JSON file; InputError as of :func:`read_text` and :func:`parse_json`."""
+    return parse_json(read_text(path, what), path)
+
+
+def read_toml(path: Path, what: str) -> dict[str, Any]:
+    """The table in a TOML file.
+
+    Raises
+    ------
+    InputError : as of :func:`read_text`, and where it is not TOML.
+    """
+    text = read_text(path, what)
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # a TOMLDecodeError, or a number of thousands of digits
+        raise InputError(f"{path}: not a readable {what} ({error})") from None
+
+
+def parse_csv(text: str, where: object) -> list[dict[str, str]]:
+    """The rows of CSV by the titles in its first line; a cell that a row lacks is empty, those too many are dropped.
+
+    Raises
+    ------
+    InputError : not CSV, such as a NUL in it or a quotation without end; ``where`` begins the message.
+    """
+    reader = csv.reader(io.StringIO(text, newline=""))
+    try:
+        titles = next(reader, [])
+        return [dict.fromkeys(titles, "") | dict(zip(titles, row, strict=False)) for row in reader if row]
+    except csv.Error as error:
+        raise InputError(f"{where}: line {reader.line_num}: not CSV ({error})") from None
+
+
+def as_record(kind: type[Record], data: Any, where: object, what: str) -> Record:
+    """``data`` as a record (a model of pydantic's, or a dataclass), which is called ``what``.
+
+    Raises
+    ------
+    InputError : it is none; the message begins with ``where``, names the first key that is wrong and counts the rest.
+    """
+    try:
+        found: Record = _adapter(kind).validate_python(data)
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        key = ".".join(map(str, problem["loc"])) or what
+        more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+        said = problem["msg"].removeprefix("Value error, ")
+        raise InputError(f"{where}: {key}: {said}{more}") from None
+    return found

@@ -1,0 +1,167 @@
+"""Make an input from its number, run it in a folder of its own within limits, and say how it failed if it did."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import resource
+import signal
+import sys
+import tempfile
+import traceback
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from random import Random
+from types import FrameType
+
+from ssdsim.errors import InputError
+from tests.mutations import calls, files, options
+from tests.mutations.made import Input
+
+MEMORY_BYTES = 8 * 2**30  # of a process that runs inputs
+CPU_S, WALL_S = 30, 300  # of an input; most take less than a tenth of a second
+_CHUNK = 20
+_AHEAD = re.compile(r"\w+: \d+ of \d+ |warning: ")  # what may be said before an error: progress, and warnings
+
+_MAKERS: Mapping[Callable[[Random], Input], int] = {
+    options.options: 30,
+    options.options_on_devices: 4,
+    files.transformer_card: 10,
+    files.huggingface_config: 14,
+    files.hardware_profile: 14,
+    files.acceptance: 6,
+    files.importer: 6,
+    files.published: 2,
+    files.run_folder: 1,
+    files.resumed_sweep: 2,
+    calls.python_call: 8,
+    calls.schedule_file: 1,
+    calls.validation_log: 1,
+    calls.calibration_log: 1,
+}
+"""Who makes inputs, and how many of a hundred."""
+KINDS = {maker.__name__: maker for maker in _MAKERS}
+
+
+class LimitPassed(BaseException):
+    """An input took too long; no ``except Exception`` stops it."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An input that did not end as it should. ``how`` is short, and equal for equal causes."""
+
+    number: int
+    kind: str
+    what: str
+    how: str
+    detail: str
+
+
+def made(number: int, seed: int, kind: str | None = None) -> Input:
+    """The input of that number, of one of :data:`KINDS` if given; the same whenever it is made."""
+    rng = Random(f"{seed}/{number}")
+    (chosen,) = rng.choices(list(_MAKERS), list(_MAKERS.values()))
+    return (KINDS[kind] if kind else chosen)(rng)
+
+
+def failures(numbers: Iterable[int], seed: int, jobs: int, kind: str | None = None) -> Iterator[Failure | None]:
+    """What each input comes to, in order, from ``jobs`` processes with a limit on their memory."""
+    with ProcessPoolExecutor(jobs, get_context("spawn"), _limit_memory) as pool:
+        yield from pool.map(partial(failure, seed=seed, kind=kind), numbers, chunksize=_CHUNK)
+
+
+def failure(number: int, seed: int, kind: str | None = None) -> Failure | None:
+    """How the input of that number fails, or None."""
+    given = made(number, seed, kind)
+    with tempfile.TemporaryDirectory() as outer, _inside(Path(outer) / "work"):
+        for name, content in given.files.items():
+            Path(name).parent.mkdir(parents=True, exist_ok=True)
+            Path(name).write_bytes(content)
+        found = ended(given.run)
+    return None if found is None else Failure(number, given.kind, given.what, *found)
+
+
+def ended(run: Callable[[], object]) -> tuple[str, str] | None:
+    """How ``run`` fails: in short, and in full; None where it returns, exits as it should, or raises InputError."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", errors) for errors in ("strict", "backslashreplace"))
+    try:
+        with redirect_stdout(out), redirect_stderr(err), _limited(), warnings.catch_warnings():
+            warnings.simplefilter("error", RuntimeWarning)  # a number that overflowed was not checked
+            run()
+            return None
+    except InputError as error:
+        return _not_one_line(str(error))
+    except SystemExit as end:
+        err.seek(0)
+        return _wrong_exit(end.code, err.read())
+    except (Exception, LimitPassed) as error:
+        return f"{type(error).__name__} in {_place(error)}", traceback.format_exc()
+
+
+def _wrong_exit(code: object, said: str) -> tuple[str, str] | None:
+    if code not in (0, 1, 2):
+        return f"exit code {code}", said
+    if "Traceback" in said:
+        return "a traceback on stderr", said
+    if code == 2 and said:
+        *before, last = said.removesuffix("\n").split("\n")
+        if not last.startswith("error: ") or not all(map(_AHEAD.match, before)):
+            return "not one line", said
+    return None
+
+
+def _not_one_line(message: str) -> tuple[str, str] | None:
+    return ("not one line", message) if "\n" in message or not message.strip() else None
+
+
+def _place(error: BaseException) -> str:
+    """The innermost line of this project's."""
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [frame for frame in frames if "/ssdsim/" in frame.filename or "/calibration/" in frame.filename]
+    frame = (ours or frames)[-1]
+    return f"{Path(frame.filename).name}:{frame.lineno} {frame.name}"
+
+
+@contextmanager
+def _inside(folder: Path) -> Iterator[None]:
+    folder.mkdir()
+    before, arguments = Path.cwd(), sys.argv
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+        sys.argv = arguments
+
+
+@contextmanager
+def _limited() -> Iterator[None]:
+    """Raise :class:`LimitPassed` after too much work, or too long a wait."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise LimitPassed
+
+    for timer, name, seconds in (
+        (signal.ITIMER_PROF, signal.SIGPROF, CPU_S),
+        (signal.ITIMER_REAL, signal.SIGALRM, WALL_S),
+    ):
+        signal.signal(name, stop)
+        signal.setitimer(timer, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _limit_memory() -> None:
+    """Make an allocation that no machine has fail in this process, as it would there."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
