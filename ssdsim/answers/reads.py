@@ -30,6 +30,6 @@ def options_read(name: str, options: Mapping[str, Any]) -> frozenset[str]:
     read: set[str] = set()
     for alternative in strategy.alternatives(choosing):
         own = Watched(alternative)
-        scenario_of(strategy, own, site, drafter)
+        strategy.closed_form(scenario_of(strategy, own, site, drafter).round)  # which reads the batch
         read.update(own.reads)
     return frozenset(read.union(choosing.reads))

@@ -551,7 +551,10 @@ def checked(given: Mapping[str, Any]) -> dict[str, Any]:
 def check_owners(given: Mapping[str, Any]) -> None:
     """Raise :class:`InputError` at an option of a strategy or a drafter that has no part in what a user asked for."""
     values = {**DEFAULTS, **{name: value for name, value in given.items() if value is not None}}
-    values["strategies"] = ALL["strategies"].checked(values["strategies"])
+    asked = values["strategies"]
+    several = isinstance(asked, list | tuple) and any(isinstance(each, list | tuple) for each in asked)
+    checked_each = [ALL["strategies"].checked(each) for each in (asked if several else [asked])]
+    values["strategies"] = tuple(name for names in checked_each for name in names)
     for name, chooser, owner in _owners:
         if given.get(name) is not None and not _has_a_part(values, chooser, owner):
             raise InputError(f"{spelled(name)} has no effect without {spelled(chooser)} {owner}")

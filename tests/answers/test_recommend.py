@@ -243,7 +243,7 @@ def test_only_the_best_of_a_finite_search_is_named_once() -> None:
         ({"tp": [3, 5]}, "--tp 3, 5 cannot be used with --gpus 8; allowed: 1, 2, 4, 8"),
         ({"draft_gpus": 8}, "--draft-gpus 8 cannot be used with --gpus 8; allowed: 1, 2, 3, 4, 5, 6, 7"),
         ({"k": []}, "--k is an empty list"),
-        ({"b": 0}, "--b must be whole numbers of at least 1"),
+        ({"b": 0}, "--b must be a whole number of at least 1, got 0"),
         ({"f": 3}, "--f is searched"),
         ({"strategies": "ar,sd", "budget": 21}, "--budget has no effect with --strategies ar,sd"),
         ({"strategies": "ar,ssd2"}, "unknown strategy 'ssd2'; did you mean 'ssd'"),

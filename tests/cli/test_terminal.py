@@ -161,7 +161,7 @@ def test_no_cell_of_a_validation_is_cut(width: int) -> None:
     parts = {"verify": (0.04, 0.03)}
     compared = [
         [
-            Comparison(point, name, devices, Measured(0.0512, 0.0501, 0.0523), 0.0498, 3.9, (3.9,), parts, ())
+            Comparison(point, name, devices, Measured(0.0512, 0.0501, 0.0523), 0.0498, 3.9, (3.9,), parts, (0.0512,))
             for name, devices in (("ar", (2, 0)), ("sd", (2, 1)), ("ssd", (2, 1)))
         ]
         for point in (given, listed)

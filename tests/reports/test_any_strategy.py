@@ -146,8 +146,9 @@ def test_the_others_are_shown_where_the_subject_has_no_room(tmp_path: Path) -> N
 
 def test_a_folder_with_a_strategy_that_is_not_here_is_one_line(tmp_path: Path) -> None:
     write_run(tmp_path, {"t_sd": 0.2}, {})
+    measured = '"measured": {"value": 1.0, "low": 0.9, "high": 1.1}, "predicted_s": 1.0'
     (tmp_path / "validation.jsonl").write_text(
-        '{"comparisons": [{"point": {}, "strategy": "sleepier", "measured": {}, "predicted_s": 1.0}]}\n'
+        f'{{"comparisons": [{{"point": {{}}, "strategy": "sleepier", {measured}}}]}}\n'
     )
     with pytest.raises(InputError, match=r"validation\.jsonl: there is no strategy 'sleepier' here"):
         report(tmp_path)

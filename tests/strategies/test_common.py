@@ -76,9 +76,11 @@ def test_its_engines_agree(name: str, options: dict[str, Any], engine: Any) -> N
     case = scenario(name, **options)
     run = simulate(case, engine=engine, rounds=20_000, seed=11, confidence=0.999)
     estimate = case.estimate
+    # a kind of round that one in a million is may not occur: an interval from the others has no width
+    rare = 1e-5 * float(estimate.round_s)
+    assert run.round_s.covers(float(estimate.round_s)) or run.round_s.value == pytest.approx(estimate.round_s, abs=rare)
     assert run.tokens_per_second.covers(float(estimate.tokens_per_second))
     assert run.tokens_per_round.covers(float(estimate.tokens_per_round))
-    assert run.round_s.covers(float(estimate.round_s))
     assert sum(run.breakdown_s.values()) == pytest.approx(run.round_s.value), "the clock shows what the parts say"
     for share, truth in ((run.p_hit, estimate.p_hit), (run.p_all_hit, estimate.p_all_hit)):
         assert (share is None) == (truth is None)
@@ -132,7 +134,7 @@ def test_demands_and_devices_are_finite(name: str, options: dict[str, Any]) -> N
 @EACH
 def test_a_batch_that_no_memory_holds_is_refused_in_one_line_that_names_what_fits(name: str) -> None:
     with pytest.raises(InputError, match=r"the largest batch that fits is \d+"):
-        scenario(name, b=1 << 20)
+        scenario(name, b=900_000)
 
 
 @EACH
