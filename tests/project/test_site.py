@@ -16,6 +16,8 @@ from ssdsim.cli.main import VERBS
 from ssdsim.scenario.options import DEFAULTS
 from tests.reports.browser import CHROMIUM, Browser
 
+pytestmark = [pytest.mark.browser, pytest.mark.notebooks]
+
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
