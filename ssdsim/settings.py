@@ -55,16 +55,6 @@ class Settings(Mapping[str, Any]):
     def copy(self) -> Settings:
         return Settings(self._values, self._sources)
 
-    def only(self, names: Iterable[str]) -> Settings:
-        """The options of these names; what reads it can read no other."""
-        return Settings({name: self._values[name] for name in names}, {n: self.source(n) for n in names})
-
-    def update(self, other: Settings, names: Iterable[str]) -> None:
-        """Take over what ``other`` holds under ``names``."""
-        for name in names:
-            self._values[name] = other._values[name]
-            self._sources[name] = other.source(name)
-
     def drop(self, names: Iterable[str]) -> None:
         """Leave out what shaped nothing."""
         for name in names:

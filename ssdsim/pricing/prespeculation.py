@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from ssdsim.pricing.contention import slow_downs, stretches
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.site import Site
@@ -13,15 +10,15 @@ from ssdsim.pricing.step import Pass, Step
 MOST_OUTCOMES = 4096  # a sequence; the search for the budget ends there
 
 
-def branches_per_device(options: Mapping[str, Any]) -> int:
+def branches_per_device(budget: int, devices: int) -> int:
     """Several draft devices share the branches evenly, each with its own copy of the draft."""
-    return -(-int(options["budget"]) // int(options["draft_gpus"]))
+    return -(-budget // devices)
 
 
 def prespeculation(site: Site, drafter: Drafter, k: int, budget: int) -> Step:
     """The glue pass over ``b (K+1)`` tokens, and the K steps over the branch tokens of one draft device."""
     devices = site.options["draft_gpus"]
-    return Step("draft", drafter.prespeculate(site, k, -(-budget // devices)), devices)
+    return Step("draft", drafter.prespeculate(site, k, branches_per_device(budget, devices)), devices)
 
 
 def beside_each_other(site: Site, verify: Step, prespeculate: Step) -> tuple[Step, Step]:

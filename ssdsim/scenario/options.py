@@ -511,7 +511,6 @@ CHOICES = {name: option.kind.words for name, option in ALL.items() if isinstance
 FILES = tuple(name for name, option in ALL.items() if isinstance(option.kind, Name))
 """Options whose value may name a file."""
 UNIT_FREE = members(Group.UNIT_FREE)
-HARDWARE_ONLY = members(Group.HARDWARE)
 CACHE_SHAPE = members(Group.CACHE_SHAPE)
 BACKUP_QUALITY = members(Group.BACKUP_QUALITY)
 GIVEN_DURATIONS = members(Group.GIVEN_DURATIONS)

@@ -125,7 +125,7 @@ class SSD(Lockstep):
         k = self.lookahead(site.options)
         yield target_alone(site, k)
         if drafter.needs_device:
-            branches = branches_per_device(site.options)
+            branches = branches_per_device(site.options["budget"], site.options["draft_gpus"])
             what = f"{site.draft.name} with {branches} cached outcomes a sequence"
             yield Occupancy(what, [drafter.demand(site, k, branches)], site.draft_profile)
 
