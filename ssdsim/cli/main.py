@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from importlib import import_module
 from io import TextIOWrapper
@@ -62,6 +63,7 @@ def cli() -> None:
 
 def main() -> None:
     """Entry point. Exit codes: 0 done, 1 the answer is no, 2 bad input, 130 interrupted."""
+    gc.set_threshold(100_000)  # what a verb makes lives to its end: looking through it again and again found nothing
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # a character that the terminal lacks is shown by its number
             stream.reconfigure(errors="backslashreplace")
