@@ -22,7 +22,6 @@ from ssdsim.hardware.laws import (
     Array,
     CollectiveModel,
     ElementwiseModel,
-    FixedCosts,
     GemmModel,
     Interference,
     LinkModel,
@@ -30,11 +29,13 @@ from ssdsim.hardware.laws import (
 )
 from ssdsim.hardware.profile import Device, HardwareProfile, Provenance
 from ssdsim.machine.machine import gpus
-from ssdsim.pricing.cost import cost_of_pass, streaming_share
+from ssdsim.pricing.passes import cost_of_pass, streaming_share
+from ssdsim.runtimes.card import Errors, Evidence, Host, Runtime
 from ssdsim.transformer.card import ForwardPass
 from ssdsim.transformer.operations import DTYPE_BYTES
 
 _SOURCE = "calibration"
+_GAP_LOG_SD = 0.5  # gaps are differences of small times
 _FEWEST_TIMED = 10  # five folds leave enough of these for a fit
 _DRAWN_TO_MEAN = 0.2  # weight of the mean slow-down beside a pair that was timed
 
@@ -96,7 +97,6 @@ def build_profile(
         },
         link=_link(_of(rows, "link")),
         elementwise=_elementwise(_of(rows, "elementwise")),
-        fixed=_fixed(rows),
         spread=float(f"{np.median(spreads):.3g}") if spreads else 0.0,
         sources={_SOURCE: provenance},
     )
@@ -118,7 +118,9 @@ def _beside_messages(rows: Sequence[Row]) -> str:
     return "".join(f"; {kind} beside a message {np.median(ratios):.2f}x" for kind, ratios in slower.items())
 
 
-def check_passes(profile: HardwareProfile, workload: Workload, rows: Sequence[Row]) -> list[PassCheck]:
+def check_passes(
+    profile: HardwareProfile, runtime: Runtime, workload: Workload, rows: Sequence[Row]
+) -> list[PassCheck]:
     """Whole passes, single layers and a round trip, where the profile can price them (a partial one may lack some)."""
     passes = {("target", n): f for n, f in workload.target_passes()}
     passes |= {("draft", n): f for n, f in workload.draft_passes()}
@@ -135,7 +137,7 @@ def check_passes(profile: HardwareProfile, workload: Workload, rows: Sequence[Ro
                 forward, label = passes[role, name], name
                 if row.point.benchmark == "layer":
                     forward, label = replace(forward, before=(), after=(), layers=1), f"{name}, a layer"
-                found.append(PassCheck(role, label, row.seconds, cost_of_pass(forward, profile).seconds))
+                found.append(PassCheck(role, label, row.seconds, cost_of_pass(forward, profile, runtime, role).seconds))
     return found
 
 
@@ -179,17 +181,25 @@ def _elementwise(rows: Sequence[Row]) -> ElementwiseModel | None:
     return fit_elementwise(*_sizes(rows, "moved_bytes"), source=_SOURCE) if len(rows) >= FEWEST_ROWS else None
 
 
-def _fixed(rows: Sequence[Row]) -> FixedCosts:
+def build_runtime(name: str, rows: Sequence[Row]) -> Runtime | None:
+    """What the executor adds to its kernels: the host's gaps; None where they were not timed."""
     gaps = {dict(row.point.parameters)["role"]: row for row in _of(rows, "host gap")}
     if "target" not in gaps:
-        return FixedCosts()
-    launch_s = gaps["target"].median_of("per_launch_s")
-    return FixedCosts(
-        per_layer_s=float(f"{gaps['target'].median_of('seconds'):.3g}"),
-        per_pass_s=float(f"{gaps['target'].median_of('per_pass_s'):.3g}"),
-        relative_error=0.5,  # gaps are differences of small times
-        how="host gaps of a tiny model: a layer's time less its operations timed alone; no whole pass was fitted"
-        + (f"; an eager launch takes {1e6 * launch_s:.1f} us more than one in a graph" if launch_s else ""),
+        return None
+    gap = gaps["target"]
+    launch_s, per_pass_s = gap.median_of("per_launch_s"), float(f"{gap.median_of('per_pass_s'):.3g}")
+    return Runtime(
+        name=name,
+        engine="ssdsim's executor",
+        host=Host(
+            per_layer_s=float(f"{gap.median_of('seconds'):.3g}"), per_pass_s=per_pass_s, per_draft_step_s=per_pass_s
+        ),
+        errors=Errors(host_log_sd=_GAP_LOG_SD, draft_step_log_sd=_GAP_LOG_SD),
+        evidence=Evidence(
+            source="gaps of a tiny model: a layer's time less its operations timed alone; no whole pass was fitted",
+            rows=len(gaps),
+            note=f"an eager launch takes {1e6 * launch_s:.1f} us more than one in a graph" if launch_s else "",
+        ),
     )
 
 

@@ -26,6 +26,7 @@ def as_json(prediction: Prediction) -> dict[str, Any]:
         "no_room": dict(configuration.no_room),
         "verdict": verdict_json(prediction.verdict),
         "provenance": configuration.provenance,
+        "runtime": configuration.runtime,
         "warnings": list(configuration.warnings),
     }
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from ssdsim import drafters, strategies
 from ssdsim.hardware.profile import HardwareProfile
-from ssdsim.pricing.cost import cost_of_pass
+from ssdsim.pricing.between_kernels import kernel_factor
 from ssdsim.pricing.room import NoRoom
 from ssdsim.pricing.step import Pass, Step
+from ssdsim.runtimes.card import Runtime
 from ssdsim.scenario.configuration import effective, price, site_of
 from ssdsim.scenario.options import read_by, refuse_others
 from ssdsim.transformer.card import ForwardPass
@@ -102,17 +103,17 @@ def of_steps(rounds: Iterable[Mapping[str, Step]]) -> pd.DataFrame:
             passes.setdefault((piece.work.name, piece.work.forward), (piece.work, piece.times))
     rows = [row for work, times in passes.values() for row in _rows(work, times)]
     frame = pd.DataFrame(rows, columns=list(COLUMNS))
-    warnings = [cost_of_pass(work.forward, work.profile).warnings for work, _ in passes.values()]
+    warnings = [work.cost.warnings for work, _ in passes.values()]
     frame.attrs["warnings"] = sorted(frozenset().union(*warnings))
     return frame
 
 
 def _rows(work: Pass, times: int) -> Iterator[dict[str, Any]]:
-    profile, total_s = work.profile, cost_of_pass(work.forward, work.profile).seconds
+    profile, total_s = work.profile, work.cost.seconds
     of_pass = {"pass": work.name, "times": times, "device": profile.name}
     operations_s = 0.0
     for op, count in work.forward.counted():
-        row = _against_roofs(op, profile)
+        row = _against_roofs(op, profile, work.runtime)
         operations_s += count * row["seconds"]
         yield of_pass | {"count": count, "share_of_pass": count * row["seconds"] / total_s} | row
     fixed_s = total_s - operations_s
@@ -123,8 +124,9 @@ def _rows(work: Pass, times: int) -> Iterator[dict[str, Any]]:
     }  # fmt: skip
 
 
-def _against_roofs(op: Operation, profile: HardwareProfile) -> dict[str, Any]:
-    seconds = profile.seconds(op).seconds
+def _against_roofs(op: Operation, profile: HardwareProfile, runtime: Runtime) -> dict[str, Any]:
+    alone_s = profile.seconds(op).seconds
+    seconds = alone_s * kernel_factor(op, alone_s, profile, runtime.kernels)
     memory_s, compute_s, link_s = _roofs(op, profile)
     roof_s = max(memory_s, compute_s, link_s)
     return {

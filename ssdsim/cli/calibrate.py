@@ -63,7 +63,7 @@ def command(output: Path, minutes: float, as_json: bool, seed: int, quiet: bool,
         passes = [vars(check) | {"error": check.error} for check in done.checks]
         echo_json({"schema": 1, "profile": str(output), "passes": passes, **done.figures})
     else:
-        print_profile(done.profile)
+        print_profile(done.profile, output)
         out = console()
         out.print("Whole passes, which were never fitted", style="italic")
         out.print(_checks(done.checks))
@@ -86,7 +86,7 @@ def calibrate(
     output: Path, devices: list[str], *, minutes: float, seed: int, quiet: bool, **options: Any
 ) -> Calibration:
     """Time what the log beside ``output`` lacks, write the profile, warn of what makes it doubtful."""
-    from calibration.build import build_profile, check_passes, summary
+    from calibration.build import build_profile, build_runtime, check_passes, summary
     from calibration.calibrate import machine_of, measure
     from calibration.doubts import doubts
     from calibration.log import Log
@@ -95,6 +95,8 @@ def calibrate(
     from calibration.rank_links import check_rank_links
     from calibration.rows import rows_of
     from ssdsim.machine.ranks import RankError
+    from ssdsim.runtimes.card import KERNELS
+    from ssdsim.runtimes.catalog import SUFFIX, save_runtime
 
     workload = _workload(devices, **options)
     check_memory(workload, devices)
@@ -113,7 +115,10 @@ def calibrate(
     rows = rows_of(log, points)
     profile = build_profile(output.stem, workload, devices, points, rows, str(log.machine["device"]), how)
     profile.save(output)
-    checks = [*check_passes(profile, workload, rows), *check_rank_links(profile, rows)]
+    runtime = build_runtime(output.stem, rows)
+    if runtime is not None:
+        save_runtime(runtime, output.with_suffix(SUFFIX))
+    checks = [*check_passes(profile, runtime or KERNELS, workload, rows), *check_rank_links(profile, rows)]
     for doubt in doubts(profile.device.topology, rows, devices):
         echo(f"warning: {doubt}", stderr=True)
     return Calibration(profile, checks, summary(checks, rows), interrupted)

@@ -16,6 +16,7 @@ from ssdsim.hardware.catalog import find_hardware, hardware_names
 from ssdsim.hardware.laws import TimingModel
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.hardware.what_if import scale
+from ssdsim.runtimes.catalog import runtime_of
 
 
 @click.group("hardware", cls=Group)
@@ -65,11 +66,11 @@ def show_hardware(name: str, as_json: bool) -> None:
     if as_json:
         echo_json(profile.model_dump(by_alias=True, exclude_none=True))
         return
-    print_profile(profile)
+    print_profile(profile, name)
 
 
-def print_profile(profile: HardwareProfile) -> None:
-    """Device, timings and provenance."""
+def print_profile(profile: HardwareProfile, path: str | Path = "") -> None:
+    """Device, timings, provenance, and the runtime of a profile that lies at ``path``."""
     out = console()
     device = profile.device
     out.print(f"{profile.name}: {device.count} x {device.name}, {device.topology}", style="bold")
@@ -78,11 +79,8 @@ def print_profile(profile: HardwareProfile) -> None:
     for name, model in profile.models().items():
         if model.domain:
             print_labelled(out, "  ", _domain(name, model), "dim")
-    fixed = profile.fixed
-    out.print(
-        f"Fixed costs: {1e6 * fixed.per_pass_s:.1f} us a pass, {1e6 * fixed.per_layer_s:.1f} us a layer, "
-        f"{1e6 * fixed.per_round_s:.1f} us a round ({fixed.how})"
-    )
+    runtime, why = runtime_of(profile, path or profile.name)
+    out.print(f"Runtime, where none is asked for: {runtime.summary} ({why})")
     for key, source in profile.sources.items():
         details = [source.source, source.commit, source.licence, source.date, source.note]
         out.print(f"{key}: {source.kind}, {', '.join(text for text in details if text)}", style="dim")
@@ -123,7 +121,7 @@ def scale_hardware(name: str, memory_bandwidth: float, clock: float, link: str |
         raise InputError("nothing to scale: give --memory-bandwidth, --clock or --link")
     scaled = scale(profile, output.stem, memory_bandwidth=memory_bandwidth, clock=clock, link=link)
     scaled.save(output)
-    print_profile(scaled)
+    print_profile(scaled, output)
     click.echo(f"written to {output}", err=True)
 
 

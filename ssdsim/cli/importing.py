@@ -11,9 +11,10 @@ from ssdsim.cli.groups import Group
 from ssdsim.cli.values import OutputFile
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_hardware
+from ssdsim.runtimes.catalog import SUFFIX, save_runtime
 
 if TYPE_CHECKING:
-    from calibration.fixed_costs import DecodingSpeed
+    from calibration.decoding_speeds import DecodingSpeed
     from ssdsim.hardware.profile import HardwareProfile
 
 _OUTPUT = click.option("-o", "--output", type=OutputFile(), required=True)
@@ -31,7 +32,7 @@ def command() -> None:
 @click.option("--name", help="of the profile [default: the output's name]")
 @click.option("--link", type=click.Path(path_type=Path), help="Vidur's send_recv.csv of the same machine")
 @click.option("--link-commit", default="", help="of Vidur's repository")
-@click.option("--ar", multiple=True, help="an engine's speed CARD:TP:TOKENS_PER_S, at least twice: fits fixed costs")
+@click.option("--ar", multiple=True, help="an engine's speed CARD:TP:TOKENS_PER_S, at least twice: fits a runtime")
 @click.option("--ar-context", type=click.IntRange(1), default=512, show_default=True)
 @click.option("--ar-source", default="", help="where the speeds were published")
 @_COMMIT
@@ -48,18 +49,18 @@ def aiconfigurator(
     output: Path,
 ) -> None:
     """A folder of aiconfigurator's tables (GEMM, decode attention, all-reduce, NCCL) and its system.yaml."""
-    from calibration.fixed_costs import fit_fixed_costs
+    from calibration.decoding_speeds import fit_decoding_speeds
     from calibration.importers.aiconfigurator import import_aiconfigurator
 
     speeds = [_speed(text, ar_context) for text in ar]
     profile = import_aiconfigurator(folder, name or output.stem, link_csv=link, commit=commit, link_commit=link_commit)
     if speeds:
-        profile = profile.with_fixed(fit_fixed_costs(profile, speeds, ar_source))
+        save_runtime(fit_decoding_speeds(profile, speeds, ar_source, output.stem), output.with_suffix(SUFFIX))
     _save(profile, output)
 
 
 def _speed(text: str, context: int) -> DecodingSpeed:
-    from calibration.fixed_costs import DecodingSpeed
+    from calibration.decoding_speeds import DecodingSpeed
 
     try:
         card, tp, rate = text.split(":")
@@ -147,5 +148,5 @@ def _save(profile: HardwareProfile, output: Path) -> None:
     from ssdsim.cli.hardware import print_profile
 
     profile.save(output)
-    print_profile(profile)
+    print_profile(profile, output)
     click.echo(f"written to {output}", err=True)

@@ -150,3 +150,5 @@ def _print_notes(prediction: Prediction, out: Console) -> None:
     out.print(f"Engine   {engines[prediction.engine]}", style="dim")
     for record in prediction.configuration.provenance:
         print_labelled(out, "Timings  ", f"{record['profile']}: {record['summary']}", "dim")
+    if prediction.configuration.runtime:
+        print_labelled(out, "Runtime  ", prediction.configuration.runtime, "dim")

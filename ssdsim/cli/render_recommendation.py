@@ -44,6 +44,7 @@ def print_recommendation(found: Recommendation, quiet: bool) -> None:
     )
     for profile, text in found.provenance:
         print_labelled(out, "Timings  ", f"{profile}: {text}", "dim")
+    print_labelled(out, "Runtime  ", found.runtime, "dim")
     print_warnings(found.warnings, quiet)
 
 

@@ -21,7 +21,8 @@ from ssdsim.machine.devices import busy, group_of
 from ssdsim.machine.graph import DTYPES
 from ssdsim.machine.ranks import connect_pairs
 from ssdsim.machine.streams import Streams
-from ssdsim.pricing.step import HostWork, Model
+from ssdsim.pricing.between_kernels import Model
+from ssdsim.pricing.step import HostWork
 
 Team = tuple[int, ...]
 

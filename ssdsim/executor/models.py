@@ -12,7 +12,7 @@ import torch.distributed as dist
 from ssdsim.executor.plan import RankPass
 from ssdsim.machine.devices import synchronised
 from ssdsim.machine.graph import Graph
-from ssdsim.pricing.step import Model
+from ssdsim.pricing.between_kernels import Model
 from ssdsim.transformer.card import Transformer
 
 _WARM_UPS = 3  # buffers are allocated, kernels chosen

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from ssdsim.pricing.between_kernels import Model
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.room import Devices
-from ssdsim.pricing.step import HostWork, Message, Model, Pass, Piece, Step
+from ssdsim.pricing.step import HostWork, Message, Pass, Piece, Step
 from ssdsim.protocols.strategy import Strategy
 from ssdsim.rounds.actor import Program
 from ssdsim.rounds.kernel import Tokens

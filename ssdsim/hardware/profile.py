@@ -101,7 +101,7 @@ class HardwareProfile(Card):
 
     Models are by dtype (``gemm``, ``attention``, ``attention_masked``) or by kind and number of ranks
     (``collectives``); each names its entry of ``sources``. ``spread`` is the relative standard deviation of a
-    timing from run to run.
+    timing from run to run. What lies between kernels is a runtime's; ``fixed`` is read from profiles of before.
     """
 
     schema_: Literal[1] = Field(alias="schema")
@@ -113,7 +113,7 @@ class HardwareProfile(Card):
     collectives: dict[CollectiveKind, dict[Annotated[int, FROM_LIST], CollectiveModel]] = Field(default_factory=dict)
     link: LinkModel | None = None
     elementwise: ElementwiseModel | None = None
-    fixed: FixedCosts = FixedCosts()
+    fixed: FixedCosts | None = None
     interference: Interference = Interference()
     spread: LogSd = 0.0
     sources: dict[str, Provenance]
@@ -295,10 +295,6 @@ class HardwareProfile(Card):
             return Timing(float(seconds), log_sd, key, kind, shared=shared)
         warning = f"{self.name}: {key} is extrapolated: {outside}"
         return Timing(float(seconds), math.hypot(log_sd, EXTRAPOLATION_LOG_SD), key, kind, warning, shared)
-
-    def with_fixed(self, fixed: FixedCosts) -> HardwareProfile:
-        """The same profile with other fixed costs."""
-        return self.model_copy(update={"fixed": fixed})
 
     def save(self, path: Path) -> None:
         """Write the profile as JSON, atomically."""

@@ -20,4 +20,4 @@ def summary(profile: HardwareProfile, dtypes: set[str], ranks: int) -> str:
         by_kind[source.kind].append(f"{what}{error}")
         origins[source.kind].add(f"{source.source} {source.commit}".strip())
     parts = [f"{kind} from {', '.join(sorted(origins[kind]))}: {', '.join(by_kind[kind])}" for kind in by_kind]
-    return "; ".join(parts) + f" (held-out medians); fixed costs {profile.fixed.how}"
+    return "; ".join(parts) + " (held-out medians)"

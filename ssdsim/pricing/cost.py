@@ -1,21 +1,15 @@
-"""Seconds of forward passes and messages on a hardware profile, with the timings that they rest on kept apart."""
+"""Durations as sums of terms, so that an error of a timing moves all that rests on it together."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.hardware.profile import HardwareProfile, Timing
-from ssdsim.transformer.card import ForwardPass
-from ssdsim.transformer.operations import Operation
-
 Seconds = float | NDArray[np.float64]
-
-_REMEMBERED = 65536  # passes and messages a profile
 
 
 @dataclass(frozen=True)
@@ -64,6 +58,11 @@ class Cost:
         terms = {key: (times * seconds, log_sd) for key, (seconds, log_sd) in self.terms.items()}
         return Cost(terms, self.warnings, {direction: times * seconds for direction, seconds in self.shared.items()})
 
+    def off_by(self, direction: str, log_sd: float) -> Cost:
+        """The same seconds, all of which one more error moves together."""
+        moved = self.shared.get(direction, 0.0) + log_sd * self.seconds
+        return Cost(self.terms, self.warnings, {**self.shared, direction: moved})
+
     def by_kind(self) -> dict[str, float]:
         """Seconds by kind of operation (a key is ``kind:shape@profile``)."""
         kinds: dict[str, float] = {}
@@ -97,60 +96,3 @@ class TimingErrors:
             entropy = [self._seed, *key.encode()]  # by name, so that the order of asking does not matter
             self._draws[key] = np.random.default_rng(entropy).standard_normal(self.draws)
         return self._draws[key]
-
-
-def cost_of_operations(counted: Iterable[tuple[Operation, int]], profile: HardwareProfile) -> Cost:
-    """Each operation's time on ``profile`` times its count."""
-    ops, counts = zip(*counted, strict=True)
-    return Cost.total(
-        (_cost_of(each, profile), count) for each, count in zip(profile.seconds_of(ops), counts, strict=True)
-    )
-
-
-def _cost_of(timing: Timing, profile: HardwareProfile) -> Cost:
-    """A timing as a cost; two devices share no error, so the profile is in the keys."""
-    warnings = frozenset([timing.warning] if timing.warning else [])
-    shared = {f"{direction}@{profile.name}": timing.seconds * moved for direction, moved in timing.shared.items()}
-    return Cost({f"{timing.key}@{profile.name}": (timing.seconds, timing.own_log_sd)}, warnings, shared)
-
-
-def cost_of_pass(forward: ForwardPass, profile: HardwareProfile) -> Cost:
-    """Kernels of a pass plus the profile's fixed costs per layer and per pass."""
-
-    def cost() -> Cost:
-        fixed = _fixed(profile, profile.fixed.per_pass_s + forward.layers * profile.fixed.per_layer_s)
-        return cost_of_operations(forward.counted(), profile) + fixed
-
-    return _remembered(profile, forward, cost)
-
-
-def _remembered(profile: HardwareProfile, what: ForwardPass | int, cost: Callable[[], Cost]) -> Cost:
-    """The cost of a pass, or of a message of so many bytes, worked out once."""
-    known: dict[ForwardPass | int, Cost] = profile.costs
-    found = known.get(what)
-    if found is None:
-        if len(known) >= _REMEMBERED:
-            known.clear()
-        found = known[what] = cost()
-    return found
-
-
-def streaming_share(forward: ForwardPass, seconds: float, profile: HardwareProfile) -> float:
-    """Share of a pass's time that its bytes alone would take at the device's memory bandwidth, at most 1."""
-    return min(1.0, forward.moved_bytes / profile.device.memory_bandwidth / seconds)
-
-
-def cost_of_message(message_bytes: int, profile: HardwareProfile) -> Cost:
-    """A point-to-point message between the target and the draft."""
-    return _remembered(profile, message_bytes, lambda: _cost_of(profile.message_seconds(message_bytes), profile))
-
-
-def cost_of_round(profile: HardwareProfile) -> Cost:
-    """Host work once a round: sampling, bookkeeping (the profile's ``per_round_s``)."""
-    return _fixed(profile, profile.fixed.per_round_s)
-
-
-def _fixed(profile: HardwareProfile, seconds: float) -> Cost:
-    if seconds == 0.0:
-        return Cost()
-    return Cost({"fixed@" + profile.name: (seconds, profile.fixed.relative_error)})

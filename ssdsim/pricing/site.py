@@ -7,8 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ssdsim.hardware.profile import HardwareProfile
-from ssdsim.pricing.cost import Cost, cost_of_message, cost_of_pass, cost_of_round, streaming_share
-from ssdsim.pricing.step import HostWork, Message, Model, Pass, Piece, Step
+from ssdsim.pricing.between_kernels import Model, cost_of_speculation, cost_of_step
+from ssdsim.pricing.cost import Cost
+from ssdsim.pricing.passes import cost_of_message, streaming_share
+from ssdsim.pricing.step import HostWork, Message, Pass, Piece, Step
+from ssdsim.runtimes.card import KERNELS, Runtime
 from ssdsim.transformer.card import Transformer, forward_pass, legal_tensor_parallel
 from ssdsim.transformer.operations import DTYPE_BYTES
 
@@ -37,24 +40,31 @@ class Site:
     sampling: bool
     dtype: str | None
     options: Mapping[str, Any] = field(hash=False)
+    runtime: Runtime = KERNELS
     drift: Mapping[str, float] = field(default_factory=dict, hash=False)
 
     # passes
 
     def target_pass(self, name: str, queries: int) -> Pass:
         """One target pass over ``batch * queries`` tokens."""
-        return Pass(name, "target", self._forward(self.target, queries, self.tp), self.tp, self.profile)
+        return Pass(name, "target", self._forward(self.target, queries, self.tp), self.tp, self.profile, self.runtime)
 
     def draft_pass(self, name: str, queries: int = 1, extra_context: int = 0, masked: bool = False) -> Pass:
         """One pass of the draft on a device of its own, over ``queries`` tokens a sequence."""
         forward = self._forward(self.draft, queries, 1, extra_context, masked)
-        return Pass(name, "draft", forward, 1, self.draft_profile)
+        return Pass(name, "draft", forward, 1, self.draft_profile, self.runtime)
 
     def draft_beside_target(self, name: str) -> Pass:
-        """The draft's pass over a token a sequence on the target's devices: on one or on all, whichever is faster."""
+        """The draft's pass over a token a sequence on the target's devices: on one or on all, as the runtime has it."""
         degrees = sorted({1, self.tp} & {1, *legal_tensor_parallel(self.draft)})
-        passes = [Pass(name, "draft", self._forward(self.draft, 1, tp), tp, self.profile) for tp in degrees]
-        return min(passes, key=lambda option: cost_of_pass(option.forward, option.profile).seconds)
+        if self.runtime.draft_tp != "faster":
+            degrees = degrees[-1:] if self.runtime.draft_tp == "all" else degrees[:1]
+        passes = [self._draft_on(name, tp) for tp in degrees]
+        return min(passes, key=lambda option: option.cost.seconds)
+
+    def _draft_on(self, name: str, tp: int) -> Pass:
+        """The draft's pass over a token a sequence on ``tp`` of the target's devices."""
+        return Pass(name, "draft", self._forward(self.draft, 1, tp), tp, self.profile, self.runtime)
 
     def _forward(self, card: Transformer, queries: int, tp: int, extra_context: int = 0, masked: bool = False) -> Any:
         return forward_pass(
@@ -70,9 +80,8 @@ class Site:
     # what they cost
 
     def cost(self, work: Pass) -> Cost:
-        cost = cost_of_pass(work.forward, work.profile)
         slower = self.drift.get(work.name, 1.0)
-        return cost if slower == 1.0 else cost * slower
+        return work.cost if slower == 1.0 else work.cost * slower
 
     def piece(self, work: Pass, times: int = 1) -> Piece:
         return Piece(work.name, self.cost(work), times, work)
@@ -81,9 +90,10 @@ class Site:
         """Work without a model, of a given time."""
         return Piece(name, Cost({name: (seconds, 0.0)}) if seconds else Cost(), 1, HostWork(seconds))
 
-    def sampling_step(self) -> Step:
-        """Sampling and host work after a target pass."""
-        return Step("host", (Piece("sample", cost_of_round(self.profile)),))
+    def sampling_step(self, speculates: bool = True) -> Step:
+        """Sampling and host work after a target pass, of a round that ``speculates`` or of a step that does not."""
+        cost = cost_of_step(self.runtime, self.batch)
+        return Step("host", (Piece("sample", cost + cost_of_speculation(self.runtime) if speculates else cost),))
 
     def streaming_share(self, work: Pass, seconds: float) -> float:
         """Share of a pass's time that its bytes alone would take, at most 1."""

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.hardware.profile import HardwareProfile
+from ssdsim.pricing.between_kernels import Model
 from ssdsim.pricing.cost import Cost, TimingErrors
+from ssdsim.pricing.passes import cost_of_pass
+from ssdsim.runtimes.card import KERNELS, Runtime
 from ssdsim.transformer.card import ForwardPass
-
-Model = Literal["target", "draft"]
 
 
 @dataclass(frozen=True)
 class Pass:
     """A forward pass of one of the models on ``tp`` devices of a kind.
 
-    ``name`` is what timelines, rooflines and the drift of a machine call it.
+    ``name`` is what timelines, rooflines and the drift of a machine call it; ``cost`` what it takes in the runtime
+    of the engine.
     """
 
     name: str
@@ -28,6 +29,11 @@ class Pass:
     forward: ForwardPass
     tp: int
     profile: HardwareProfile
+    runtime: Runtime = KERNELS
+
+    @property
+    def cost(self) -> Cost:
+        return cost_of_pass(self.forward, self.profile, self.runtime, self.model)
 
 
 @dataclass(frozen=True)
@@ -89,6 +95,10 @@ class Step:
         return np.asarray(
             sum(piece.cost.sample(errors) * piece.times for piece in self.pieces) + np.zeros(errors.draws)
         )
+
+    def off_by(self, direction: str, log_sd: float) -> Step:
+        """The same step with one more error, which moves all that has the direction."""
+        return replace(self, pieces=tuple(replace(p, cost=p.cost.off_by(direction, log_sd)) for p in self.pieces))
 
     def stretched(self, factor: float) -> Step:
         """The same step when it takes ``factor`` times as long."""

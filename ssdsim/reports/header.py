@@ -92,6 +92,8 @@ def origins(study: Study) -> str:
     parts = []
     for record in configuration.provenance:
         parts.append(f"<p><b>Timings of {escape(record['profile'])}</b>: {escape(record['summary'])}</p>")
+    if configuration.runtime:
+        parts.append(f"<p><b>Runtime</b> {escape(configuration.runtime)}</p>")
     parts += [f"<p>Warning: {escape(warning)}</p>" for warning in configuration.warnings]
     if study.folder.grid:
         grid = "; ".join(f"{name}: {', '.join(map(str, values))}" for name, values in study.folder.grid.items())

@@ -163,7 +163,8 @@ class Study:
             return "none, durations are in units of T_v"
         profiles = {p.name: p for p in (site.profile, site.draft_profile)}
         kinds = {name: sorted({source.kind for source in p.sources.values()}) for name, p in profiles.items()}
-        return " and ".join(f"{name} ({', '.join(found)})" for name, found in kinds.items())
+        kernels = " and ".join(f"{name} ({', '.join(found)})" for name, found in kinds.items())
+        return f"{kernels}, on the runtime {site.runtime.name}"
 
     @property
     def provenance(self) -> str:

@@ -19,6 +19,8 @@ from ssdsim.pricing.room import Devices, NoRoom, check_context, check_devices, c
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.protocols.strategy import Strategy
+from ssdsim.runtimes.card import Runtime
+from ssdsim.runtimes.catalog import find_runtime, runtime_of
 from ssdsim.scenario.options import DEFAULTS, checked, members, of_others
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.settings import Settings
@@ -67,6 +69,11 @@ class Configuration:
         dtypes = {site.dtype_of("target"), site.dtype_of("draft")}
         profiles = {p.name: p for p in (site.profile, site.draft_profile)}
         return [{"profile": name, "summary": summary(p, dtypes, site.tp)} for name, p in profiles.items()]
+
+    @property
+    def runtime(self) -> str | None:
+        """The engine's runtime and what it rests on, in short; None where durations are unit-free."""
+        return None if self.site is None else self.site.runtime.summary
 
     def errors(self, draws: int, seed: int) -> TimingErrors | None:
         """Draws of the timings' errors; None where there is no profile."""
@@ -193,10 +200,24 @@ def site_of(settings: Settings) -> Site | None:
         sampling=settings["temperature"] > 0,
         dtype=settings["dtype"],
         options=settings,
+        runtime=_settled_runtime(settings),
     )
     if settings["dtype"] is None:
         settings.derive("dtype", site.target.dtype, "the target card's")
     return site
+
+
+def _settled_runtime(settings: Settings) -> Runtime:
+    if settings["runtime"] is not None:
+        return find_runtime(settings["runtime"])
+    runtime, why = runtime_of(find_hardware(settings["hardware"]), settings["hardware"])
+    settings.derive("runtime", runtime.name, why)
+    return runtime
+
+
+def runtime_for(options: Mapping[str, Any]) -> Runtime:
+    """The engine asked for, or the one that belongs to the target's profile."""
+    return _settled_runtime(Settings({**DEFAULTS, **options}, {}))
 
 
 def settle_spread(settings: Settings, site: Site | None) -> None:
@@ -235,7 +256,15 @@ def price(strategy: Strategy, settings: Settings, site: Site | None, drafter: Dr
     devices = strategy.devices(settings, site.tp, drafter)
     check_devices(strategy.title, site, devices, together)
     check_memory(site.batch, strategy.occupancies(site, drafter))
-    return Priced(strategy.steps(site, drafter), devices)
+    return Priced(_with_structure(strategy, site, strategy.steps(site, drafter)), devices)
+
+
+def _with_structure(strategy: Strategy, site: Site, steps: Mapping[str, Step]) -> Mapping[str, Step]:
+    """The steps with the error of what the round's description leaves out, which no other strategy shares."""
+    log_sd = site.runtime.errors.round_log_sd
+    if not strategy.drafts or log_sd == 0.0:
+        return steps
+    return {name: step.off_by(f"round of {strategy.name}@{site.runtime.name}", log_sd) for name, step in steps.items()}
 
 
 def _unused(chosen: Sequence[Strategy], settings: Settings, site: Site | None) -> set[str]:

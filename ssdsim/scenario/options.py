@@ -327,6 +327,18 @@ SHARED: tuple[Option, ...] = (
         groups=(Group.HARDWARE, Group.CHOICE),
     ),
     Option(
+        name="runtime",
+        kind=Name(),
+        about="engine that runs the kernels: a bundled card (kernels adds nothing) or a .toml",
+        axis="runtime",
+        otherwise="the one beside the profile, else ssd-engine",
+        read_by=(
+            "window",
+            "roofline",
+        ),
+        groups=(Group.HARDWARE, Group.CHOICE),
+    ),
+    Option(
         name="tp",
         default=4,
         kind=Whole(),

@@ -43,7 +43,8 @@ class Autoregressive(Lockstep):
         yield target_alone(site, 0)
 
     def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
-        return {"decode": Step("verify", (site.piece(site.target_pass("decode", 1)),)), "sample": site.sampling_step()}
+        decode = Step("verify", (site.piece(site.target_pass("decode", 1)),))
+        return {"decode": decode, "sample": site.sampling_step(speculates=False)}
 
     def unit_free_steps(self, settings: Settings) -> Mapping[str, Step]:
         return {"decode": unit_free("verify", ("decode", 1.0, 1)), "sample": Step("host")}

@@ -22,7 +22,8 @@ from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.machine.machine import device_names
 from ssdsim.machine.ranks import Ranks
-from ssdsim.pricing.step import Model, Pass
+from ssdsim.pricing.between_kernels import Model
+from ssdsim.pricing.step import Pass
 from ssdsim.scenario.configuration import Configuration, configure, effective, rescaled, subject_among
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.transformer.operations import Attention

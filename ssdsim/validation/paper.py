@@ -16,7 +16,7 @@ from ssdsim.bundled import models_folder
 from ssdsim.documents import as_record, read_toml
 from ssdsim.errors import InputError, nearest
 from ssdsim.hardware.catalog import find_hardware, find_transformer
-from ssdsim.pricing.cost import cost_of_pass
+from ssdsim.pricing.passes import cost_of_pass
 from ssdsim.records import FROM_LIST, Card
 from ssdsim.rounds.states import Always
 from ssdsim.scenario.configuration import configure

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from ssdsim import InputError, configure, find_hardware
 from ssdsim.answers.roofline import BOUNDS, COLUMNS, of_steps, roofline, summarise
 from ssdsim.cli.main import cli
-from ssdsim.pricing.cost import cost_of_operations, cost_of_pass, streaming_share
+from ssdsim.pricing.between_kernels import cost_between_kernels
+from ssdsim.pricing.passes import cost_of_operations, streaming_share
 from ssdsim.pricing.step import Pass, Step
 from ssdsim.transformer.operations import Gemm
 
@@ -49,8 +50,8 @@ def test_the_operations_and_the_fixed_cost_are_the_pass(b: int, k: int, context:
         operations = frame[(frame["pass"] == name) & (frame["kind"] != "fixed")]
         seconds = (operations["count"] * operations["seconds"]).sum()
         assert seconds == pytest.approx(cost_of_operations(forward.counted(), profile).seconds)
-        fixed_s = profile.fixed.per_pass_s + forward.layers * profile.fixed.per_layer_s
-        assert seconds == pytest.approx(cost_of_pass(forward, profile).seconds - fixed_s)
+        fixed_s = cost_between_kernels(forward.layers, seconds, work.runtime, work.model).seconds
+        assert seconds == pytest.approx(work.cost.seconds - fixed_s)
         assert (operations["count"] * operations["flops"]).sum() == pytest.approx(forward.flops)
 
 
@@ -76,7 +77,7 @@ def test_a_passes_summary_is_what_the_cost_model_says(b: int, k: int, context: i
     summary = summarise(of_steps(steps)).set_index("pass")
     assert summary.index.to_list() == list(PASSES)
     for name, work in passes_of(steps).items():
-        seconds = cost_of_pass(work.forward, work.profile).seconds
+        seconds = work.cost.seconds
         assert summary.loc[name, "seconds"] == pytest.approx(seconds)
         streamed = streaming_share(work.forward, seconds, work.profile)
         assert summary.loc[name, "streaming_share"] == pytest.approx(streamed)

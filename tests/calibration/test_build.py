@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from calibration.build import build_profile, check_passes
+from calibration.build import build_profile, build_runtime, check_passes
 from calibration.log import Log, Visit
 from calibration.points import Point, Workload, plan
 from calibration.rows import rows_of
@@ -95,11 +95,13 @@ def test_a_known_machine_is_found_again_and_its_passes_add_up(tmp_path: Path) ->
     for model in profile.models().values():
         assert model.report is not None
         assert model.report.median_error < 0.03
-    checks = check_passes(profile, WORKLOAD, rows_of(log, points))
+    runtime = build_runtime("made-up", rows_of(log, points))
+    assert runtime is not None
+    checks = check_passes(profile, runtime, WORKLOAD, rows_of(log, points))
     assert {check.role for check in checks} == {"target", "draft", "link"}
     assert max(abs(check.error) for check in checks) < 0.05
-    assert profile.fixed.per_layer_s == pytest.approx(GAP_S, rel=0.1)
-    assert "an eager launch takes 4.0 us more" in profile.fixed.how
+    assert runtime.host.per_layer_s == pytest.approx(GAP_S, rel=0.1)
+    assert "an eager launch takes 4.0 us more" in runtime.evidence.note
     assert profile.interference.factors(1.0, 1.0) == pytest.approx((1.1, 1.1), abs=0.01)
     (source,) = profile.sources.values()
     beside = re.search(r"all_reduce beside a message (\d\.\d\d)x", source.note)

@@ -13,7 +13,7 @@ import pytest
 
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_hardware, hardware_names
-from ssdsim.hardware.laws import DATASHEET_LOG_SD, Correction, FixedCosts
+from ssdsim.hardware.laws import DATASHEET_LOG_SD, Correction
 from ssdsim.hardware.profile import EXTRAPOLATION_LOG_SD, HardwareProfile, load_profile
 from ssdsim.transformer.operations import Attention, Collective, Elementwise, Gemm
 
@@ -174,12 +174,6 @@ def test_what_a_profile_lacks_is_named_with_the_remedy() -> None:
 
 def test_one_rank_reduces_for_nothing() -> None:
     assert profile(collectives={}).seconds(Collective("reduce", "all_reduce", 1024, 1)).seconds == 0.0
-
-
-def test_fixed_costs_are_set_on_a_copy() -> None:
-    before = profile()
-    after = before.with_fixed(FixedCosts(per_layer_s=1e-6, relative_error=0.2, how="fitted"))
-    assert (before.fixed.per_layer_s, after.fixed.per_layer_s) == (0.0, 1e-6)
 
 
 def test_a_correction_is_hinges_of_logarithms_and_constant_outside_its_domain() -> None:

@@ -10,9 +10,9 @@ import pytest
 from ssdsim.answers.predict import predict
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_hardware, find_transformer
-from ssdsim.hardware.profile import FixedCosts, load_profile
+from ssdsim.hardware.profile import load_profile
 from ssdsim.hardware.what_if import scale
-from ssdsim.pricing.cost import cost_of_pass
+from ssdsim.pricing.passes import cost_of_pass
 from ssdsim.scenario.configuration import configure
 from ssdsim.transformer.card import forward_pass
 from ssdsim.transformer.operations import Collective, Gemm
@@ -76,4 +76,3 @@ def test_a_copy_of_a_profile_that_has_priced_prices_anew() -> None:
     profile = find_hardware("h100-sxm")
     before = cost_of_pass(forward, profile).seconds
     assert cost_of_pass(forward, scale(profile, "slow", memory_bandwidth=0.5)).seconds > 1.5 * before
-    assert cost_of_pass(forward, profile.with_fixed(FixedCosts())).seconds < before

@@ -13,11 +13,12 @@ import pytest
 
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_hardware, find_transformer
-from ssdsim.hardware.laws import FixedCosts
-from ssdsim.pricing.cost import Cost, TimingErrors, cost_of_pass
+from ssdsim.pricing.cost import Cost, TimingErrors
+from ssdsim.pricing.passes import cost_of_pass
 from ssdsim.pricing.prespeculation import window_budget
 from ssdsim.pricing.site import Site
 from ssdsim.rounds.kernel import Kernel
+from ssdsim.runtimes.catalog import find_runtime
 from ssdsim.scenario.configuration import Configuration, configure
 from ssdsim.transformer.card import forward_pass
 
@@ -25,20 +26,20 @@ from ssdsim.transformer.card import forward_pass
 @pytest.mark.parametrize("context", [512, 768, 1024])
 def test_kernels_of_llama_70b_sum_to_what_another_tool_sums(context: int) -> None:
     """14.9 ms for one token at TP 4; engines add the fixed costs."""
-    kernels = find_hardware("h100-sxm").with_fixed(FixedCosts())
+    kernels = find_hardware("h100-sxm")
     forward = forward_pass(find_transformer("llama-3.1-70b"), batch=1, context=context, tp=4)
     assert cost_of_pass(forward, kernels).seconds == pytest.approx(14.9e-3, rel=0.08)
 
 
-def test_fixed_costs_are_the_layers_of_a_pass_and_a_share_of_the_round() -> None:
-    profile = find_hardware("h100-sxm")
-    fixed = profile.fixed
-    assert fixed.per_layer_s > 0
-    assert fixed.per_round_s > 0
-    assert "autoregressive speeds only" in fixed.how
+def test_a_runtime_adds_to_layers_passes_and_draft_steps() -> None:
+    profile, engine = find_hardware("h100-sxm"), find_runtime("ssd-engine")
     forward = forward_pass(find_transformer("llama-3.2-1b"), batch=1, context=512)
-    bare = cost_of_pass(forward, profile.with_fixed(FixedCosts())).seconds
-    assert cost_of_pass(forward, profile).seconds == pytest.approx(bare + 16 * fixed.per_layer_s)
+    bare = cost_of_pass(forward, profile).seconds
+    layers = 16 * engine.host.per_layer_s
+    assert layers > 0
+    as_target, as_draft = (cost_of_pass(forward, profile, engine, model).seconds for model in ("target", "draft"))
+    assert as_target == pytest.approx(bare + layers + engine.host.per_pass_s)
+    assert as_draft == pytest.approx(bare + layers + engine.host.per_draft_step_s)
 
 
 def test_more_tokens_and_more_context_never_cost_less_by_much() -> None:

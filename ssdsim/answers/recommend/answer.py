@@ -17,6 +17,7 @@ from ssdsim.answers.recommend.search import Search
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.provenance import summary
 from ssdsim.protocols.axes import TARGET
+from ssdsim.scenario.configuration import runtime_for
 from ssdsim.scenario.options import DEFAULTS
 
 
@@ -58,6 +59,7 @@ class Recommendation:
     break_evens: tuple[BreakEven, ...]
     elasticities: tuple[Elasticity, ...]
     provenance: tuple[tuple[str, str], ...]
+    runtime: str
     warnings: tuple[str, ...]
     evaluated: int
 
@@ -119,6 +121,7 @@ def recommend(
         break_evens=tuple(break_evens(search, focus)) if focus is not None else (),
         elasticities=tuple(elasticities(about.best, search)) if about and about.best else (),
         provenance=_provenance(request),
+        runtime=runtime_for(request.options).summary,
         warnings=(*request.warnings, *sorted(search.warnings)),
         evaluated=evaluated,
     )

@@ -35,6 +35,7 @@ def as_json(found: Recommendation) -> dict[str, Any]:
         "break_even": [vars(bound) for bound in found.break_evens],
         "elasticities": [vars(elasticity) for elasticity in found.elasticities],
         "provenance": [{"profile": name, "summary": text} for name, text in found.provenance],
+        "runtime": found.runtime,
         "warnings": list(found.warnings),
         "evaluated": found.evaluated,
     }

@@ -1,4 +1,4 @@
-"""The time that no kernel accounts for, from the decoding speed of a real engine."""
+"""A runtime from the decoding speeds of a real engine: the time that no kernel accounts for."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from scipy.optimize import nnls
 from calibration.bootstrap import significant
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_transformer
-from ssdsim.hardware.laws import FixedCosts
 from ssdsim.hardware.profile import HardwareProfile
-from ssdsim.pricing.cost import cost_of_pass
+from ssdsim.pricing.passes import cost_of_pass
+from ssdsim.runtimes.card import Errors, Evidence, Host, Runtime
 from ssdsim.transformer.card import forward_pass
 
 
@@ -28,13 +28,13 @@ class DecodingSpeed:
     tokens_per_second: float
 
 
-def fit_fixed_costs(profile: HardwareProfile, seen: Sequence[DecodingSpeed], source: str) -> FixedCosts:
+def fit_decoding_speeds(profile: HardwareProfile, seen: Sequence[DecodingSpeed], source: str, name: str) -> Runtime:
     """Seconds a layer and seconds a target pass (scheduling, sampling) that explain what the kernels leave over.
 
     Least squares with both at least 0. Autoregressive decoding makes one pass a round, so it cannot tell a cost per
     pass from a cost per round: the second is taken as per round, that is once for every target pass and not for a
-    draft's step, which runs in the same engine step. ``relative_error`` is the largest error of leaving one speed out
-    and predicting it from the others with a cost per layer alone.
+    draft's step, which runs in the same engine step. The error is the largest of leaving one speed out and predicting
+    it from the others with a cost per layer alone.
 
     Raises
     ------
@@ -42,28 +42,30 @@ def fit_fixed_costs(profile: HardwareProfile, seen: Sequence[DecodingSpeed], sou
     """
     if len(seen) < 2:
         raise InputError(f"fixed costs per layer and per round need at least 2 decoding speeds, got {len(seen)}")
-    bare = profile.with_fixed(FixedCosts())
     layers = np.array([float(find_transformer(one.transformer).layers) for one in seen])
-    left = np.array([1.0 / one.tokens_per_second - _kernel_seconds(one, bare) for one in seen])
+    left = np.array([1.0 / one.tokens_per_second - _kernel_seconds(one, profile) for one in seen])
     if np.any(left < 0):
         slowest = seen[int(np.argmin(left))]
         raise InputError(f"{slowest.transformer} at {slowest.tokens_per_second:g} tokens/s outruns its kernels' sum")
     (per_layer, per_round), _ = nnls(np.column_stack([layers, np.ones_like(layers)]), left)
     speeds = "; ".join(f"{one.transformer} TP {one.tp} {one.tokens_per_second:g} tokens/s" for one in seen)
-    return FixedCosts(
-        per_layer_s=significant(per_layer),
-        per_round_s=significant(per_round),
-        relative_error=significant(_left_out_error(layers, left)),
-        how=(
-            f"fitted to {len(seen)} autoregressive speeds only ({speeds}; {source}); what is not per layer is charged "
-            "once a target pass, not to draft steps; error by leaving one out"
+    return Runtime(
+        name=name,
+        engine=source or "not stated",
+        host=Host(per_layer_s=significant(per_layer), per_step_s=significant(per_round)),
+        errors=Errors(host_log_sd=significant(_left_out_error(layers, left))),
+        evidence=Evidence(
+            source=f"autoregressive speeds only ({speeds}; {source})",
+            rows=len(seen),
+            series=len(seen),
+            note="what is not per layer is charged once a target pass, not to draft steps",
         ),
     )
 
 
-def _kernel_seconds(one: DecodingSpeed, bare: HardwareProfile) -> float:
+def _kernel_seconds(one: DecodingSpeed, profile: HardwareProfile) -> float:
     card = find_transformer(one.transformer)
-    return cost_of_pass(forward_pass(card, batch=1, context=one.context, tp=one.tp), bare).seconds
+    return cost_of_pass(forward_pass(card, batch=1, context=one.context, tp=one.tp), profile).seconds
 
 
 def _left_out_error(layers: NDArray[np.float64], left: NDArray[np.float64]) -> float:

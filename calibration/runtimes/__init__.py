@@ -1,0 +1,1 @@
+"""Runtimes fitted to benchmarks of whole engines."""

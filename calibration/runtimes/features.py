@@ -1,0 +1,114 @@
+"""What each number of a runtime card multiplies in a measured row: the row's seconds are linear in the card."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ssdsim.errors import InputError
+from ssdsim.hardware.profile import HardwareProfile
+from ssdsim.measured.price import Work, seconds_of, work_of
+from ssdsim.measured.row import Row
+from ssdsim.pricing.between_kernels import kernel_factor
+from ssdsim.runtimes.card import Host, Kernels, Runtime
+from ssdsim.transformer.card import ForwardPass
+from ssdsim.transformer.operations import Attention, Collective, Elementwise, Gemm, Operation
+
+KERNEL_FIELDS = ("gemm", "attention", "communication", "elementwise", "launch_overlap")
+HOST_FIELDS = tuple(Host.model_fields)
+FIELDS = (*KERNEL_FIELDS, *HOST_FIELDS)
+
+_FACTOR_OF: Mapping[type, str] = {
+    Gemm: "gemm",
+    Attention: "attention",
+    Collective: "communication",
+    Elementwise: "elementwise",
+}
+
+
+@dataclass(frozen=True)
+class Features:
+    """Of rows: ``seconds`` measured, ``offset`` of what no field moves, and a column of ``per_unit`` for each field.
+
+    The card with the fields ``values`` predicts ``offset + per_unit @ values``; shapes ``(rows,)``, ``(rows, fields)``.
+    """
+
+    rows: Sequence[Row]
+    seconds: NDArray[np.float64]
+    offset: NDArray[np.float64]
+    per_unit: NDArray[np.float64]
+    series: NDArray[np.str_]
+
+    def predicted(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.asarray(self.offset + self.per_unit @ values)
+
+    def of(self, chosen: NDArray[np.bool_]) -> Features:
+        """Some of the rows."""
+        rows = [row for row, keep in zip(self.rows, chosen, strict=True) if keep]
+        return Features(rows, self.seconds[chosen], self.offset[chosen], self.per_unit[chosen], self.series[chosen])
+
+
+def features(rows: Iterable[Row], like: Runtime) -> Features:
+    """Features of rows in an engine whose collectives are fused, or not, as ``like`` has them.
+
+    Raises
+    ------
+    InputError : a row's card, profile or timing is missing, by the row's number.
+    """
+    rows = list(rows)
+    found = []
+    for number, row in enumerate(rows, 1):
+        try:
+            found.append(_of_row(work_of(row), like.kernels))
+        except InputError as error:
+            raise InputError(f"row {number} ({row.model}, {row.hardware}, batch {row.batch}): {error}") from None
+    return Features(
+        rows=rows,
+        seconds=np.array([seconds_of(row) for row in rows]),
+        offset=np.array([offset for offset, _ in found]),
+        per_unit=np.array([[each.get(name, 0.0) for name in FIELDS] for _, each in found]),
+        series=np.array([row.series_name for row in rows]),
+    )
+
+
+def values_of(card: Runtime) -> NDArray[np.float64]:
+    """A card's fields in the order of :data:`FIELDS`."""
+    held = {**card.kernels.model_dump(), **card.host.model_dump()}
+    return np.array([held[name] for name in FIELDS], dtype=float)
+
+
+def _of_row(work: Work, kernels: Kernels) -> tuple[float, dict[str, float]]:
+    found = _of_pass(work.target, work.profile, kernels, work.steps)
+    drafted = work.steps * work.drafted
+    if work.draft is not None:
+        for name, seconds in _of_pass(work.draft, work.profile, kernels, drafted).items():
+            found[name] = found.get(name, 0.0) + seconds
+    prompts = sum(times for _, times in work.prefills)
+    offset = sum(times * _kernel_seconds(forward, work.profile) for forward, times in work.prefills)
+    found["per_layer_s"] += sum(times * forward.layers for forward, times in work.prefills)
+    found["per_pass_s"] = work.steps + prompts
+    found["per_step_s"] = work.steps
+    found["per_sequence_s"] = work.steps * work.batch
+    found["per_draft_step_s"] = drafted if work.speculates else 0.0
+    found["per_round_s"] = work.steps if work.speculates else 0.0
+    return offset, found
+
+
+def _of_pass(forward: ForwardPass, profile: HardwareProfile, kernels: Kernels, times: float) -> dict[str, float]:
+    alone = Kernels(fused_collectives=kernels.fused_collectives)
+    found = dict.fromkeys(KERNEL_FIELDS, 0.0)
+    for op, count in forward.counted():
+        seconds = profile.seconds(op).seconds
+        found[_FACTOR_OF[type(op)]] += times * count * seconds * kernel_factor(op, seconds, profile, alone)
+        if not isinstance(op, Collective):
+            found["launch_overlap"] -= times * count * profile.launch_seconds(op)
+    found["per_layer_s"] = times * forward.layers
+    return found
+
+
+def _kernel_seconds(forward: ForwardPass, profile: HardwareProfile) -> float:
+    ops: list[tuple[Operation, int]] = forward.counted()
+    return sum(count * profile.seconds(op).seconds for op, count in ops)

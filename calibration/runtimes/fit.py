@@ -1,0 +1,225 @@
+"""A runtime card from rows: few numbers, drawn towards a card that exists, checked on series that were left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import lsq_linear
+from scipy.stats import t as student
+
+from calibration.bootstrap import significant
+from calibration.runtimes.features import FIELDS, HOST_FIELDS, KERNEL_FIELDS, Features, features, values_of
+from ssdsim.errors import InputError, nearest
+from ssdsim.measured.row import Row
+from ssdsim.runtimes.card import Evidence, Host, Kernels, Runtime
+
+Array = NDArray[np.float64]
+
+DECODING = ("gemm", "attention", "communication", "per_step_s", "per_sequence_s")
+SPECULATING = ("per_draft_step_s", "per_round_s")
+MOST_FIELDS = 6
+
+PRIOR_SD: Mapping[str, float] = {
+    "gemm": 0.3,
+    "attention": 0.4,
+    "communication": 2.0,
+    "elementwise": 0.5,
+    "launch_overlap": 0.5,
+    "per_layer_s": 30e-6,
+    "per_pass_s": 2e-3,
+    "per_step_s": 2e-3,
+    "per_sequence_s": 50e-6,
+    "per_draft_step_s": 1.5e-3,
+    "per_round_s": 3e-3,
+}
+"""How far an engine may well be from another one, in each number: what few rows are drawn by."""
+
+_FIRST_NOISE = 0.05
+_LEAST_NOISE = 1e-3
+_ROUNDS = 4
+_TOLD = 0.5  # of the prior's width: a number that the rows know better than that
+_SAME = 0.9  # correlation from which on two numbers are not told apart
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A card with what the rows say of each number: its interval at 95 %, and those that they cannot tell apart."""
+
+    card: Runtime
+    fields: tuple[str, ...]
+    low: Array
+    high: Array
+    told: tuple[str, ...]
+    alike: tuple[tuple[str, str], ...]
+    errors: Array
+    left_out: Array
+    series: NDArray[np.str_]
+
+    @property
+    def error(self) -> float:
+        """Mean absolute relative error of the rows fitted."""
+        return float(np.abs(self.errors).mean())
+
+    @property
+    def left_out_error(self) -> float | None:
+        """That of rows whose series was left out; None with one series."""
+        return float(np.abs(self.left_out).mean()) if self.left_out.size else None
+
+
+def fit_runtime(
+    rows: Sequence[Row],
+    base: Runtime,
+    name: str,
+    engine: str = "",
+    fields: Sequence[str] | None = None,
+    source: str = "",
+) -> Fit:
+    """The card called ``name`` that predicts ``rows`` best, drawn towards ``base`` where they say little.
+
+    Least squares of relative errors with every number at least 0, over ``fields`` (by default those of decoding, and
+    those of speculation where a row speculates); the others stay as in ``base``. Series are left out one at a time for
+    the error that the card carries.
+
+    Raises
+    ------
+    InputError : an unknown field, more than :data:`MOST_FIELDS`, or fewer rows than fields.
+    """
+    chosen = tuple(fields) if fields is not None else default_fields(rows)
+    check_fields(chosen, len(rows))
+    made = features(rows, base)
+    solution = _solve(made, base, chosen)
+    errors = made.predicted(solution.values) / made.seconds - 1.0
+    left_out = _left_out(made, base, chosen)
+    low, high = solution.interval()
+    card = _card(solution.values, base, name, engine or base.engine)
+    evidence = Evidence(
+        source=source or "rows of the user's own",
+        rows=len(rows),
+        series=len(set(made.series)),
+        error=significant(float(np.abs(errors).mean())),
+        left_out_error=significant(float(np.abs(left_out).mean())) if left_out.size else None,
+    )
+    structure = spread(left_out if left_out.size else errors, made.series)
+    card = card.model_copy(
+        update={
+            "evidence": evidence,
+            "errors": base.errors.model_copy(update={"pass_log_sd": significant(structure), "host_log_sd": 0.0}),
+        }
+    )
+    return Fit(card, chosen, low, high, solution.told(), solution.alike(), errors, left_out, made.series)
+
+
+def default_fields(rows: Sequence[Row]) -> tuple[str, ...]:
+    """Those of decoding, or of speculation where every row speculates (its target passes are not told apart)."""
+    return SPECULATING if all(row.k for row in rows) else DECODING
+
+
+def check_fields(fields: Sequence[str], rows: int) -> None:
+    """Raise :class:`InputError` at fields that no fit can have."""
+    for each in fields:
+        if each not in FIELDS:
+            raise InputError(f"unknown field '{each}'{nearest(each, FIELDS)} Allowed: {', '.join(FIELDS)}")
+    if not 0 < len(set(fields)) <= MOST_FIELDS:
+        raise InputError(f"a card has between 1 and {MOST_FIELDS} fitted fields, got {len(set(fields))}")
+    if rows <= len(set(fields)):
+        raise InputError(f"{len(set(fields))} fields need more than {len(set(fields))} rows, got {rows}")
+
+
+@dataclass(frozen=True)
+class _Solution:
+    values: Array
+    fields: tuple[str, ...]
+    covariance: Array
+    rows: int
+
+    @property
+    def _sd(self) -> Array:
+        return np.sqrt(np.diag(self.covariance))
+
+    def interval(self) -> tuple[Array, Array]:
+        at = self.values[_columns(self.fields)]
+        wide = student.ppf(0.975, max(1, self.rows - len(self.fields))) * self._sd
+        return np.maximum(at - wide, 0.0), at + wide
+
+    def told(self) -> tuple[str, ...]:
+        """The fields that the rows know better than the prior does."""
+        return tuple(f for f, sd in zip(self.fields, self._sd, strict=True) if sd < _TOLD * PRIOR_SD[f])
+
+    def alike(self) -> tuple[tuple[str, str], ...]:
+        """Pairs that may be traded for each other."""
+        correlation = self.covariance / np.outer(self._sd, self._sd)
+        return tuple(
+            (self.fields[i], self.fields[j])
+            for i in range(len(self.fields))
+            for j in range(i)
+            if abs(correlation[i, j]) > _SAME
+        )
+
+
+def _columns(fields: Sequence[str]) -> list[int]:
+    return [FIELDS.index(name) for name in fields]
+
+
+def _solve(made: Features, base: Runtime, fields: tuple[str, ...]) -> _Solution:
+    """Maximum a posteriori with the noise that the rows themselves show."""
+    values, at = values_of(base), _columns(fields)
+    prior_sd = np.array([PRIOR_SD[name] for name in fields])
+    others = np.delete(np.arange(len(FIELDS)), at)
+    fixed = made.offset + made.per_unit[:, others] @ values[others]
+    relative = made.per_unit[:, at] / made.seconds[:, None]
+    wanted = 1.0 - fixed / made.seconds
+    upper = np.array([1.0 if name == "launch_overlap" else np.inf for name in fields])
+    noise = _FIRST_NOISE
+    for _ in range(_ROUNDS):
+        scaled = np.vstack([relative * prior_sd / noise, np.eye(len(at))])
+        towards = np.concatenate([wanted / noise, values[at] / prior_sd])
+        found = lsq_linear(scaled, towards, bounds=(0.0, upper / prior_sd)).x * prior_sd
+        residual = relative @ found - wanted
+        noise = max(_LEAST_NOISE, float(np.sqrt((residual**2).sum() / max(1, len(wanted) - len(at)))))
+    covariance = np.linalg.inv(relative.T @ relative / noise**2 + np.diag(prior_sd**-2.0))
+    solved = values.copy()
+    solved[at] = found
+    return _Solution(solved, fields, covariance, len(wanted))
+
+
+def _left_out(made: Features, base: Runtime, fields: tuple[str, ...]) -> Array:
+    """Relative errors of each row, predicted by the rows of the other series; empty with one series."""
+    names = sorted(set(made.series))
+    errors = np.zeros(len(made.rows))
+    if len(names) < 2:
+        return np.zeros(0)
+    for name in names:
+        own = made.series == name
+        if (~own).sum() <= len(fields):
+            return np.zeros(0)
+        solution = _solve(made.of(~own), base, fields)
+        errors[own] = made.of(own).predicted(solution.values) / made.seconds[own] - 1.0
+    return errors
+
+
+def spread(errors: Array, series: NDArray[np.str_]) -> float:
+    """A log-sd from relative errors: each series weighs alike, 95 % of them lie within 1.96 of it."""
+    names, counts = np.unique(series, return_counts=True)
+    weights = (1.0 / counts)[np.searchsorted(names, series)]
+    sizes = np.abs(np.log1p(np.maximum(errors, -0.99)))
+    order = np.argsort(sizes)
+    share = np.cumsum(weights[order]) / weights.sum()
+    return float(sizes[order][np.searchsorted(share, 0.95).clip(0, len(order) - 1)] / 1.96)
+
+
+def _card(values: Array, base: Runtime, name: str, engine: str) -> Runtime:
+    held = {field: significant(float(value)) for field, value in zip(FIELDS, values, strict=True)}
+    kernels = Kernels(fused_collectives=base.kernels.fused_collectives, **{f: held[f] for f in KERNEL_FIELDS})
+    host = Host(**{f: held[f] for f in HOST_FIELDS})
+    return base.model_copy(update={"name": name, "engine": engine, "kernels": kernels, "host": host})
+
+
+def by_series(fit: Fit) -> Iterator[tuple[str, int, float, float]]:
+    """Each series: its rows, mean absolute error in fit and left out (nan where there is none)."""
+    for name in sorted(set(fit.series)):
+        own = fit.series == name
+        left = float(np.abs(fit.left_out[own]).mean()) if fit.left_out.size else float("nan")
+        yield name, int(own.sum()), float(np.abs(fit.errors[own]).mean()), left

@@ -1,0 +1,136 @@
+"""What a runtime predicts for a measured row: decoding steps, and the prompts that are processed in between."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ssdsim.hardware.catalog import find_hardware, find_transformer
+from ssdsim.hardware.profile import HardwareProfile
+from ssdsim.measured.row import Row
+from ssdsim.pricing.between_kernels import cost_of_speculation, cost_of_step
+from ssdsim.pricing.cost import Cost
+from ssdsim.pricing.passes import cost_of_pass
+from ssdsim.runtimes.card import KERNELS, Kernels, Runtime
+from ssdsim.transformer.card import ForwardPass, Transformer, forward_pass
+from ssdsim.transformer.prefill import prefill_pass
+
+PREFILL_CHUNK = 8192
+"""Tokens of prompts that engines process in one pass."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """The passes behind a row's value, each with how often it runs in the time that the value speaks of.
+
+    ``steps`` are steps of the target (rounds, where it speculates), each over ``batch`` sequences.
+    """
+
+    batch: int
+    steps: float
+    target: ForwardPass
+    profile: HardwareProfile
+    draft: ForwardPass | None = None
+    drafted: int = 0
+    speculates: bool = False
+    prefills: tuple[tuple[ForwardPass, float], ...] = ()
+
+    def cost(self, runtime: Runtime) -> Cost:
+        """Seconds in the runtime."""
+        parts = [
+            (cost_of_pass(self.target, self.profile, runtime), self.steps),
+            (cost_of_step(runtime, self.batch), self.steps),
+        ]
+        if self.speculates:
+            parts.append((cost_of_speculation(runtime), self.steps))
+            parts.append((self._draft_step(runtime), self.steps * self.drafted))
+        prompts = of_prompts(runtime)
+        parts += [(cost_of_pass(forward, self.profile, prompts), times) for forward, times in self.prefills]
+        return Cost.total(parts)
+
+    def _draft_step(self, runtime: Runtime) -> Cost:
+        """Of a draft model; a head's step is all in the runtime's own seconds of a draft step."""
+        if self.draft is not None:
+            return cost_of_pass(self.draft, self.profile, runtime, "draft")
+        host, errors = runtime.host, runtime.errors
+        return Cost({f"fixed:draft step@{runtime.name}": (host.per_draft_step_s, errors.draft_step_log_sd)})
+
+
+def work_of(row: Row) -> Work:
+    """The passes behind a row.
+
+    Raises
+    ------
+    InputError : no such card or profile, or a degree that does not divide the model.
+    """
+    card, profile = find_transformer(row.model), find_hardware(row.hardware)
+    queries = (row.k or 0) + 1
+    target = _decoding(card, row.batch, queries, row.context, row.tp, row.dtype, row.kv_dtype)
+    draft = None
+    if row.draft:
+        draft = _decoding(find_transformer(row.draft), row.batch, 1, row.context, 1, None, None)
+    tokens_a_step = row.acceptance_length or 1.0
+    steps, prompts = 1.0 / tokens_a_step, row.batch / row.output_tokens
+    if row.metric == "step_ms":
+        steps, prompts = 1.0, 0.0
+    elif row.metric == "latency_s":
+        steps, prompts = (row.output_tokens - 1.0) / tokens_a_step, float(row.batch)
+    return Work(
+        batch=row.batch,
+        steps=steps,
+        target=target,
+        profile=profile,
+        draft=draft,
+        drafted=row.k or 0,
+        speculates=row.k is not None,
+        prefills=_prefills(card, row, prompts),
+    )
+
+
+def _prefills(card: Transformer, row: Row, prompts: float) -> tuple[tuple[ForwardPass, float], ...]:
+    """Passes over ``prompts`` prompts; a static batch is processed in passes of several."""
+    tokens = round(row.input_tokens)
+    if not tokens or not prompts:
+        return ()
+    together = max(1, min(row.batch, PREFILL_CHUNK // tokens)) if row.metric == "latency_s" else 1
+    return ((_prefill(card, together, tokens, row.tp, row.dtype, row.kv_dtype), prompts / together),)
+
+
+@lru_cache(maxsize=4096)
+def _decoding(
+    card: Transformer, batch: int, queries: int, context: int, tp: int, dtype: str | None, kv_dtype: str | None
+) -> ForwardPass:
+    return forward_pass(card, batch=batch, queries=queries, context=context, tp=tp, dtype=dtype, kv_dtype=kv_dtype)
+
+
+@lru_cache(maxsize=4096)
+def _prefill(card: Transformer, batch: int, tokens: int, tp: int, dtype: str | None, kv: str | None) -> ForwardPass:
+    return prefill_pass(card, batch=batch, tokens=tokens, tp=tp, dtype=dtype, kv_dtype=kv)
+
+
+@lru_cache(maxsize=256)
+def of_prompts(runtime: Runtime) -> Runtime:
+    """The runtime of passes over prompts: long kernels, whose factors are not those of decoding's short ones."""
+    return runtime if runtime is KERNELS else runtime.model_copy(update={"kernels": Kernels()})
+
+
+def seconds_of(row: Row) -> float:
+    """A row's value as the seconds that :meth:`Work.cost` predicts: of a token and sequence, a step or a whole batch."""
+    match row.metric:
+        case "latency_s":
+            return row.value
+        case "tokens_per_s":
+            return row.batch / row.value
+        case _:
+            return 1e-3 * row.value
+
+
+def value_of(row: Row, seconds: float) -> float:
+    """The inverse of :func:`seconds_of`: predicted seconds in the row's own metric."""
+    match row.metric:
+        case "latency_s":
+            return seconds
+        case "tokens_per_s":
+            return row.batch / seconds
+        case _:
+            return 1e3 * seconds

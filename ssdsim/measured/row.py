@@ -1,0 +1,137 @@
+"""One measured speed of an engine, and CSV files of them."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Literal, get_args
+
+from pydantic import Field
+
+from ssdsim.documents import as_record
+from ssdsim.errors import InputError, nearest
+from ssdsim.records import Card
+
+Metric = Literal["step_ms", "tpot_ms", "latency_s", "tokens_per_s"]
+METRICS: tuple[str, ...] = get_args(Metric)
+
+Tokens = Annotated[float, Field(ge=0.0, le=1e8)]
+Whole = Annotated[int, Field(ge=1, le=10**6)]
+
+
+class Row(Card):
+    """How fast ``engine`` was seen to decode.
+
+    ``metric`` says what ``value`` is: ``step_ms``, a decoding step (a round of speculation) at a steady batch;
+    ``tpot_ms``, milliseconds a token of a request that is served, so that prompts of other requests are processed in
+    between; ``latency_s``, a whole static batch with its prefill; ``tokens_per_s``, output of all requests together
+    while they are served. ``batch`` is the sequences in flight (the concurrency). ``input_tokens`` and
+    ``output_tokens`` are means over requests. With ``k`` drafted tokens a round, ``acceptance_length`` are the tokens
+    that a round yields (bonus token included), and ``draft`` names the draft's card where it is a model.
+
+    Rows of one ``series`` (one source, engine version, model, dtype, GPU and degree) share what is wrong with them.
+    """
+
+    model: str = Field(min_length=1)
+    hardware: str = Field(min_length=1)
+    tp: Whole = 1
+    batch: Whole
+    input_tokens: Tokens
+    output_tokens: Annotated[float, Field(ge=1.0, le=1e8)]
+    metric: Metric
+    value: Annotated[float, Field(gt=0.0, le=1e12)]
+    engine: str = ""
+    engine_version: str = ""
+    dtype: str | None = None
+    kv_dtype: str | None = None
+    draft: str | None = None
+    k: Whole | None = None
+    acceptance_length: Annotated[float, Field(ge=1.0, le=1001.0)] | None = None
+    source: str = ""
+    series: str = ""
+
+    @property
+    def series_name(self) -> str:
+        """The series, or what makes one where none is given."""
+        parts = (self.source, self.engine, self.engine_version, self.model, self.dtype, self.hardware, self.tp)
+        method = (f"k from {self.draft or 'a head'}",) if self.k else ()
+        return self.series or " ".join(str(part) for part in (*parts, *method) if part)
+
+    @property
+    def context(self) -> int:
+        """Cached tokens of a sequence, on average over its decoding."""
+        return max(1, round(self.input_tokens + self.output_tokens / 2.0))
+
+
+_NUMBERS = ("tp", "batch", "input_tokens", "output_tokens", "value", "k", "acceptance_length")
+_WHOLE = ("tp", "batch", "k")
+COLUMNS = tuple(Row.model_fields)
+REQUIRED = tuple(name for name, field in Row.model_fields.items() if field.is_required())
+
+
+def read_rows(path: str | Path) -> list[Row]:
+    """The rows of a CSV file with the columns :data:`COLUMNS`, of which :data:`REQUIRED` must be there.
+
+    An empty cell counts as not given.
+
+    Raises
+    ------
+    InputError : no such file, a column that is missing or unknown, or a cell that is no such value, by its line.
+    """
+    path = Path(path)
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            rows = list(_rows(path, csv.DictReader(file)))
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{path}: not a CSV file ({error})") from None
+    if not rows:
+        raise InputError(f"{path}: no row in it")
+    return rows
+
+
+def _rows(path: Path, reader: csv.DictReader[str]) -> Iterator[Row]:
+    names = [name.strip() for name in reader.fieldnames or ()]
+    for name in names:
+        if name not in COLUMNS:
+            raise InputError(f"{path}: unknown column '{name}'{nearest(name, COLUMNS)} Allowed: {', '.join(COLUMNS)}")
+    for name in REQUIRED:
+        if name not in names:
+            raise InputError(f"{path}: lacks the column '{name}'; needed: {', '.join(REQUIRED)}")
+    reader.fieldnames = names
+    for record in reader:
+        where = f"{path} line {reader.line_num}"
+        if None in record or None in record.values():
+            raise InputError(f"{where}: {len(names)} cells expected")
+        yield as_row(record, where)
+
+
+def as_row(cells: Mapping[str, str], where: str) -> Row:
+    """A row of cells as they are written; empty ones are left out.
+
+    Raises
+    ------
+    InputError : a cell that is not such a value; the message begins with ``where``.
+    """
+    values = {name: _number(name, cell.strip(), where) for name, cell in cells.items() if cell.strip()}
+    return as_record(Row, values, where, "row")
+
+
+def _number(name: str, cell: str, where: str) -> str | int | float:
+    if name not in _NUMBERS:
+        return cell
+    try:
+        return int(cell) if name in _WHOLE else float(cell)
+    except ValueError:
+        kind = "a whole number" if name in _WHOLE else "a number"
+        raise InputError(f"{where}: {name} must be {kind}, got '{cell}'") from None
+
+
+def write_rows(rows: Iterable[Row], path: Path) -> None:
+    """Write a CSV file that :func:`read_rows` reads."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, COLUMNS)
+        writer.writeheader()
+        writer.writerows({name: value for name, value in row.model_dump().items() if value is not None} for row in rows)

@@ -1,0 +1,83 @@
+"""What an engine's runtime makes of kernels that were timed alone, and what it adds between them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from ssdsim.hardware.profile import HardwareProfile
+from ssdsim.pricing.cost import Cost
+from ssdsim.runtimes.card import Kernels, Runtime
+from ssdsim.transformer.operations import Attention, Collective, Elementwise, Gemm, Operation
+
+Model = Literal["target", "draft"]
+
+_SHORTEST_SHARE = 0.1  # of a kernel's own time that is left however much of its launch is hidden
+_SMALLEST_BYTES = 1.0
+
+
+def kernel_factor(op: Operation, seconds: float, profile: HardwareProfile, kernels: Kernels) -> float:
+    """By what an operation that takes ``seconds`` alone is multiplied in the engine."""
+    match op:
+        case Gemm():
+            return _without_launch(kernels.gemm, op, seconds, profile, kernels)
+        case Attention():
+            return _without_launch(kernels.attention, op, seconds, profile, kernels)
+        case Elementwise():
+            return _without_launch(kernels.elementwise, op, seconds, profile, kernels)
+        case Collective():
+            fused = kernels.fused_collectives and seconds > 0.0
+            share = min(1.0, _fused_s(op, profile) / seconds) if fused else 1.0
+            return kernels.communication * share
+        case _:
+            return 1.0
+
+
+def _without_launch(factor: float, op: Operation, seconds: float, profile: HardwareProfile, kernels: Kernels) -> float:
+    if kernels.launch_overlap == 0.0:
+        return factor
+    hidden_s = kernels.launch_overlap * profile.launch_seconds(op)
+    return max(factor - hidden_s / seconds, min(factor, _SHORTEST_SHARE))
+
+
+def _fused_s(op: Collective, profile: HardwareProfile) -> float:
+    """An all-reduce at the latency of the profile's smallest one and the link's bandwidth, there and back."""
+    if profile.link is None or op.kind != "all_reduce":
+        return float("inf")
+    latency_s = profile.seconds(Collective(op.name, op.kind, int(_SMALLEST_BYTES), op.ranks)).seconds
+    return latency_s + 2 * (op.ranks - 1) / op.ranks * op.message_bytes / profile.link.bandwidth
+
+
+def cost_between_kernels(layers: int, kernels_s: float, runtime: Runtime, model: Model) -> Cost:
+    """Of one pass; the structure that kernels and host work miss is an error of a target's whole pass."""
+    host, errors = runtime.host, runtime.errors
+    cost = host_cost(runtime, "layers", layers * host.per_layer_s, errors.host_log_sd)
+    if model == "draft":
+        return cost + host_cost(runtime, "draft step", host.per_draft_step_s, errors.draft_step_log_sd)
+    cost = cost + host_cost(runtime, "pass", host.per_pass_s, errors.host_log_sd)
+    moved_s = errors.pass_log_sd * (kernels_s + cost.seconds)
+    return cost + Cost(shared={_structure(runtime): moved_s}) if moved_s else cost
+
+
+def cost_of_step(runtime: Runtime, batch: int) -> Cost:
+    """Host work after a target pass: scheduling and sampling."""
+    host, errors = runtime.host, runtime.errors
+    seconds = host.per_step_s + batch * host.per_sequence_s
+    cost = host_cost(runtime, "step", seconds, errors.host_log_sd)
+    return cost.off_by(_structure(runtime), errors.pass_log_sd) if errors.pass_log_sd and seconds else cost
+
+
+def _structure(runtime: Runtime) -> str:
+    """The direction in which all target passes are wrong together."""
+    return f"structure@{runtime.name}"
+
+
+def cost_of_speculation(runtime: Runtime) -> Cost:
+    """What a round with drafted tokens costs beside its passes."""
+    return host_cost(runtime, "round", runtime.host.per_round_s, runtime.errors.host_log_sd)
+
+
+def host_cost(runtime: Runtime, what: str, seconds: float, log_sd: float) -> Cost:
+    """A time without a kernel; what is called the same has the same error."""
+    if seconds == 0.0:
+        return Cost()
+    return Cost({f"fixed:{what}@{runtime.name}": (seconds, log_sd)})

@@ -1,0 +1,65 @@
+"""Seconds of forward passes and messages on a hardware profile, as an engine's runtime runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+
+from ssdsim.hardware.profile import HardwareProfile, Timing
+from ssdsim.pricing.between_kernels import Model, cost_between_kernels, kernel_factor
+from ssdsim.pricing.cost import Cost
+from ssdsim.runtimes.card import KERNELS, Runtime
+from ssdsim.transformer.card import ForwardPass
+from ssdsim.transformer.operations import Operation
+
+_REMEMBERED = 65536  # passes and messages a profile
+
+
+def cost_of_operations(
+    counted: Iterable[tuple[Operation, int]], profile: HardwareProfile, runtime: Runtime = KERNELS
+) -> Cost:
+    """Each operation's time on ``profile``, as the runtime runs it, times its count."""
+    ops, counts = zip(*counted, strict=True)
+    return Cost.total(
+        (_cost_of(timing, profile), count * kernel_factor(op, timing.seconds, profile, runtime.kernels))
+        for op, timing, count in zip(ops, profile.seconds_of(ops), counts, strict=True)
+    )
+
+
+def _cost_of(timing: Timing, profile: HardwareProfile) -> Cost:
+    """A timing as a cost; two devices share no error, so the profile is in the keys."""
+    warnings = frozenset([timing.warning] if timing.warning else [])
+    shared = {f"{direction}@{profile.name}": timing.seconds * moved for direction, moved in timing.shared.items()}
+    return Cost({f"{timing.key}@{profile.name}": (timing.seconds, timing.own_log_sd)}, warnings, shared)
+
+
+def cost_of_pass(
+    forward: ForwardPass, profile: HardwareProfile, runtime: Runtime = KERNELS, model: Model = "target"
+) -> Cost:
+    """Kernels of a pass of one of the models, and what the runtime adds to each layer and to the pass."""
+
+    def cost() -> Cost:
+        kernels = cost_of_operations(forward.counted(), profile, runtime)
+        return kernels + cost_between_kernels(forward.layers, kernels.seconds, runtime, model)
+
+    return _remembered(profile, (forward, runtime, model), cost)
+
+
+def _remembered(profile: HardwareProfile, what: Hashable, cost: Callable[[], Cost]) -> Cost:
+    """The cost of a pass, or of a message of so many bytes, worked out once."""
+    known: dict[Hashable, Cost] = profile.costs
+    found = known.get(what)
+    if found is None:
+        if len(known) >= _REMEMBERED:
+            known.clear()
+        found = known[what] = cost()
+    return found
+
+
+def streaming_share(forward: ForwardPass, seconds: float, profile: HardwareProfile) -> float:
+    """Share of a pass's time that its bytes alone would take at the device's memory bandwidth, at most 1."""
+    return min(1.0, forward.moved_bytes / profile.device.memory_bandwidth / seconds)
+
+
+def cost_of_message(message_bytes: int, profile: HardwareProfile) -> Cost:
+    """A point-to-point message between the target and the draft."""
+    return _remembered(profile, message_bytes, lambda: _cost_of(profile.message_seconds(message_bytes), profile))

@@ -1,0 +1,116 @@
+"""What one engine, in a range of versions, adds to kernels: fused and hidden ones, host work, and how wrong that is."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from ssdsim.records import Card, LogSd, NotNegative, Seconds
+
+DraftDegree = Literal["one", "all", "faster"]
+CacheDtype = Literal["bfloat16", "float16", "float8"]
+
+
+class Kernels(Card):
+    """How the engine's kernels differ from those that were timed one by one on an idle device.
+
+    ``gemm``, ``attention``, ``communication`` and ``elementwise`` multiply their seconds: another library's kernels,
+    or several fused into one. ``launch_overlap`` is the share of every GEMM's, attention's and element-wise kernel's
+    launch floor that the kernel before hides (CUDA graphs, programmatic dependent launch). With
+    ``fused_collectives`` an all-reduce takes no more than its latency and its bytes over the link, whatever the
+    profile's library took: engines fuse it with the norm that follows, or let the switch add.
+    """
+
+    gemm: NotNegative = 1.0
+    attention: NotNegative = 1.0
+    communication: NotNegative = 1.0
+    elementwise: NotNegative = 1.0
+    launch_overlap: float = Field(default=0.0, ge=0.0, le=1.0)
+    fused_collectives: bool = False
+
+
+class Host(Card):
+    """Seconds that belong to no kernel.
+
+    ``per_layer_s``: gaps, of every pass and layer. ``per_pass_s``: of a target pass. ``per_step_s``: after each target
+    pass (scheduling, sampling, detokenising), and ``per_sequence_s`` of it for every sequence of the batch.
+    ``per_draft_step_s``: of every pass of a draft. ``per_round_s``: of a round that verifies drafted tokens, more than
+    of a step without.
+    """
+
+    per_layer_s: Seconds = 0.0
+    per_pass_s: Seconds = 0.0
+    per_step_s: Seconds = 0.0
+    per_sequence_s: Seconds = 0.0
+    per_draft_step_s: Seconds = 0.0
+    per_round_s: Seconds = 0.0
+
+
+class Errors(Card):
+    """How wrong the card may be.
+
+    ``pass_log_sd``: standard deviation of log(real / predicted) of a target pass with its step, from series that were
+    left out; all strategies on the engine share it. ``host_log_sd``: of the host's seconds. ``draft_step_log_sd``: of
+    the seconds of a draft step. ``round_log_sd``: of a whole round that speculates, each strategy's its own.
+    """
+
+    pass_log_sd: LogSd = 0.0
+    host_log_sd: LogSd = 0.0
+    draft_step_log_sd: LogSd = 0.0
+    round_log_sd: LogSd = 0.0
+
+
+class Evidence(Card):
+    """What the numbers rest on; mean absolute relative errors, of the rows fitted and of series that were left out."""
+
+    source: str
+    rows: int = Field(default=0, ge=0)
+    series: int = Field(default=0, ge=0)
+    error: NotNegative | None = None
+    left_out_error: NotNegative | None = None
+    note: str = ""
+
+
+class Runtime(Card):
+    """An engine in a range of ``versions``; what it adds to a hardware profile, which holds kernels only.
+
+    ``draft_tp`` says on how many of the target's devices a draft beside it runs: on one, on all (each step then pays
+    all-reduces), or on the faster of both. ``cache_dtype`` is that of its cache where nobody says (None: the model's).
+    """
+
+    schema_: Literal[1] = Field(default=1, alias="schema")
+    name: str = Field(min_length=1)
+    engine: str
+    versions: str = ""
+    about: str = ""
+    draft_tp: DraftDegree = "faster"
+    cache_dtype: CacheDtype | None = None
+    kernels: Kernels = Kernels()
+    host: Host = Host()
+    errors: Errors = Errors()
+    evidence: Evidence
+
+    def __hash__(self) -> int:
+        return hash(self.name)  # of all fields it takes longer than finding a pass that is known
+
+    @property
+    def summary(self) -> str:
+        """In short, what it adds and what that rests on."""
+        known = self.evidence
+        errors = [
+            f"{error:.1%} {where}"
+            for error, where in ((known.error, "in fit"), (known.left_out_error, "left out"))
+            if error is not None
+        ]
+        rows = f", {known.rows} rows" if known.rows else ""
+        return f"{self.name}: {known.source}{rows}" + (f", mean error {', '.join(errors)}" if errors else "")
+
+
+KERNELS = Runtime(
+    name="kernels",
+    engine="none",
+    about="kernels alone: nothing between them, no error of structure",
+    evidence=Evidence(source="nothing added to the hardware profile"),
+)
+"""The runtime that adds nothing."""
