@@ -21,8 +21,11 @@ from ssdsim.hardware.laws import (
     GemmModel,
     LinkModel,
 )
+from ssdsim.hardware.prefill_attention import PrefillAttentionModel
 
-Model = TypeVar("Model", bound=GemmModel | AnyAttention | CollectiveModel | LinkModel | ElementwiseModel)
+Model = TypeVar(
+    "Model", bound=GemmModel | AnyAttention | PrefillAttentionModel | CollectiveModel | LinkModel | ElementwiseModel
+)
 
 RESAMPLINGS = 50
 _MOST_SHAPES = 500

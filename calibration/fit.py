@@ -31,6 +31,7 @@ from ssdsim.hardware.laws import (
     LinkModel,
     Roofline,
 )
+from ssdsim.hardware.prefill_attention import PrefillAttentionModel
 
 HELD_OUT = 0.3
 FEWEST_ROWS = 8
@@ -42,8 +43,10 @@ _SEGMENT_ROWS = 300
 _SPLITS = 10
 _GEMM_KNOTS = {"m": 8, "n": 8, "k": 8, "nk": 8}
 _GEMM_TERMS = 56
-_ATTENTION_KNOTS = {"kv": 20, "context": 8, "batch": 8, "blocks": 8, "group": 6, "head_dim": 1}
+_ATTENTION_KNOTS = {"kv": 20, "context": 8, "batch": 8, "blocks": 8, "group": 6}
 _ATTENTION_TERMS = 56
+_PREFILL_KNOTS = {"flops": 16, "tokens": 12, "batch": 8, "blocks": 8, "group": 6}
+_PREFILL_TERMS = 56
 _ROOFLINE_COEFFICIENTS = 4
 
 
@@ -88,7 +91,7 @@ def fit_gemm(
     n: ArrayLike,
     k: ArrayLike,
     seconds: ArrayLike,
-    element_bytes: int,
+    element_bytes: float,
     source: str,
     seed: int = 0,
 ) -> GemmModel:
@@ -133,7 +136,7 @@ def fit_attention(
     kv_heads: ArrayLike,
     head_dim: ArrayLike,
     seconds: ArrayLike,
-    element_bytes: int,
+    element_bytes: float,
     source: str,
     seed: int = 0,
 ) -> AttentionModel:
@@ -157,11 +160,51 @@ def fit_attention(
     values = AttentionModel.variables(**rows, element_bytes=element_bytes)
     moved_bytes, flops = AttentionModel.work(values, element_bytes)
     held = hold_out(len(measured), seed)
-    fit = _fit_corrected(moved_bytes, flops, values, measured, held, _ATTENTION_KNOTS, _ATTENTION_TERMS, seed)
+    knots = _with_head_dims(_ATTENTION_KNOTS, rows["head_dim"])
+    fit = _fit_corrected(moved_bytes, flops, values, measured, held, knots, _ATTENTION_TERMS, seed)
     predicted = fit.roofline.seconds(moved_bytes, flops) * np.exp(fit.trained.log_factor(values))
     coefficients = _ROOFLINE_COEFFICIENTS + 1 + len(fit.final.terms)
     found = report(measured[held], predicted[held], int(np.sum(~held)), coefficients)
     model = AttentionModel(source=source, domain=domain_of(values), roofline=fit.roofline, correction=fit.final)
+    return judged(model, found, *rows.values(), element_bytes)
+
+
+def fit_prefill_attention(
+    batch: ArrayLike,
+    tokens: ArrayLike,
+    heads: ArrayLike,
+    kv_heads: ArrayLike,
+    head_dim: ArrayLike,
+    seconds: ArrayLike,
+    element_bytes: float,
+    source: str,
+    seed: int = 0,
+) -> PrefillAttentionModel:
+    """The model of timed prefill attention; all arrays have shape ``(rows,)``.
+
+    Raises
+    ------
+    InputError : fewer than eight rows, sizes or times that are not positive, or a single shape.
+    """
+    rows = _checked(
+        "prefill attention",
+        batch=batch,
+        tokens=tokens,
+        heads=heads,
+        kv_heads=kv_heads,
+        head_dim=head_dim,
+        seconds=seconds,
+    )
+    measured = rows.pop("seconds")
+    values = PrefillAttentionModel.variables(**rows)
+    moved_bytes, flops = PrefillAttentionModel.work(values, element_bytes)
+    held = hold_out(len(measured), seed)
+    knots = _with_head_dims(_PREFILL_KNOTS, rows["head_dim"])
+    fit = _fit_corrected(moved_bytes, flops, values, measured, held, knots, _PREFILL_TERMS, seed)
+    predicted = fit.roofline.seconds(moved_bytes, flops) * np.exp(fit.trained.log_factor(values))
+    coefficients = _ROOFLINE_COEFFICIENTS + 1 + len(fit.final.terms)
+    found = report(measured[held], predicted[held], int(np.sum(~held)), coefficients)
+    model = PrefillAttentionModel(source=source, domain=domain_of(values), roofline=fit.roofline, correction=fit.final)
     return judged(model, found, *rows.values(), element_bytes)
 
 
@@ -245,6 +288,11 @@ def _checked(what: str, **columns: ArrayLike) -> dict[str, Array]:
     return rows
 
 
+def _with_head_dims(knots: Mapping[str, int], head_dims: Array) -> dict[str, int]:
+    """A knot between any two of the few head dimensions that were timed."""
+    return {**knots, "head_dim": max(1, len(np.unique(head_dims)) - 1)}
+
+
 @dataclass(frozen=True)
 class _CorrectedFit:
     """A roofline and its correction: ``trained`` without the held-out rows, ``final`` with them."""
@@ -280,7 +328,7 @@ def _fit_segment(
     held: NDArray[np.bool_],
     smallest: float,
     largest: float,
-    element_bytes: int,
+    element_bytes: float,
     seed: int,
 ) -> tuple[GemmSegment, GemmSegment, int]:
     """The segment for ``smallest <= m <= largest``: trained, final, and the number of rows trained on."""

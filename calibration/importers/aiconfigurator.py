@@ -1,8 +1,8 @@
 """Import a folder of aiconfigurator's silicon data (ai-dynamo/aiconfigurator) as a hardware profile.
 
-The folder holds ``gemm_perf``, ``generation_attention_perf``, ``custom_allreduce_perf`` and ``nccl_perf`` (as
-``.parquet``, or ``.txt`` or ``.csv`` with commas; latencies in ms) and ``system.yaml`` with datasheet figures.
-A missing table leaves its operations out of the profile; only the system card is needed.
+The folder holds ``gemm_perf``, ``generation_attention_perf``, ``context_attention_perf``, ``custom_allreduce_perf``
+and ``nccl_perf`` (as ``.parquet``, or ``.txt`` or ``.csv`` with commas; latencies in ms) and ``system.yaml`` with
+datasheet figures. A missing table leaves its operations out of the profile; only the system card is needed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from calibration.fit import FEWEST_ROWS, fit_attention, fit_collective, fit_gemm
+from calibration.fit import FEWEST_ROWS, fit_attention, fit_collective, fit_gemm, fit_prefill_attention
 from calibration.importers import vidur
 from calibration.importers.messages import bytes_per_count
 from calibration.importers.system_card import SystemCard, read_system_card
@@ -23,6 +23,7 @@ from ssdsim.documents import as_record
 from ssdsim.errors import InputError
 from ssdsim.hardware.attention import AnyAttention
 from ssdsim.hardware.laws import CollectiveModel, GemmModel, LinkModel
+from ssdsim.hardware.prefill_attention import PrefillAttentionModel
 from ssdsim.hardware.profile import HardwareProfile, Provenance
 from ssdsim.transformer.operations import DTYPE_BYTES, CollectiveKind
 
@@ -34,7 +35,13 @@ DTYPES = {
     "fp8": "float8",
     "int8": "int8",
 }
-"""Their names of plain dtypes; block-scaled and weight-only formats are not imported."""
+"""Their names of plain dtypes."""
+
+GEMM_FORMATS = DTYPES | {"fp8_block": "float8-block", "nvfp4": "nvfp4"}
+"""Their names of the weights' formats; weight-only formats are not imported."""
+
+WEIGHT_BYTES = DTYPE_BYTES | {"float8-block": 1, "nvfp4": 0.5625}
+"""Of a weight: four bits and an eight-bit scale for sixteen make 0.5625 (scales of 128 x 128 blocks are nothing)."""
 
 COMPUTE_UNITS = {"V100": 80, "A100": 108, "H100": 132, "H200": 132, "L40S": 142, "B200": 148, "GB200": 148}
 """Streaming multiprocessors, from NVIDIA's datasheets."""
@@ -45,14 +52,22 @@ _COLUMNS = {
         *("attn_dtype", "kv_cache_dtype", "batch_size", "num_heads"),
         *("num_key_value_heads", "head_dim", "isl", "step"),
     ),
+    "context_attention_perf": (
+        *("attn_dtype", "kv_cache_dtype", "batch_size", "num_heads"),
+        *("num_key_value_heads", "head_dim", "isl"),
+    ),
     "custom_allreduce_perf": ("num_gpus", "message_size"),
     "nccl_perf": ("nccl_dtype", "op_name", "num_gpus", "message_size"),
 }
 """The tables and the columns that they need besides version, device and latency."""
 
+_MORE_COLUMNS = ("framework", "kernel_source", "backend", "window_size", "beam_width")  # read where a table has them
+
 _NAMES = ("gemm_dtype", "attn_dtype", "kv_cache_dtype", "nccl_dtype", "op_name")  # the rest of them are sizes
 _GEMM_SHAPE = ["m", "n", "k"]
 _ATTENTION_SHAPE = ["batch_size", "num_heads", "num_key_value_heads", "head_dim", "context"]
+_PREFILL_SHAPE = ["batch_size", "isl", "num_heads", "num_key_value_heads", "head_dim"]
+_WIDE_QUERIES = ("bfloat16", "float16", "half")
 _FLOAT_BYTES = 2  # of the 16-bit floats whose messages are imported
 
 
@@ -96,6 +111,7 @@ def import_aiconfigurator(
         "device": _device(card, tables),
         "gemm": _gemms(tables["gemm_perf"]) if "gemm_perf" in tables else {},
         "attention": _attentions(tables["generation_attention_perf"]) if "generation_attention_perf" in tables else {},
+        "prefill_attention": _prefills(tables["context_attention_perf"]) if "context_attention_perf" in tables else {},
         "collectives": _collectives(tables, card),
         "link": link,
         "elementwise": _elementwise(card),
@@ -116,8 +132,10 @@ def _read_table(folder: Path, stem: str) -> pd.DataFrame | None:
         table = with_numbers(table, path, sizes, whole=True).dropna(subset=sizes)
         if table.empty:
             raise InputError(f"{path}: no row with a latency and all of {', '.join(sizes)}")
-        texts = {name: table[name].astype(str) for name in ("version", "device", *_COLUMNS[stem]) if name not in sizes}
-        return table.assign(seconds=1e-3 * latency_ms[table.index], **texts)
+        more = [name for name in _MORE_COLUMNS if name in table]
+        names = ["version", "device", *(name for name in _COLUMNS[stem] if name in _NAMES), *more]
+        texts = table[names].map(str)  # a cell may hold anything, a list say, that cannot be grouped by
+        return texts.assign(seconds=1e-3 * latency_ms[table.index], **{name: table[name] for name in sizes})
     return None
 
 
@@ -159,39 +177,81 @@ def _natural(version: str) -> list[tuple[int, int, str]]:
 def _gemms(table: pd.DataFrame) -> dict[str, GemmModel]:
     models = {}
     for theirs, rows in table.groupby("gemm_dtype"):
-        dtype = DTYPES.get(str(theirs))
+        weights = GEMM_FORMATS.get(str(theirs))
         rows = _one_time_per_shape(rows, _GEMM_SHAPE)
-        if dtype and len(rows) >= FEWEST_ROWS:
-            models[dtype] = fit_gemm(rows["m"], rows["n"], rows["k"], rows["seconds"], DTYPE_BYTES[dtype], "gemm_perf")
+        if weights and len(rows) >= FEWEST_ROWS:
+            m, n, k, seconds = (rows[name] for name in (*_GEMM_SHAPE, "seconds"))
+            models[weights] = fit_gemm(m, n, k, seconds, WEIGHT_BYTES[weights], "gemm_perf")
     return models
 
 
 def _attentions(table: pd.DataFrame) -> dict[str, AnyAttention]:
-    """Full attention (no window, no beams) with keys and values of the dtype of the arithmetic."""
-    if "window_size" in table:
-        table = table[table["window_size"].astype(str).isin(("0", "0.0", "-1", "-1.0"))]
-    if "beam_width" in table:
-        table = table[table["beam_width"].astype(str).isin(("1", "1.0"))]
-    table = table[table["attn_dtype"] == table["kv_cache_dtype"]]
-    kv_heads = table["num_key_value_heads"].where(table["num_key_value_heads"] > 0, table["num_heads"])
-    table = table.assign(context=table["isl"] + table["step"], num_key_value_heads=kv_heads)
+    """Decode attention by the dtype of the cache."""
+    table = _full_attention(table)
+    table = table.assign(context=table["isl"] + table["step"])
     models: dict[str, AnyAttention] = {}
-    for theirs, rows in table.groupby("attn_dtype"):
-        dtype = DTYPES.get(str(theirs))
-        rows = _one_time_per_shape(rows, _ATTENTION_SHAPE)
-        if dtype and len(rows) >= FEWEST_ROWS:
-            models[dtype] = fit_attention(
-                rows["batch_size"],
-                np.ones(len(rows)),
-                rows["context"],
-                rows["num_heads"],
-                rows["num_key_value_heads"],
-                rows["head_dim"],
-                rows["seconds"],
-                DTYPE_BYTES[dtype],
-                "generation_attention_perf",
-            )
+    for dtype, rows in _by_cache(table, _ATTENTION_SHAPE).items():
+        models[dtype] = fit_attention(
+            rows["batch_size"],
+            np.ones(len(rows)),
+            rows["context"],
+            rows["num_heads"],
+            rows["num_key_value_heads"],
+            rows["head_dim"],
+            rows["seconds"],
+            DTYPE_BYTES[dtype],
+            "generation_attention_perf",
+        )
     return models
+
+
+def _prefills(table: pd.DataFrame) -> dict[str, PrefillAttentionModel]:
+    """Attention of whole prompts by the dtype of the cache that they fill."""
+    return {
+        dtype: fit_prefill_attention(
+            *(rows[name] for name in _PREFILL_SHAPE), rows["seconds"], DTYPE_BYTES[dtype], "context_attention_perf"
+        )
+        for dtype, rows in _by_cache(_full_attention(table), _PREFILL_SHAPE).items()
+    }
+
+
+def _full_attention(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows without a window and without beams, each with its number of kv heads.
+
+    Triton's rows are left out where another kernel was timed as well: there it is a fallback, on the B200 for a head
+    dimension of 192 over 8-bit caches alone.
+    """
+    if "kernel_source" in table:
+        fallback = table["kernel_source"].str.contains("triton", case=False)
+        table = table if fallback.all() else table[~fallback]
+    if "window_size" in table:
+        table = table[table["window_size"].isin(("0", "0.0", "-1", "-1.0"))]
+    if "beam_width" in table:
+        table = table[table["beam_width"].isin(("1", "1.0"))]
+    kv_heads = table["num_key_value_heads"].where(table["num_key_value_heads"] > 0, table["num_heads"])
+    return table.assign(num_key_value_heads=kv_heads)
+
+
+def _by_cache(table: pd.DataFrame, shape: list[str]) -> dict[str, pd.DataFrame]:
+    """One time a shape by the dtype of the cache, where there are enough of them for a fit.
+
+    Over a cache of 16 bits the arithmetic has its dtype. Over an 8-bit cache queries have 16 bits: that is how an
+    engine is asked for such a cache (a model in bfloat16, ``--kv-cache-dtype fp8``), and the only pair that the
+    tables of vLLM on H100, H200 and B200 hold; whether the kernel then multiplies in 8 bits is in its time. Only
+    where a table lacks that pair are rows taken whose queries are declared in 8 bits too.
+    """
+    found = {}
+    for theirs, rows in table.groupby("kv_cache_dtype"):
+        dtype = DTYPES.get(str(theirs))
+        if dtype is None:
+            continue
+        wide = rows["attn_dtype"].isin(_WIDE_QUERIES)
+        narrow_cache = DTYPE_BYTES[dtype] < _FLOAT_BYTES
+        rows = rows[wide] if narrow_cache and wide.any() else rows[rows["attn_dtype"] == theirs]
+        rows = _one_time_per_shape(rows, shape)
+        if len(rows) >= FEWEST_ROWS:
+            found[dtype] = rows
+    return found
 
 
 def _collectives(tables: dict[str, pd.DataFrame], card: SystemCard) -> dict[CollectiveKind, dict[int, CollectiveModel]]:
@@ -213,7 +273,7 @@ def _collectives(tables: dict[str, pd.DataFrame], card: SystemCard) -> dict[Coll
 
 def _captured(table: pd.DataFrame) -> pd.DataFrame:
     """The rows timed in a CUDA graph where the table tells, otherwise all but the eager ones."""
-    text = table.filter(["kernel_source", "backend"]).astype(str).agg(" ".join, axis=1).str.lower()
+    text = table.filter(["kernel_source", "backend"]).agg(" ".join, axis=1).str.lower()
     graph = text.str.contains("graph")
     return table[graph] if graph.any() else table[~text.str.contains("eager")]
 
@@ -242,6 +302,8 @@ def _device(card: SystemCard, tables: dict[str, pd.DataFrame]) -> dict[str, Any]
             ("bfloat16", "bfloat16_tc_flops"),
             ("float16", "bfloat16_tc_flops"),  # tensor cores run both 16-bit floats at one rate
             ("float8", "fp8_tc_flops"),
+            ("float8-block", "fp8_tc_flops"),
+            ("nvfp4", "fp4_tc_flops"),
             ("int8", "int8_tc_flops"),
         )
         if (peak := card.figure("gpu", key, otherwise=0.0))

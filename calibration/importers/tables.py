@@ -48,7 +48,8 @@ def with_numbers(
         wrong = np.flatnonzero(given & ~possible)
         if wrong.size:
             kind = f"a {'whole ' if whole else ''}number from {least:g} to {_LARGEST:g}"
-            got = told(table[name].iloc[wrong[0]])
+            cell = table[name].iloc[wrong[0]]
+            got = told(cell.tolist() if isinstance(cell, np.generic | np.ndarray) else cell)  # as bare Python
             raise InputError(f"{path}: row {wrong[0] + 1}: {name} must be {kind}, got {got}")
     return table.assign(**numbers)
 

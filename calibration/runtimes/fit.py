@@ -182,7 +182,7 @@ def _solve(made: Features, base: Runtime, fields: tuple[str, ...]) -> _Solution:
     covariance = np.linalg.inv(relative.T @ relative / noise**2 + np.diag(prior_sd**-2.0))
     solved = values.copy()
     solved[at] = found
-    return _Solution(solved, fields, covariance, len(wanted))
+    return _Solution(solved, fields, np.asarray(covariance, dtype=float), len(wanted))
 
 
 def _left_out(made: Features, base: Runtime, fields: tuple[str, ...]) -> Array:

@@ -17,7 +17,7 @@ from ssdsim.runtimes.card import Runtime
 from ssdsim.scenario.configuration import effective, price, site_of
 from ssdsim.scenario.options import read_by, refuse_others
 from ssdsim.transformer.card import ForwardPass
-from ssdsim.transformer.operations import Attention, Collective, Elementwise, Gemm, Operation
+from ssdsim.transformer.operations import Attention, Collective, Elementwise, Gemm, Operation, PrefillAttention
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -176,6 +176,8 @@ def _shape(op: Operation) -> str:
         case Attention():
             mask = " masked" if op.masked else ""
             return f"{op.batch}x{op.queries} over {op.context}{mask}"
+        case PrefillAttention():
+            return f"{op.batch}x{op.tokens} causal"
         case Collective():
             return f"{op.message_bytes / 1024:.0f} KiB x{op.ranks}"
         case Elementwise():

@@ -29,7 +29,7 @@ def hardware_names() -> list[str]:
 def find_transformer(name: str | Path) -> Transformer:
     """The card called ``name``: a bundled card, ``transformer-shaped-HxL``, a TOML file, or a Hugging Face config.
 
-    Names are matched without case; ``meta-llama/Llama-3.1-70B-Instruct`` finds ``llama-3.1-70b``.
+    Names are matched without case, ``_`` as ``-``; ``meta-llama/Llama-3.1-70B-Instruct`` finds ``llama-3.1-70b``.
 
     Raises
     ------
@@ -59,7 +59,7 @@ def find_transformer(name: str | Path) -> Transformer:
 def _alias(name: str) -> str:
     """``meta-llama/Meta-Llama-3.1-70B-Instruct`` -> ``llama-3.1-70b``."""
     base = name.split("/")[-1].lower() if name.count("/") == 1 and not exists(name) else name.lower()
-    return base.removeprefix("meta-").removesuffix("-instruct").removesuffix("-hf")
+    return base.replace("_", "-").removeprefix("meta-").removesuffix("-instruct").removesuffix("-hf")
 
 
 def load_transformer(path: Path) -> Transformer:
@@ -73,14 +73,15 @@ def load_transformer(path: Path) -> Transformer:
 
 
 def find_hardware(name: str | Path) -> HardwareProfile:
-    """The hardware profile called ``name``: a bundled one or a JSON file.
+    """The hardware profile called ``name``: a bundled one (``h200_sxm`` finds ``h200-sxm``) or a JSON file.
 
     Raises
     ------
     InputError : no such profile, or a file that is not a valid profile.
     """
     name = text("hardware", name)
-    bundled = _bundled("hardware", name.lower(), ".json")
+    alias = name.lower().replace("_", "-")
+    bundled = _bundled("hardware", alias, ".json")
     if bundled is not None:
         return _unchanged_profile(*_state(bundled))
     path = Path(expanduser(name))
@@ -89,7 +90,7 @@ def find_hardware(name: str | Path) -> HardwareProfile:
     if path.suffix == ".json" or exists(path):
         return load_profile(path)
     raise InputError(
-        f"unknown hardware '{name}'{nearest(name, hardware_names())} "
+        f"unknown hardware '{name}'{nearest(alias, hardware_names())} "
         f"Allowed: {', '.join(hardware_names())}, or the path of a profile"
     )
 

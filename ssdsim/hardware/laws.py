@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from pydantic import Field, model_validator
 
 from ssdsim.errors import nearest
-from ssdsim.records import FROM_LIST, Card, Coefficient, Count, LogSd, NotNegative, Positive, Seconds
+from ssdsim.records import FROM_LIST, Card, Coefficient, LogSd, NotNegative, Positive, Seconds
 
 Array = NDArray[np.float64]
 Range = Annotated[tuple[NotNegative, NotNegative], FROM_LIST]
@@ -238,7 +238,7 @@ class GemmSegment(Card):
         check_domain(self.correction.domain, GEMM_VARIABLES)
         return self
 
-    def log_seconds(self, m: Array, n: Array, k: Array, element_bytes: int) -> Array:
+    def log_seconds(self, m: Array, n: Array, k: Array, element_bytes: float) -> Array:
         moved_bytes = element_bytes * (m * k + k * n + m * n)
         roofline = np.log(self.roofline.seconds(moved_bytes, 2 * m * n * k))
         domain = self.correction.domain
@@ -259,7 +259,8 @@ class GemmModel(TimingModel):
 
     dimensions: ClassVar[tuple[str, ...]] = GEMM_VARIABLES
 
-    element_bytes: Count
+    element_bytes: Positive
+    """Of a weight, its share of block scales included: 0.5625 of four bits with an eight-bit scale for sixteen."""
     segments: Annotated[tuple[GemmSegment, ...], FROM_LIST] = Field(min_length=1)
     blends: Annotated[tuple[Annotated[tuple[Positive, Positive], FROM_LIST], ...], FROM_LIST] = ()
 

@@ -18,6 +18,7 @@ from ssdsim.documents import as_record, read_json
 from ssdsim.errors import InputError, nearest
 from ssdsim.hardware.attention import AnyAttention
 from ssdsim.hardware.laws import (
+    DATASHEET_LOG_SD,
     Array,
     CollectiveModel,
     ElementwiseModel,
@@ -25,8 +26,10 @@ from ssdsim.hardware.laws import (
     GemmModel,
     Interference,
     LinkModel,
+    Roofline,
     TimingModel,
 )
+from ssdsim.hardware.prefill_attention import REACHED, PrefillAttentionModel
 from ssdsim.records import FROM_LIST, Card, Count, LogSd, Positive
 from ssdsim.transformer.operations import (
     DTYPE_BYTES,
@@ -36,6 +39,7 @@ from ssdsim.transformer.operations import (
     Elementwise,
     Gemm,
     Operation,
+    PrefillAttention,
 )
 
 ProvenanceKind = Literal["measured", "imported", "datasheet", "hypothetical"]
@@ -99,8 +103,8 @@ class Timing:
 class HardwareProfile(Card):
     """Seconds of any operation on one machine.
 
-    Models are by dtype (``gemm``, ``attention``, ``attention_masked``) or by kind and number of ranks
-    (``collectives``); each names its entry of ``sources``. ``spread`` is the relative standard deviation of a
+    Models are by dtype (``gemm``, ``attention``, ``attention_masked``, ``prefill_attention``) or by kind and number
+    of ranks (``collectives``); each names its entry of ``sources``. ``spread`` is the relative standard deviation of a
     timing from run to run. What lies between kernels is a runtime's; ``fixed`` is read from profiles of before.
     """
 
@@ -110,6 +114,7 @@ class HardwareProfile(Card):
     gemm: dict[str, GemmModel] = Field(default_factory=dict)
     attention: dict[str, AnyAttention] = Field(default_factory=dict)
     attention_masked: dict[str, AnyAttention] = Field(default_factory=dict)
+    prefill_attention: dict[str, PrefillAttentionModel] = Field(default_factory=dict)
     collectives: dict[CollectiveKind, dict[Annotated[int, FROM_LIST], CollectiveModel]] = Field(default_factory=dict)
     link: LinkModel | None = None
     elementwise: ElementwiseModel | None = None
@@ -132,6 +137,7 @@ class HardwareProfile(Card):
         found |= {f"gemm:{dtype}": model for dtype, model in self.gemm.items()}
         found |= {f"attention:{dtype}": model for dtype, model in self.attention.items()}
         found |= {f"attention_masked:{dtype}": model for dtype, model in self.attention_masked.items()}
+        found |= {f"prefill_attention:{dtype}": model for dtype, model in self.prefill_attention.items()}
         for kind, by_ranks in self.collectives.items():
             found |= {f"{kind}:{ranks}": model for ranks, model in by_ranks.items()}
         found |= {"link": self.link} if self.link else {}
@@ -186,6 +192,8 @@ class HardwareProfile(Card):
                     return self._gemm(op, self._of_dtype("gemm", self.gemm, op.dtype).seconds(op.m, op.n, op.k))
                 case Attention():
                     return self._attention(op)
+                case PrefillAttention():
+                    return self._prefill_attention(op)
                 case Collective():
                     return self._collective(op)
                 case Elementwise():
@@ -204,6 +212,8 @@ class HardwareProfile(Card):
                 return self.gemm[op.dtype].segment_at(op.m).roofline.launch_s
             case Attention():
                 return self.attention_model(op).launch_s
+            case PrefillAttention() if op.dtype in self.prefill_attention:
+                return self.prefill_attention[op.dtype].launch_s
             case Elementwise() if self.elementwise:
                 return self.elementwise.launch_s
         return 0.0
@@ -231,6 +241,27 @@ class HardwareProfile(Card):
         shared = _under(f"{where}:{op.dtype}", model.wander(*shape), model.log_sd)
         key = f"{where}:{op.kv_heads}x{op.head_dim}:{op.dtype}"
         return self._timing(key, model, model.seconds(*shape), outside, shared)
+
+    def _prefill_attention(self, op: PrefillAttention) -> Timing:
+        model = self.prefill_attention.get(op.dtype)
+        key = f"prefill_attention:{op.heads}x{op.head_dim}:{op.dtype}"
+        if model is None:
+            return self._untimed_prefill_attention(op, key)
+        shape = (op.batch, op.tokens, op.heads, op.kv_heads, op.head_dim)
+        element_bytes = DTYPE_BYTES[op.dtype]
+        shared = _under(f"prefill_attention:{op.dtype}", model.wander(*shape, element_bytes), model.log_sd)
+        return self._timing(key, model, model.seconds(*shape, element_bytes), model.outside(*shape), shared)
+
+    def _untimed_prefill_attention(self, op: PrefillAttention, key: str) -> Timing:
+        """The device's roofline at a part of the peak rate; of an unknown rate, the slowest known one."""
+        peaks = self.device.peak_flops
+        peak_flops = REACHED * peaks.get(op.dtype, min(peaks.values()))
+        roofline = Roofline(launch_s=0.0, bandwidth=self.device.memory_bandwidth, peak_flops=peak_flops)
+        seconds = float(roofline.seconds(op.bytes, op.flops))
+        warning = (
+            f"{self.name}: prefill attention of {op.dtype} was not timed: {REACHED:.0%} of the device's peak flops"
+        )
+        return Timing(seconds, DATASHEET_LOG_SD, key, "datasheet", warning)
 
     def _collective(self, op: Collective) -> Timing:
         key = f"{op.kind}:{op.ranks}"

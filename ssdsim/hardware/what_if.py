@@ -9,6 +9,7 @@ from ssdsim.documents import as_record
 from ssdsim.errors import InputError, nearest
 from ssdsim.hardware.attention import AnyAttention, AttentionLaw, AttentionModel
 from ssdsim.hardware.laws import CollectiveModel, ElementwiseModel, GemmModel, LinkModel, Roofline
+from ssdsim.hardware.prefill_attention import PrefillAttentionModel
 from ssdsim.hardware.profile import Device, HardwareProfile, Provenance
 
 SMALLEST, LARGEST = 1e-3, 1e3  # factors
@@ -55,6 +56,7 @@ def scale(
         "gemm": {dtype: scaling.gemm(model) for dtype, model in profile.gemm.items()},
         "attention": {dtype: scaling.attention(model) for dtype, model in attention.items()},
         "attention_masked": {dtype: scaling.attention(model) for dtype, model in masked.items()},
+        "prefill_attention": {dtype: scaling.prefill(model) for dtype, model in profile.prefill_attention.items()},
         "collectives": {kind: {n: scaling.collective(m) for n, m in of.items()} for kind, of in collectives.items()},
         "link": new_link,
         "elementwise": scaling.elementwise(profile.elementwise) if profile.elementwise else None,
@@ -98,6 +100,9 @@ class _Scaling:
         if isinstance(old, AttentionModel):
             return old.model_copy(update={**_UNFITTED, "roofline": self.roofline(old.roofline)})
         return old.model_copy(update={**_UNFITTED, "laws": tuple(self._attention_law(law) for law in old.laws)})
+
+    def prefill(self, old: PrefillAttentionModel) -> PrefillAttentionModel:
+        return old.model_copy(update={**_UNFITTED, "roofline": self.roofline(old.roofline)})
 
     def _attention_law(self, old: AttentionLaw) -> AttentionLaw:
         slower = {name: getattr(old, name) / self.clock for name in ("launch_s", "head_s", "block_s")}

@@ -12,7 +12,15 @@ import torch.nn.functional as functional
 
 from ssdsim.machine.capture import capture
 from ssdsim.transformer.card import ForwardPass, Transformer, forward_pass
-from ssdsim.transformer.operations import DTYPE_BYTES, Attention, Collective, Elementwise, Gemm, Operation
+from ssdsim.transformer.operations import (
+    DTYPE_BYTES,
+    Attention,
+    Collective,
+    Elementwise,
+    Gemm,
+    Operation,
+    PrefillAttention,
+)
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -118,6 +126,8 @@ class Graph:
             case Attention():
                 assert cache is not None
                 return self._attend(op, flow, *cache)
+            case PrefillAttention():
+                raise NotImplementedError("graphs run passes that decode")
             case Collective():
                 return self._communicate(op, flow)
             case Elementwise():

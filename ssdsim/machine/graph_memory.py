@@ -6,7 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ssdsim.transformer.card import ForwardPass
-from ssdsim.transformer.operations import DTYPE_BYTES, Attention, Collective, Elementwise, Gemm, Operation
+from ssdsim.transformer.operations import (
+    DTYPE_BYTES,
+    Attention,
+    Collective,
+    Elementwise,
+    Gemm,
+    Operation,
+    PrefillAttention,
+)
 
 FLOAT32_BYTES = 4  # random numbers are drawn as float32
 
@@ -44,6 +52,8 @@ def _buffer_bytes(op: Operation, value: int) -> int:
             return value * op.m * op.n
         case Attention():
             return value * op.queries * op.heads // op.kv_heads * op.context if op.masked else 0
+        case PrefillAttention():
+            raise NotImplementedError("graphs hold passes that decode")
         case Collective():
             return op.message_bytes if op.kind == "all_gather" else 0
         case Elementwise():

@@ -115,7 +115,7 @@ def of_prompts(runtime: Runtime) -> Runtime:
 
 
 def seconds_of(row: Row) -> float:
-    """A row's value as the seconds that :meth:`Work.cost` predicts: of a token and sequence, a step or a whole batch."""
+    """A row's value as the seconds of :meth:`Work.cost`: of a token and sequence, a step or a whole batch."""
     match row.metric:
         case "latency_s":
             return row.value

@@ -64,6 +64,29 @@ class Attention:
 
 
 @dataclass(frozen=True, slots=True)
+class PrefillAttention:
+    """Causal attention of ``batch`` prompts of ``tokens`` tokens each over themselves (prefill)."""
+
+    name: str
+    batch: int
+    tokens: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    dtype: str
+
+    @property
+    def flops(self) -> float:
+        pairs = self.tokens * (self.tokens + 1) / 2  # of a query and a key that it may see
+        return 4.0 * self.batch * self.heads * self.head_dim * pairs
+
+    @property
+    def bytes(self) -> float:
+        values = 2.0 * self.batch * self.tokens * (self.heads + self.kv_heads) * self.head_dim
+        return DTYPE_BYTES[self.dtype] * values
+
+
+@dataclass(frozen=True, slots=True)
 class Collective:
     """An all-reduce or all-gather over ``ranks`` devices; ``message_bytes`` is the full (gathered) tensor."""
 
@@ -97,4 +120,4 @@ class Elementwise:
         return float(self.moved_bytes)
 
 
-Operation = Gemm | Attention | Collective | Elementwise
+Operation = Gemm | Attention | PrefillAttention | Collective | Elementwise

@@ -171,7 +171,7 @@ def test_versions_kernels_dtypes_and_failures_are_sorted_out(folder: Path) -> No
     others = [gemms(dtype=dtype) for dtype in ("float16", "fp8", "fp8_block", "int4_wo")]
     pd.concat([old, *new, slow_kernel, failed, *others]).to_csv(folder / "gemm_perf.txt", index=False)
     found = import_aiconfigurator(folder)
-    assert sorted(found.gemm) == ["bfloat16", "float16", "float8"]
+    assert sorted(found.gemm) == ["bfloat16", "float16", "float8", "float8-block"]
     assert found.seconds(Gemm("x", 4, 4096, 4096, "bfloat16")).seconds == pytest.approx(
         1e-3 * gemm_ms(4, 4096, 4096), rel=0.02
     )
