@@ -267,12 +267,14 @@ class HardwareProfile(Card):
     def _gemm_on_roofline(self, op: Gemm) -> Timing:
         """A guess: the operation's bytes and flops on the rooflines of products in the activations' dtype.
 
-        Without a timing nothing says what turning weights back into 16 bits costs, nor that any arithmetic is faster.
+        Without a timing nothing says what turning weights back into 16 bits costs, nor that the arithmetic is faster.
+        The rooflines are fitted together with their correction, so the device's peak is a floor besides.
         """
-        model, key = self.gemm_model(op), f"gemm:{op.n}x{op.k}:{op.dtype}"
-        timing = self._timing(
-            key, model, model.roofline_seconds(op.m, op.bytes, op.flops), None, {}, max(model.log_sd, DATASHEET_LOG_SD)
-        )
+        model, peaks = self.gemm_model(op), self.device.peak_flops
+        floor_s = next((op.flops / peaks[dtype] for dtype in op.arithmetic if dtype in peaks), 0.0)
+        seconds = np.maximum(model.roofline_seconds(op.m, op.bytes, op.flops), floor_s)
+        log_sd = max(model.log_sd, DATASHEET_LOG_SD)
+        timing = self._timing(f"gemm:{op.n}x{op.k}:{op.dtype}", model, seconds, None, {}, log_sd)
         said = f"no {op.dtype} GEMMs were timed: roofline from the {op.activations_dtype} law's bandwidth"
         return replace(timing, warning=f"{self.name}: {said}")
 

@@ -139,7 +139,7 @@ def quantisation_file(file: Path) -> Path:
 def _beside(file: Path) -> dict[str, Any]:
     """The ``quantization`` of the file beside a config; empty where there is none."""
     path = quantisation_file(file)
-    if not file.name.endswith("config.json") or not isfile(path):
+    if not isfile(path):
         return {}
     values = read_json(path, "hf_quant_config.json")
     if not isinstance(values, dict):

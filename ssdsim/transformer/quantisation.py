@@ -37,6 +37,7 @@ _PROJECTIONS = {
     "attention": tuple(f"self_attn.{name}_proj" for name in "qkvo"),
     "mlp": ("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"),
 }
+_MOST_LAYERS = 10_000  # looked for by name; no model has as many
 _LEFT_OUT_KEYS = ("ignore", "modules_to_not_convert", "exclude_modules", "ignored_layers")
 _CACHE_KEYS = ("kv_cache_scheme", "kv_cache_quant_algo")
 
@@ -103,7 +104,7 @@ def _of_algorithm(algorithm: Any, file: Path) -> str | None:
 
 
 def _of_bits(bits: Any, file: Path) -> str:
-    if bits not in _BITS or isinstance(bits, bool):
+    if not isinstance(bits, int) or bits not in _BITS:
         raise InputError(f"{file}: weights of {told(bits)} bits are not supported; allowed: 4, 8")
     return _BITS[bits]
 
@@ -163,7 +164,9 @@ class _Names:
         ------
         InputError : of some layers or some matrices only, which no one format describes.
         """
-        names = [f"model.layers.{layer}.{name}" for layer in range(layers) for name in _PROJECTIONS[part]]
+        names = [
+            f"model.layers.{layer}.{name}" for layer in range(min(layers, _MOST_LAYERS)) for name in _PROJECTIONS[part]
+        ]
         left_out = sum(map(self.has, names))
         if 0 < left_out < len(names):
             share = f"{left_out} of {len(names)} matrices of the {part}"
