@@ -66,9 +66,10 @@ SHARE = Number(most=1.0)
 
 @dataclass(frozen=True)
 class OneOf:
-    """A word of these."""
+    """A word of these; ``also`` are pairs of another spelling and the word that it means."""
 
     words: tuple[str, ...]
+    also: tuple[tuple[str, str], ...] = ()
     depth = 0
 
     @property
@@ -76,9 +77,14 @@ class OneOf:
         return f"be one of {', '.join(self.words)}"
 
     def checked(self, said: str, value: Any) -> str:
-        if not isinstance(value, str) or value not in self.words:
+        word = self.meant(value) if isinstance(value, str) else None
+        if word not in self.words:
             raise InputError(f"{said} must {self.must}, got {told(value)}{nearest(value, self.words)}")
-        return value
+        return word
+
+    def meant(self, spelling: str) -> str:
+        """The word that a spelling means, or itself."""
+        return spelling if spelling in self.words else dict(self.also).get(spelling.lower(), spelling)
 
 
 class Registered(Protocol):

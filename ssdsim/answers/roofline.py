@@ -1,6 +1,7 @@
 """Every operation of a round's passes against the roofs of its device (Williams et al., Roofline, 2009).
 
-The roofs are the datasheet's: arithmetic of the dtype, memory bandwidth. The times are the profile's, as everywhere.
+The roofs are the datasheet's: arithmetic of the dtype (of quantised weights, where the device has it), memory
+bandwidth. The times are the profile's, as everywhere.
 """
 
 from __future__ import annotations
@@ -156,7 +157,8 @@ def _roofs(op: Operation, profile: HardwareProfile) -> tuple[float, float, float
     memory_s = op.bytes / profile.device.memory_bandwidth
     if isinstance(op, Elementwise):
         return memory_s, 0.0, 0.0
-    peak_flops = profile.device.peak_flops.get(op.dtype)
+    peaks = profile.device.peak_flops
+    peak_flops = next((peaks[dtype] for dtype in op.arithmetic if dtype in peaks), None)
     return memory_s, op.flops / peak_flops if peak_flops else 0.0, 0.0
 
 

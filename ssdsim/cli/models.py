@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from ssdsim.cli.console import console, echo
@@ -9,6 +11,7 @@ from ssdsim.cli.groups import Group
 from ssdsim.cli.options import echo_json, json_option
 from ssdsim.cli.tables import Table
 from ssdsim.hardware.catalog import find_transformer, transformer_names
+from ssdsim.transformer.card import Transformer
 
 
 @click.group("models", cls=Group)
@@ -22,8 +25,7 @@ def list_models(as_json: bool) -> None:
     """Every bundled card with its size."""
     cards = [find_transformer(name) for name in transformer_names()]
     if as_json:
-        shown = [card.model_dump() | {"parameters": card.parameters} for card in cards]
-        echo_json({"schema": 1, "transformers": shown})
+        echo_json({"schema": 1, "transformers": [_shown(card) for card in cards]})
         return
     table = Table(pad_edge=True)
     for column in ("name", "parameters", "layers", "hidden", "heads", "kv heads", "MLP", "vocabulary", "dtype"):
@@ -38,7 +40,7 @@ def list_models(as_json: bool) -> None:
             str(card.kv_heads),
             str(card.intermediate_size),
             str(card.vocab_size),
-            card.dtype,
+            card.precision().weights,
         )
     console().print(table)
     echo("Also: transformer-shaped-HxL (the proposal's graph), a card's .toml, or a Hugging Face config.json")
@@ -50,9 +52,17 @@ def list_models(as_json: bool) -> None:
 def show_model(name: str, as_json: bool) -> None:
     """One card: a bundled name, a .toml file or a config.json."""
     card = find_transformer(name)
-    shown = card.model_dump() | {"parameters": card.parameters}
+    shown = _shown(card)
     if as_json:
         echo_json({"schema": 1, "transformer": shown})
         return
     for key, value in shown.items():
-        echo(f"{key:22} {value}")
+        said = ", ".join(f"{part} {kept}" for part, kept in value.items()) if isinstance(value, dict) else value
+        echo(f"{key:22} {said}")
+
+
+def _shown(card: Transformer) -> dict[str, Any]:
+    """The card with every format that it leaves unsaid."""
+    precision = card.precision()
+    weights = {part: getattr(precision, part) for part in ("attention", "mlp", "lm_head")}
+    return card.model_dump() | {"weights": weights, "kv_dtype": precision.kv, "parameters": card.parameters}

@@ -57,6 +57,17 @@ class WholeNumbers(_Parsed):
         return [int(part) for part in text.split(",")]
 
 
+class Word(click.Choice[str]):
+    """A word of a few, which may be spelled otherwise."""
+
+    def __init__(self, kind: kinds.OneOf) -> None:
+        super().__init__(kind.words)
+        self.kind = kind
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return super().convert(self.kind.meant(value) if isinstance(value, str) else value, param, ctx)
+
+
 class Share(_Parsed):
     """A share: ``0.1`` or ``10%``."""
 
@@ -121,8 +132,8 @@ def _single(option: Option) -> Any:
             return int
         case kinds.Number():
             return float
-        case kinds.OneOf(words):
-            return click.Choice(words)
+        case kinds.OneOf():
+            return Word(option.kind)
         case kinds.Name() | kinds.Member() | kinds.Names():
             return str
         case kinds.NumberOrWord(number, word):
@@ -142,7 +153,7 @@ def several_of(option: Option) -> click.ParamType[Any]:
         case kinds.Names():  # they make one comparison
             return click.STRING
         case kinds.OneOf(words):
-            return Values(str, words)
+            return Values(str, words, option.kind.meant)
         case kinds.OneOrByPosition():
             return Values(float)
         case kinds.NumberOrWord(number, word):

@@ -22,6 +22,7 @@ from ssdsim.engine.trace import Trace
 from ssdsim.errors import InputError
 from ssdsim.runs.lock import locked
 from ssdsim.scenario.options import CHOICES, FILES
+from ssdsim.transformer.operations import DTYPES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -47,7 +48,7 @@ _OF_PAPER = ("paper", "hardware", "max_error", "as_json", "seed", "quiet")  # op
 @click.option("--target-device", default="cpu:0", show_default=True, help="cpu:0, cuda:0 or cuda:0-3")
 @click.option("--draft-device", default="cpu:1", show_default=True, help="the draft's own device")
 @click.option("--context", type=click.IntRange(1), default=256, show_default=True)
-@click.option("--dtype", type=click.Choice(CHOICES["dtype"]), help="[default: the profile's]")
+@click.option("--dtype", type=click.Choice(DTYPES), help="[default: the profile's]")
 @chosen_options("strategies")
 @click.option("--grid", type=click.Choice(["short", "full"]), default="short", show_default=True)
 @click.option(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from os.path import exists, isdir, isfile
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,19 @@ MOST_VALUES = 10_000  # of a range: more is a slip of the step
 class Values(click.ParamType[Any]):
     """``1,2,4``, ``1:8``, ``0.5:1:0.1`` (both ends included), ``1,2,4:16:4``; names only as a list.
 
-    ``words`` may stand beside numbers; they are the only names allowed where ``kind`` is ``str``.
+    ``words`` may stand beside numbers; they are the only names allowed where ``kind`` is ``str``. ``meant`` turns
+    another spelling of a word into it.
     """
 
-    def __init__(self, kind: type[int] | type[float] | type[str], words: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        kind: type[int] | type[float] | type[str],
+        words: Sequence[str] = (),
+        meant: Callable[[str], str] = str,
+    ) -> None:
         self.kind: Any = kind
         self.words = tuple(words)
+        self.meant = meant
         self.name = "name[,name...]" if kind is str else "n[,n...]|first:last[:step]"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -38,6 +45,7 @@ class Values(click.ParamType[Any]):
         if self.kind is str or part in self.words:
             if not part:
                 raise ValueError("an empty name")
+            part = self.meant(part)
             if self.words and part not in self.words:
                 raise ValueError(f"'{part}' is not one of {', '.join(self.words)}{nearest(part, self.words)}")
             return [part]

@@ -36,4 +36,4 @@ class ModelDrafter:
 
     def demand(self, site: Site, tokens: int, branches: int) -> Demand:
         logits = site.sampling and branches > 0
-        return draft_demand(site.draft, 1, site.context, tokens, branches, site.dtype_of("draft"), logits)
+        return draft_demand(site.draft, 1, site.context, tokens, branches, site.precision_of("draft"), logits)

@@ -8,7 +8,7 @@ Seconds and bytes everywhere; bandwidths in bytes per second, peaks in floating-
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -274,13 +274,21 @@ class GemmModel(TimingModel):
 
     def seconds(self, m: ArrayLike, n: ArrayLike, k: ArrayLike) -> Array:
         m, n, k = (np.asarray(size, float) for size in (m, n, k))
+        return self._blended(m, lambda segment: segment.log_seconds(m, n, k, self.element_bytes))
+
+    def roofline_seconds(self, m: float, moved_bytes: float, flops: float) -> Array:
+        """What the rooflines alone say of a product of ``m`` rows that moves other bytes than those timed."""
+        rows = np.asarray(m, float)
+        return self._blended(rows, lambda segment: np.log(segment.roofline.seconds(moved_bytes, flops)))
+
+    def _blended(self, m: Array, log_seconds_of: Callable[[GemmSegment], Array]) -> Array:
+        """Seconds, of each segment's logarithm of them, as much as it serves at ``m``."""
         crossed = [self._crossed(i, m) for i in range(len(self.blends))]
         first = max((i + 1 for i, share in enumerate(crossed) if share.min() == 1.0), default=0)
-        log_seconds = self.segments[first].log_seconds(m, n, k, self.element_bytes)
+        log_seconds = log_seconds_of(self.segments[first])
         for share, segment in zip(crossed[first:], self.segments[first + 1 :], strict=True):
             if share.any():
-                after = segment.log_seconds(m, n, k, self.element_bytes)
-                log_seconds = (1 - share) * log_seconds + share * after
+                log_seconds = (1 - share) * log_seconds + share * log_seconds_of(segment)
         return np.asarray(np.exp(log_seconds))
 
     def _crossed(self, blend: int, m: ArrayLike) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from os.path import exists
 from pathlib import Path
@@ -33,6 +33,8 @@ from ssdsim.hardware.prefill_attention import REACHED, PrefillAttentionModel
 from ssdsim.records import FROM_LIST, Card, Count, LogSd, Positive
 from ssdsim.transformer.operations import (
     DTYPE_BYTES,
+    DTYPES,
+    QUANTISED_BYTES,
     Attention,
     Collective,
     CollectiveKind,
@@ -52,6 +54,9 @@ SHORTEST_S, LONGEST_S = 1e-15, 1e9
 """Of an operation: what lies outside comes from a profile whose numbers are wrong."""
 
 _CACHED_TIMINGS = 65536
+
+_STANDS_IN = {"float8-block": "float8"}
+"""Formats that are near enough for the timings of one, with an extra error, where the other's are not there."""
 
 
 class Provenance(Card):
@@ -103,9 +108,10 @@ class Timing:
 class HardwareProfile(Card):
     """Seconds of any operation on one machine.
 
-    Models are by dtype (``gemm``, ``attention``, ``attention_masked``, ``prefill_attention``) or by kind and number
-    of ranks (``collectives``); each names its entry of ``sources``. ``spread`` is the relative standard deviation of a
-    timing from run to run. What lies between kernels is a runtime's; ``fixed`` is read from profiles of before.
+    Models are by the weights' format (``gemm``), by the cache's dtype (``attention``, ``attention_masked``), by dtype
+    (``prefill_attention``) or by kind and number of ranks (``collectives``); each names its entry of ``sources``.
+    ``spread`` is the relative standard deviation of a timing from run to run. What lies between kernels is a
+    runtime's; ``fixed`` is read from profiles of before.
     """
 
     schema_: Literal[1] = Field(alias="schema")
@@ -180,16 +186,20 @@ class HardwareProfile(Card):
         new = dict.fromkeys(op for op in ops if isinstance(op, Gemm) and op not in self.timings)
         for dtype in {op.dtype for op in new}:
             gemms = [op for op in new if op.dtype == dtype]
+            if self._on_roofline(dtype):
+                continue  # one after another
             shapes = np.array([(op.m, op.n, op.k) for op in gemms], float)
-            seconds = self._of_dtype("gemm", self.gemm, dtype).seconds(*shapes.T)
+            seconds = self.gemm_model(gemms[0]).seconds(*shapes.T)
             self.timings.update((op, self._gemm(op, each)) for op, each in zip(gemms, seconds, strict=True))
         return [self.seconds(op) for op in ops]
 
     def _price(self, op: Operation) -> Timing:
         with np.errstate(all="ignore"):  # what leaves the floats is refused as a timing
             match op:
+                case Gemm() if self._on_roofline(op.dtype):
+                    return self._gemm_on_roofline(op)
                 case Gemm():
-                    return self._gemm(op, self._of_dtype("gemm", self.gemm, op.dtype).seconds(op.m, op.n, op.k))
+                    return self._gemm(op, self.gemm_model(op).seconds(op.m, op.n, op.k))
                 case Attention():
                     return self._attention(op)
                 case PrefillAttention():
@@ -209,7 +219,7 @@ class HardwareProfile(Card):
         self.seconds(op)  # refuses what the profile does not know
         match op:
             case Gemm():
-                return self.gemm[op.dtype].segment_at(op.m).roofline.launch_s
+                return self.gemm_model(op).segment_at(op.m).roofline.launch_s
             case Attention():
                 return self.attention_model(op).launch_s
             case PrefillAttention() if op.dtype in self.prefill_attention:
@@ -218,28 +228,76 @@ class HardwareProfile(Card):
                 return self.elementwise.launch_s
         return 0.0
 
+    def gemm_model(self, op: Gemm) -> GemmModel:
+        """The timings that ``op`` is priced with: of its weights' format, of a near one, or of its activations' dtype.
+
+        Of the last, where the weights are quantised, the rooflines alone are of use.
+        """
+        timed = op.activations_dtype if self._on_roofline(op.dtype) else self._timed_format(op.dtype)
+        return self._of_dtype("gemm", self.gemm, timed)
+
     def attention_model(self, op: Attention) -> AnyAttention:
-        """The timings that ``op`` is priced with: those under a branch mask where they were taken."""
-        masked = op.masked and op.dtype in self.attention_masked
-        return self._of_dtype("attention", self.attention_masked if masked else self.attention, op.dtype)
+        """The timings that ``op`` is priced with: those over such a cache, under a branch mask where they were taken.
+
+        Where none were taken over a quantised cache, those over one of the activations' dtype.
+        """
+        where, dtype = self._timed_attention(op)
+        return self._of_dtype(
+            "attention", self.attention_masked if where == "attention_masked" else self.attention, dtype
+        )
+
+    def _timed_format(self, dtype: str) -> str:
+        return dtype if dtype in self.gemm else _STANDS_IN.get(dtype, dtype)
+
+    def _on_roofline(self, dtype: str) -> bool:
+        """Whether nothing like products with weights of this quantised format was timed."""
+        return dtype in QUANTISED_BYTES and self._timed_format(dtype) not in self.gemm
+
+    def _timed_attention(self, op: Attention) -> tuple[str, str]:
+        """Which timings those of :meth:`attention_model` are, and of which dtype."""
+        dtypes = (op.cache_dtype,) if op.cache_dtype in DTYPES else (op.cache_dtype, op.dtype)
+        for dtype in dtypes:
+            if op.masked and dtype in self.attention_masked:
+                return "attention_masked", dtype
+            if dtype in self.attention:
+                return "attention", dtype
+        return "attention", dtypes[-1]
 
     def _gemm(self, op: Gemm, seconds: Array) -> Timing:
-        model = self._of_dtype("gemm", self.gemm, op.dtype)
+        model, timed = self.gemm_model(op), self._timed_format(op.dtype)
         key = f"gemm:{op.n}x{op.k}:{op.dtype}"
         shape = (op.m, op.n, op.k)
         log_sd = model.log_sd_at(op.m)
-        shared = _under(f"gemm:{op.dtype}", model.wander(*shape), log_sd)
-        return self._timing(key, model, seconds, model.outside(*shape), shared, log_sd)
+        shared = _under(f"gemm:{timed}", model.wander(*shape), log_sd)
+        outside = model.outside(*shape)
+        if outside is None and timed != op.dtype:
+            outside = f"{op.dtype} was not timed, {timed} was"
+        return self._timing(key, model, seconds, outside, shared, log_sd)
+
+    def _gemm_on_roofline(self, op: Gemm) -> Timing:
+        """A guess: the operation's bytes and flops on the rooflines of products in the activations' dtype.
+
+        Without a timing nothing says what turning weights back into 16 bits costs, nor that the arithmetic is faster.
+        The rooflines are fitted together with their correction, so the device's peak is a floor besides.
+        """
+        model, peaks = self.gemm_model(op), self.device.peak_flops
+        floor_s = next((op.flops / peaks[dtype] for dtype in op.arithmetic if dtype in peaks), 0.0)
+        seconds = np.maximum(model.roofline_seconds(op.m, op.bytes, op.flops), floor_s)
+        log_sd = max(model.log_sd, DATASHEET_LOG_SD)
+        timing = self._timing(f"gemm:{op.n}x{op.k}:{op.dtype}", model, seconds, None, {}, log_sd)
+        said = f"no {op.dtype} GEMMs were timed: roofline from the {op.activations_dtype} law's bandwidth"
+        return replace(timing, warning=f"{self.name}: {said}")
 
     def _attention(self, op: Attention) -> Timing:
-        model = self.attention_model(op)
-        shape = (op.batch, op.queries, op.context, op.heads, op.kv_heads, op.head_dim, DTYPE_BYTES[op.dtype])
+        model, (where, timed) = self.attention_model(op), self._timed_attention(op)
+        shape = (op.batch, op.queries, op.context, op.heads, op.kv_heads, op.head_dim, DTYPE_BYTES[op.cache_dtype])
         outside = model.outside(*shape)
-        if op.masked and op.dtype not in self.attention_masked and outside is None:
+        if timed != op.cache_dtype:
+            outside = f"a {op.cache_dtype} cache was not timed, a {timed} one was"
+        elif op.masked and where != "attention_masked" and outside is None:
             outside = "branch masks were not timed, ordinary attention was"
-        where = "attention_masked" if model is self.attention_masked.get(op.dtype) else "attention"
-        shared = _under(f"{where}:{op.dtype}", model.wander(*shape), model.log_sd)
-        key = f"{where}:{op.kv_heads}x{op.head_dim}:{op.dtype}"
+        shared = _under(f"{where}:{timed}", model.wander(*shape), model.log_sd)
+        key = f"{where}:{op.kv_heads}x{op.head_dim}:{op.cache_dtype}"
         return self._timing(key, model, model.seconds(*shape), outside, shared)
 
     def _prefill_attention(self, op: PrefillAttention) -> Timing:

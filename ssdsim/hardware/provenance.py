@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 
 from ssdsim.hardware.profile import HardwareProfile
+from ssdsim.transformer.operations import QUANTISED_BYTES
 
 
 def summary(profile: HardwareProfile, dtypes: set[str], ranks: int) -> str:
-    """The timings that a placement reads, by the kind of their provenance, with held-out median errors."""
+    """The timings that a placement reads, by the kind of their provenance, with held-out median errors.
+
+    ``dtypes`` are of weights, activations and caches; timings in a quantised one are told by its name.
+    """
     by_kind: dict[str, list[str]] = defaultdict(list)
     origins: dict[str, set[str]] = defaultdict(set)
     for name, model in profile.models().items():
@@ -17,7 +21,8 @@ def summary(profile: HardwareProfile, dtypes: set[str], ranks: int) -> str:
             continue
         source = profile.sources[model.source]
         error = f" {model.report.median_error:.1%}" if model.report else ""
-        by_kind[source.kind].append(f"{what}{error}")
+        called = what if variant not in QUANTISED_BYTES else f"{what} {variant}"
+        by_kind[source.kind].append(f"{called}{error}")
         origins[source.kind].add(f"{source.source} {source.commit}".strip())
     parts = [f"{kind} from {', '.join(sorted(origins[kind]))}: {', '.join(by_kind[kind])}" for kind in by_kind]
     return "; ".join(parts) + " (held-out medians)"

@@ -13,6 +13,7 @@ import torch
 
 from ssdsim.errors import InputError
 from ssdsim.machine.devices import belong_to_parent
+from ssdsim.transformer.operations import DTYPES
 
 _BFLOAT16_SINCE = (8, 0)  # compute capability
 _ANSWER_S = 120.0  # to import torch and to wake the GPUs
@@ -101,7 +102,9 @@ def natural_dtype(devices: Sequence[str]) -> str:
 
 
 def check_dtype(dtype: str, devices: Sequence[str]) -> None:
-    """Raise :class:`InputError` for bfloat16 on a GPU that computes it only by emulation."""
+    """Raise :class:`InputError` for a dtype that is priced only, or bfloat16 on a GPU that computes it by emulation."""
+    if dtype not in DTYPES:
+        raise InputError(f"--dtype {dtype} is priced only; real ranks run {', '.join(DTYPES)}")
     for name, gpu in gpus(devices).items():
         if dtype == "bfloat16" and gpu.capability < _BFLOAT16_SINCE:
             has, needs = (".".join(map(str, version)) for version in (gpu.capability, _BFLOAT16_SINCE))

@@ -8,6 +8,7 @@ from ssdsim.errors import InputError
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.transformer.card import Transformer, legal_tensor_parallel
 from ssdsim.transformer.operations import DTYPE_BYTES
+from ssdsim.transformer.precision import Precision
 
 USABLE_SHARE = 0.9  # engines keep a tenth for activations, graphs and fragmentation (vLLM's own default)
 
@@ -28,30 +29,36 @@ class Demand:
         return self.weights_bytes + batch * self.sequence_bytes
 
 
-def target_demand(card: Transformer, tp: int, context: int, lookahead: int, dtype: str) -> Demand:
+def target_demand(card: Transformer, tp: int, context: int, lookahead: int, precision: Precision) -> Demand:
     """Weights and cache of the target; K+1 slots a sequence are reserved for the tokens being verified."""
     slots = context + lookahead + 1
-    return Demand(card.weight_bytes(tp, dtype), slots * card.kv_bytes_per_token(tp, dtype))
+    return Demand(card.weight_bytes(tp, precision), slots * card.kv_bytes_per_token(tp, precision.kv))
 
 
 def draft_demand(
-    card: Transformer, tp: int, context: int, lookahead: int, branches: int, dtype: str, logits: bool
+    card: Transformer, tp: int, context: int, lookahead: int, branches: int, precision: Precision, logits: bool
 ) -> Demand:
     """Weights and cache of the draft, with K slots for each of the cached outcomes of a sequence.
 
     The speculation cache keeps the logits of every branch token when sampling (SSD paper, appendix C).
     """
     slots = context + lookahead + 1 + branches * lookahead
-    cached_logits = branches * lookahead * card.vocab_size * DTYPE_BYTES[dtype] if logits else 0
-    return Demand(card.weight_bytes(tp, dtype), slots * card.kv_bytes_per_token(tp, dtype) + cached_logits)
+    cached_logits = branches * lookahead * card.vocab_size * DTYPE_BYTES[precision.activations] if logits else 0
+    return Demand(card.weight_bytes(tp, precision), slots * card.kv_bytes_per_token(tp, precision.kv) + cached_logits)
 
 
 def largest_budget(
-    card: Transformer, context: int, lookahead: int, dtype: str, logits: bool, batch: int, profile: HardwareProfile
+    card: Transformer,
+    context: int,
+    lookahead: int,
+    precision: Precision,
+    logits: bool,
+    batch: int,
+    profile: HardwareProfile,
 ) -> int:
     """The most cached outcomes a sequence that one draft device holds beside its weights; 0 if none."""
-    bare = draft_demand(card, 1, context, lookahead, 0, dtype, logits)
-    each = draft_demand(card, 1, context, lookahead, 1, dtype, logits).sequence_bytes - bare.sequence_bytes
+    bare = draft_demand(card, 1, context, lookahead, 0, precision, logits)
+    each = draft_demand(card, 1, context, lookahead, 1, precision, logits).sequence_bytes - bare.sequence_bytes
     room = usable_bytes(profile) - bare.total_bytes(batch)
     return max(0, room // (batch * each))
 
@@ -72,10 +79,12 @@ def check_fits(what: str, demands: list[Demand], batch: int, profile: HardwarePr
     )
 
 
-def smallest_tp(card: Transformer, profile: HardwareProfile, context: int, lookahead: int, dtype: str) -> int | None:
+def smallest_tp(
+    card: Transformer, profile: HardwareProfile, context: int, lookahead: int, precision: Precision
+) -> int | None:
     """The smallest tensor-parallel degree at which one sequence fits, or None."""
     for tp in legal_tensor_parallel(card):
-        demand = target_demand(card, tp, context, lookahead, dtype).total_bytes(1)
+        demand = target_demand(card, tp, context, lookahead, precision).total_bytes(1)
         if demand <= usable_bytes(profile):
             return tp
     return None

@@ -24,14 +24,14 @@ class Occupancy:
 
 def target_on(site: Site, lookahead: int) -> Demand:
     """The target's share on each of its devices."""
-    return target_demand(site.target, site.tp, site.context, lookahead, site.dtype_of("target"))
+    return target_demand(site.target, site.tp, site.context, lookahead, site.precision_of("target"))
 
 
 def target_alone(site: Site, lookahead: int) -> Occupancy:
     """The target with nothing beside it; a refusal says from which tensor-parallel degree on it fits."""
     what, demand, advice = f"{site.target.name} at tp {site.tp}", target_on(site, lookahead), ""
     if demand.total_bytes(site.batch) > usable_bytes(site.profile):
-        enough = smallest_tp(site.target, site.profile, site.context, lookahead, site.dtype_of("target"))
+        enough = smallest_tp(site.target, site.profile, site.context, lookahead, site.precision_of("target"))
         advice = f"; the smallest tp that fits one sequence is {enough}" if enough and enough > site.tp else ""
     return Occupancy(what, [demand], site.profile, advice)
 

@@ -27,14 +27,14 @@ class Devices:
 
 
 def check_dtypes(site: Site, drafts: bool) -> None:
-    """Where a profile lacks a model's dtype, name one that all have.
+    """Where a profile lacks a model's dtype (the activations', where weights are quantised), name one that all have.
 
     Raises
     ------
     InputError : a profile lacks it, and there is one that all have (else pricing refuses the profile).
     """
-    wanted = [(site.profile, site.dtype_of("target"))]
-    wanted += [(site.draft_profile, site.dtype_of("draft"))] if drafts else []
+    wanted = [(site.profile, site.precision_of("target").activations)]
+    wanted += [(site.draft_profile, site.precision_of("draft").activations)] if drafts else []
     if all(dtype in profile.gemm for profile, dtype in wanted):
         return
     common = [other for other in DTYPES if all(other in profile.gemm for profile, _ in wanted)]

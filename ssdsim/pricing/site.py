@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from ssdsim.hardware.profile import HardwareProfile
@@ -14,6 +15,7 @@ from ssdsim.pricing.step import HostWork, Message, Pass, Piece, Step
 from ssdsim.runtimes.card import KERNELS, Runtime
 from ssdsim.transformer.card import Transformer, forward_pass, legal_tensor_parallel
 from ssdsim.transformer.operations import DTYPE_BYTES
+from ssdsim.transformer.precision import Precision
 
 # An outcome names, per sequence: id, accepted length, bonus token and length (8 bytes each), a temperature, and the
 # draft's block table (4 bytes for each page of 16 tokens): SSD paper, appendix B.1.
@@ -26,8 +28,10 @@ TOKEN_BYTES = 8
 class Site:
     """A target on ``tp`` devices, a draft that may sit beside it or on devices of its own, and their profiles.
 
-    ``options`` holds every option of the call: a strategy and a drafter read their own there. ``drift`` says how many
-    times slower a pass is now than its profile says, by the pass's name (1 where it is not named).
+    ``dtype`` and ``kv_dtype`` are of both models, ``draft_dtype`` of the draft in place of ``dtype``, as
+    :meth:`Transformer.precision` takes them. ``options`` holds every option of the call: a strategy and a drafter read
+    their own there. ``drift`` says how many times slower a pass is now than its profile says, by the pass's name (1
+    where it is not named).
     """
 
     target: Transformer
@@ -42,6 +46,8 @@ class Site:
     options: Mapping[str, Any] = field(hash=False)
     runtime: Runtime = KERNELS
     drift: Mapping[str, float] = field(default_factory=dict, hash=False)
+    draft_dtype: str | None = None
+    kv_dtype: str | None = None
 
     # passes
 
@@ -51,7 +57,7 @@ class Site:
 
     def draft_pass(self, name: str, queries: int = 1, extra_context: int = 0, masked: bool = False) -> Pass:
         """One pass of the draft on a device of its own, over ``queries`` tokens a sequence."""
-        forward = self._forward(self.draft, queries, 1, extra_context, masked)
+        forward = self._drafting._forward(self.draft, queries, 1, extra_context, masked)
         return Pass(name, "draft", forward, 1, self.draft_profile, self.runtime)
 
     def draft_beside_target(self, name: str) -> Pass:
@@ -64,7 +70,12 @@ class Site:
 
     def _draft_on(self, name: str, tp: int) -> Pass:
         """The draft's pass over a token a sequence on ``tp`` of the target's devices."""
-        return Pass(name, "draft", self._forward(self.draft, 1, tp), tp, self.profile, self.runtime)
+        return Pass(name, "draft", self._drafting._forward(self.draft, 1, tp), tp, self.profile, self.runtime)
+
+    @cached_property
+    def _drafting(self) -> Site:
+        """The same site with the draft's own format in the place of both models'."""
+        return replace(self, dtype=self.draft_dtype) if self.draft_dtype else self
 
     def _forward(self, card: Transformer, queries: int, tp: int, extra_context: int = 0, masked: bool = False) -> Any:
         return forward_pass(
@@ -74,6 +85,7 @@ class Site:
             context=self.context + extra_context,
             tp=tp,
             dtype=self.dtype,
+            kv_dtype=self.kv_dtype,
             masked=masked,
         )
 
@@ -135,12 +147,14 @@ class Site:
 
     def speculation_bytes(self, tokens: int) -> int:
         """Tokens, hit flags, and the draft's logits when sampling (greedy decoding needs none)."""
-        logits = tokens * self.draft.vocab_size * DTYPE_BYTES[self.dtype_of("draft")]
+        logits = tokens * self.draft.vocab_size * DTYPE_BYTES[self.precision_of("draft").activations]
         return self.token_bytes(tokens) + self.batch * (1 + (logits if self.sampling else 0))
 
-    def dtype_of(self, model: Model) -> str:
-        """The dtype in which a model runs."""
-        return self.dtype or (self.target if model == "target" else self.draft).dtype
+    def precision_of(self, model: Model) -> Precision:
+        """The formats in which a model is kept and computed."""
+        if model == "target":
+            return self.target.precision(self.dtype, self.kv_dtype)
+        return self.draft.precision(self.draft_dtype or self.dtype, self.kv_dtype)
 
     @property
     def vocabularies(self) -> frozenset[str]:

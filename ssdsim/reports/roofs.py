@@ -13,6 +13,8 @@ from ssdsim.pricing.site import Site
 from ssdsim.reports.figure import Figure, LeftOut, rounded
 from ssdsim.reports.study import Study
 from ssdsim.reports.style import PALETTE, new_plot
+from ssdsim.transformer.operations import Gemm
+from ssdsim.transformer.precision import Precision
 
 _SYMBOLS = {"gemm": "circle", "attention": "diamond-tall"}
 _COLOURS = tuple(PALETTE[place] for place in (3, 1, 4, 2, 5, 0))
@@ -73,11 +75,22 @@ def _same(one: pd.DataFrame, other: pd.DataFrame) -> bool:
 
 def _roof_lines(site: Site, arithmetic: pd.DataFrame) -> Iterator[go.Scatter]:
     """What memory and arithmetic allow, a line a device and dtype."""
-    sides = ((site.profile, site.dtype_of("target")), (site.draft_profile, site.dtype_of("draft")))
-    roofs = {(profile.name, dtype): profile for profile, dtype in sides}
+    sides = ((site.profile, site.precision_of("target")), (site.draft_profile, site.precision_of("draft")))
+    roofs = {
+        (profile.name, dtype): profile for profile, precision in sides for dtype in _arithmetic(precision, profile)
+    }
     smallest, largest = arithmetic["intensity"].min() / 2, arithmetic["intensity"].max() * 4
     for (name, dtype), profile in roofs.items():
         yield _roof_line(profile, dtype, f"roofs of {name}, {dtype}", smallest, largest)
+
+
+def _arithmetic(precision: Precision, profile: HardwareProfile) -> Iterator[str]:
+    """The dtypes in which a model's operations are computed on a device."""
+    weights = (precision.attention, precision.mlp, precision.lm_head)
+    operations = (Gemm("", 1, 1, 1, kept, precision.activations) for kept in weights)
+    for op in operations:
+        yield next((dtype for dtype in op.arithmetic if dtype in profile.device.peak_flops), precision.activations)
+    yield precision.activations  # attention
 
 
 def _roof_line(profile: HardwareProfile, dtype: str, name: str, smallest: float, largest: float) -> go.Scatter:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ssdsim.scenario.options import FILES
+from ssdsim.transformer.huggingface import quantisation_file
 
 KEPT = "files"
 
@@ -49,9 +50,13 @@ def keep(folder: Path, names: Mapping[str, str]) -> None:
         kept = folder / name
         if not kept.exists():
             kept.parent.mkdir(parents=True, exist_ok=True)
-            partial = kept.with_name(f"{kept.name}.partial")
-            shutil.copyfile(file_of(given), partial)
-            partial.replace(kept)
+            file = file_of(given)
+            # what says how a model is quantised lies beside its config: first, since the config is what is looked for
+            for source, copy in ((quantisation_file(file), quantisation_file(kept)), (file, kept)):
+                if source.is_file():
+                    partial = copy.with_name(f"{copy.name}.partial")
+                    shutil.copyfile(source, partial)
+                    partial.replace(copy)
 
 
 def renamed(values: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:

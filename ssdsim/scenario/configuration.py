@@ -66,7 +66,7 @@ class Configuration:
         site = self.site
         if site is None:
             return []
-        dtypes = {site.dtype_of("target"), site.dtype_of("draft")}
+        dtypes = {*site.precision_of("target").formats, *site.precision_of("draft").formats}
         profiles = {p.name: p for p in (site.profile, site.draft_profile)}
         return [{"profile": name, "summary": summary(p, dtypes, site.tp)} for name, p in profiles.items()]
 
@@ -201,9 +201,14 @@ def site_of(settings: Settings) -> Site | None:
         dtype=settings["dtype"],
         options=settings,
         runtime=_settled_runtime(settings),
+        draft_dtype=settings["draft_dtype"],
+        kv_dtype=settings["kv_dtype"],
     )
     if settings["dtype"] is None:
-        settings.derive("dtype", site.target.dtype, "the target card's")
+        settings.derive("dtype", site.target.precision().weights, "the target card's")
+    target = site.precision_of("target")
+    if settings["kv_dtype"] is None and target.kv != target.activations:
+        settings.derive("kv_dtype", target.kv, "the target card's")
     return site
 
 

@@ -21,7 +21,7 @@ from ssdsim.kinds import (
     Whole,
 )
 from ssdsim.option import Excludes, Group, Needs, Option, Reader, Searcher, by_name, spelled
-from ssdsim.transformer.operations import DTYPES
+from ssdsim.transformer.precision import FORMATS, KV_DTYPES, SPELLINGS
 
 MOST_OUTPUT_TOKENS = 131_072
 
@@ -401,10 +401,34 @@ SHARED: tuple[Option, ...] = (
     ),
     Option(
         name="dtype",
-        kind=OneOf(DTYPES),
-        about="of weights and cache",
+        kind=OneOf(FORMATS, tuple(SPELLINGS.items())),
+        about="of weights; a plain one is of activations and cache, too",
         axis="dtype",
         otherwise="the card's",
+        read_by=(
+            "window",
+            "roofline",
+        ),
+        groups=(Group.HARDWARE, Group.CHOICE),
+    ),
+    Option(
+        name="kv_dtype",
+        kind=OneOf(KV_DTYPES, tuple((also, word) for also, word in SPELLINGS.items() if word in KV_DTYPES)),
+        about="of the models' caches",
+        axis="dtype of the cache",
+        otherwise="the card's, or that of the activations",
+        read_by=(
+            "window",
+            "roofline",
+        ),
+        groups=(Group.HARDWARE, Group.CHOICE),
+    ),
+    Option(
+        name="draft_dtype",
+        kind=OneOf(FORMATS, tuple(SPELLINGS.items())),
+        about="of the draft's weights",
+        axis="dtype of the draft",
+        otherwise="--dtype",
         read_by=(
             "window",
             "roofline",

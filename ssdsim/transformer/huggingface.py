@@ -11,6 +11,7 @@ from typing import Any
 from ssdsim.documents import as_record, read_json
 from ssdsim.errors import InputError, nearest, told
 from ssdsim.transformer.card import Transformer
+from ssdsim.transformer.quantisation import quantised
 
 # model_type -> what the config leaves unsaid
 _ARCHITECTURES: dict[str, dict[str, bool]] = {
@@ -35,7 +36,8 @@ def load_config(path: Path) -> Transformer:
     Raises
     ------
     InputError : unreadable JSON, a missing key, a value of the wrong kind, or an architecture that the operations here
-        do not describe (mixture of experts, multi-head latent attention, sliding windows, unknown model types).
+        do not describe (mixture of experts, multi-head latent attention, sliding windows, unknown model types), or a
+        quantisation that :func:`ssdsim.transformer.quantisation.quantised` does not know.
     """
     file = path / "config.json" if isdir(path) else path
     values = read_json(file, "config.json")
@@ -91,8 +93,6 @@ def _refuse_unsupported(config: _Config) -> None:
     if values.get("sliding_window") and values.get("use_sliding_window", True):
         window = told(values["sliding_window"])
         raise InputError(f"{file}: {model_type} uses a sliding window of {window} tokens, which is not supported")
-    if values.get("quantization_config"):
-        raise InputError(f"{file}: quantised weights are not supported; use the config of the unquantised model")
     if model_type not in _ARCHITECTURES:
         hint = nearest(model_type, _ARCHITECTURES)
         allowed = ", ".join(_ARCHITECTURES)
@@ -120,4 +120,28 @@ def _to_card(config: _Config) -> Transformer:
         "dtype": dtype,
         "source": f"Hugging Face config {file.name}",
     }
-    return as_record(Transformer, card | _ARCHITECTURES[model_type], file, "card")
+    kept = quantised(_object(config, "quantization_config"), _beside(file), card["layers"], file)
+    return as_record(Transformer, card | _ARCHITECTURES[model_type] | kept, file, "card")
+
+
+def _object(config: _Config, key: str) -> dict[str, Any]:
+    value = config.values.get(key) or {}
+    if not isinstance(value, dict):
+        raise InputError(f"{config.file}: {key} must be an object, got {told(value)}")
+    return value
+
+
+def quantisation_file(file: Path) -> Path:
+    """Where ModelOpt says how it quantised the model of a config: beside it, with the same prefix."""
+    return file.with_name(f"{file.name.removesuffix('config.json')}hf_quant_config.json")
+
+
+def _beside(file: Path) -> dict[str, Any]:
+    """The ``quantization`` of the file beside a config; empty where there is none."""
+    path = quantisation_file(file)
+    if not isfile(path):
+        return {}
+    values = read_json(path, "hf_quant_config.json")
+    if not isinstance(values, dict):
+        raise InputError(f"{path}: must be an object, got {told(values)}")
+    return _object(_Config(path, values), "quantization")

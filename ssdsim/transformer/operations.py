@@ -9,21 +9,52 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-DTYPES = ("float32", "bfloat16", "float16")  # of weights and cache
+DTYPES = ("float32", "bfloat16", "float16")  # plain ones: of weights, activations and cache alike
 DTYPE_BYTES: dict[str, int] = {"float32": 4, "bfloat16": 2, "float16": 2, "float8": 1, "int8": 1}
+
+QUANTISED_BYTES: dict[str, float] = {
+    "float8": 1.0,  # a scale a matrix or a row is nothing
+    "float8-block": 1.0 + 4 / (128 * 128),  # a 32-bit scale each 128 x 128 weights
+    "nvfp4": 0.5 + 1 / 16,  # an 8-bit scale each 16 weights
+    "mxfp4": 0.5 + 1 / 32,  # an 8-bit scale each 32 weights
+    "int4": 0.5 + 2 / 128,  # a 16-bit scale each 128 weights, as AWQ and GPTQ write by default
+    "int8": 1.0,
+}
+"""Of a weight in each quantised format, its share of the scales included."""
+
+WEIGHT_BYTES: dict[str, float] = {dtype: DTYPE_BYTES[dtype] for dtype in DTYPES} | QUANTISED_BYTES
+"""Of a weight in each format, plain or quantised."""
+
+_ARITHMETIC = {"float8": "float8", "float8-block": "float8", "nvfp4": "nvfp4", "int8": "int8"}
+"""What quantised weights are multiplied in where the device can; the other formats are turned back into 16 bits."""
 
 CollectiveKind = Literal["all_reduce", "all_gather"]
 
 
 @dataclass(frozen=True, slots=True)
 class Gemm:
-    """``(m, k) @ (k, n)`` with the weights ``(k, n)`` streamed from memory; ``m`` is the tokens in flight."""
+    """``(m, k) @ (k, n)`` with the weights ``(k, n)`` streamed from memory; ``m`` is the tokens in flight.
+
+    ``dtype`` is the weights' format. Inputs and outputs of plain weights are of the same one, those of quantised
+    weights in ``activations``.
+    """
 
     name: str
     m: int
     n: int
     k: int
     dtype: str
+    activations: str = "bfloat16"
+
+    @property
+    def activations_dtype(self) -> str:
+        """Of inputs and outputs."""
+        return self.dtype if self.dtype in DTYPES else self.activations
+
+    @property
+    def arithmetic(self) -> tuple[str, ...]:
+        """What is multiplied in, best first: a device that cannot do the first does the other."""
+        return tuple(dict.fromkeys((_ARITHMETIC.get(self.dtype, self.activations_dtype), self.activations_dtype)))
 
     @property
     def flops(self) -> float:
@@ -31,7 +62,8 @@ class Gemm:
 
     @property
     def bytes(self) -> float:
-        return float(DTYPE_BYTES[self.dtype]) * (self.m * self.k + self.k * self.n + self.m * self.n)
+        values = self.m * self.k + self.m * self.n
+        return float(DTYPE_BYTES[self.activations_dtype] * values + WEIGHT_BYTES[self.dtype] * (self.k * self.n))
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +72,9 @@ class Attention:
 
     ``masked`` marks a branch mask: the queries of a sequence are not a causal chain but tips of branches, each
     attending to the shared trunk and to its own path (SSD paper, figure 8).
+
+    ``dtype`` is the arithmetic's, and that of queries and outputs; ``kv_dtype`` that of the cached keys and values,
+    empty where it is the same.
     """
 
     name: str
@@ -51,6 +86,17 @@ class Attention:
     head_dim: int
     dtype: str
     masked: bool = False
+    kv_dtype: str = ""
+
+    @property
+    def cache_dtype(self) -> str:
+        """Of the cached keys and values."""
+        return self.kv_dtype or self.dtype
+
+    @property
+    def arithmetic(self) -> tuple[str, ...]:
+        """What is multiplied in."""
+        return (self.dtype,)
 
     @property
     def flops(self) -> float:
@@ -60,7 +106,7 @@ class Attention:
     def bytes(self) -> float:
         kv = 2.0 * self.batch * self.context * self.kv_heads * self.head_dim
         io = 2.0 * self.batch * self.queries * self.heads * self.head_dim
-        return DTYPE_BYTES[self.dtype] * (kv + io)
+        return DTYPE_BYTES[self.cache_dtype] * kv + DTYPE_BYTES[self.dtype] * io
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +120,11 @@ class PrefillAttention:
     kv_heads: int
     head_dim: int
     dtype: str
+
+    @property
+    def arithmetic(self) -> tuple[str, ...]:
+        """What is multiplied in."""
+        return (self.dtype,)
 
     @property
     def flops(self) -> float:

@@ -26,7 +26,7 @@ from ssdsim.pricing.between_kernels import Model
 from ssdsim.pricing.step import Pass
 from ssdsim.scenario.configuration import Configuration, configure, effective, rescaled, subject_among
 from ssdsim.scenario.scenario import Scenario
-from ssdsim.transformer.operations import Attention
+from ssdsim.transformer.operations import DTYPES, Attention
 from ssdsim.validation.comparison import Comparison, interval
 from ssdsim.validation.grid import GridPoint
 from ssdsim.validation.log import append, read_or_start
@@ -219,7 +219,14 @@ def _draw(bench: Bench, runs: Mapping[str, _Runs], now: Mapping[str, Scenario], 
 
 
 def executor_options(configurations: Iterable[Configuration], target_ranks: int, dtype: str) -> dict[str, Any]:
-    """What the ranks allocate once for all configurations' passes."""
+    """What the ranks allocate once for all configurations' passes.
+
+    Raises
+    ------
+    InputError : ``dtype`` is quantised, which the ranks cannot run.
+    """
+    if dtype not in DTYPES:
+        raise InputError(f"dtype {dtype} is priced only; real ranks run {', '.join(DTYPES)}")
     rooms: dict[Model, Room] = {}
     for configuration in configurations:
         assert configuration.site is not None

@@ -52,7 +52,8 @@ def imported(folder: Path, **tables: pd.DataFrame) -> HardwareProfile:
 
 
 @pytest.mark.parametrize(
-    ("theirs", "ours", "weight_bytes"), [("fp8", "float8", 1), ("fp8_block", "float8-block", 1), ("nvfp4", "nvfp4", 0.5625)]
+    ("theirs", "ours", "weight_bytes"),
+    [("fp8", "float8", 1), ("fp8_block", "float8-block", 1), ("nvfp4", "nvfp4", 0.5625)],
 )
 def test_a_format_of_weights_is_a_law_of_its_own(tmp_path: Path, theirs: str, ours: str, weight_bytes: float) -> None:
     found = imported(tmp_path, gemm_perf=pd.concat([gemms(), gemms(theirs, factor=0.5), gemms("int4_wo", factor=9.0)]))
@@ -118,7 +119,9 @@ ODD: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("kind", list(ODD))
-@pytest.mark.parametrize("column", ["version", "device", "framework", "kernel_source", "gemm_dtype", "m", "latency", "more"])
+@pytest.mark.parametrize(
+    "column", ["version", "device", "framework", "kernel_source", "gemm_dtype", "m", "latency", "more"]
+)
 def test_a_column_of_an_odd_type_is_text_or_one_line(tmp_path: Path, column: str, kind: str) -> None:
     table = gemms()
     table[column] = ODD[kind] * len(table)

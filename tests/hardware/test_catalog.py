@@ -51,7 +51,7 @@ def test_a_hugging_face_folder_or_file_is_a_card(tmp_path: Path) -> None:
         ({"model_type": "deepseek_v3", "kv_lora_rank": 512}, "multi-head latent attention"),
         ({"model_type": "mistral", "sliding_window": 4096}, "sliding window of 4096"),
         ({"model_type": "gemma3"}, "model_type 'gemma3' is not supported"),
-        ({"quantization_config": {"bits": 4}}, "quantised"),
+        ({"quantization_config": {"quant_method": "bitsandbytes"}}, "quant_method 'bitsandbytes' is not supported"),
         ({"torch_dtype": "float64"}, "dtype 'float64'"),
     ],
 )

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from ssdsim.runs.named_files import keep, names_in_folder
+from ssdsim.transformer.huggingface import quantisation_file
 
 
 def test_files_of_one_name_never_share_a_copy(tmp_path: Path) -> None:
@@ -28,3 +31,17 @@ def test_a_models_folder_is_kept_as_its_config_under_its_name(tmp_path: Path) ->
     assert list(names.values()) == ["files/hf/config.json", "files/hf-2/config.json", "files/hf/config.json"]
     keep(tmp_path / "run", names)
     assert (tmp_path / "run/files/hf-2/config.json").read_text() == "two/hf"
+
+
+@pytest.mark.parametrize("prefix", ["", "Some--Model_"])
+def test_what_says_how_a_model_is_quantised_is_kept_beside_its_config(tmp_path: Path, prefix: str) -> None:
+    given = tmp_path / "hf" / f"{prefix}config.json"
+    given.parent.mkdir()
+    given.write_text("config")
+    given.with_name(f"{prefix}hf_quant_config.json").write_text("quantisation")
+    names = names_in_folder(tmp_path / "run", [given])
+    keep(tmp_path / "run", names)
+    kept = tmp_path / "run" / names[str(given)]
+    assert kept.read_text() == "config"
+    assert quantisation_file(kept).read_text() == "quantisation"
+    assert not list(kept.parent.glob("*.partial"))

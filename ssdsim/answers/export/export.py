@@ -16,7 +16,9 @@ from ssdsim.answers.schedule.candidates import candidates
 from ssdsim.answers.schedule.file import Schedule
 from ssdsim.answers.schedule.schedule import of_candidates
 from ssdsim.errors import InputError, nearest
+from ssdsim.option import spelled
 from ssdsim.scenario.options import ALL, DEFAULTS
+from ssdsim.transformer.operations import DTYPES
 
 _FILES: Mapping[str, Callable[[Schedule], str]] = {"json": Schedule.to_json, "csv": Schedule.to_csv}
 _ENGINES: Mapping[str, Dialect] = {each.name: each for each in (vllm.DIALECT, sglang.DIALECT, ssd_engine.DIALECT)}
@@ -76,6 +78,8 @@ def export(format: str, *, seed: int = 0, **options: Any) -> Exported:
     drafting = any(strategies.ALL.named(name).drafts for name in names)
     if drafting and options.get("alpha") is None and options.get("acceptance") is None:
         notes.append(f"the acceptance rate {DEFAULTS['alpha']} is a placeholder, not a measurement: give --alpha")
+    if engine is not None:
+        notes += _formats(options)
     for (b, context), reason in found.impossible.items():
         notes.append(f"nothing for batch {b}, context {context}: {reason}")
     refusal = f"nothing fits: {next(iter(found.impossible.values()))}" if found.table.empty else None
@@ -87,6 +91,15 @@ def export(format: str, *, seed: int = 0, **options: Any) -> Exported:
             refusal = f"nothing fits that {engine.title} has: {titles(own, 'or')} finds no room"
         text = "" if refusal else engine.write(found, own, notes, seed)
     return Exported(text, tuple(notes), tuple(found.warnings), refusal)
+
+
+def _formats(options: Mapping[str, Any]) -> list[str]:
+    """A note where formats were asked for: an engine reads those of weights from its checkpoints."""
+    asked = [f"{spelled(name)} {options[name]}" for name in ("dtype", "kv_dtype", "draft_dtype") if options.get(name)]
+    said = f"priced with {', '.join(asked)}: name checkpoints in these formats, and give the engine the cache's dtype"
+    return (
+        [said] if any(options.get(name) not in (None, *DTYPES) for name in ("dtype", "kv_dtype", "draft_dtype")) else []
+    )
 
 
 def _fixed(engine: Dialect, options: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:

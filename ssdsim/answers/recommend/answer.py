@@ -191,7 +191,9 @@ def _provenance(request: Request) -> tuple[tuple[str, str], ...]:
     """Where the timings came from, a (profile, summary) each."""
     options = {**DEFAULTS, **request.options}
     cards = [find_transformer(options[role]) for role in ("target", "draft")]
-    dtypes = {options["dtype"] or card.dtype for card in cards}
+    asked = (options["dtype"], options["draft_dtype"] or options["dtype"])
+    precisions = [card.precision(dtype, options["kv_dtype"]) for card, dtype in zip(cards, asked, strict=True)]
+    dtypes = {kept for precision in precisions for kept in precision.formats}
     profiles = {
         p.name: p for p in (find_hardware(options[r] or options["hardware"]) for r in ("hardware", "draft_hardware"))
     }

@@ -1,0 +1,60 @@
+"""In what formats a model's weights, activations and cache are kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ssdsim.transformer.operations import DTYPES, QUANTISED_BYTES
+
+DType = Literal["float32", "bfloat16", "float16"]
+Format = Literal[
+    "float32", "bfloat16", "float16", "float8", "float8-block", "nvfp4", "mxfp4", "int4", "int8"
+]  # of weights
+KvDType = Literal["float32", "bfloat16", "float16", "float8"]
+
+FORMATS = (*DTYPES, *QUANTISED_BYTES)
+"""Of weights."""
+KV_DTYPES = ("bfloat16", "float16", "float8")
+"""Of a cache that is not kept as the activations are."""
+
+SPELLINGS = {
+    "fp32": "float32",
+    "bf16": "bfloat16",
+    "fp16": "float16",
+    "half": "float16",
+    "fp8": "float8",
+    "fp8_block": "float8-block",
+    "fp8-block": "float8-block",
+    "float8_block": "float8-block",
+}
+"""What engines and checkpoints call some of them."""
+
+
+@dataclass(frozen=True)
+class Precision:
+    """Formats of the weights by part, of the activations (and collectives, logits, norms), and of the cache.
+
+    ``attention`` are the projections before and after the attention itself, ``mlp`` the matrices of the MLP.
+    """
+
+    activations: str
+    attention: str
+    mlp: str
+    lm_head: str
+    kv: str
+
+    @classmethod
+    def plain(cls, dtype: str) -> Precision:
+        """Everything in one dtype."""
+        return cls(dtype, dtype, dtype, dtype, dtype)
+
+    @property
+    def formats(self) -> tuple[str, ...]:
+        """Of all there is, each once."""
+        return tuple(dict.fromkeys((self.activations, self.attention, self.mlp, self.lm_head, self.kv)))
+
+    @property
+    def weights(self) -> str:
+        """The format of the blocks' weights, in words where there are two."""
+        return self.mlp if self.attention == self.mlp else f"attention {self.attention}, mlp {self.mlp}"

@@ -1,0 +1,208 @@
+"""What a Hugging Face checkpoint says of its quantised weights and cache, in the words of the tools that made it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, TypeGuard
+
+from ssdsim.errors import InputError, nearest, told
+
+METHODS = ("fp8", "compressed-tensors", "modelopt", "awq", "gptq", "mxfp4")
+"""Names of ``quant_method`` that are read."""
+
+_ALGORITHMS = {
+    "FP8": "float8",
+    "FP8_PER_CHANNEL_PER_TOKEN": "float8",
+    "FP8_PB_WO": "float8-block",
+    "FP8_PB_REAL": "float8-block",
+    "NVFP4": "nvfp4",
+    "W4A16_NVFP4": "nvfp4",
+    "MXFP4": "mxfp4",
+    "W4A16": "int4",
+    "W4A16_AWQ": "int4",
+    "INT4_AWQ": "int4",
+    "W8A8": "int8",
+    "INT8": "int8",
+    "INT8_SQ": "int8",
+    "W8A8_SQ_PER_CHANNEL": "int8",
+    "NO_QUANT": None,
+}
+"""ModelOpt's algorithms as formats of weights."""
+
+_BITS = {4: "int4", 8: "int8"}
+_PROJECTIONS = {
+    "attention": tuple(f"self_attn.{name}_proj" for name in "qkvo"),
+    "mlp": ("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"),
+}
+_MOST_LAYERS = 10_000  # looked for by name; no model has as many
+_LEFT_OUT_KEYS = ("ignore", "modules_to_not_convert", "exclude_modules", "ignored_layers")
+_CACHE_KEYS = ("kv_cache_scheme", "kv_cache_quant_algo")
+
+
+def quantised(config: Mapping[str, Any], beside: Mapping[str, Any], layers: int, file: Path) -> dict[str, Any]:
+    """``weights`` and ``kv_dtype`` of a card.
+
+    Parameters
+    ----------
+    config : the ``quantization_config`` of a ``config.json``; empty if it has none.
+    beside : the ``quantization`` of the ``hf_quant_config.json`` beside it, which completes it; empty if there is none.
+    layers : of the model. A part counts as left out only where every layer's is.
+    file : named in refusals.
+
+    Returns
+    -------
+    What differs from a plain checkpoint, as fields of :class:`ssdsim.transformer.card.Transformer`.
+
+    Raises
+    ------
+    InputError : a method, an algorithm or a number of bits that is not known here, or a part of which only some layers
+        are quantised.
+    """
+    said = {**beside, **{key: value for key, value in config.items() if value is not None}}
+    if not said:
+        return {}
+    kept = _format(said, file)
+    found: dict[str, Any] = {}
+    cache = _cache(said, file)
+    if kept is not None:
+        left_out = _Names(said, file)
+        weights = {part: kept for part in _PROJECTIONS if not left_out.whole(part, layers)}
+        if _names_the_head(said, left_out):
+            weights["lm_head"] = kept
+        found["weights"] = weights
+    if cache is not None:
+        found["kv_dtype"] = cache
+    return found
+
+
+def _format(said: Mapping[str, Any], file: Path) -> str | None:
+    """Of the quantised weights; None where only the cache is."""
+    algorithm = said.get("quant_algo")
+    method = said.get("quant_method", "modelopt" if "quant_algo" in said or "kv_cache_quant_algo" in said else None)
+    if method not in METHODS:
+        hint = nearest(method, METHODS)
+        raise InputError(f"{file}: quant_method {told(method)} is not supported{hint} Allowed: {', '.join(METHODS)}")
+    if algorithm is not None:
+        return _of_algorithm(algorithm, file)
+    if method == "fp8":
+        return "float8-block" if said.get("weight_block_size") else "float8"
+    if method == "mxfp4":
+        return "mxfp4"
+    if method == "compressed-tensors" or "config_groups" in said:
+        return _of_groups(said, file)
+    return None if method == "modelopt" else _of_bits(said.get("bits", said.get("w_bit", 4)), file)
+
+
+def _of_algorithm(algorithm: Any, file: Path) -> str | None:
+    if not isinstance(algorithm, str) or algorithm.upper() not in _ALGORITHMS:
+        known = ", ".join(_ALGORITHMS)
+        raise InputError(f"{file}: quant_algo {told(algorithm)} is not supported; allowed: {known}")
+    return _ALGORITHMS[algorithm.upper()]
+
+
+def _of_bits(bits: Any, file: Path) -> str:
+    if not isinstance(bits, int) or bits not in _BITS:
+        raise InputError(f"{file}: weights of {told(bits)} bits are not supported; allowed: 4, 8")
+    return _BITS[bits]
+
+
+def _of_groups(said: Mapping[str, Any], file: Path) -> str:
+    """Compressed-tensors describes groups of layers, which must be alike here."""
+    groups = said.get("config_groups")
+    weights = [group.get("weights") for group in groups.values() if isinstance(group, Mapping)] if _is(groups) else []
+    formats = {_of_scheme(each, said.get("format"), file) for each in weights if _is(each)}
+    if len(formats) != 1:
+        among = f", got {', '.join(sorted(formats))}" if formats else ""
+        raise InputError(f"{file}: config_groups must hold one scheme of weights{among}")
+    return formats.pop()
+
+
+def _of_scheme(scheme: Mapping[str, Any], stored: Any, file: Path) -> str:
+    bits, kind, group = scheme.get("num_bits"), scheme.get("type", "int"), scheme.get("group_size")
+    if (bits, kind) == (8, "float"):
+        return "float8-block" if scheme.get("strategy") == "block" or scheme.get("block_structure") else "float8"
+    if (bits, kind) == (4, "float"):
+        return "mxfp4" if group == 32 or "mxfp4" in str(stored) else "nvfp4"
+    if kind == "int":
+        return _of_bits(bits, file)
+    raise InputError(
+        f"{file}: weights of {told(bits)} bits of type {told(kind)} are not supported; allowed: int, float"
+    )
+
+
+def _cache(said: Mapping[str, Any], file: Path) -> str | None:
+    for key in _CACHE_KEYS:
+        scheme = said.get(key)
+        if not scheme:
+            continue
+        eight_bits = _is(scheme) and (scheme.get("num_bits"), scheme.get("type", "float")) == (8, "float")
+        if eight_bits or (isinstance(scheme, str) and scheme.upper() == "FP8"):
+            return "float8"
+        raise InputError(f"{file}: {key} {told(scheme)} is not supported; allowed: FP8")
+    return None
+
+
+class _Names:
+    """The modules that are not quantised: names, patterns with ``*``, or regular expressions after ``re:``."""
+
+    def __init__(self, said: Mapping[str, Any], file: Path) -> None:
+        self.file = file
+        given: Any = next((said[key] for key in _LEFT_OUT_KEYS if said.get(key)), [])
+        if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
+            raise InputError(f"{file}: what is not quantised must be a list of names, got {told(given)}")
+        self._names = frozenset(name for name in given if "*" not in name and not name.startswith("re:"))
+        self._patterns = [name for name in given if "*" in name and not name.startswith("re:")]
+        self._expressions = [_expression(name, file) for name in given if name.startswith("re:")]
+
+    def whole(self, part: str, layers: int) -> bool:
+        """Whether a part of every layer is left out.
+
+        Raises
+        ------
+        InputError : of some layers or some matrices only, which no one format describes.
+        """
+        names = [
+            f"model.layers.{layer}.{name}" for layer in range(min(layers, _MOST_LAYERS)) for name in _PROJECTIONS[part]
+        ]
+        left_out = sum(map(self.has, names))
+        if 0 < left_out < len(names):
+            share = f"{left_out} of {len(names)} matrices of the {part}"
+            raise InputError(f"{self.file}: {share} are not quantised; all or none of a part is supported")
+        return left_out > 0
+
+    def has(self, module: str) -> bool:
+        """Whether a module, or what it lies in, is left out."""
+        parts = module.split(".")
+        # a name may leave out the folders that it lies in: lm_head, self_attn, layers.0.mlp
+        ends = (".".join(parts[first:last]) for first in range(len(parts)) for last in range(first + 1, len(parts) + 1))
+        return (
+            any(end in self._names for end in ends)
+            or any(fnmatchcase(name, pattern) for pattern in self._patterns for name in _above(parts))
+            or any(expression.match(module) for expression in self._expressions)
+        )
+
+
+def _above(parts: list[str]) -> Iterable[str]:
+    """The module and everything that it lies in."""
+    return (".".join(parts[:last]) for last in range(1, len(parts) + 1))
+
+
+def _expression(name: str, file: Path) -> re.Pattern[str]:
+    try:
+        return re.compile(name.removeprefix("re:"))
+    except re.error as error:
+        raise InputError(f"{file}: {told(name)} is no regular expression ({error})") from None
+
+
+def _names_the_head(said: Mapping[str, Any], left_out: _Names) -> bool:
+    """Whether the LM head is quantised: tools that list what they leave out leave it in 16 bits by that list alone."""
+    listed = any(key in said for key in _LEFT_OUT_KEYS)
+    by_list = "config_groups" in said or said.get("quant_method", "modelopt") in ("modelopt", "compressed-tensors")
+    return listed and by_list and not left_out.has("lm_head")
+
+
+def _is(value: Any) -> TypeGuard[Mapping[str, Any]]:
+    return isinstance(value, Mapping)
