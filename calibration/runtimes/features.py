@@ -21,6 +21,8 @@ KERNEL_FIELDS = ("gemm", "attention", "communication", "elementwise", "launch_ov
 HOST_FIELDS = tuple(Host.model_fields)
 FIELDS = (*KERNEL_FIELDS, *HOST_FIELDS)
 
+_ALONE = {**dict.fromkeys(KERNEL_FIELDS, 1.0), "launch_overlap": 0.0}
+
 _FACTOR_OF: Mapping[type, str] = {
     Gemm: "gemm",
     Attention: "attention",
@@ -52,7 +54,7 @@ class Features:
 
 
 def features(rows: Iterable[Row], like: Runtime) -> Features:
-    """Features of rows in an engine whose collectives are fused, or not, as ``like`` has them.
+    """Features of rows in an engine with kernels of its own where ``like`` has them.
 
     Raises
     ------
@@ -98,7 +100,7 @@ def _of_row(work: Work, kernels: Kernels) -> tuple[float, dict[str, float]]:
 
 
 def _of_pass(forward: ForwardPass, profile: HardwareProfile, kernels: Kernels, times: float) -> dict[str, float]:
-    alone = Kernels(fused_collectives=kernels.fused_collectives)
+    alone = kernels.model_copy(update=_ALONE)
     found = dict.fromkeys(KERNEL_FIELDS, 0.0)
     for op, count in forward.counted():
         seconds = profile.seconds(op).seconds

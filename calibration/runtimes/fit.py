@@ -14,28 +14,28 @@ from calibration.bootstrap import significant
 from calibration.runtimes.features import FIELDS, HOST_FIELDS, KERNEL_FIELDS, Features, features, values_of
 from ssdsim.errors import InputError, nearest
 from ssdsim.measured.row import Row
-from ssdsim.runtimes.card import Evidence, Host, Kernels, Runtime
+from ssdsim.runtimes.card import Evidence, Host, Runtime
 
 Array = NDArray[np.float64]
 
-DECODING = ("gemm", "attention", "communication", "per_step_s", "per_sequence_s")
+DECODING = ("gemm", "attention", "communication", "per_layer_s", "per_step_s", "per_sequence_s")
 SPECULATING = ("per_draft_step_s", "per_round_s")
 MOST_FIELDS = 6
 
 PRIOR_SD: Mapping[str, float] = {
-    "gemm": 0.3,
-    "attention": 0.4,
-    "communication": 2.0,
+    "gemm": 0.2,
+    "attention": 0.25,
+    "communication": 0.3,
     "elementwise": 0.5,
     "launch_overlap": 0.5,
-    "per_layer_s": 30e-6,
-    "per_pass_s": 2e-3,
-    "per_step_s": 2e-3,
-    "per_sequence_s": 50e-6,
+    "per_layer_s": 10e-6,
+    "per_pass_s": 1e-3,
+    "per_step_s": 1e-3,
+    "per_sequence_s": 20e-6,
     "per_draft_step_s": 1.5e-3,
     "per_round_s": 3e-3,
 }
-"""How far an engine may well be from another one, in each number: what few rows are drawn by."""
+"""How far an engine may well be from a card of its kind, in each number: what few rows are drawn by."""
 
 _FIRST_NOISE = 0.05
 _LEAST_NOISE = 1e-3
@@ -46,7 +46,10 @@ _SAME = 0.9  # correlation from which on two numbers are not told apart
 
 @dataclass(frozen=True)
 class Fit:
-    """A card with what the rows say of each number: its interval at 95 %, and those that they cannot tell apart."""
+    """A card with what the rows say of each number: its interval at 95 %, and those that they cannot tell apart.
+
+    ``misfit`` tells fits to the same measurements apart: what is left over of them and of the prior, less is likelier.
+    """
 
     card: Runtime
     fields: tuple[str, ...]
@@ -57,6 +60,7 @@ class Fit:
     errors: Array
     left_out: Array
     series: NDArray[np.str_]
+    misfit: float
 
     @property
     def error(self) -> float:
@@ -109,7 +113,7 @@ def fit_runtime(
             "errors": base.errors.model_copy(update={"pass_log_sd": significant(structure), "host_log_sd": 0.0}),
         }
     )
-    return Fit(card, chosen, low, high, solution.told(), solution.alike(), errors, left_out, made.series)
+    return Fit(card, chosen, low, high, solution.told(), solution.alike(), errors, left_out, made.series, solution.misfit)
 
 
 def default_fields(rows: Sequence[Row]) -> tuple[str, ...]:
@@ -134,6 +138,7 @@ class _Solution:
     fields: tuple[str, ...]
     covariance: Array
     rows: int
+    misfit: float
 
     @property
     def _sd(self) -> Array:
@@ -179,10 +184,12 @@ def _solve(made: Features, base: Runtime, fields: tuple[str, ...]) -> _Solution:
         found = lsq_linear(scaled, towards, bounds=(0.0, upper / prior_sd)).x * prior_sd
         residual = relative @ found - wanted
         noise = max(_LEAST_NOISE, float(np.sqrt((residual**2).sum() / max(1, len(wanted) - len(at)))))
+    strayed = (found - values[at]) / prior_sd
+    misfit = float(2 * len(wanted) * np.log(noise) + (strayed**2).sum())
     covariance = np.linalg.inv(relative.T @ relative / noise**2 + np.diag(prior_sd**-2.0))
     solved = values.copy()
     solved[at] = found
-    return _Solution(solved, fields, np.asarray(covariance, dtype=float), len(wanted))
+    return _Solution(solved, fields, np.asarray(covariance, dtype=float), len(wanted), misfit)
 
 
 def _left_out(made: Features, base: Runtime, fields: tuple[str, ...]) -> Array:
@@ -212,7 +219,7 @@ def spread(errors: Array, series: NDArray[np.str_]) -> float:
 
 def _card(values: Array, base: Runtime, name: str, engine: str) -> Runtime:
     held = {field: significant(float(value)) for field, value in zip(FIELDS, values, strict=True)}
-    kernels = Kernels(fused_collectives=base.kernels.fused_collectives, **{f: held[f] for f in KERNEL_FIELDS})
+    kernels = base.kernels.model_copy(update={f: held[f] for f in KERNEL_FIELDS})
     host = Host(**{f: held[f] for f in HOST_FIELDS})
     return base.model_copy(update={"name": name, "engine": engine, "kernels": kernels, "host": host})
 

@@ -12,7 +12,7 @@ from ssdsim.transformer.operations import Attention, Collective, Elementwise, Ge
 Model = Literal["target", "draft"]
 
 _SHORTEST_SHARE = 0.1  # of a kernel's own time that is left however much of its launch is hidden
-_SMALLEST_BYTES = 1.0
+_SMALLEST_BYTES = 1
 
 
 def kernel_factor(op: Operation, seconds: float, profile: HardwareProfile, kernels: Kernels) -> float:
@@ -20,14 +20,16 @@ def kernel_factor(op: Operation, seconds: float, profile: HardwareProfile, kerne
     match op:
         case Gemm():
             return _without_launch(kernels.gemm, op, seconds, profile, kernels)
+        case Attention() if kernels.streaming_attention:
+            return kernels.attention * _streaming_s(op, profile) / seconds
         case Attention():
             return _without_launch(kernels.attention, op, seconds, profile, kernels)
         case Elementwise():
             return _without_launch(kernels.elementwise, op, seconds, profile, kernels)
+        case Collective() if kernels.one_shot_all_reduce and op.kind == "all_reduce" and op.ranks > 1:
+            return kernels.communication * _one_shot_s(op, profile) / seconds
         case Collective():
-            fused = kernels.fused_collectives and seconds > 0.0
-            share = min(1.0, _fused_s(op, profile) / seconds) if fused else 1.0
-            return kernels.communication * share
+            return kernels.communication
         case _:
             return 1.0
 
@@ -39,12 +41,17 @@ def _without_launch(factor: float, op: Operation, seconds: float, profile: Hardw
     return max(factor - hidden_s / seconds, min(factor, _SHORTEST_SHARE))
 
 
-def _fused_s(op: Collective, profile: HardwareProfile) -> float:
-    """An all-reduce at the latency of the profile's smallest one and the link's bandwidth, there and back."""
-    if profile.link is None or op.kind != "all_reduce":
-        return float("inf")
-    latency_s = profile.seconds(Collective(op.name, op.kind, int(_SMALLEST_BYTES), op.ranks)).seconds
-    return latency_s + 2 * (op.ranks - 1) / op.ranks * op.message_bytes / profile.link.bandwidth
+def _streaming_s(op: Attention, profile: HardwareProfile) -> float:
+    """Decode attention that does nothing but read keys and values."""
+    launch_s = profile.elementwise.launch_s if profile.elementwise else profile.launch_seconds(op)
+    return launch_s + op.bytes / profile.device.memory_bandwidth
+
+
+def _one_shot_s(op: Collective, profile: HardwareProfile) -> float:
+    """An all-reduce in which every rank reads the whole message of each other rank."""
+    latency_s = profile.seconds(Collective(op.name, op.kind, _SMALLEST_BYTES, op.ranks)).seconds
+    over_link_s = (op.ranks - 1) * op.message_bytes / profile.link.bandwidth if profile.link else 0.0
+    return latency_s + over_link_s
 
 
 def cost_between_kernels(layers: int, kernels_s: float, runtime: Runtime, model: Model) -> Cost:

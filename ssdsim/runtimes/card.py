@@ -15,11 +15,14 @@ CacheDtype = Literal["bfloat16", "float16", "float8"]
 class Kernels(Card):
     """How the engine's kernels differ from those that were timed one by one on an idle device.
 
-    ``gemm``, ``attention``, ``communication`` and ``elementwise`` multiply their seconds: another library's kernels,
-    or several fused into one. ``launch_overlap`` is the share of every GEMM's, attention's and element-wise kernel's
-    launch floor that the kernel before hides (CUDA graphs, programmatic dependent launch). With
-    ``fused_collectives`` an all-reduce takes no more than its latency and its bytes over the link, whatever the
-    profile's library took: engines fuse it with the norm that follows, or let the switch add.
+    ``gemm``, ``attention``, ``communication`` and ``elementwise`` multiply their seconds. ``launch_overlap`` is the
+    share of every GEMM's, attention's and element-wise kernel's launch floor that the kernel before hides (CUDA
+    graphs, programmatic dependent launch).
+
+    Where the engine has kernels of its own, what another library's took says little. ``streaming_attention``: decode
+    attention takes its launch and its bytes at the device's bandwidth. ``one_shot_all_reduce``: every rank reads the
+    message of each other one, so that it takes the latency and ``(ranks - 1) bytes`` over the link (what engines do
+    with decoding's small messages). Both are multiplied by their factors.
     """
 
     gemm: NotNegative = 1.0
@@ -27,7 +30,8 @@ class Kernels(Card):
     communication: NotNegative = 1.0
     elementwise: NotNegative = 1.0
     launch_overlap: float = Field(default=0.0, ge=0.0, le=1.0)
-    fused_collectives: bool = False
+    streaming_attention: bool = False
+    one_shot_all_reduce: bool = False
 
 
 class Host(Card):
