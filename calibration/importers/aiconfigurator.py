@@ -67,6 +67,8 @@ _NAMES = ("gemm_dtype", "attn_dtype", "kv_cache_dtype", "nccl_dtype", "op_name")
 _GEMM_SHAPE = ["m", "n", "k"]
 _ATTENTION_SHAPE = ["batch_size", "num_heads", "num_key_value_heads", "head_dim", "context"]
 _PREFILL_SHAPE = ["batch_size", "isl", "num_heads", "num_key_value_heads", "head_dim"]
+_FEW_TOKENS, _HOST_BOUND = 16, 5.0  # a GEMM of few tokens so many times slower than another format's waits for the host
+_IMPOSSIBLE = 0.01  # share of a table's rows; a single one may be a slip of the timer
 _WIDE_QUERIES = ("bfloat16", "float16", "half")
 _FLOAT_BYTES = 2  # of the 16-bit floats whose messages are imported
 
@@ -93,7 +95,15 @@ def import_aiconfigurator(
     tables = {stem: table for stem in _COLUMNS if (table := _read_table(folder, stem)) is not None}
     if not tables:
         raise InputError(f"{folder}: no table of aiconfigurator there (gemm_perf.parquet and others)")
-    sources = {stem: _provenance(table, commit) for stem, table in tables.items()}
+    device = _device(card, tables)
+    host_bound = _host_bound(tables["gemm_perf"]) if "gemm_perf" in tables else []
+    prefills = _possible_prefills(tables, max(device["peak_flops"].values()))
+    left_out = {
+        "gemm_perf": "".join(f"; {theirs} left out, its times of few tokens are the host's" for theirs in host_bound)
+    }
+    if "context_attention_perf" in tables and prefills is None:
+        left_out["context_attention_perf"] = "; left out, it exceeds the device's peak flops and is no full attention"
+    sources = {stem: _provenance(table, commit, left_out.get(stem, "")) for stem, table in tables.items()}
     sources["datasheet"] = Provenance(
         kind="datasheet",
         source="ai-dynamo/aiconfigurator system card",
@@ -108,10 +118,10 @@ def import_aiconfigurator(
     profile = {
         "schema": 1,
         "name": name or folder.resolve().name.replace("_", "-"),
-        "device": _device(card, tables),
-        "gemm": _gemms(tables["gemm_perf"]) if "gemm_perf" in tables else {},
+        "device": device,
+        "gemm": _gemms(tables["gemm_perf"], host_bound) if "gemm_perf" in tables else {},
         "attention": _attentions(tables["generation_attention_perf"]) if "generation_attention_perf" in tables else {},
-        "prefill_attention": _prefills(tables["context_attention_perf"]) if "context_attention_perf" in tables else {},
+        "prefill_attention": _prefills(prefills) if prefills is not None else {},
         "collectives": _collectives(tables, card),
         "link": link,
         "elementwise": _elementwise(card),
@@ -126,7 +136,7 @@ def _read_table(folder: Path, stem: str) -> pd.DataFrame | None:
         if not path.exists():
             continue
         table = read_table(path, "table", ("version", "device", "latency", *_COLUMNS[stem]))
-        latency_ms = pd.to_numeric(table["latency"].astype(str), errors="coerce")  # of a failed run it is no number
+        latency_ms = pd.to_numeric(table["latency"].map(str), errors="coerce")  # of a failed run it is no number
         table = table[np.isfinite(latency_ms) & (latency_ms > 0)]
         sizes = [name for name in _COLUMNS[stem] if name not in _NAMES]
         table = with_numbers(table, path, sizes, whole=True).dropna(subset=sizes)
@@ -139,14 +149,14 @@ def _read_table(folder: Path, stem: str) -> pd.DataFrame | None:
     return None
 
 
-def _provenance(table: pd.DataFrame, commit: str) -> Provenance:
+def _provenance(table: pd.DataFrame, commit: str, left_out: str) -> Provenance:
     versions = ", ".join(sorted({f"{row[0]} {row[1]}" for row in _versions(table)}))
     return Provenance(
         kind="imported",
         source="ai-dynamo/aiconfigurator",
         commit=commit,
         licence="Apache-2.0",
-        note=f"{versions} on {', '.join(sorted(table['device'].unique()))}; one operation on an idle device",
+        note=f"{versions} on {', '.join(sorted(table['device'].unique()))}; one operation on an idle device{left_out}",
     )
 
 
@@ -174,10 +184,22 @@ def _natural(version: str) -> list[tuple[int, int, str]]:
     return [(1, int(part), "") if part.isdigit() else (0, 0, part) for part in parts] + [(0, 1, "")]
 
 
-def _gemms(table: pd.DataFrame) -> dict[str, GemmModel]:
+def _host_bound(table: pd.DataFrame) -> list[str]:
+    """Formats whose GEMMs of few tokens wait for the host: several times as long as another format's, whatever size.
+
+    So is ``fp8_block`` on the B200: 150 to 280 us for every matrix up to 256 tokens, where bfloat16, of twice the
+    bytes, takes 8 to 24. An engine that replays a graph launches nothing, so these times are not its own.
+    """
+    few = table[table["m"] <= _FEW_TOKENS]
+    by_format = few.groupby([*_GEMM_SHAPE, "gemm_dtype"])["seconds"].min().unstack()
+    slower = by_format.div(by_format.min(axis=1), axis=0).median()
+    return [str(theirs) for theirs in slower.index[slower > _HOST_BOUND]]
+
+
+def _gemms(table: pd.DataFrame, host_bound: list[str]) -> dict[str, GemmModel]:
     models = {}
     for theirs, rows in table.groupby("gemm_dtype"):
-        weights = GEMM_FORMATS.get(str(theirs))
+        weights = GEMM_FORMATS.get(str(theirs)) if theirs not in host_bound else None
         rows = _one_time_per_shape(rows, _GEMM_SHAPE)
         if weights and len(rows) >= FEWEST_ROWS:
             m, n, k, seconds = (rows[name] for name in (*_GEMM_SHAPE, "seconds"))
@@ -205,13 +227,27 @@ def _attentions(table: pd.DataFrame) -> dict[str, AnyAttention]:
     return models
 
 
+def _possible_prefills(tables: dict[str, pd.DataFrame], peak_flops: float) -> pd.DataFrame | None:
+    """The full attention of prompts; ``None`` where there is none or it cannot be what it says.
+
+    The H200's rows take as long without a window as with one of 128 tokens, which makes up to 257,000 TFLOP/s of them,
+    260 times the device's peak.
+    """
+    if "context_attention_perf" not in tables:
+        return None
+    table = _full_attention(tables["context_attention_perf"])
+    flops = 2.0 * table["batch_size"] * table["num_heads"] * table["head_dim"] * table["isl"] ** 2
+    impossible = flops / table["seconds"] > peak_flops
+    return None if impossible.mean() > _IMPOSSIBLE else table
+
+
 def _prefills(table: pd.DataFrame) -> dict[str, PrefillAttentionModel]:
-    """Attention of whole prompts by the dtype of the cache that they fill."""
+    """Attention of whole prompts by the dtype of the cache that they fill; ``table`` holds full attention."""
     return {
         dtype: fit_prefill_attention(
             *(rows[name] for name in _PREFILL_SHAPE), rows["seconds"], DTYPE_BYTES[dtype], "context_attention_perf"
         )
-        for dtype, rows in _by_cache(_full_attention(table), _PREFILL_SHAPE).items()
+        for dtype, rows in _by_cache(table, _PREFILL_SHAPE).items()
     }
 
 

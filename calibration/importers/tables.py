@@ -57,5 +57,5 @@ def with_numbers(
 def _numbers(column: pd.Series) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """The numbers of a column, NaN where a cell is none."""
     if not pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
-        column = pd.to_numeric(column.astype(str), errors="coerce")
+        column = pd.to_numeric(column.map(str), errors="coerce")  # astype(str) decodes bytes
     return np.asarray(column.to_numpy(dtype=float, na_value=np.nan), dtype=float)

@@ -181,7 +181,7 @@ def _solve(made: Features, base: Runtime, fields: tuple[str, ...]) -> _Solution:
     for _ in range(_ROUNDS):
         scaled = np.vstack([relative * prior_sd / noise, np.eye(len(at))])
         towards = np.concatenate([wanted / noise, values[at] / prior_sd])
-        found = lsq_linear(scaled, towards, bounds=(0.0, upper / prior_sd)).x * prior_sd
+        found = lsq_linear(scaled, towards, bounds=(0.0, upper / prior_sd), method="bvls").x * prior_sd
         residual = relative @ found - wanted
         noise = max(_LEAST_NOISE, float(np.sqrt((residual**2).sum() / max(1, len(wanted) - len(at)))))
     strayed = (found - values[at]) / prior_sd

@@ -17,7 +17,7 @@ from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.transformer.operations import Attention, Gemm, PrefillAttention
 from tests.calibration.test_importer_aiconfigurator import BANDWIDTH, MACHINE, SYSTEM, attentions, gemm_ms, gemms
 
-PEAK = 3e14
+PEAK = 2e14
 
 
 def prefills(cache: str = "bfloat16", factor: float = 1.0, queries: str = "bfloat16") -> pd.DataFrame:
@@ -65,7 +65,9 @@ def test_a_format_of_weights_is_a_law_of_its_own(tmp_path: Path, theirs: str, ou
 
 
 def test_peaks_of_formats_are_the_cards(tmp_path: Path) -> None:
-    (tmp_path / "system.yaml").write_text(SYSTEM.replace("node:", "  fp8_tc_flops: 6e14\n  fp4_tc_flops: 9e14\nnode:"))
+    (tmp_path / "system.yaml").write_text(
+        SYSTEM.replace("\nnode:", "\n  fp8_tc_flops: 6e14\n  fp4_tc_flops: 9e14\nnode:")
+    )
     gemms().to_parquet(tmp_path / "gemm_perf.parquet")
     peaks = import_aiconfigurator(tmp_path).device.peak_flops
     assert {name: peaks[name] for name in ("float8", "float8-block", "nvfp4")} == {
@@ -125,13 +127,15 @@ ODD: dict[str, Any] = {
 def test_a_column_of_an_odd_type_is_text_or_one_line(tmp_path: Path, column: str, kind: str) -> None:
     table = gemms()
     table[column] = ODD[kind] * len(table)
-    try:
-        found = imported(tmp_path, gemm_perf=table)
-    except InputError as error:
-        assert column in {"m", "latency"}, error
-        assert "gemm_perf.parquet" in str(error) or "gemm timings" in str(error)
-        assert "np." not in str(error)
+    if column in {"m", "latency"} and kind != "numbers":
+        with pytest.raises(InputError, match=r"gemm_perf.parquet: ") as raised:
+            imported(tmp_path, gemm_perf=table)
+        assert "np." not in str(raised.value)
+    elif column == "m":
+        with pytest.raises(InputError, match=r"row 1: m must be a whole number from 0 to 1e\+18, got 1.5$"):
+            imported(tmp_path, gemm_perf=table)
     else:
+        found = imported(tmp_path, gemm_perf=table)
         assert list(found.gemm) == ([] if column == "gemm_dtype" else ["bfloat16"])
 
 
@@ -141,3 +145,19 @@ def test_what_is_wrong_with_a_cell_is_told_bare(cell: Any, shown: str) -> None:
     with pytest.raises(InputError) as raised:
         with_numbers(pd.DataFrame({"m": cells}), Path("t.parquet"), ["m"], whole=True)
     assert str(raised.value).endswith(shown)
+
+
+def test_a_format_timed_with_the_host_is_left_out_and_named(tmp_path: Path) -> None:
+    waiting = gemms("fp8_block").assign(latency=0.18)
+    found = imported(tmp_path, gemm_perf=pd.concat([gemms(), gemms("fp8", factor=0.6), waiting]))
+    assert sorted(found.gemm) == ["bfloat16", "float8"]
+    assert "fp8_block left out" in found.sources["gemm_perf"].note
+
+
+def test_prefill_beyond_the_devices_peak_is_left_out_and_said(tmp_path: Path) -> None:
+    """A table without a window that holds the times of one."""
+    windowed = prefills().query("window_size == 128").assign(window_size=0)
+    found = imported(tmp_path, context_attention_perf=windowed, gemm_perf=gemms())
+    assert found.prefill_attention == {}
+    assert "exceeds the device's peak" in found.sources["context_attention_perf"].note
+    assert "was not timed" in str(found.seconds(PrefillAttention("x", 1, 4096, 32, 8, 128, "bfloat16")).warning)

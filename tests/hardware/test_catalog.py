@@ -37,6 +37,14 @@ def test_aliases_find_the_card(alias: str) -> None:
     assert find_transformer(alias).name == "llama-3.1-70b"
 
 
+@pytest.mark.parametrize("alias", ["h200_sxm", "H200_SXM", "h200-sxm"])
+def test_an_underscore_in_a_name_is_read_as_a_dash(alias: str) -> None:
+    assert find_hardware(alias).name == "h200-sxm"
+    assert find_transformer("llama_3.1_70b").name == "llama-3.1-70b"
+    with pytest.raises(InputError, match=r"unknown hardware 'h200_sxn'; did you mean 'h200-sxm'\?"):
+        find_hardware("h200_sxn")
+
+
 def test_a_hugging_face_folder_or_file_is_a_card(tmp_path: Path) -> None:
     folder = config_folder(tmp_path)
     card = find_transformer(str(folder))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ssdsim.bundled import models_folder
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_hardware, hardware_names
 from ssdsim.hardware.laws import DATASHEET_LOG_SD, Correction
@@ -217,3 +218,21 @@ def test_importing_hardware_is_light() -> None:
     code = "import sys, ssdsim.hardware.profile; print([m for m in ('scipy', 'pandas', 'torch') if m in sys.modules])"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", ["h100-sxm", "h200-sxm", "b200-sxm"])
+def test_bundled_profiles_hold_what_a_served_model_needs(name: str) -> None:
+    """GEMMs in 8 bits beside bfloat16, both caches, up to 8192 tokens, of a size that is read at once."""
+    found = find_hardware(name)
+    assert {"bfloat16", "float8"} <= set(found.gemm)
+    assert set(found.attention) == {"bfloat16", "float8"}
+    # the H200's table of prefill is no full attention
+    assert set(found.prefill_attention) == (set() if name == "h200-sxm" else {"bfloat16", "float8"})
+    assert found.device.peak_flops.keys() >= found.gemm.keys()
+    for dtype in found.gemm:
+        few, many = (found.seconds(Gemm("down", m, 8192, 7168, dtype)) for m in (16, 8192))
+        assert (few.warning, many.warning) == (None, None)
+        assert few.seconds < many.seconds
+    wide, narrow = (found.seconds(attention(batch=64, context=8192, dtype=dtype)) for dtype in ("bfloat16", "float8"))
+    assert 0.4 < narrow.seconds / wide.seconds < 1.0
+    assert (models_folder() / "hardware" / f"{name}.json").stat().st_size < 150_000
