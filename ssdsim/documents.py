@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from ssdsim.errors import InputError
+from ssdsim.errors import InputError, told
 
 Record = TypeVar("Record")
 _adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
@@ -91,7 +91,8 @@ def as_record(kind: type[Record], data: Any, where: object, what: str) -> Record
 
     Raises
     ------
-    InputError : it is none; the message begins with ``where``, names the first key that is wrong and counts the rest.
+    InputError : it is none; the message begins with ``where``, names the first key that is wrong, says what it was
+        given and counts the rest.
     """
     try:
         found: Record = _adapter(kind).validate_python(data)
@@ -100,5 +101,7 @@ def as_record(kind: type[Record], data: Any, where: object, what: str) -> Record
         key = ".".join(map(str, problem["loc"])) or what
         more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
         said = problem["msg"].removeprefix("Value error, ")
+        if said.startswith("Input should"):  # the others speak of a key, or say themselves what they were given
+            said += f", got {told(problem['input'])}"
         raise InputError(f"{where}: {key}: {said}{more}") from None
     return found

@@ -70,6 +70,7 @@ fitting = merged(  # most of the above are refused; these are mostly possible
         maybe(draft_gpus=st.sampled_from([2, 4, 5]), draft_hardware=st.sampled_from(["v100-sxm2-32gb", "h100-sxn"])),
         maybe(context=st.sampled_from([64, 200_000, 130_000]), dtype=st.sampled_from(["bfloat16", "float16"])),
         maybe(spread=st.sampled_from([0.1, "profile"]), tp=st.sampled_from([1, 3, 8])),
+        st.just({"tp": 8}),  # a draft has no device of its own left
     ),
     st.one_of(maybe(f=st.integers(1, 9)), maybe(p_hit=rates, budget=st.integers(1, 60))),
 )
@@ -132,7 +133,7 @@ def test_the_random_points_are_of_both_sorts() -> None:
     partly: list[bool] = []
 
     @given(point=st.one_of(points, fitting))
-    @settings(derandomize=True, deadline=None, max_examples=300, database=None)
+    @settings(derandomize=True, deadline=None, max_examples=500, database=None)
     def collect(point: dict[str, Any]) -> None:
         row = evaluate([point]).iloc[0]
         errors.append(row["error"])
@@ -140,7 +141,7 @@ def test_the_random_points_are_of_both_sorts() -> None:
 
     collect()
     assert 0.25 < np.mean([error is None for error in errors]) < 0.9
-    assert len({error for error in errors if error}) > 20
+    assert len({error for error in errors if error}) > 10
     assert sum(partly) > 2, "no point at which some strategies have room and others have not"
 
 

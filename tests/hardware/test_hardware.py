@@ -88,10 +88,10 @@ def test_a_profile_survives_its_file(tmp_path: Path) -> None:
         (("sorces",), {}, r"unknown key 'sorces'; did you mean 'sources'\?"),
         (("device", "memory_byte"), 1, r"device: unknown key 'memory_byte'; did you mean 'memory_bytes'\?"),
         (("gemm", "bfloat16", "segments", 0, "rooflines"), {}, r"gemm.bfloat16.segments.0: unknown key 'rooflines'"),
-        (("device", "memory_bytes"), -1, "device.memory_bytes: Input should be greater than 0"),
-        (("schema",), 2, "schema: Input should be 1"),
+        (("device", "memory_bytes"), -1, "device.memory_bytes: Input should be greater than 0, got -1$"),
+        (("schema",), 2, "schema: Input should be 1, got 2$"),
         (("link", "source"), "bensh", r"link: source 'bensh' is not in sources; did you mean 'bench'\?"),
-        (("sources", "bench", "kind"), "guessed", "sources.bench.kind: Input should be 'measured'"),
+        (("sources", "bench", "kind"), "guessed", "sources.bench.kind: Input should be 'measured'.*, got 'guessed'$"),
     ],
 )
 def test_a_mistake_in_a_file_is_one_line_with_file_and_key(
