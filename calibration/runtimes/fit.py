@@ -8,13 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import lsq_linear
+from scipy.stats import norm
 from scipy.stats import t as student
 
 from calibration.bootstrap import significant
 from calibration.runtimes.features import FIELDS, HOST_FIELDS, KERNEL_FIELDS, Features, features, values_of
 from ssdsim.errors import InputError, nearest
+from ssdsim.measured.price import work_of
 from ssdsim.measured.row import Row
-from ssdsim.runtimes.card import Evidence, Host, Runtime
+from ssdsim.pricing.cost import TimingErrors
+from ssdsim.runtimes.card import Errors, Evidence, Host, Runtime
 
 Array = NDArray[np.float64]
 
@@ -39,6 +42,7 @@ PRIOR_SD: Mapping[str, float] = {
 
 _FIRST_NOISE = 0.05
 _LEAST_NOISE = 1e-3
+_DRAWS = 100
 _ROUNDS = 4
 _TOLD = 0.5  # of the prior's width: a number that the rows know better than that
 _SAME = 0.9  # correlation from which on two numbers are not told apart
@@ -106,7 +110,8 @@ def fit_runtime(
         error=significant(float(np.abs(errors).mean())),
         left_out_error=significant(float(np.abs(left_out).mean())) if left_out.size else None,
     )
-    structure = spread(left_out if left_out.size else errors, made.series)
+    unseen, kernels = spread(left_out if left_out.size else errors, made.series), _of_kernels(rows, card)
+    structure = float(np.sqrt(max(0.0, unseen**2 - kernels**2)))  # what was left out had the kernels' errors in it
     card = card.model_copy(
         update={
             "evidence": evidence,
@@ -208,13 +213,23 @@ def _left_out(made: Features, base: Runtime, fields: tuple[str, ...]) -> Array:
 
 
 def spread(errors: Array, series: NDArray[np.str_]) -> float:
-    """A log-sd from relative errors: each series weighs alike, 95 % of them lie within 1.96 of it."""
+    """The log-sd of a series that nobody has seen, from relative errors of rows of several.
+
+    Each series weighs alike. Few series tell their own spread badly, so it is widened as Student's distribution is.
+    """
     names, counts = np.unique(series, return_counts=True)
     weights = (1.0 / counts)[np.searchsorted(names, series)]
-    sizes = np.abs(np.log1p(np.maximum(errors, -0.99)))
-    order = np.argsort(sizes)
-    share = np.cumsum(weights[order]) / weights.sum()
-    return float(sizes[order][np.searchsorted(share, 0.95).clip(0, len(order) - 1)] / 1.96)
+    squared = np.log1p(np.maximum(errors, -0.99)) ** 2
+    freedom = max(1, len(names) - 1)
+    return float(np.sqrt(np.average(squared, weights=weights)) * student.ppf(0.975, freedom) / norm.ppf(0.975))
+
+
+def _of_kernels(rows: Sequence[Row], card: Runtime) -> float:
+    """The log-sd that the kernels' own errors make, on average over rows."""
+    errors = TimingErrors(_DRAWS, 0)
+    alone = card.model_copy(update={"name": f"{card.name} without errors", "errors": Errors()})
+    drawn = [np.log(work_of(row).cost(alone).sample(errors)).std() for row in rows]
+    return float(np.mean(drawn))
 
 
 def _card(values: Array, base: Runtime, name: str, engine: str) -> Runtime:
