@@ -243,13 +243,13 @@ def _possible_prefills(tables: dict[str, pd.DataFrame], peak_flops: float) -> pd
 
 def _prefills(table: pd.DataFrame) -> dict[str, PrefillAttentionModel]:
     """Attention of whole prompts by the dtype of the cache that they fill; ``table`` holds full attention."""
-    found = {}
+    models = {}
     for dtype, rows in _by_cache(table, _PREFILL_SHAPE).items():
         batch, tokens, heads, kv_heads, head_dim = (rows[name] for name in _PREFILL_SHAPE)
-        found[dtype] = fit_prefill_attention(
+        models[dtype] = fit_prefill_attention(
             batch, tokens, heads, kv_heads, head_dim, rows["seconds"], DTYPE_BYTES[dtype], "context_attention_perf"
         )
-    return found
+    return models
 
 
 def _full_attention(table: pd.DataFrame) -> pd.DataFrame:

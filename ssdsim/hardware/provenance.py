@@ -17,6 +17,8 @@ def summary(profile: HardwareProfile, dtypes: set[str], ranks: int) -> str:
     origins: dict[str, set[str]] = defaultdict(set)
     for name, model in profile.models().items():
         what, _, variant = name.partition(":")
+        if what == "prefill_attention":  # no pass that decodes reads it
+            continue
         if variant and variant not in {*dtypes, str(ranks)}:
             continue
         source = profile.sources[model.source]
