@@ -81,32 +81,35 @@ METRICS = {
 }
 SHAREGPT = {"ShareGPT (mean 233)": 233.0, "ShareGPT (mean 221)": 221.0, "MT-Bench": 100.0}
 
-_OWN = Kernels(streaming_attention=True, one_shot_all_reduce=True)
-_EAGER = Kernels(communication=2.7)  # ranks that wait for each other; the profile's all-reduce is of a later engine
+_OWN = Kernels(overlap=0.5, streaming_attention=True, one_shot_all_reduce=True)
+# Ranks wait for each other there, and the profile's all-reduce is a later engine's.
+_EAGER = Kernels(communication=2.7, streaming_attention=True)
 _MODERN = Host(per_layer_s=10e-6, per_step_s=1e-3)
 
 
 _HEAD = """# How well it predicts real engines
 
-Made by `python docs/fidelity.py`, from published end-to-end measurements that are not part of this project. A row is one
-speed of one engine: prompts that are processed between decoding steps are priced, not ignored. *Kernels*: the hardware
-profile alone. *In fit*: the bundled card. *Left out*: every series (one source, engine version, model, dtype, GPU and
+Made by `python docs/fidelity.py`, from published end-to-end measurements that are not part of this project. A row is
+one speed of one engine: prompts that are processed between decoding steps are priced, not ignored. *Kernels*: the
+hardware profile alone. *In fit*: the bundled card. *Left out*: every series (one source, engine version, model, dtype, GPU and
 tensor-parallel degree, with all its batches and lengths) is predicted by a card that was fitted to the other series
 alone, errors included. Columns: mean absolute error, bias, share of rows inside the 95 % interval, median half-width of
 that interval. *Unsteady*: rows with queues or unclear settings, which were never fitted, under the bundled card.
 
-| runtime | GPU | rows | series | kernels: error | bias | inside | width | in fit: error | bias | inside | width | left out: error | bias | inside | width | unsteady: error |
-|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|"""
+"""
+_WAYS = ("kernels", "in fit", "left out")
+_COLUMNS = ("runtime", "GPU", "rows", "series", *(f"{what}: error | bias | inside | width" for what in _WAYS))
 
 _CARDS = """
 ## What the cards say
 
-Factors on kernels that were timed alone, and the host's time. `vllm`, `trtllm` and `sglang` have kernels of their own:
+Factors on kernels that were timed alone, and the host's time. *Overlap*: the share of what a kernel takes beyond its
+bytes and flops at the device's peaks that its neighbours hide. `vllm`, `trtllm` and `sglang` have kernels of their own:
 decode attention is its launch and its bytes at the memory's bandwidth, an all-reduce its latency and every other rank's
 message over the link, times the factor. The older engines' factors are on the profile's tables. *Told*: numbers that
 the rows know better than the prior (how far an engine may be from another); the others stay near it.
 
-| card | versions | GEMM | attention | communication | µs a layer | ms a step | µs a sequence | cache of 8-bit models | told |
+| card | versions | overlap | attention | communication | µs a layer | ms a step | µs a sequence | 8-bit cache | told |
 |---|---|---|---|---|---|---|---|---|---|"""
 
 _SWEEPS = """
@@ -119,8 +122,8 @@ Sweeps over K of the SSD paper (Llama-3.1-70B, TP 4, H100). An acceptance rate, 
 |---|---|---|---|---|---|---|"""
 
 _FOOT = """
-One row does not follow: vLLM's standalone draft is faster at K = 2 than a constant cost a step allows. Its card takes the
-mean of both methods, with an error that covers it.
+One row does not follow: vLLM's standalone draft is faster at K = 2 than a constant cost a step allows. Its card takes
+the mean of both methods, with an error that covers it.
 """
 
 
@@ -332,7 +335,7 @@ def with_speculation(card: Runtime, found: Sequence[Sweep]) -> Runtime:
 
 def page(results: Sequence[tuple[Group, Fit, Outcome, Outcome, Outcome, Outcome]], swept: Sequence[Sweep]) -> str:
     """docs/fidelity.md."""
-    lines = [_HEAD]
+    lines = [_HEAD, f"| {' | '.join(_COLUMNS)} | unsteady: error |", "|---" * 17 + "|"]
     for group, _, alone, in_fit, out, unsteady in results:
         for name in sorted({row.hardware for row in in_fit.rows}):
             parts = [each.of_hardware(name) for each in (alone, in_fit, out)]
@@ -346,9 +349,9 @@ def page(results: Sequence[tuple[Group, Fit, Outcome, Outcome, Outcome, Outcome]
     for group, fit, *_ in results:
         kernels, host = fit.card.kernels, fit.card.host
         lines.append(
-            f"| `{group.card}` | {group.versions} | {kernels.gemm:.2f} | {kernels.attention:.2f} | "
+            f"| `{group.card}` | {group.versions} | {kernels.overlap:.2f} | {kernels.attention:.2f} | "
             f"{kernels.communication:.2f} | {1e6 * host.per_layer_s:.0f} | {1e3 * host.per_step_s:.2f} | "
-            f"{1e6 * host.per_sequence_s:.0f} | {fit.card.cache_dtype or 'as the model'} | {', '.join(fit.told)} |"
+            f"{1e6 * host.per_sequence_s:.0f} | {'yes' if fit.card.cache_dtype else ''} | {', '.join(fit.told)} |"
         )
     lines.append(_SWEEPS)
     lines += [

@@ -12,16 +12,16 @@ from ssdsim.errors import InputError
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.measured.price import Work, seconds_of, work_of
 from ssdsim.measured.row import Row
-from ssdsim.pricing.between_kernels import kernel_factor
+from ssdsim.pricing.between_kernels import beyond_roof_s, kernel_factor
 from ssdsim.runtimes.card import Host, Kernels, Runtime
 from ssdsim.transformer.card import ForwardPass
 from ssdsim.transformer.operations import Attention, Collective, Elementwise, Gemm, Operation
 
-KERNEL_FIELDS = ("gemm", "attention", "communication", "elementwise", "launch_overlap")
+KERNEL_FIELDS = ("gemm", "attention", "communication", "elementwise", "overlap")
 HOST_FIELDS = tuple(Host.model_fields)
 FIELDS = (*KERNEL_FIELDS, *HOST_FIELDS)
 
-_ALONE = {**dict.fromkeys(KERNEL_FIELDS, 1.0), "launch_overlap": 0.0}
+_ALONE = {**dict.fromkeys(KERNEL_FIELDS, 1.0), "overlap": 0.0}
 
 _FACTOR_OF: Mapping[type, str] = {
     Gemm: "gemm",
@@ -105,8 +105,9 @@ def _of_pass(forward: ForwardPass, profile: HardwareProfile, kernels: Kernels, t
     for op, count in forward.counted():
         seconds = profile.seconds(op).seconds
         found[_FACTOR_OF[type(op)]] += times * count * seconds * kernel_factor(op, seconds, profile, alone)
-        if not isinstance(op, Collective):
-            found["launch_overlap"] -= times * count * profile.launch_seconds(op)
+        streams = isinstance(op, Attention) and kernels.streaming_attention
+        if isinstance(op, Gemm | Attention | Elementwise) and not streams:
+            found["overlap"] -= times * count * beyond_roof_s(op, seconds, profile)
     found["per_layer_s"] = times * forward.layers
     return found
 

@@ -21,7 +21,7 @@ from ssdsim.runtimes.card import Errors, Evidence, Host, Runtime
 
 Array = NDArray[np.float64]
 
-DECODING = ("gemm", "attention", "communication", "per_layer_s", "per_step_s", "per_sequence_s")
+DECODING = ("overlap", "attention", "communication", "per_layer_s", "per_step_s", "per_sequence_s")
 SPECULATING = ("per_draft_step_s", "per_round_s")
 MOST_FIELDS = 6
 
@@ -30,7 +30,7 @@ PRIOR_SD: Mapping[str, float] = {
     "attention": 0.25,
     "communication": 0.3,
     "elementwise": 0.5,
-    "launch_overlap": 0.5,
+    "overlap": 0.3,
     "per_layer_s": 10e-6,
     "per_pass_s": 1e-3,
     "per_step_s": 1e-3,
@@ -43,6 +43,8 @@ PRIOR_SD: Mapping[str, float] = {
 _FIRST_NOISE = 0.05
 _LEAST_NOISE = 1e-3
 _DRAWS = 100
+_PRIOR_LOG_SD = 0.085  # of series that the bundled cards had not seen (docs/fidelity.md)
+_PRIOR_SERIES = 4  # as many series does that count for
 _ROUNDS = 4
 _TOLD = 0.5  # of the prior's width: a number that the rows know better than that
 _SAME = 0.9  # correlation from which on two numbers are not told apart
@@ -118,7 +120,8 @@ def fit_runtime(
             "errors": base.errors.model_copy(update={"pass_log_sd": significant(structure), "host_log_sd": 0.0}),
         }
     )
-    return Fit(card, chosen, low, high, solution.told(), solution.alike(), errors, left_out, made.series, solution.misfit)
+    told, alike = solution.told(), solution.alike()
+    return Fit(card, chosen, low, high, told, alike, errors, left_out, made.series, solution.misfit)
 
 
 def default_fields(rows: Sequence[Row]) -> tuple[str, ...]:
@@ -181,7 +184,7 @@ def _solve(made: Features, base: Runtime, fields: tuple[str, ...]) -> _Solution:
     fixed = made.offset + made.per_unit[:, others] @ values[others]
     relative = made.per_unit[:, at] / made.seconds[:, None]
     wanted = 1.0 - fixed / made.seconds
-    upper = np.array([1.0 if name == "launch_overlap" else np.inf for name in fields])
+    upper = np.array([1.0 if name == "overlap" else np.inf for name in fields])
     noise = _FIRST_NOISE
     for _ in range(_ROUNDS):
         scaled = np.vstack([relative * prior_sd / noise, np.eye(len(at))])
@@ -215,13 +218,15 @@ def _left_out(made: Features, base: Runtime, fields: tuple[str, ...]) -> Array:
 def spread(errors: Array, series: NDArray[np.str_]) -> float:
     """The log-sd of a series that nobody has seen, from relative errors of rows of several.
 
-    Each series weighs alike. Few series tell their own spread badly, so it is widened as Student's distribution is.
+    Each series weighs alike. Few series tell their own spread badly: it is drawn towards what the bundled cards miss
+    unseen series by, and widened as Student's distribution is.
     """
     names, counts = np.unique(series, return_counts=True)
     weights = (1.0 / counts)[np.searchsorted(names, series)]
-    squared = np.log1p(np.maximum(errors, -0.99)) ** 2
-    freedom = max(1, len(names) - 1)
-    return float(np.sqrt(np.average(squared, weights=weights)) * student.ppf(0.975, freedom) / norm.ppf(0.975))
+    own = float(np.average(np.log1p(np.maximum(errors, -0.99)) ** 2, weights=weights))
+    together = len(names) + _PRIOR_SERIES
+    drawn = (len(names) * own + _PRIOR_SERIES * _PRIOR_LOG_SD**2) / together
+    return float(np.sqrt(drawn) * student.ppf(0.975, together - 1) / norm.ppf(0.975))
 
 
 def _of_kernels(rows: Sequence[Row], card: Runtime) -> float:

@@ -49,7 +49,7 @@ def _print_family(out: Console, replay: FamilyReplay, paper: Published) -> None:
     family = replay.family
     out.print(f"\n{family.target} + {family.draft}", style="bold")
     out.print(f"fitted to the SD rows (K {paper.sd_k}): an acceptance rate for each data set")
-    extra = f"{1e3 * replay.draft_step_extra_s:.2f} ms more a draft step, p_hit {replay.p_hit:.3f}"
+    extra = f"{1e3 * replay.draft_step_s:.2f} ms a draft step between its kernels, p_hit {replay.p_hit:.3f}"
     out.print(f"fitted to the SSD rows (K {paper.ssd_k}): two numbers for all of them, {extra}")
     table = Table(first=("SSD tok/s", "alpha"), pad_edge=True)
     for column in ("data set", "alpha", "SD tok/s", "SSD tok/s", "predicted", "error", "SSD/SD", "predicted"):
@@ -110,7 +110,7 @@ def _json(
                 "draft": replay.family.draft,
                 "fitted": {
                     "alpha": dict(zip(replay.family.datasets, replay.alpha.tolist(), strict=True)),
-                    "draft_step_extra_ms": 1e3 * replay.draft_step_extra_s,
+                    "draft_step_ms": 1e3 * replay.draft_step_s,
                     "p_hit": replay.p_hit,
                 },
                 "ssd_tokens_per_second": replay.ssd_tokens_per_s.tolist(),

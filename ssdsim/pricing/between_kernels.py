@@ -11,7 +11,9 @@ from ssdsim.transformer.operations import Attention, Collective, Elementwise, Ge
 
 Model = Literal["target", "draft"]
 
-_SHORTEST_SHARE = 0.1  # of a kernel's own time that is left however much of its launch is hidden
+Kernel = Gemm | Attention | Elementwise
+
+_SHORTEST_SHARE = 0.1  # of a kernel's own time that is left however much of it is hidden
 _SMALLEST_BYTES = 1
 
 
@@ -19,13 +21,13 @@ def kernel_factor(op: Operation, seconds: float, profile: HardwareProfile, kerne
     """By what an operation that takes ``seconds`` alone is multiplied in the engine."""
     match op:
         case Gemm():
-            return _without_launch(kernels.gemm, op, seconds, profile, kernels)
+            return _beside_neighbours(kernels.gemm, op, seconds, profile, kernels.overlap)
         case Attention() if kernels.streaming_attention:
             return kernels.attention * _streaming_s(op, profile) / seconds
         case Attention():
-            return _without_launch(kernels.attention, op, seconds, profile, kernels)
+            return _beside_neighbours(kernels.attention, op, seconds, profile, kernels.overlap)
         case Elementwise():
-            return _without_launch(kernels.elementwise, op, seconds, profile, kernels)
+            return _beside_neighbours(kernels.elementwise, op, seconds, profile, kernels.overlap)
         case Collective() if kernels.one_shot_all_reduce and op.kind == "all_reduce" and op.ranks > 1:
             return kernels.communication * _one_shot_s(op, profile) / seconds
         case Collective():
@@ -34,11 +36,20 @@ def kernel_factor(op: Operation, seconds: float, profile: HardwareProfile, kerne
             return 1.0
 
 
-def _without_launch(factor: float, op: Operation, seconds: float, profile: HardwareProfile, kernels: Kernels) -> float:
-    if kernels.launch_overlap == 0.0:
+def _beside_neighbours(factor: float, op: Kernel, seconds: float, profile: HardwareProfile, overlap: float) -> float:
+    if overlap == 0.0:
         return factor
-    hidden_s = kernels.launch_overlap * profile.launch_seconds(op)
+    hidden_s = overlap * beyond_roof_s(op, seconds, profile)
     return max(factor - hidden_s / seconds, min(factor, _SHORTEST_SHARE))
+
+
+def beyond_roof_s(op: Kernel, seconds: float, profile: HardwareProfile) -> float:
+    """What a kernel takes beyond its bytes and flops at the device's peaks."""
+    roof_s = op.bytes / profile.device.memory_bandwidth
+    if not isinstance(op, Elementwise):
+        peaks = profile.device.peak_flops
+        roof_s = max(roof_s, next((op.flops / peaks[dtype] for dtype in op.arithmetic if dtype in peaks), 0.0))
+    return max(0.0, seconds - roof_s)
 
 
 def _streaming_s(op: Attention, profile: HardwareProfile) -> float:

@@ -15,9 +15,9 @@ CacheDtype = Literal["bfloat16", "float16", "float8"]
 class Kernels(Card):
     """How the engine's kernels differ from those that were timed one by one on an idle device.
 
-    ``gemm``, ``attention``, ``communication`` and ``elementwise`` multiply their seconds. ``launch_overlap`` is the
-    share of every GEMM's, attention's and element-wise kernel's launch floor that the kernel before hides (CUDA
-    graphs, programmatic dependent launch).
+    ``gemm``, ``attention``, ``communication`` and ``elementwise`` multiply their seconds. ``overlap`` is the share of
+    what GEMMs, attention and element-wise kernels take beyond their bytes and flops at the device's peaks that their
+    neighbours hide: launches, first loads and last waves (CUDA graphs, programmatic dependent launch, fusion).
 
     Where the engine has kernels of its own, what another library's took says little. ``streaming_attention``: decode
     attention takes its launch and its bytes at the device's bandwidth. ``one_shot_all_reduce``: every rank reads the
@@ -29,7 +29,7 @@ class Kernels(Card):
     attention: NotNegative = 1.0
     communication: NotNegative = 1.0
     elementwise: NotNegative = 1.0
-    launch_overlap: float = Field(default=0.0, ge=0.0, le=1.0)
+    overlap: float = Field(default=0.0, ge=0.0, le=1.0)
     streaming_attention: bool = False
     one_shot_all_reduce: bool = False
 
@@ -80,7 +80,8 @@ class Runtime(Card):
     """An engine in a range of ``versions``; what it adds to a hardware profile, which holds kernels only.
 
     ``draft_tp`` says on how many of the target's devices a draft beside it runs: on one, on all (each step then pays
-    all-reduces), or on the faster of both. ``cache_dtype`` is that of its cache where nobody says (None: the model's).
+    all-reduces), or on the faster of both. ``cache_dtype`` is that of its cache
+    beside quantised weights, where neither a user nor the checkpoint says (None: the activations').
     """
 
     schema_: Literal[1] = Field(default=1, alias="schema")

@@ -19,6 +19,7 @@ from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.pricing.passes import cost_of_pass
 from ssdsim.records import FROM_LIST, Card
 from ssdsim.rounds.states import Always
+from ssdsim.runtimes.card import KERNELS, Runtime
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.speculation.acceptance import expected_tokens
@@ -84,7 +85,7 @@ class Published(Card):
 
 @dataclass(frozen=True)
 class FamilyReplay:
-    """Fitted: an acceptance rate per data set (from its SD row), a fixed cost of a draft step, a hit rate.
+    """Fitted: an acceptance rate per data set (from its SD row), the runtime's cost of a draft step, a hit rate.
 
     Predicted: the SSD speeds, with their relative errors. The hit model is one rate: with the paper's uniform fan-out
     every outcome has the same number of guesses.
@@ -92,7 +93,7 @@ class FamilyReplay:
 
     family: Family
     alpha: Array
-    draft_step_extra_s: float
+    draft_step_s: float
     p_hit: float
     ar_tokens_per_s: float
     ssd_tokens_per_s: Array
@@ -148,6 +149,7 @@ def replay_family(paper: Published, family: Family, hardware: str) -> FamilyRepl
 
     scenarios = _scenarios(paper, family, hardware)
     ar, sd, ssd = (scenarios[strategy.name] for strategy in (Autoregressive, Speculative, SSD))
+    known_s = _runtime_of(sd).host.per_draft_step_s
     sd_seen, ssd_seen = np.array(family.sd_tokens_per_s), np.array(family.ssd_tokens_per_s)
 
     def predicted(free: Sequence[float]) -> tuple[Array, Array]:
@@ -158,12 +160,17 @@ def replay_family(paper: Published, family: Family, hardware: str) -> FamilyRepl
     fit = least_squares(
         lambda free: np.log(predicted(free)[1] / ssd_seen),
         x0=(0.5e-3, 0.9),
-        bounds=((0.0, 0.0), (20e-3, 1.0)),
+        bounds=((-known_s, 0.0), (20e-3, 1.0)),
         x_scale=(1e-3, 0.1),
     )
     alpha, ssd_tokens_per_s = predicted(fit.x)
     ar_tokens_per_s = 1.0 / sum(ar.seconds.values())
-    return FamilyReplay(family, alpha, float(fit.x[0]), float(fit.x[1]), ar_tokens_per_s, ssd_tokens_per_s)
+    step_s = known_s + float(fit.x[0])
+    return FamilyReplay(family, alpha, step_s, float(fit.x[1]), ar_tokens_per_s, ssd_tokens_per_s)
+
+
+def _runtime_of(scenario: Scenario) -> Runtime:
+    return KERNELS if scenario.site is None else scenario.site.runtime
 
 
 def _scenarios(paper: Published, family: Family, hardware: str) -> Mapping[str, Scenario]:

@@ -19,7 +19,7 @@ def test_the_ssd_rows_of_table_b3_are_within_five_percent(index: int) -> None:
     replay = replay_family(PAPER, PAPER.families[index], "h100-sxm")
     assert np.abs(replay.errors).max() <= 0.05
     assert np.all((replay.alpha > 0.5) & (replay.alpha < 1.0))
-    assert 0.0 <= replay.draft_step_extra_s < 3e-3
+    assert 0.0 <= replay.draft_step_s < 3e-3
     assert 0.5 < replay.p_hit <= 1.0
 
 

@@ -1,0 +1,197 @@
+"""Runtimes: what a card adds, where it is found, and that prices and fits read it alike."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from calibration.runtimes.features import FIELDS, features, values_of
+from ssdsim import predict
+from ssdsim.errors import InputError
+from ssdsim.hardware.catalog import find_hardware, find_transformer
+from ssdsim.hardware.laws import FixedCosts
+from ssdsim.measured.price import work_of
+from ssdsim.measured.row import Row
+from ssdsim.pricing.between_kernels import kernel_factor
+from ssdsim.pricing.passes import cost_of_pass
+from ssdsim.runtimes.card import KERNELS, Errors, Evidence, Host, Kernels, Runtime
+from ssdsim.runtimes.catalog import DEFAULT, SUFFIX, find_runtime, load_runtime, runtime_names, runtime_of, save_runtime
+from ssdsim.transformer.card import forward_pass
+from ssdsim.transformer.operations import Attention, Collective
+from ssdsim.validation.paper import load_published
+
+PUBLISHED = load_published("kumar2026").families[0]
+PUBLISHED_RATIOS = [a / b for a, b in zip(PUBLISHED.ssd_tokens_per_s, PUBLISHED.sd_tokens_per_s, strict=True)]
+
+factors, seconds = st.floats(0.1, 3.0), st.floats(0.0, 5e-3)
+cards = st.builds(
+    Runtime,
+    name=st.text("abc", min_size=1, max_size=8),
+    engine=st.just("made up"),
+    kernels=st.builds(
+        Kernels,
+        gemm=factors,
+        attention=factors,
+        communication=factors,
+        elementwise=factors,
+        streaming_attention=st.booleans(),
+        one_shot_all_reduce=st.booleans(),
+    ),
+    host=st.builds(Host, **dict.fromkeys(Host.model_fields, seconds)),
+    evidence=st.just(Evidence(source="made up")),
+)
+rows = st.builds(
+    Row,
+    model=st.just("llama-3.1-8b"),
+    hardware=st.sampled_from(["h100-sxm", "h200-sxm"]),
+    tp=st.sampled_from([1, 2, 4]),
+    batch=st.integers(1, 64),
+    input_tokens=st.sampled_from([0, 128, 1000]),
+    output_tokens=st.sampled_from([2, 500]),
+    metric=st.sampled_from(["step_ms", "tpot_ms", "latency_s", "tokens_per_s"]),
+    value=st.just(1.0),
+    dtype=st.sampled_from([None, "float8"]),
+    k=st.sampled_from([None, 3]),
+    draft=st.sampled_from([None, "llama-3.2-1b"]),
+)
+
+
+@pytest.mark.parametrize("name", runtime_names())
+def test_every_bundled_card_says_what_it_rests_on(name: str) -> None:
+    card = find_runtime(name)
+    assert card.name == name
+    assert card.evidence.source
+    assert name in card.summary
+    if card is not KERNELS:
+        assert card.evidence.rows > 0
+        assert card.errors.pass_log_sd > 0.0
+        assert card.errors.draft_step_log_sd > 0.0
+
+
+@settings(max_examples=40, deadline=None)
+@given(card=cards, row=rows)
+def test_a_row_is_linear_in_its_card(card: Runtime, row: Row) -> None:
+    """What the fit solves is what a prediction prices."""
+    made = features([row], card)
+    assert made.predicted(values_of(card))[0] == pytest.approx(work_of(row).cost(card).seconds, rel=1e-9)
+
+
+@settings(max_examples=20, deadline=None)
+@given(row=rows, field=st.sampled_from([name for name in FIELDS if name != "overlap"]))
+def test_more_of_anything_is_never_faster(row: Row, field: str) -> None:
+    made = features([row], KERNELS)
+    more = values_of(KERNELS)
+    more[FIELDS.index(field)] += 1e-3
+    assert made.predicted(more)[0] >= made.predicted(values_of(KERNELS))[0]
+
+
+def test_a_card_is_what_it_was_after_a_file(tmp_path: Path) -> None:
+    for name in runtime_names():
+        save_runtime(find_runtime(name), tmp_path / "x.toml")
+        assert load_runtime(tmp_path / "x.toml") == find_runtime(name)
+
+
+def test_names_are_read_kindly_and_unknown_ones_are_one_line(tmp_path: Path) -> None:
+    assert find_runtime("SSD_Engine").name == "ssd-engine"
+    with pytest.raises(InputError, match="did you mean 'vllm'"):
+        find_runtime("vlm")
+    with pytest.raises(InputError, match="no such runtime card"):
+        find_runtime(tmp_path / "none.toml")
+    (tmp_path / "wrong.toml").write_text('name = "x"\nengine = "x"\n[host]\nper_steps_s = 1.0\n')
+    with pytest.raises(InputError, match="did you mean 'per_step_s'"):
+        find_runtime(tmp_path / "wrong.toml")
+
+
+def test_a_profile_has_the_runtime_beside_it_or_its_own_or_the_default(tmp_path: Path) -> None:
+    profile = find_hardware("h100-sxm")
+    path = tmp_path / "m.json"
+    assert runtime_of(profile, path)[0].name == DEFAULT
+    old = profile.model_copy(update={"fixed": FixedCosts(per_pass_s=1e-3, per_layer_s=1e-5, per_round_s=2e-3)})
+    own, why = runtime_of(old, path)
+    assert (own.host.per_pass_s, own.host.per_draft_step_s, own.host.per_step_s) == (1e-3, 1e-3, 2e-3)
+    assert "fixed costs" in why
+    save_runtime(find_runtime("vllm"), tmp_path / f"m{SUFFIX}")
+    assert runtime_of(old, path)[0].name == "vllm"
+    profile.save(path)
+    assert predict(hardware=str(path)).configuration.settings["runtime"] == "vllm"
+
+
+def test_kernels_add_nothing() -> None:
+    found = predict(runtime="kernels", strategies=("ar",)).estimates["ar"]
+    forward = forward_pass(find_transformer("llama-3.1-70b"), batch=1, context=1024, tp=4)
+    assert float(found.round_s) == pytest.approx(cost_of_pass(forward, find_hardware("h100-sxm")).seconds)
+
+
+def test_kernels_of_its_own_take_their_bytes() -> None:
+    profile = find_hardware("h100-sxm")
+    own = Kernels(streaming_attention=True, one_shot_all_reduce=True)
+    big = Attention("attention", 64, 1, 8192, 8, 8, 128, "bfloat16")
+    alone_s = profile.seconds(big).seconds
+    bytes_s = big.bytes / profile.device.memory_bandwidth
+    assert alone_s * kernel_factor(big, alone_s, profile, own) == pytest.approx(bytes_s, rel=0.05)
+    assert profile.link is not None
+    message = Collective("all_reduce", "all_reduce", 1 << 30, 4)
+    alone_s = profile.seconds(message).seconds
+    over_link_s = 3 * message.message_bytes / profile.link.bandwidth
+    assert alone_s * kernel_factor(message, alone_s, profile, own) == pytest.approx(over_link_s, rel=0.01)
+
+
+@given(overlap=st.floats(0.0, 1.0))
+def test_hidden_launches_leave_a_part_of_every_kernel(overlap: float) -> None:
+    profile = find_hardware("h100-sxm")
+    forward = forward_pass(find_transformer("llama-3.2-1b"), batch=1, context=512)
+    hides = KERNELS.model_copy(update={"name": "hides", "kernels": Kernels(overlap=overlap)})
+    bare = cost_of_pass(forward, profile).seconds
+    assert 0.1 * bare < cost_of_pass(forward, profile, hides).seconds <= bare
+
+
+def test_structure_moves_all_strategies_together(tmp_path: Path) -> None:
+    """A pass error widens every speed, and hardly a ratio."""
+    wide = KERNELS.model_copy(update={"name": "wide", "errors": Errors(pass_log_sd=0.2)})
+    found, bare = (predict(runtime=_saved(card, tmp_path), p_hit=0.9) for card in (wide, KERNELS))
+    for name in ("ar", "sd", "ssd"):
+        assert _width(found.intervals[name]) > 3 * _width(bare.intervals[name])
+    ratio, bare_ratio = (each.verdict.over["sd"].interval for each in (found, bare))
+    assert _width(ratio) < 0.35 * _width(found.intervals["ssd"])
+    assert _width(ratio) > _width(bare_ratio)
+
+
+def _saved(card: Runtime, folder: Path) -> str:
+    save_runtime(card, folder / f"{card.name}.toml")
+    return str(folder / f"{card.name}.toml")
+
+
+def _width(interval: object) -> float:
+    low, high = interval.low, interval.high  # type: ignore[attr-defined]
+    return math.log(high / low)
+
+
+def test_published_speedups_lie_inside_the_default_interval() -> None:
+    """SSD paper, table B.3: Llama-3.1-70B, batch 1, K 7, F 3, SD's K 6."""
+    interval = predict(b=1, k=7, f=3, sd_k=6).verdict.over["sd"].interval
+    assert interval is not None
+    assert min(PUBLISHED_RATIOS) > 1.53
+    assert interval.low < min(PUBLISHED_RATIOS)
+    assert max(PUBLISHED_RATIOS) < interval.high
+    assert interval.high / interval.low < np.exp(2 * np.log(1.2))
+
+
+def test_a_draft_beside_the_target_runs_where_the_runtime_has_it() -> None:
+    degrees = {}
+    for name in ("ssd-engine", "vllm"):
+        sd = predict(runtime=name, strategies=("ar", "sd")).configuration.scenarios["sd"]
+        (degrees[name],) = [work.tp for work in sd.steps["draft"].passes]
+    assert degrees == {"ssd-engine": 1, "vllm": 4}
+
+
+def test_an_engine_keeps_the_cache_of_quantised_weights_as_its_card_says() -> None:
+    plain, quantised = (predict(runtime="trtllm", dtype=d).configuration.settings for d in ("bfloat16", "float8"))
+    assert "kv_dtype" not in plain
+    assert quantised["kv_dtype"] == "float8"
+    given = predict(runtime="trtllm", dtype="float8", kv_dtype="bfloat16").configuration.settings
+    assert given["kv_dtype"] == "bfloat16"
