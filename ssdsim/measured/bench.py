@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from os.path import exists
 from typing import Any
 
 from ssdsim.documents import as_record
 from ssdsim.errors import InputError, told
-from ssdsim.hardware.catalog import find_transformer
+from ssdsim.hardware.catalog import find_transformer, transformer_names
 from ssdsim.measured.row import Row
 
 Record = Mapping[str, Any]
@@ -82,7 +83,7 @@ def in_flight(record: Record, given: Given, where: str) -> int:
 
 
 def model_in(said: object, given: Given, where: str) -> str:
-    """The model's card: as the file calls it, or the given one where the file has none or a name that no card has.
+    """The model's card: the one that the file names, or the given one where it names none or one that is not here.
 
     Raises
     ------
@@ -90,12 +91,12 @@ def model_in(said: object, given: Given, where: str) -> str:
     """
     if isinstance(said, str) and said:
         try:
-            find_transformer(said)
+            name = find_transformer(said).name
         except InputError:
             if "model" not in given:
                 raise InputError(f"{where}: no card is called '{told(said)[1:-1]}'; give one by --model") from None
         else:
-            return said
+            return name if name in transformer_names() and not exists(said) else said
     if "model" not in given:
         raise InputError(f"{where}: does not say the model; give its card by --model")
     return str(given["model"])
