@@ -26,6 +26,8 @@ VERBS = {
     "report": ("ssdsim.cli.report", "Show a run folder as one interactive HTML page."),
     "models": ("ssdsim.cli.models", "List and show transformer cards."),
     "hardware": ("ssdsim.cli.hardware", "List and show hardware profiles."),
+    "runtimes": ("ssdsim.cli.runtimes", "List and show runtimes: what an engine adds to a hardware profile."),
+    "fit": ("ssdsim.cli.fitting", "Fit a runtime to your engine's own benchmarks."),
     "import": ("ssdsim.cli.importing", "Fit a hardware profile to another tool's measurements."),
     "doctor": ("ssdsim.cli.doctor", "What this machine and this installation can do."),
 }

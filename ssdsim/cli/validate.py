@@ -14,6 +14,7 @@ from click.core import ParameterSource
 from ssdsim.checks import whole
 from ssdsim.cli.calibrate import alone_under_torchrun
 from ssdsim.cli.console import console, echo
+from ssdsim.cli.measured_files import FILLED, row_options
 from ssdsim.cli.options import Share, WholeNumbers, chosen_options, common_options, echo_json
 from ssdsim.cli.progress import shown
 from ssdsim.cli.tables import Table
@@ -33,16 +34,27 @@ if TYPE_CHECKING:
 _PAPER_HARDWARE = "h100-sxm"
 _OUTPUT = "validation"
 _CALIBRATION_MINUTES = 5.0
-_OF_PAPER = ("paper", "hardware", "max_error", "as_json", "seed", "quiet")  # options that --paper takes
+_COMMON = ("hardware", "max_error", "as_json", "seed", "quiet")
+_OF_PAPER = ("paper", *_COMMON)  # options that --paper takes
+_ONLY_MEASURED = ("measured", "files", "runtime", "model", "tp", "batch", "kv_dtype", "k", "acceptance_length")
+_OF_MEASURED = (*_ONLY_MEASURED, "dtype", "draft", "output", *_COMMON)
 
 
 @click.command("validate")
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
+@click.option(
+    "--measured",
+    type=click.Path(path_type=Path),
+    help="an engine's own benchmarks (CSV, or its result file; more may follow) to predict; runs nothing",
+)
+@click.option("--runtime", help="with --measured: the engine's card [default: the one that predict takes]")
+@row_options("model", "tp", "batch", "kv_dtype", "k", "acceptance_length")
 @click.option("--paper", help="published results to replay: kumar2026, or a card's path; runs nothing")
 @click.option("--hardware", help=f"a profile measured here [default: calibrate now; with --paper: {_PAPER_HARDWARE}]")
 @click.option(
     "--draft-hardware", help="profile of the draft's device, where it is of another kind [default: --hardware]"
 )
-@click.option("--max-error", type=Share(), help="exit 1 beyond it [with --paper: 0.05]")
+@click.option("--max-error", type=Share(), help="exit 1 beyond it; with --measured, of the mean [with --paper: 0.05]")
 @click.option("--target", default="transformer-shaped-1536x4", show_default=True, help="the target's card")
 @click.option("--draft", default="transformer-shaped-768x2", show_default=True, help="the draft's card")
 @click.option("--target-device", default="cpu:0", show_default=True, help="cpu:0, cuda:0 or cuda:0-3")
@@ -76,6 +88,9 @@ _OF_PAPER = ("paper", "hardware", "max_error", "as_json", "seed", "quiet")  # op
 )
 @common_options
 def command(
+    files: tuple[Path, ...],
+    measured: Path | None,
+    runtime: str | None,
     paper: str | None,
     hardware: str | None,
     max_error: float | None,
@@ -84,17 +99,27 @@ def command(
     quiet: bool,
     **options: object,
 ) -> None:
-    """Compare predictions with measured results: a paper's, or strategies run here for real.
+    """Compare predictions with measured results: a paper's, an engine's, or strategies run here for real.
 
     Predictions come from microbenchmarks alone; no round enters a fit.
     """
     if paper is not None:
-        _refuse_others()
+        _refuse_others("paper", _OF_PAPER)
         from ssdsim.cli.validate_paper import replay_paper
 
         within = replay_paper(paper, hardware or _PAPER_HARDWARE, 0.05 if max_error is None else max_error, as_json)
         sys.exit(0 if within else 1)
     whole("--seed", seed, 0)
+    if measured is not None:
+        _refuse_others("measured", _OF_MEASURED)
+        from ssdsim.cli.validate_measured import check_measured
+
+        folder = options["output"]
+        assert folder is None or isinstance(folder, Path)
+        given = _given(hardware, options)
+        within = check_measured((measured, *files), given, runtime, max_error, folder, seed, as_json)
+        sys.exit(0 if within else 1)
+    _refuse_without_measured()
     alone_under_torchrun()
     if find_spec("torch") is None:
         raise InputError("validate needs torch: pip install 'ssdsim[torch]'")
@@ -122,13 +147,30 @@ def command(
     sys.exit(1 if max_error is not None and errors.max() > max_error else 0)
 
 
-def _refuse_others() -> None:
-    """Raise :class:`InputError` for an option that a replay of a paper does not read."""
-    context = click.get_current_context()
-    for name in context.params:
-        given = context.get_parameter_source(name) is not ParameterSource.DEFAULT
-        if given and name not in _OF_PAPER:
-            raise InputError(f"--{name.replace('_', '-')} has no effect with --paper, which runs nothing")
+def _refuse_others(mode: str, taken: Sequence[str]) -> None:
+    """Raise :class:`InputError` for an option that a replay does not read."""
+    for name in click.get_current_context().params:
+        if _is_given(name) and name not in taken:
+            raise InputError(f"{_called(name)} has no effect with --{mode}, which runs nothing")
+
+
+def _refuse_without_measured() -> None:
+    for name in _ONLY_MEASURED:
+        if _is_given(name):
+            raise InputError(f"{_called(name)} has no effect without --measured")
+
+
+def _is_given(name: str) -> bool:
+    return click.get_current_context().get_parameter_source(name) is not ParameterSource.DEFAULT
+
+
+def _called(name: str) -> str:
+    return "a file" if name == "files" else f"--{name.replace('_', '-')}"
+
+
+def _given(hardware: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
+    """What the files of measured rows may not say; a default of another use of an option says nothing."""
+    return {"hardware": hardware} | {name: options[name] for name in FILLED if name in options and _is_given(name)}
 
 
 def _calibrate(log: Path, points: Sequence[GridPoint], seed: int, quiet: bool, **options: object) -> Path:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from types import MappingProxyType
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field
 
@@ -68,12 +69,13 @@ _NUMBERS = ("tp", "batch", "input_tokens", "output_tokens", "value", "k", "accep
 _WHOLE = ("tp", "batch", "k")
 COLUMNS = tuple(Row.model_fields)
 REQUIRED = tuple(name for name, field in Row.model_fields.items() if field.is_required())
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
-def read_rows(path: str | Path) -> list[Row]:
+def read_rows(path: str | Path, given: Mapping[str, Any] = _NOTHING) -> list[Row]:
     """The rows of a CSV file with the columns :data:`COLUMNS`, of which :data:`REQUIRED` must be there.
 
-    An empty cell counts as not given.
+    An empty cell counts as not given. ``given`` has values of columns that the file leaves out, the same in every row.
 
     Raises
     ------
@@ -82,7 +84,7 @@ def read_rows(path: str | Path) -> list[Row]:
     path = Path(path)
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = list(_rows(path, csv.DictReader(file)))
+            rows = list(_rows(path, csv.DictReader(file), given))
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from None
     except (UnicodeDecodeError, csv.Error) as error:
@@ -92,31 +94,32 @@ def read_rows(path: str | Path) -> list[Row]:
     return rows
 
 
-def _rows(path: Path, reader: csv.DictReader[str]) -> Iterator[Row]:
+def _rows(path: Path, reader: csv.DictReader[str], given: Mapping[str, Any]) -> Iterator[Row]:
     names = [name.strip() for name in reader.fieldnames or ()]
     for name in names:
         if name not in COLUMNS:
             raise InputError(f"{path}: unknown column '{name}'{nearest(name, COLUMNS)} Allowed: {', '.join(COLUMNS)}")
     for name in REQUIRED:
-        if name not in names:
+        if name not in names and name not in given:
             raise InputError(f"{path}: lacks the column '{name}'; needed: {', '.join(REQUIRED)}")
     reader.fieldnames = names
+    filled = {name: value for name, value in given.items() if name not in names}
     for record in reader:
         where = f"{path} line {reader.line_num}"
         if None in record or None in record.values():
             raise InputError(f"{where}: {len(names)} cells expected")
-        yield as_row(record, where)
+        yield as_row(record, where, filled)
 
 
-def as_row(cells: Mapping[str, str], where: str) -> Row:
-    """A row of cells as they are written; empty ones are left out.
+def as_row(cells: Mapping[str, str], where: str, given: Mapping[str, Any] = _NOTHING) -> Row:
+    """A row of cells as they are written, empty ones left out, and of values that are ``given``.
 
     Raises
     ------
     InputError : a cell that is not such a value; the message begins with ``where``.
     """
     values = {name: _number(name, cell.strip(), where) for name, cell in cells.items() if cell.strip()}
-    return as_record(Row, values, where, "row")
+    return as_record(Row, {**given, **values}, where, "row")
 
 
 def _number(name: str, cell: str, where: str) -> str | int | float:

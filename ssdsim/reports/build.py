@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,17 +13,18 @@ from ssdsim.reports.figure import Figure, LeftOut
 from ssdsim.reports.grid_points import grid_json
 from ssdsim.reports.header import origins, strategies_table, verdict_lines
 from ssdsim.reports.hit_rate import hit_rate
+from ssdsim.reports.measured import measured, measured_lines
 from ssdsim.reports.page import html
 from ssdsim.reports.pareto import pareto
 from ssdsim.reports.roofs import roofs
 from ssdsim.reports.speedups import speedups
 from ssdsim.reports.study import Study
-from ssdsim.reports.style import colour_of
+from ssdsim.reports.style import PALETTE, colour_of
 from ssdsim.reports.timeline import timeline
 from ssdsim.reports.validation import validation
 from ssdsim.runs.report_folder import RunFolder, read_run_folder
 
-_GROUPS: tuple[Callable[[Study], list[Figure | LeftOut]], ...] = (
+_GROUPS: tuple[Callable[[Study], Sequence[Figure | LeftOut]], ...] = (
     speedups,
     hit_rate,
     batch_and_fallback,
@@ -31,6 +32,7 @@ _GROUPS: tuple[Callable[[Study], list[Figure | LeftOut]], ...] = (
     roofs,
     pareto,
     validation,
+    lambda study: measured(study.folder),
 )
 
 
@@ -82,7 +84,10 @@ def report(folder: str | Path, seed: int = 0) -> Report:
     ------
     InputError : not a run folder, or its base point is not possible.
     """
-    study = Study(read_run_folder(Path(text("a run folder", folder))), seed)
+    found = read_run_folder(Path(text("a run folder", folder)))
+    if found.measured_alone:
+        return _of_measured(found)
+    study = Study(found, seed)
     made = [item for group in _GROUPS for item in group(study)]
     figures = tuple(item for item in made if isinstance(item, Figure))
     left_out = tuple(item for item in made if isinstance(item, LeftOut))
@@ -101,6 +106,25 @@ def report(folder: str | Path, seed: int = 0) -> Report:
         left_out=left_out,
     )
     return Report(page, sentence, figures, left_out, unfinished)
+
+
+def _of_measured(folder: RunFolder) -> Report:
+    """The page of rows that an engine ran, which belong to no one scenario."""
+    sentence, lines = measured_lines(folder)
+    figures = tuple(measured(folder))
+    page = html(
+        title="An engine's benchmarks against predictions",
+        unfinished=None,
+        sentence=sentence,
+        colour=PALETTE[0],
+        lines=lines,
+        strategies="",
+        figures=figures,
+        grid=None,
+        origins="",
+        left_out=(),
+    )
+    return Report(page, sentence, figures, ())
 
 
 def _unfinished(folder: RunFolder) -> str | None:

@@ -14,7 +14,7 @@ from ssdsim import strategies
 
 PALETTE = ("#808080", "#2b82c9", "#d55e00", "#00875f", "#c06a9a", "#b87a00")
 # more than colours, and no multiple of them: where colours come again, symbols tell strategies apart
-_SYMBOLS = ("square", "diamond", "circle", "triangle-up", "cross", "triangle-down", "star")
+SYMBOLS = ("square", "diamond", "circle", "triangle-up", "cross", "triangle-down", "star")
 
 # what a device does; a pattern where two colours may look alike in grey
 WORK_COLOUR = {
@@ -36,7 +36,7 @@ def colour_of(name: str) -> str:
 
 def symbol_of(name: str) -> str:
     """The marker of a strategy's points."""
-    return _SYMBOLS[strategies.ALL.names.index(name) % len(_SYMBOLS)]
+    return SYMBOLS[strategies.ALL.names.index(name) % len(SYMBOLS)]
 
 
 def title_of(name: str) -> str:

@@ -18,8 +18,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from ssdsim import strategies
 from ssdsim.documents import as_record, parse_json, read_json, read_text, read_toml
 from ssdsim.errors import InputError, nearest, told
+from ssdsim.measured.row import Metric
 from ssdsim.records import Positive
-from ssdsim.runs.layout import CONFIG, HOW, MEASURED_TRACE, PARTS, RECOMMENDATION, RESULTS, TRACE, VALIDATION
+from ssdsim.runs.layout import CONFIG, HOW, MEASURED, MEASURED_TRACE, PARTS, RECOMMENDATION, RESULTS, TRACE, VALIDATION
 from ssdsim.scenario.options import ALL, DEFAULTS
 
 _KEYS = ("schema", "verb", "options", "grid")
@@ -64,6 +65,43 @@ class _Compared(BaseModel):
     predicted_s: Positive
 
 
+class _Checked(BaseModel):
+    """A row of an engine, measured and predicted."""
+
+    model_config = _SOME
+    model: str
+    hardware: str
+    tp: int
+    batch: int
+    metric: Metric
+    series: str
+    runtime: str
+    value: Positive
+    predicted: Positive
+    low: Positive
+    high: Positive
+    error: float
+    holds: bool
+
+
+class _Summary(BaseModel):
+    """Errors of the rows with one value on an axis."""
+
+    model_config = _SOME
+    axis: str
+    value: str
+    rows: int
+    error: float
+    bias: float
+    coverage: float
+
+
+class _Measured(BaseModel):
+    model_config = _SOME
+    rows: list[_Checked] = Field(min_length=1)
+    summaries: list[_Summary] = Field(min_length=1)
+
+
 @dataclass(frozen=True)
 class RunFolder:
     """A run folder as it was found; what it does not hold is None or empty.
@@ -71,7 +109,8 @@ class RunFolder:
     ``options`` are single values and ``grid`` lists of values, both by option name; ``results`` has a row a grid
     point, worked out by ``engine``; an unfinished sweep has ``points_in`` of its ``points``. ``trace`` and
     ``measured_trace`` are Chrome trace documents; ``validation`` are the comparisons of ``ssdsim validate``, a record
-    a strategy and grid point; ``recommendation`` is ``ssdsim recommend --json``.
+    a strategy and grid point; ``recommendation`` is ``ssdsim recommend --json``; ``measured`` is ``ssdsim validate
+    --measured --json``.
     """
 
     path: Path
@@ -83,6 +122,12 @@ class RunFolder:
     engine: str = "closed"
     validation: Sequence[Mapping[str, Any]] = ()
     recommendation: Mapping[str, Any] | None = None
+    measured: Mapping[str, Any] | None = None
+
+    @property
+    def measured_alone(self) -> bool:
+        """Whether rows of an engine are all that the folder holds: then there is no scenario to predict."""
+        return self.measured is not None and not self.options and not self.grid and not self.validation
 
     @property
     def axes(self) -> dict[str, Sequence[Any]]:
@@ -153,6 +198,7 @@ def read_run_folder(path: Path) -> RunFolder:
         measured_trace=_trace(path / MEASURED_TRACE),
         validation=_validation(path / VALIDATION),
         recommendation=_json(path / RECOMMENDATION),
+        measured=_measured(path / MEASURED),
     )
 
 
@@ -219,6 +265,13 @@ def _json(path: Path) -> dict[str, Any] | None:
     found = read_json(path, "file of a run")
     if not isinstance(found, dict):
         raise InputError(f"{path}: must hold a JSON object")
+    return found
+
+
+def _measured(path: Path) -> dict[str, Any] | None:
+    found = _json(path)
+    if found is not None:
+        as_record(_Measured, found, path, "measured rows")
     return found
 
 

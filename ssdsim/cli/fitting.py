@@ -1,0 +1,151 @@
+"""``ssdsim fit``: cards from measurements of one's own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ssdsim.cli.console import console, echo
+from ssdsim.cli.groups import Group
+from ssdsim.cli.measured_files import FILLED, row_options, rows_of
+from ssdsim.cli.options import echo_json, json_option, quiet_option
+from ssdsim.cli.runtimes import share, shown
+from ssdsim.cli.tables import Table
+from ssdsim.cli.values import OutputFile
+from ssdsim.runtimes.catalog import DEFAULT, find_runtime, runtime_names, save_runtime
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from calibration.runtimes.fit import Fit
+    from ssdsim.measured.row import Row
+
+_LIKE = "vllm"  # where it is bundled
+
+
+@click.group("fit", cls=Group)
+def command() -> None:
+    """Fit a card to measurements of your own."""
+
+
+@command.command("runtime")
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@row_options(*FILLED)
+@click.option("--like", help=f"runtime to start from: a bundled card or a .toml [default: {_LIKE}, or {DEFAULT}]")
+@click.option("--fields", help="numbers to fit, such as gemm,per_step_s [default: decoding's, or a draft's]")
+@click.option("--name", help="of the runtime [default: the output's name]")
+@click.option("-o", "--output", type=OutputFile(), required=True)
+@quiet_option
+@json_option
+def runtime(
+    files: tuple[Path, ...],
+    like: str | None,
+    fields: str | None,
+    name: str | None,
+    output: Path,
+    quiet: bool,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """What your engine adds to a hardware profile, from its own benchmarks: CSV rows, or results of
+    vllm bench serve, sglang.bench_serving, trtllm-bench or aiperf.
+    """
+    from calibration.runtimes.fit import fit_runtime
+
+    rows = rows_of(files, given)
+    base = find_runtime(like or (_LIKE if _LIKE in runtime_names() else DEFAULT))
+    chosen = tuple(field.strip() for field in fields.split(",")) if fields is not None else None
+    engines = {row.engine for row in rows if row.engine}
+    engine = engines.pop() if len(engines) == 1 else ""
+    fit = fit_runtime(rows, base, name or output.stem, engine, chosen, _source(files))
+    save_runtime(fit.card, output)
+    if as_json:
+        echo_json(_json(fit, output))
+        return
+    _print(fit, base.name, rows)
+    if not quiet:
+        echo(f"written to {output}; next: {_next(rows, output)}", stderr=True)
+
+
+def _source(files: Sequence[Path]) -> str:
+    """What the card says that its numbers come from."""
+    named = ", ".join(file.name for file in files[:3])
+    return f"the user's own: {named}" + (f" and {len(files) - 3} more" if len(files) > 3 else "")
+
+
+def _next(rows: Sequence[Row], output: Path) -> str:
+    """The prediction for what was measured, where it is one thing."""
+    same = {name: {getattr(row, name) for row in rows} for name in ("hardware", "model", "tp")}
+    flags = {"hardware": "--hardware", "model": "--target", "tp": "--tp"}
+    asked = [f"{flags[name]} {values.pop()}" for name, values in same.items() if len(values) == 1]
+    return " ".join(["ssdsim predict", *asked, f"--runtime {output}"])
+
+
+def _print(fit: Fit, base: str, rows: Sequence[Row]) -> None:
+    out = console()
+    out.print(f"{fit.card.name}: {len(rows)} rows, started from {base}", style="bold")
+    out.print(_fields_table(fit))
+    out.print(_series_table(fit))
+    if fit.alike:
+        pairs = ", ".join(f"{one} and {other}" for one, other in fit.alike)
+        echo(f"The rows cannot tell apart: {pairs}; rows at other batches, contexts or degrees would.")
+    left = f", {share(fit.left_out_error)} of series left out" if fit.left_out_error is not None else ""
+    echo(f"Mean error {share(fit.error)} in fit{left}.")
+
+
+def _fields_table(fit: Fit) -> Table:
+    table = Table(pad_edge=True)
+    for column in ("number", "value", "95 % from", "to", "told by the rows"):
+        table.add_column(column, words=column in ("number", "told by the rows"), joined=column == "to")
+    for field, value, low, high in _fitted(fit):
+        told = "yes" if field in fit.told else "little: drawn to the start"
+        table.add_row(field, shown(field, value), shown(field, low), shown(field, high), told)
+    return table
+
+
+def _series_table(fit: Fit) -> Table:
+    from calibration.runtimes.fit import by_series
+
+    table = Table(pad_edge=True)
+    for column in ("series", "rows", "error in fit", "left out"):
+        table.add_column(column, words=column == "series")
+    for series, count, error, left_out in by_series(fit):
+        table.add_row(series, str(count), share(error), share(None if math.isnan(left_out) else left_out))
+    return table
+
+
+def _fitted(fit: Fit) -> Iterator[tuple[str, float, float, float]]:
+    """Each field with its value and its interval."""
+    held = {**fit.card.kernels.model_dump(), **fit.card.host.model_dump()}
+    for field, low, high in zip(fit.fields, fit.low, fit.high, strict=True):
+        yield field, float(held[field]), float(low), float(high)
+
+
+def _json(fit: Fit, output: Path) -> dict[str, object]:
+    from calibration.runtimes.fit import by_series
+
+    return {
+        "schema": 1,
+        "runtime": str(output),
+        "name": fit.card.name,
+        "fields": [
+            {"field": field, "value": value, "low": low, "high": high, "told": field in fit.told}
+            for field, value, low, high in _fitted(fit)
+        ],
+        "alike": [list(pair) for pair in fit.alike],
+        "series": [
+            {
+                "series": series,
+                "rows": count,
+                "error": error,
+                "left_out_error": None if math.isnan(left_out) else left_out,
+            }
+            for series, count, error, left_out in by_series(fit)
+        ],
+        "error": fit.error,
+        "left_out_error": fit.left_out_error,
+    }

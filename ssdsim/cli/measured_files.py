@@ -1,0 +1,64 @@
+"""Files of measured rows on the command line, and options for what the files do not say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ssdsim.cli.options import Word
+from ssdsim.kinds import OneOf
+from ssdsim.scenario.options import ALL
+
+if TYPE_CHECKING:
+    from ssdsim.measured.row import Row
+
+_WHOLE = click.IntRange(1)
+
+
+def _format_of(name: str) -> Word:
+    kind = ALL[name].kind
+    assert isinstance(kind, OneOf)
+    return Word(kind)
+
+
+_OPTIONS: Mapping[str, tuple[Any, str]] = {
+    "hardware": (str, "profile that they ran on"),
+    "model": (str, "the model's card"),
+    "tp": (_WHOLE, "tensor-parallel degree"),
+    "batch": (_WHOLE, "sequences in flight"),
+    "dtype": (_format_of("dtype"), "of weights"),
+    "kv_dtype": (_format_of("kv_dtype"), "of the cache"),
+    "k": (_WHOLE, "drafted tokens a round"),
+    "acceptance_length": (click.FloatRange(1.0), "tokens that a round yields, bonus token included"),
+    "draft": (str, "the draft's card, where it is a model"),
+}
+FILLED = tuple(_OPTIONS)
+"""Columns of a row that the command line gives where a file does not."""
+
+
+def row_options(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add options for columns that a file may leave out; one that is not given arrives as None."""
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        for name in reversed(names):
+            kind, about = _OPTIONS[name]
+            flag = f"--{name.replace('_', '-')}"
+            command = click.option(flag, name, type=kind, help=f"{about}, for files that do not say")(command)
+        return command
+
+    return add
+
+
+def rows_of(files: Iterable[Path], given: Mapping[str, Any]) -> list[Row]:
+    """All rows of the files.
+
+    Raises
+    ------
+    InputError : one cannot be read, or lacks what is not given.
+    """
+    from ssdsim.measured.files import read_measured
+
+    return [row for file in files for row in read_measured(file, **given)]

@@ -1,0 +1,132 @@
+"""``ssdsim runtimes``: the runtime cards."""
+
+from __future__ import annotations
+
+import click
+
+from ssdsim.cli.console import console, print_labelled
+from ssdsim.cli.groups import Group
+from ssdsim.cli.options import echo_json, json_option
+from ssdsim.cli.tables import Table
+from ssdsim.runtimes.card import Errors, Evidence, Host, Kernels, Runtime
+from ssdsim.runtimes.catalog import find_runtime, runtime_names
+
+_ABOUT = {
+    "gemm": "seconds of matrix multiplications",
+    "attention": "seconds of attention",
+    "communication": "seconds of all-reduces",
+    "elementwise": "seconds of element-wise kernels",
+    "launch_overlap": "share of each kernel's launch that the one before hides",
+    "streaming_attention": "attention of its own: its launch, and its bytes at the device's bandwidth",
+    "one_shot_all_reduce": "all-reduces of its own: every rank reads all messages",
+    "per_layer_s": "of every pass and layer",
+    "per_pass_s": "of a target pass",
+    "per_step_s": "after each target pass",
+    "per_sequence_s": "of it, for each sequence of the batch",
+    "per_draft_step_s": "of every pass of a draft",
+    "per_round_s": "of a round that speculates",
+    "pass_log_sd": "of a target pass with its step",
+    "host_log_sd": "of the host's seconds",
+    "draft_step_log_sd": "of a draft step",
+    "round_log_sd": "of a round that speculates",
+}
+
+
+@click.group("runtimes", cls=Group)
+def command() -> None:
+    """List and show runtimes: what an engine adds to a hardware profile."""
+
+
+@command.command("list")
+@json_option
+def list_runtimes(as_json: bool) -> None:
+    """Every bundled runtime with its engine and what its numbers rest on."""
+    cards = [find_runtime(name) for name in runtime_names()]
+    if as_json:
+        echo_json({"schema": 1, "runtimes": [_overview(card) for card in cards]})
+        return
+    table = Table(pad_edge=True)
+    for column in ("name", "engine", "versions", "rows", "error in fit", "left out", "from"):
+        table.add_column(column, words=column in ("name", "engine", "versions", "from"))
+    for card in cards:
+        known = card.evidence
+        errors = [share(error) for error in (known.error, known.left_out_error)]
+        table.add_row(card.name, card.engine, card.versions or "-", str(known.rows or "-"), *errors, known.source)
+    console().print(table)
+
+
+def _overview(card: Runtime) -> dict[str, object]:
+    return {
+        "name": card.name,
+        "engine": card.engine,
+        "versions": card.versions,
+        "about": card.about,
+        "evidence": card.evidence.model_dump(),
+    }
+
+
+@command.command("show")
+@click.argument("name")
+@json_option
+def show_runtime(name: str, as_json: bool) -> None:
+    """One runtime: what it adds to kernels, how wrong that may be, and what the numbers rest on."""
+    card = find_runtime(name)
+    if as_json:
+        echo_json(card.model_dump(by_alias=True))
+        return
+    print_runtime(card)
+
+
+def print_runtime(card: Runtime) -> None:
+    """Its engine, every number with its unit, and its evidence."""
+    out = console()
+    out.print(f"{card.name}: {card.engine}{f' {card.versions}' if card.versions else ''}", style="bold")
+    if card.about:
+        print_labelled(out, "", card.about)
+    table = Table(pad_edge=True)
+    for column in ("", "value", "about"):
+        table.add_column(column, words=column != "value")
+    for name in (*Kernels.model_fields, *Host.model_fields):
+        part = card.kernels if name in Kernels.model_fields else card.host
+        table.add_row(name, shown(name, getattr(part, name)), _ABOUT[name])
+    for name in Errors.model_fields:
+        table.add_row(name, shown(name, getattr(card.errors, name)), f"how wrong: {_ABOUT[name]}")
+    out.print(table)
+    out.print(f"A draft beside the target runs on {_DRAFTS[card.draft_tp]}; cache in {card.cache_dtype or _LIKE_MODEL}")
+    print_labelled(out, "Evidence: ", _evidence(card.evidence), "dim")
+
+
+_LIKE_MODEL = "the model's dtype"
+_DRAFTS = {
+    "one": "one of its devices",
+    "all": "all of its devices",
+    "faster": "one or all of its devices, as is faster",
+}
+
+
+def _evidence(known: Evidence) -> str:
+    parts = [known.source]
+    if known.rows:
+        parts.append(f"{known.rows} rows of {known.series} series")
+    parts += [
+        f"mean error {share(error)} {where}"
+        for error, where in ((known.error, "in fit"), (known.left_out_error, "of series left out"))
+        if error is not None
+    ]
+    return ", ".join([*parts, *([known.note] if known.note else [])])
+
+
+def shown(field: str, value: float | bool) -> str:
+    """A number of a card as a person reads it, with its unit."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if field.endswith("_s"):
+        return f"{1e6 * value:.3g} us" if value < 1e-4 else f"{1e3 * value:.3g} ms"
+    if field.endswith("_log_sd"):
+        return f"{value:.1%}"
+    return f"{value:.3g}" if field == "launch_overlap" else f"x {value:.3g}"
+
+
+def share(error: float | None) -> str:
+    """An error, or a dash where there is none."""
+    return "-" if error is None else f"{error:.1%}"

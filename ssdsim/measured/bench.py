@@ -1,0 +1,136 @@
+"""What the readers of engines' own result files share: checked numbers, and what the files leave to who asks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from os.path import exists
+from typing import Any
+
+from ssdsim.documents import as_record
+from ssdsim.errors import InputError, told
+from ssdsim.hardware.catalog import find_transformer, transformer_names
+from ssdsim.measured.row import Row
+
+Record = Mapping[str, Any]
+Given = Mapping[str, Any]
+"""Values of columns of a row, for what a file does not say."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """One engine's result file: ``knows`` tells its records, ``row_of`` makes a row of one (record, given, where)."""
+
+    name: str
+    knows: Callable[[Record], bool]
+    row_of: Callable[[Record, Given, str], Row]
+
+
+def number(record: Record, key: str, where: str) -> float:
+    """A positive number.
+
+    Raises
+    ------
+    InputError : there is none under ``key``.
+    """
+    value = record.get(key)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 < value < math.inf:
+        raise InputError(f"{where}: {key} must be a number above 0, got {told(value)}")
+    return float(value)
+
+
+def part_of(record: Record, key: str, where: str) -> Record:
+    """The object under ``key``.
+
+    Raises
+    ------
+    InputError : there is none.
+    """
+    value = record.get(key)
+    if not isinstance(value, Mapping):
+        raise InputError(f"{where}: {key} must be an object, got {told(value)}")
+    return value
+
+
+def mean_tokens(record: Record, where: str) -> dict[str, float]:
+    """Input and output tokens of a request, from totals over the completed ones.
+
+    Raises
+    ------
+    InputError : a total is missing, or no request was completed.
+    """
+    requests = number(record, "completed", where)
+    inputs, outputs = (number(record, f"total_{which}_tokens", where) for which in ("input", "output"))
+    return {"input_tokens": inputs / requests, "output_tokens": max(1.0, outputs / requests)}
+
+
+def in_flight(record: Record, given: Given, where: str) -> int:
+    """Sequences in flight: ``max_concurrency``, of which there are no more than requests, or what is given.
+
+    Raises
+    ------
+    InputError : requests came at a rate, or without a bound, and nothing is given.
+    """
+    rate, most = record.get("request_rate"), record.get("max_concurrency")
+    paced = isinstance(rate, int | float) and math.isfinite(rate)
+    if most is not None and not paced:
+        return int(min(number(record, "max_concurrency", where), number(record, "completed", where)))
+    if "batch" in given:
+        return int(given["batch"])
+    why = f"requests came at {rate}/s" if paced else "it has no max_concurrency"
+    raise InputError(f"{where}: does not say how many sequences were in flight ({why}); give them by --batch")
+
+
+def model_in(said: object, given: Given, where: str) -> str:
+    """The model's card: the one that the file names, or the given one where it names none or one that is not here.
+
+    Raises
+    ------
+    InputError : neither is there.
+    """
+    if isinstance(said, str) and said:
+        try:
+            name = find_transformer(said).name
+        except InputError:
+            if "model" not in given:
+                raise InputError(f"{where}: no card is called '{told(said)[1:-1]}'; give one by --model") from None
+        else:
+            return name if name in transformer_names() and not exists(said) else said
+    if "model" not in given:
+        raise InputError(f"{where}: does not say the model; give its card by --model")
+    return str(given["model"])
+
+
+def speculation(own_k: int | None, own_length: float | None, given: Given, where: str) -> dict[str, Any]:
+    """``k``, ``acceptance_length`` and ``draft`` of a run that speculated; empty of one that did not.
+
+    Raises
+    ------
+    InputError : one of the first two is there without the other.
+    """
+    k = given.get("k") if own_k is None else own_k
+    length = given.get("acceptance_length") if own_length is None else own_length
+    if k is None and own_length is None:
+        return {}
+    if k is None:
+        raise InputError(f"{where}: the run speculated, but not how many tokens a round; give them by --k")
+    if length is None:
+        raise InputError(f"{where}: does not say how many tokens a round yielded; give them by --acceptance-length")
+    return {"k": k, "acceptance_length": float(length), "draft": given.get("draft")}
+
+
+def bench_row(found: Mapping[str, Any], given: Given, where: str) -> Row:
+    """A row of what a file says (None counts as not said), and of what is given for the rest.
+
+    Raises
+    ------
+    InputError : the hardware is not given, or a value is out of range.
+    """
+    said = {name: value for name, value in found.items() if value is not None}
+    filled = {
+        name: given[name] for name in ("hardware", "tp", "dtype", "kv_dtype", "source", "series") if name in given
+    }
+    if "hardware" not in filled:
+        raise InputError(f"{where}: does not say the hardware; give its profile by --hardware")
+    return as_record(Row, {**filled, **said}, where, "row")

@@ -1,0 +1,62 @@
+"""Files of measurements, told by what is in them: CSV rows, or an engine's own result file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ssdsim.documents import parse_json, read_text
+from ssdsim.errors import InputError, nearest
+from ssdsim.measured import aiperf, sglang_bench, trtllm_bench, vllm_bench
+from ssdsim.measured.row import COLUMNS, Row, read_rows
+
+FORMATS = (vllm_bench.FORMAT, sglang_bench.FORMAT, trtllm_bench.FORMAT, aiperf.FORMAT)
+"""Engines' files, asked in this order whether a record is theirs."""
+
+
+def read_measured(path: str | Path, **given: Any) -> list[Row]:
+    """The rows of a file: CSV, or JSON of an engine's benchmark (one object, a list of them, or one a line).
+
+    ``given`` are values of columns for what the file does not say (``hardware``, ``tp``, ``batch``, ...); it overrides
+    nothing that the file says. None counts as not given.
+
+    Raises
+    ------
+    InputError : no such file, one of no known kind, or something is missing that is not given either.
+    """
+    for name in given:
+        if name not in COLUMNS:
+            raise InputError(f"unknown column '{name}'{nearest(name, COLUMNS)} Allowed: {', '.join(COLUMNS)}")
+    filled = {name: value for name, value in given.items() if value is not None}
+    path = Path(path)
+    text = read_text(path, "file of measurements")
+    if not text.lstrip().startswith(("{", "[")):
+        return read_rows(path, filled)
+    records = _records(text, path)
+    if len(records) == 1:
+        return [_row(records[0], filled, str(path))]
+    return [_row(record, filled, f"{path}: result {number}") for number, record in enumerate(records, 1)]
+
+
+def _records(text: str, path: Path) -> list[Any]:
+    """One object, the items of a list, or an object a line."""
+    try:
+        found = parse_json(text, path)
+    except InputError:
+        lines = [line for line in text.splitlines() if line.strip()]
+        if len(lines) < 2:
+            raise
+        return [parse_json(line, f"{path}: result {number}") for number, line in enumerate(lines, 1)]
+    if found == []:
+        raise InputError(f"{path}: no result in it")
+    return found if isinstance(found, list) else [found]
+
+
+def _row(record: Any, given: Mapping[str, Any], where: str) -> Row:
+    if isinstance(record, Mapping):
+        for form in FORMATS:
+            if form.knows(record):
+                return form.row_of(record, given, where)
+    known = ", ".join(form.name for form in FORMATS)
+    raise InputError(f"{where}: no result that is known here (those of {known}, or a CSV file of rows)")

@@ -1,0 +1,49 @@
+"""``python -m sglang.bench_serving --output-file``: a JSON object a line, one a run (SGLang 0.5).
+
+It names no model. ``accept_length`` are the tokens that a round yielded (bonus token included), which the server
+averages since its start, not over the run; how many were drafted is not said.
+"""
+
+from __future__ import annotations
+
+from ssdsim.measured.bench import (
+    Format,
+    Given,
+    Record,
+    bench_row,
+    in_flight,
+    mean_tokens,
+    model_in,
+    number,
+    speculation,
+)
+from ssdsim.measured.row import Row
+
+
+def knows(record: Record) -> bool:
+    """Whether a record is such a result."""
+    return "total_output_tokens_retokenized" in record and "mean_tpot_ms" in record
+
+
+def row_of(record: Record, given: Given, where: str) -> Row:
+    """The row of one run: the mean time per output token at its concurrency.
+
+    Raises
+    ------
+    InputError : something is missing that is not given either.
+    """
+    backend = str(record.get("backend") or "sglang")
+    length = number(record, "accept_length", where) if record.get("accept_length") else None
+    found = {
+        "model": model_in(None, given, where),
+        "batch": in_flight(record, given, where),
+        **mean_tokens(record, where),
+        "metric": "tpot_ms",
+        "value": number(record, "mean_tpot_ms", where),
+        "engine": "sglang" if backend.startswith("sglang") else backend,
+        **speculation(None, length, given, where),
+    }
+    return bench_row(found, given, where)
+
+
+FORMAT = Format("sglang.bench_serving", knows, row_of)

@@ -1,0 +1,134 @@
+"""Rows of whole engines, measured against predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from ssdsim.reports.figure import Figure, enumerated, numbered, rounded
+from ssdsim.reports.style import PALETTE, SYMBOLS, band, new_plot
+from ssdsim.runs.report_folder import RunFolder
+
+_SECTION = "An engine's benchmarks"
+_METRICS = {
+    "step_ms": ("decoding step", "ms"),
+    "tpot_ms": ("time per output token", "ms"),
+    "latency_s": ("latency of a batch", "s"),
+    "tokens_per_s": ("output", "tokens/s"),
+}
+_AXES = {"batch": "batch", "tp": "tensor-parallel degree", "model": "model", "hardware": "GPU"}
+_ERROR, _BIAS = PALETTE[1], PALETTE[2]
+
+
+def measured(folder: RunFolder) -> list[Figure]:
+    """A scatter a metric, and the errors along each axis on which rows differ; none without ``measured.json``."""
+    if folder.measured is None:
+        return []
+    rows = pd.DataFrame(folder.measured["rows"])
+    metrics = [metric for metric in _METRICS if metric in set(rows["metric"])]
+    found = [_scatter(rows[rows["metric"] == metric], metric, number) for number, metric in enumerate(metrics)]
+    summaries = pd.DataFrame(folder.measured["summaries"])
+    by_axis = ((axis, summaries[summaries["axis"] == axis]) for axis in _AXES)
+    return [*found, *(_errors(axis, along, rows) for axis, along in by_axis if len(along) > 1)]
+
+
+def measured_lines(folder: RunFolder) -> tuple[str, list[str]]:
+    """The finding, and the lines under it."""
+    assert folder.measured is not None
+    rows, every = folder.measured["rows"], folder.measured["summaries"][0]
+    off, held = f"{every['error']:.1%}", f"{every['coverage']:.0%}"
+    sentence = (
+        f"Predictions of {len(rows)} measured rows are off by {off} on average; {held} of the 95 % intervals hold."
+    )
+    return sentence, [f"Predicted with the runtime {enumerated(_runtimes(rows))}; bias {every['bias']:+.1%}."]
+
+
+def _runtimes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(row["runtime"] for row in rows))
+
+
+def _scatter(rows: pd.DataFrame, metric: str, number: int) -> Figure:
+    what, unit = _METRICS[metric]
+    plot = new_plot(f"measured {what} ({unit})", f"predicted {what} ({unit})", height=460)
+    ends = rounded([0.85 * rows[["value", "low"]].min().min(), 1.18 * rows[["value", "high"]].max().max()])
+    line = {"color": "#808080", "width": 1}
+    plot.add_scatter(x=ends, y=ends, mode="lines", line=line, name="equal", hoverinfo="skip")
+    for at, (name, of) in enumerate(rows.groupby(_told_apart(rows), sort=True)):
+        plot.add_scatter(
+            x=rounded(of["value"]),
+            y=rounded(of["predicted"]),
+            error_y={
+                "array": rounded(of["high"] - of["predicted"]),
+                "arrayminus": rounded(of["predicted"] - of["low"]),
+                "thickness": 1,
+                "width": 3,
+            },
+            text=[f"{row.series}, batch {row.batch}" for row in of.itertuples()],
+            customdata=rounded(100 * of["error"]),
+            mode="markers",
+            name=str(name),
+            marker={"color": PALETTE[1 + at % (len(PALETTE) - 1)], "symbol": SYMBOLS[at % len(SYMBOLS)], "size": 8},
+            hovertemplate=f"%{{text}}<br>measured %{{x:.4g}} {unit}, predicted %{{y:.4g}} {unit} "
+            "(seconds %{customdata:+.1f} %)<extra></extra>",
+        )
+    plot.update_xaxes(type="log")
+    plot.update_yaxes(type="log")
+    error, held = rows["error"].abs().mean(), rows["holds"].mean()
+    shown = ["series", "model", "hardware", "tp", "batch", "value", "predicted", "low", "high", "error"]
+    names = {each: f"{each} {unit}" for each in ("value", "predicted", "low", "high")}
+    return Figure(
+        key=numbered("measured", number),
+        section=_SECTION,
+        title=f"{what[0].upper()}{what[1:]}: off by {error:.1%} on average; {held:.0%} of the intervals hold",
+        about=f"{len(rows)} rows that an engine ran. Above the line the prediction is too high.",
+        plot=plot,
+        table=rows[shown].rename(columns=names),
+        provenance=_provenance(rows),
+        interval="Bars: 95 % from the timings' and the runtime's errors.",
+    )
+
+
+def _told_apart(rows: pd.DataFrame) -> str:
+    """What has a colour of its own: the series, unless there are too many."""
+    return next((name for name in ("series", "model", "hardware") if rows[name].nunique() < len(SYMBOLS)), "metric")
+
+
+def _errors(axis: str, along: pd.DataFrame, rows: pd.DataFrame) -> Figure:
+    """Mean absolute error as bars, the bias as points in them."""
+    plot = new_plot(_AXES[axis], "error of the predicted seconds (%)")
+    values = list(along["value"])
+    plot.add_bar(
+        x=values,
+        y=rounded(100 * along["error"]),
+        name="mean absolute error",
+        marker={"color": band(_ERROR, 0.6)},
+        customdata=list(along["rows"]),
+        hovertemplate="%{x}: %{y:.1f} % over %{customdata} rows<extra></extra>",
+    )
+    plot.add_scatter(
+        x=values,
+        y=rounded(100 * along["bias"]),
+        mode="markers",
+        name="bias (above 0: predicted too slow)",
+        marker={"color": _BIAS, "symbol": "diamond", "size": 9},
+        hovertemplate="%{x}: bias %{y:+.1f} %<extra></extra>",
+    )
+    plot.update_xaxes(type="category")
+    worst = along.sort_values("error").iloc[-1]
+    return Figure(
+        key=f"measured-{axis}",
+        section=_SECTION,
+        title=f"By {_AXES[axis]}: the mean error is largest at {worst['value']}, {worst['error']:.1%}",
+        about="Mean absolute error of the rows, and its bias.",
+        plot=plot,
+        table=along.drop(columns="axis").rename(columns={"value": _AXES[axis]}),
+        provenance=_provenance(rows),
+        interval="No interval: every row is in the means.",
+    )
+
+
+def _provenance(rows: pd.DataFrame) -> str:
+    runtimes = enumerated(list(dict.fromkeys(rows["runtime"])))
+    return f"Measured: the files given to ssdsim validate --measured; predictions: the runtime {runtimes}."

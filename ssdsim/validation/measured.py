@@ -1,0 +1,139 @@
+"""Measured rows of whole engines against what a runtime predicts for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ssdsim.errors import InputError
+from ssdsim.hardware.catalog import find_hardware
+from ssdsim.intervals import bounds_95
+from ssdsim.measured.price import seconds_of, value_of, work_of
+from ssdsim.measured.row import Row
+from ssdsim.pricing.cost import TimingErrors
+from ssdsim.runtimes.card import Runtime
+from ssdsim.runtimes.catalog import runtime_of
+
+DRAWS = 400  # of the timings' errors: the ends then wander by a few percent of their distance
+
+AXES: Mapping[str, Callable[[Row], str | int]] = {
+    "model": lambda row: row.model,
+    "hardware": lambda row: row.hardware,
+    "tp": lambda row: row.tp,
+    "batch": lambda row: row.batch,
+}
+"""What the summaries are by."""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A row, its prediction in the row's own metric, and the 95 % interval that the timings' errors give it.
+
+    ``error`` is of seconds, whatever the metric: above 0 the prediction is too slow.
+    """
+
+    row: Row
+    runtime: str
+    predicted: float
+    low: float
+    high: float
+    error: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether the interval holds the measured value."""
+        return self.low <= self.row.value <= self.high
+
+    def to_json(self) -> dict[str, Any]:
+        """The row's fields that are not empty, and the prediction."""
+        row = {name: value for name, value in self.row.model_dump().items() if value not in (None, "")}
+        return {
+            **row,
+            "series": self.row.series_name,
+            "runtime": self.runtime,
+            "predicted": self.predicted,
+            "low": self.low,
+            "high": self.high,
+            "error": self.error,
+            "holds": self.holds,
+        }
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Rows of one ``value`` on an axis (both empty: all): mean absolute error, bias, share of intervals that hold."""
+
+    axis: str
+    value: str
+    rows: int
+    error: float
+    bias: float
+    coverage: float
+
+
+def check_rows(rows: Sequence[Row], runtime: Runtime | None = None, seed: int = 0) -> list[Checked]:
+    """Predict each row.
+
+    Parameters
+    ----------
+    rows : measured; all of them share the draws of a timing's error.
+    runtime : that of the rows; None for what belongs to each row's hardware, as ``predict`` takes it.
+    seed : of the draws of the timings' errors.
+
+    Raises
+    ------
+    InputError : a row's card, profile or timing is missing, by the row's number.
+    """
+    errors = TimingErrors(DRAWS, seed)
+    found = []
+    for number, row in enumerate(rows, 1):
+        try:
+            found.append(_checked(row, runtime or runtime_of(find_hardware(row.hardware), row.hardware)[0], errors))
+        except InputError as error:
+            raise InputError(f"row {number} ({row.model}, {row.hardware}, batch {row.batch}): {error}") from None
+    return found
+
+
+def _checked(row: Row, runtime: Runtime, errors: TimingErrors) -> Checked:
+    cost = work_of(row).cost(runtime)
+    ends = sorted(value_of(row, float(end)) for end in bounds_95(cost.sample(errors)))
+    return Checked(
+        row=row,
+        runtime=runtime.name,
+        predicted=value_of(row, cost.seconds),
+        low=ends[0],
+        high=ends[1],
+        error=cost.seconds / seconds_of(row) - 1.0,
+    )
+
+
+def summarise(checked: Sequence[Checked]) -> list[Summary]:
+    """All rows first, then those of each value along each of :data:`AXES`."""
+    found = [_summary("", "", checked)]
+    for axis, value_on in AXES.items():
+        for value in sorted({value_on(one.row) for one in checked}, key=lambda v: (isinstance(v, str), v)):
+            found.append(_summary(axis, str(value), [one for one in checked if value_on(one.row) == value]))
+    return found
+
+
+def _summary(axis: str, value: str, checked: Sequence[Checked]) -> Summary:
+    errors = np.array([one.error for one in checked])
+    held = float(np.mean([one.holds for one in checked]))
+    return Summary(axis, value, len(checked), float(np.abs(errors).mean()), float(errors.mean()), held)
+
+
+def as_document(checked: Sequence[Checked], summaries: Iterable[Summary]) -> dict[str, Any]:
+    """What is printed as JSON and kept in a run folder."""
+    return {
+        "schema": 1,
+        "rows": [one.to_json() for one in checked],
+        "summaries": [vars(summary) for summary in summaries],
+    }
+
+
+def runtimes_of(checked: Iterable[Checked]) -> Iterator[str]:
+    """The runtimes that the rows were predicted with, each once."""
+    yield from dict.fromkeys(one.runtime for one in checked)
