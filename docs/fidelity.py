@@ -91,11 +91,11 @@ _HEAD = """# How well it predicts real engines
 
 Made by `python docs/fidelity.py`, from published end-to-end measurements that are not part of this project. A row is
 one speed of one engine: prompts that are processed between decoding steps are priced, not ignored. *Kernels*: the
-hardware profile alone. *In fit*: the bundled card. *Left out*: every series (one source, engine version, model, dtype, GPU and
-tensor-parallel degree, with all its batches and lengths) is predicted by a card that was fitted to the other series
-alone, errors included. Columns: mean absolute error, bias, share of rows inside the 95 % interval, median half-width of
-that interval. *Unsteady*: rows with queues or unclear settings, which were never fitted, under the bundled card.
-
+hardware profile alone. *In fit*: the bundled card. *Left out*: every series (one source, engine version, model,
+dtype, GPU and tensor-parallel degree, with all its batches and lengths) is predicted by a card that was fitted to the
+other series alone, errors included. Columns: mean absolute error, bias, share of rows inside the 95 % interval,
+median half-width of that interval. *Unsteady*: rows with queues or unclear settings, which were never fitted, under
+the bundled card.
 """
 _WAYS = ("kernels", "in fit", "left out")
 _COLUMNS = ("runtime", "GPU", "rows", "series", *(f"{what}: error | bias | inside | width" for what in _WAYS))

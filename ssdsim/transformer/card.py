@@ -126,12 +126,16 @@ class Transformer(Card):
 
         ``precision``, or a dtype as :meth:`precision` takes it.
         """
-        precision = precision if isinstance(precision, Precision) else self.precision(precision)
-        by_format: dict[str, int] = {}
-        for part, count in self.parameters_by_part.items():
-            kept = getattr(precision, part)
-            by_format[kept] = by_format.get(kept, 0) + count
-        return math.ceil(sum(-(-count // tp) * WEIGHT_BYTES[kept] for kept, count in by_format.items()))
+        return _weight_bytes(self, tp, precision if isinstance(precision, Precision) else self.precision(precision))
+
+
+@lru_cache(maxsize=1024)  # asked at every point of a sweep, as is the next
+def _weight_bytes(card: Transformer, tp: int, precision: Precision) -> int:
+    by_format: dict[str, int] = {}
+    for part, count in card.parameters_by_part.items():
+        kept = getattr(precision, part)
+        by_format[kept] = by_format.get(kept, 0) + count
+    return math.ceil(sum(-(-count // tp) * WEIGHT_BYTES[kept] for kept, count in by_format.items()))
 
 
 @lru_cache(maxsize=1024)
