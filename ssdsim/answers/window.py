@@ -78,8 +78,8 @@ def window(*, seed: int = 0, **options: Any) -> pd.DataFrame:
     Parameters
     ----------
     seed : of the draws behind ``passes_low`` and ``passes_high``.
-    options : those of :data:`AXES`, each one value or a list of values; and ``draft_gpus``, ``dtype``, ``temperature``,
-        one value each. The rest of a scenario has no part in the window.
+    options : those of :data:`AXES`, each one value or a list of values; and ``draft_gpus``, ``dtype``, ``kv_dtype``,
+        ``draft_dtype``, ``temperature``, one value each. The rest of a scenario has no part in the window.
 
     Returns
     -------

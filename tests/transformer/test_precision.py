@@ -52,7 +52,7 @@ def test_a_plain_dtype_is_of_the_whole_model(dtype: str) -> None:
     card = find_transformer("llama-3.1-8b").model_copy(update={"weights": Weights(mlp="float8"), "kv_dtype": "float8"})
     assert card.precision(dtype) == Precision.plain(dtype)
     shape = {"batch": 2, "queries": 3, "context": 64, "tp": 2, "dtype": dtype}
-    mine, bundled = (list(forward_pass(each, **shape).operations()) for each in (card, find_transformer(card.name)))  # type: ignore[arg-type]
+    mine, bundled = (list(forward_pass(each, **shape).operations()) for each in (card, find_transformer(card.name)))
     assert mine == bundled
 
 
@@ -61,7 +61,7 @@ def test_a_quantised_format_is_of_the_blocks_weights_alone(dtype: str) -> None:
     card = find_transformer("llama-3.1-70b")
     shape = {"batch": 4, "queries": 2, "context": 512, "tp": 4}
     bare = list(forward_pass(card, **shape).operations())
-    ops = list(forward_pass(card, **shape, dtype=dtype).operations())  # type: ignore[arg-type]
+    ops = list(forward_pass(card, **shape, dtype=dtype).operations())
     for before, after in zip(bare, ops, strict=True):
         if isinstance(after, Gemm) and after.name != "lm_head":
             values = after.m * after.k + after.m * after.n
@@ -118,7 +118,7 @@ def test_parts_sum_to_the_model(name: str) -> None:
 
 
 def test_a_float32_card_is_quantised_with_activations_of_16_bits() -> None:
-    card = transformer_shaped(1024, 2, dtype="float32")  # type: ignore[arg-type]
+    card = transformer_shaped(1024, 2, dtype="float32")
     assert card.precision("int8") == Precision("bfloat16", "int8", "int8", "bfloat16", "bfloat16")
 
 
@@ -131,7 +131,7 @@ def test_a_card_says_its_formats_by_part(tmp_path: Path) -> None:
     assert card.precision().weights == "attention float8, mlp nvfp4"
     assert card.precision("int4", "bfloat16") == Precision("bfloat16", "int4", "int4", "bfloat16", "bfloat16")
     ops = {op.name: op for op in forward_pass(card, batch=1, context=1, tp=2).operations()}
-    assert [ops[name].dtype for name in ("qkv", "attention_out", "gate_up", "down", "lm_head")] == [  # type: ignore[union-attr]
+    assert [ops[name].dtype for name in ("qkv", "attention_out", "gate_up", "down", "lm_head")] == [
         *("float8", "float8", "nvfp4", "nvfp4", "bfloat16")
     ]
     for name in ("attention_all_reduce", "logits_all_gather", "input_norm"):
