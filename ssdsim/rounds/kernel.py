@@ -142,21 +142,25 @@ class Mix:
         """Exact averages of a slot's rounds, by renewal over requests.
 
         A request starts in the first state and lasts until it has ``output_tokens`` (tokens past the end of its last
-        round are not counted). What is still to come follows from a recursion over the tokens that are left.
+        round are not counted). How many rounds begin with n tokens made follows from those that began with fewer.
         """
-        p, states = self.p, len(self.states)
-        kinds, most = p.shape[0], p.shape[2] - 1
-        # of each round: one in its state, one to its next state
-        rewards = np.concatenate([np.broadcast_to(np.eye(states), (kinds, states, states)), p.sum(axis=2)], axis=2)
-        left = np.zeros((kinds, states, self.output_tokens + 1, 2 * states))  # still to come with n tokens left
-        for n in range(1, self.output_tokens + 1):
-            j = np.arange(1, min(most, n) + 1)  # more tokens end the request
-            to_come = left[:, :, n - j]  # (kinds, next state, j, rewards)
-            left[:, :, n] = rewards + np.einsum("gsjt,gtjv->gsv", p[:, :, 1 : j.size + 1], to_come)
-        total = self.weights @ left[:, 0, self.output_tokens]
-        rounds = float(total[:states].sum())
-        inside, to = (dict(zip(self.states, (part / rounds).tolist(), strict=True)) for part in np.split(total, 2))
-        return Averages(self.output_tokens * float(self.weights.sum()) / rounds, inside, to)
+        p, tokens = self.p, self.output_tokens
+        kinds, states, width, _ = p.shape
+        most = width - 1
+        # from the state in which a round of j = most...1 tokens began to that in which the next one begins
+        steps = p[:, :, :0:-1].transpose(0, 2, 1, 3).reshape(kinds, most * states, states)
+        # mean rounds of a request that begin so, after places for ``most`` tokens before its start
+        began = np.zeros((kinds, most + tokens, states))
+        began[:, most, 0] = 1.0
+        flat = began.reshape(kinds, -1)
+        for n in range(1, tokens):
+            before = flat[:, n * states : (most + n) * states]
+            began[:, most + n] = np.einsum("gj,gjt->gt", before, steps)
+        inside = began.sum(axis=1)
+        to = np.einsum("gs,gst->gt", inside, p.sum(axis=2))
+        rounds = float(self.weights @ inside.sum(axis=1))
+        shares = [dict(zip(self.states, (self.weights @ each / rounds).tolist(), strict=True)) for each in (inside, to)]
+        return Averages(tokens * float(self.weights.sum()) / rounds, *shares)
 
 
 Tokens = Kernel | Mix
