@@ -12,13 +12,16 @@ import pytest
 from ssdsim import strategies
 from ssdsim.answers.predict import predict
 from ssdsim.engine.simulate import simulate
+from ssdsim.engine.trace import Trace
 from ssdsim.errors import InputError
+from ssdsim.executor.timeline import Event, Timeline
 from ssdsim.reports.build import Report, report
 from ssdsim.reports.figure import Figure
 from ssdsim.reports.grid_points import grid_json
 from ssdsim.reports.study import Study
 from ssdsim.reports.style import colour_of, symbol_of
 from ssdsim.runs.report_folder import read_run_folder
+from ssdsim.validation.timelines import draw
 from tests.reports.run_folders import write_run
 from tests.reports.toy import Sleepy
 
@@ -152,3 +155,16 @@ def test_a_folder_with_a_strategy_that_is_not_here_is_one_line(tmp_path: Path) -
     )
     with pytest.raises(InputError, match=r"validation\.jsonl: there is no strategy 'sleepier' here"):
         report(tmp_path)
+
+
+def test_what_a_validation_draws_of_any_strategy_is_shown_beside_its_simulation(toy: Sleepy, tmp_path: Path) -> None:
+    options, trace = {"strategies": list(strategies.ALL.names), "t_sd": 0.3}, Trace()
+    scenarios = predict(**options).configuration.scenarios.values()
+    for scenario in scenarios:
+        step = next(name for name, step in scenario.steps.items() if step.part == "verify")
+        rounds = [Event(step, step, 0.02 * n, 0.02 * n + 0.01) for n in range(6)]
+        draw(trace, scenario.strategy.title, [Timeline(0.0, rounds)], 1, ["cpu:0"])
+    write_run(tmp_path, options, {})
+    trace.save(tmp_path / "measured_trace.json")
+    shown = set(figure(report(tmp_path), "timeline").table["track"])
+    assert {f"{how}{each.strategy.title} target" for each in scenarios for how in ("", "measured ")} <= shown
