@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ssdsim.answers.reads import check_read
 from ssdsim.answers.verdict import Verdict, verdict
 from ssdsim.checks import whole
 from ssdsim.engine.simulate import Engine, simulate
@@ -75,7 +76,9 @@ def predict(*, seed: int = 0, engine: PredictEngine = "auto", **options: Any) ->
         raise InputError(f"unknown engine '{engine}'{nearest(engine, engines)} Allowed: {', '.join(engines)}")
     check_names(options)
     check_owners(options)
-    return predict_configured(configure(**options), seed, engine)
+    configuration = configure(**options)
+    check_read(options, [options])
+    return predict_configured(configuration, seed, engine)
 
 
 def predict_configured(

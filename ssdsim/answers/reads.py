@@ -1,13 +1,18 @@
-"""Which options a strategy rests on."""
+"""Which options a strategy rests on, and those given that none of the asked strategies does."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from ssdsim import drafters, strategies
 from ssdsim.answers.remembered import Watched
+from ssdsim.errors import InputError
+from ssdsim.option import spelled
 from ssdsim.scenario.configuration import effective, scenario_of, settle_spread, site_of
+
+_MOST_LOOKED_AT = 250  # points of a grid: a second or two, where the first of them does not read all that is given
 
 
 def options_read(name: str, options: Mapping[str, Any]) -> frozenset[str]:
@@ -33,3 +38,50 @@ def options_read(name: str, options: Mapping[str, Any]) -> frozenset[str]:
         strategy.closed_form(scenario_of(strategy, own, site, drafter).round)  # which reads the batch
         read.update(own.reads)
     return frozenset(read.union(choosing.reads))
+
+
+def check_read(given: Mapping[str, Any], points: Iterable[Mapping[str, Any]]) -> None:
+    """Raise :class:`InputError` at an option that is ``given`` (None is not given) but shapes none of ``points``.
+
+    Nothing is said of more than some hundred points, or where one of them is not possible.
+
+    >>> check_read({"k": 5}, [{"t_sd": 0.2, "k": 5, "strategies": "ar"}])
+    Traceback (most recent call last):
+        ...
+    ssdsim.errors.InputError: --k has no effect with --strategies ar: only SD, SSD, PEARL read it
+    """
+    unread, asked = [name for name, value in given.items() if value is not None], dict[str, None]()
+    looked_at = list(islice(points, _MOST_LOOKED_AT + 1))
+    if len(looked_at) > _MOST_LOOKED_AT:
+        return
+    for point in looked_at:
+        try:
+            names, read = _asked(point)
+        except InputError:
+            return
+        asked |= dict.fromkeys(names)
+        unread = [name for name in unread if name in point and name not in read]
+        if not unread:
+            return
+    readers = ", ".join(_readers(unread[0], looked_at[0]))
+    only = f"only {readers} read{'' if ',' in readers else 's'} it" if readers else "no strategy reads it here"
+    raise InputError(f"{spelled(unread[0])} has no effect with --strategies {','.join(asked)}: {only}")
+
+
+def _asked(options: Mapping[str, Any]) -> tuple[tuple[str, ...], frozenset[str]]:
+    """The strategies asked for, and what they and the steps before them read."""
+    settings = Watched(effective(options))
+    names = settings["strategies"]
+    settle_spread(settings, site_of(settings))
+    first = {*settings.reads, "subject", "drafter", "spread"}  # read by those who ask strategies, and who simulate
+    return names, frozenset(first).union(*(options_read(name, options) for name in names))
+
+
+def _readers(option: str, options: Mapping[str, Any]) -> Iterator[str]:
+    """The titles of the strategies that read an option at ``options``, as far as they are possible there."""
+    for strategy in strategies.ALL:
+        try:
+            if option in options_read(strategy.name, options):
+                yield strategy.title
+        except InputError:
+            continue

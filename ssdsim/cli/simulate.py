@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from ssdsim.answers.reads import check_read
 from ssdsim.checks import whole
 from ssdsim.cli.console import console, print_labelled
 from ssdsim.cli.options import common_options, echo_json, scenario_options
@@ -61,6 +62,7 @@ def command(
     _refuse_useless(engine, rounds, tokens, precision, trace)
     check_owners(options)
     configuration = configure(**options)
+    check_read(options, [options])
     scenarios = configuration.scenarios
     timeline = None
     if trace is not None:

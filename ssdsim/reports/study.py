@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ssdsim import strategies
-from ssdsim.answers.predict import Prediction, predict
+from ssdsim.answers.predict import Prediction, predict_configured
 from ssdsim.answers.reads import options_read
 from ssdsim.answers.sweep.plan import as_configured
 from ssdsim.answers.verdict import rivals
@@ -20,7 +20,7 @@ from ssdsim.reports.figure import number
 from ssdsim.runs.named_files import located
 from ssdsim.runs.report_folder import RunFolder
 from ssdsim.scenario.configuration import Configuration, configure
-from ssdsim.scenario.options import ALL, BACKUP_QUALITY, DEFAULTS
+from ssdsim.scenario.options import ALL, BACKUP_QUALITY, DEFAULTS, check_owners
 from ssdsim.scenario.scenario import Scenario
 
 DRAWS = 400  # of the timings' errors at each point: bands then wander by a few percent of their width
@@ -74,7 +74,9 @@ class Study:
 
     @cached_property
     def prediction(self) -> Prediction:
-        return predict(seed=self.seed, **self.configurable(self.base))
+        options = self.configurable(self.base)
+        check_owners(options)
+        return predict_configured(configure(**options), self.seed)  # another point of the run may read what it does not
 
     @property
     def configuration(self) -> Configuration:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from ssdsim import strategies
 from ssdsim.answers import columns as named
 from ssdsim.answers.grid import evaluate
+from ssdsim.answers.reads import check_read
 from ssdsim.answers.simulated import simulate_each
 from ssdsim.checks import few_enough, whole
 from ssdsim.errors import InputError, nearest
@@ -142,6 +143,7 @@ def plan_of(preset: str | None, options: Mapping[str, Any], **how: Any) -> Plan:
             raise InputError(f"the list of {spelled(name)} {what}")
     plan = Plan({name: value for name, value in ordered.items() if name not in grid}, grid, **how)
     _check(plan)
+    check_read(given, map(as_configured, plan.points(Part(0, 0, plan.size))))
     return plan
 
 
