@@ -70,6 +70,7 @@ fitting = merged(  # most of the above are refused; these are mostly possible
         maybe(draft_gpus=st.sampled_from([2, 4, 5]), draft_hardware=st.sampled_from(["v100-sxm2-32gb", "h100-sxn"])),
         maybe(context=st.sampled_from([64, 200_000, 130_000]), dtype=st.sampled_from(["bfloat16", "float16"])),
         maybe(spread=st.sampled_from([0.1, "profile"]), tp=st.sampled_from([1, 3, 8])),
+        st.just({"tp": 8}),  # a draft has no device of its own left
     ),
     st.one_of(maybe(f=st.integers(1, 9)), maybe(p_hit=rates, budget=st.integers(1, 60))),
 )
