@@ -1,4 +1,4 @@
-"""A strategy with states of its own and messages that cross, and a drafter without a model."""
+"""A strategy with states of its own and messages that cross."""
 
 from __future__ import annotations
 
@@ -9,18 +9,16 @@ import numpy as np
 
 from ssdsim.checks import FloatOrArray
 from ssdsim.pricing.drafter import Drafter
-from ssdsim.pricing.memory import Demand
 from ssdsim.pricing.occupancy import Occupancy, target_alone
 from ssdsim.pricing.room import Devices
 from ssdsim.pricing.site import Site
-from ssdsim.pricing.step import Piece, Step, unit_free
+from ssdsim.pricing.step import Step, unit_free
 from ssdsim.protocols.lockstep import Lockstep, late
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.round import Seconds
 from ssdsim.rounds.states import States
 from ssdsim.settings import Settings
-from ssdsim.speculation.accepted import Accepted, accepted_by_options
 
 
 class Alternating(Lockstep):
@@ -97,25 +95,3 @@ def _draft(me: Actor) -> Generator[Any, Any, None]:
         yield me.do("draft")
         yield me.send("target", "speculation")
         yield me.receive("outcome")
-
-
-class LookUp:
-    """N-grams of what was written before: half a millisecond on the host."""
-
-    name = "lookup"
-    title = "n-gram look-up"
-    source = "a test"
-    options: tuple[Any, ...] = ()
-    needs_device = False
-
-    def speculate(self, site: Site, tokens: int, beside: bool) -> tuple[Piece, ...]:
-        return (site.on_host("look up n-grams", 5e-4),)
-
-    def prespeculate(self, site: Site, tokens: int, branches: int) -> tuple[Piece, ...]:
-        return (site.on_host("look up branches", 1e-3),)
-
-    def accepted(self, options: Mapping[str, Any], tokens: int) -> Accepted:
-        return accepted_by_options(options, tokens)
-
-    def demand(self, site: Site, tokens: int, branches: int) -> Demand:
-        return Demand(0, 0)

@@ -12,6 +12,7 @@ from ssdsim.pricing.prespeculation import prespeculation
 from ssdsim.pricing.room import Devices
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step, unit_free
+from ssdsim.protocols.axes import LOOKAHEAD
 from ssdsim.protocols.lockstep import Lockstep
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.kernel import Kernel, Tokens
@@ -32,7 +33,7 @@ class Sleepy(Lockstep):
     source = "this test"
     rival = "sd"
     miss = "miss"
-    searched = ("k",)
+    searched = (LOOKAHEAD,)
 
     def alternatives(self, settings: Settings) -> Iterable[Settings]:
         for backup in ("jit", "fast") if settings["backup"] == "auto" else (settings["backup"],):
