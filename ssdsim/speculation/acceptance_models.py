@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from os.path import exists
 from pathlib import Path
 from typing import Annotated, Any
@@ -50,10 +51,12 @@ def kinds_of_rates(rates: Iterable[float], weights: Iterable[float], k: int) -> 
     return RequestKinds(shares / shares.sum(), np.array([accepted_length_pmf(rate, k) for rate in rates]))
 
 
+@lru_cache(maxsize=1024)
 def beta_kinds(mean: float, concentration: float, k: int) -> RequestKinds:
     """Rates with a Beta distribution of the given mean and concentration ``a + b``, as 64 equally likely kinds.
 
     Each kind's rate is the mean of its slice of the distribution, so the mean over requests is kept.
+    Worked out once: a search asks for the same kinds with every number of cached outcomes.
     """
     from scipy.special import betainc, betaincinv  # here, because predict must start fast
 
