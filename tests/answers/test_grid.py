@@ -133,7 +133,7 @@ def test_the_random_points_are_of_both_sorts() -> None:
     partly: list[bool] = []
 
     @given(point=st.one_of(points, fitting))
-    @settings(derandomize=True, deadline=None, max_examples=300, database=None)
+    @settings(derandomize=True, deadline=None, max_examples=500, database=None)
     def collect(point: dict[str, Any]) -> None:
         row = evaluate([point]).iloc[0]
         errors.append(row["error"])
@@ -141,7 +141,7 @@ def test_the_random_points_are_of_both_sorts() -> None:
 
     collect()
     assert 0.25 < np.mean([error is None for error in errors]) < 0.9
-    assert len({error for error in errors if error}) > 20
+    assert len({error for error in errors if error}) > 10
     assert sum(partly) > 2, "no point at which some strategies have room and others have not"
 
 
