@@ -10,8 +10,11 @@ PIPE_WIDTH = 120
 
 
 def console(stderr: bool = False) -> Console:
-    """A console as wide as the terminal, and wide enough for a table where there is none (a file, a pipe)."""
-    found = Console(stderr=stderr, highlight=False)
+    """A console as wide as the terminal, and wide enough for a table where there is none (a file, a pipe).
+
+    Text is shown as it is: names and titles come from files, and what looks like markup in one is none.
+    """
+    found = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
     if not found.is_terminal:
         found.width = PIPE_WIDTH
     return found

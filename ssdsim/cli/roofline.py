@@ -6,12 +6,13 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import click
+from rich.text import Text
 
 from ssdsim.answers.roofline import BOUNDS, OPTIONS, roofline, summarise
 from ssdsim.answers.roofline import as_json as roofline_json
 from ssdsim.cli.console import console
 from ssdsim.cli.options import chosen_options, echo_json, json_option, quiet_option
-from ssdsim.cli.tables import Table
+from ssdsim.cli.tables import Cell, Table
 from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.errors import InputError, nearest
 
@@ -61,10 +62,9 @@ def _print_pass(summary: pd.Series[Any], operations: pd.DataFrame) -> None:
     out = console()
     shares = [f"{bound} {summary[f'{bound}_share']:.1%}" for bound in BOUNDS if summary[f"{bound}_share"] > 0]
     times = f" ({summary['times']} a round)" if summary["times"] > 1 else ""
-    out.print(
-        f"[bold]{summary['pass']}[/]{times} on {operations['device'].iloc[0]}: "
-        f"{1e3 * summary['seconds']:.2f} ms = {' + '.join(shares)}; pure streaming {summary['streaming_share']:.1%}"
-    )
+    device = operations["device"].iloc[0]
+    said = f"{1e3 * summary['seconds']:.2f} ms = {' + '.join(shares)}; pure streaming {summary['streaming_share']:.1%}"
+    out.print(Text.assemble((summary["pass"], "bold"), f"{times} on {device}: {said}"))
     table = Table(first=("us", "of roof", "bound", "of pass"))
     table.add_column("operation", words=True)
     table.add_column("shape", words=True)
@@ -82,7 +82,7 @@ def _three(value: float) -> str:
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _cells(row: pd.Series[Any]) -> list[str]:
+def _cells(row: pd.Series[Any]) -> list[Cell]:
     if row["bound"] == "fixed":
         return ["fixed", *[""] * 5, f"{1e6 * row['seconds']:.1f}", *[""] * 3, "fixed", f"{row['share_of_pass']:.1%}"]
     works = row["flops"] > 0
@@ -97,6 +97,6 @@ def _cells(row: pd.Series[Any]) -> list[str]:
         f"{row['flops_per_second'] / 1e12:.1f}" if works else "",
         f"{row['bytes_per_second'] / 1e12:.2f}",
         "-" if math.isnan(row["share_of_roof"]) else f"{row['share_of_roof']:.0%}{'*' if row['above_roof'] else ''}",
-        f"[{_STYLES[row['bound']]}]{row['bound']}[/]",
+        Text(row["bound"], _STYLES[row["bound"]]),
         f"{row['share_of_pass']:.1%}",
     ]

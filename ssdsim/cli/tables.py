@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 
 from rich import table
 from rich.console import Console, ConsoleOptions, JustifyMethod, RenderResult
+from rich.text import Text
+
+Cell = str | Text
 
 _GAP = 2  # blanks that rich puts between two columns
 
@@ -21,7 +24,7 @@ class Column:
     header: str
     words: bool = False
     joined: bool = False
-    cells: list[str] = field(default_factory=list)
+    cells: list[Cell] = field(default_factory=list)
 
 
 _Fits = Callable[[Sequence[Column]], bool]
@@ -32,7 +35,7 @@ class Table:
 
     The first ``names`` columns say what a row is about and begin every block; where they need more than half of a line
     (or leave too little for another column) rows are numbered instead. After them come the columns of the headers in
-    ``first``, then the others. Cells may have rich's markup. ``pad_edge`` puts a blank at both ends of a line.
+    ``first``, then the others. A styled cell is rich's ``Text``. ``pad_edge`` puts a blank at both ends of a line.
     """
 
     def __init__(self, *, names: int = 1, first: Sequence[str] = (), pad_edge: bool = False) -> None:
@@ -44,7 +47,7 @@ class Table:
         """Right of the columns so far."""
         self.columns.append(Column(header, words, joined))
 
-    def add_row(self, *cells: str, style: str = "") -> None:
+    def add_row(self, *cells: Cell, style: str = "") -> None:
         """A cell for each column; those that are left out at the end stay empty."""
         for i, column in enumerate(self.columns):
             column.cells.append(cells[i] if i < len(cells) else "")
