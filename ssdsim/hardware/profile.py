@@ -189,7 +189,8 @@ class HardwareProfile(Card):
             if self._on_roofline(dtype):
                 continue  # one after another
             shapes = np.array([(op.m, op.n, op.k) for op in gemms], float)
-            seconds = self.gemm_model(gemms[0]).seconds(*shapes.T)
+            with np.errstate(all="ignore"):  # what leaves the floats is refused as a timing
+                seconds = self.gemm_model(gemms[0]).seconds(*shapes.T)
             self.timings.update((op, self._gemm(op, each)) for op, each in zip(gemms, seconds, strict=True))
         return [self.seconds(op) for op in ops]
 

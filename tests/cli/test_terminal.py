@@ -30,9 +30,11 @@ from ssdsim.cli.main import cli
 from ssdsim.cli.tables import Table
 from ssdsim.cli.validate import _table
 from ssdsim.intervals import Measured
+from ssdsim.measured.row import write_rows
 from ssdsim.validation.comparison import Comparison
 from ssdsim.validation.grid import GridPoint
 from tests.calibration.test_importer_more import write_layers
+from tests.measured.engines import measured, served
 from tests.reports.run_folders import write_run
 
 WIDTHS = (60, 80, 100, 140, 200)
@@ -56,6 +58,10 @@ VERBS = {
     "hardware show": "hardware show h100-sxm",
     "hardware scale": "hardware scale h100-sxm --clock 0.5 -o weaker.json",
     "hardware check": "hardware check h100-sxm --vidur-mlp mlp.csv",
+    "runtimes list": "runtimes list",
+    "runtimes show": "runtimes show ssd-engine",
+    "fit runtime": "fit runtime rows.csv -o mine.toml",
+    "validate --measured": "validate --measured rows.csv",
     "import": "import csv timings.csv -o mine.json",
     "report": "report run",
     "validate --paper": "validate --paper kumar2026",
@@ -94,6 +100,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_layers(folder / "mlp.csv")
     rows = [f"all_reduce,bfloat16,{1 << power},4,{12e-6 + (1 << power) / 2e11}" for power in range(10, 30)]
     (folder / "timings.csv").write_text("\n".join(["op,dtype,message_bytes,ranks,seconds", *rows]))
+    write_rows([measured(served(batch=batch), off_by=0.9) for batch in (1, 2, 4, 8, 16, 32, 64)], folder / "rows.csv")
     write_run(folder / "run", {"t_sd": 0.2, "alpha": 0.9, "k": 5, "p_hit": 0.85}, {})
     return folder
 

@@ -41,6 +41,9 @@ _COMMANDS: tuple[str, ...] = (
     "hardware show h100-sxm",
     "hardware scale h100-sxm --clock 2 -o scaled.json",
     "hardware check h100-sxm --vidur-mlp absent.csv",
+    "runtimes list",
+    "runtimes show ssd-engine",
+    "fit runtime absent.csv -o made.toml",
     "import aiconfigurator . -o made.json",
     "import deepbench absent.csv -o made.json",
     "import vidur --mlp absent.csv -o made.json",
@@ -54,6 +57,7 @@ _ON_DEVICES = (
     "calibrate --gpus 0-1 -o profile.json",
     "validate",
     "validate --hardware v100-sxm2-32gb",
+    "validate --measured absent.csv",
 )
 _ENDED_BY = ("--draft", "no-such-card")
 

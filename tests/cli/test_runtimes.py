@@ -1,0 +1,150 @@
+"""Runtimes from the command line: listed, shown, fitted to an engine's benchmarks, and held against them."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from site_generator.json_reference import undescribed
+from site_generator.shown import PROJECT
+from ssdsim.measured.row import Row, write_rows
+from ssdsim.runtimes.card import Runtime
+from ssdsim.runtimes.catalog import load_runtime, runtime_names
+from tests.cli.in_process import asked
+from tests.measured.engines import HIDDEN, measured, served, write_benchmarks
+
+PAGE = PROJECT / "docs" / "how-to" / "runtimes.md"
+
+
+@pytest.fixture
+def benchmarks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with results of vllm bench serve, in which commands run."""
+    (tmp_path / "bench").mkdir()
+    write_benchmarks(tmp_path / "bench", noise=0.02)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "bench"
+
+
+def answered(*arguments: str) -> Any:
+    done = asked(*arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_the_page_s_three_commands_change_the_verdict(benchmarks: Path) -> None:
+    """Benchmarks in, card out, another verdict: the commands are those that the page shows, as a shell expands them."""
+    block = re.search(r"<!-- the path -->\n```sh\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
+    assert block
+    commands = [shlex.split(line, comments=True)[1:] for line in block[1].splitlines() if line.startswith("ssdsim")]
+    assert [command[0] for command in commands] == ["fit", "validate", "predict"]
+    files = [str(path.relative_to(benchmarks.parent)) for path in sorted(benchmarks.glob("*.json"))]
+    fit, validate, predict = ([part for word in c for part in (files if "*" in word else [word])] for c in commands)
+    fitted = asked(*fit)
+    assert fitted.returncode == 0, fitted.stderr
+    assert "next: ssdsim predict" in fitted.stderr
+    assert load_runtime(Path("engine.toml")).engine == "vllm"
+    checked = asked(*validate)
+    assert (checked.returncode, checked.stderr) == (0, "")
+    at = predict.index("--runtime")
+    before, after = answered(*predict[:at], *predict[at + 2 :]), answered(*predict)
+    rates = [answer["strategies"]["ar"]["tokens_per_second"] for answer in (before, after)]
+    assert rates[1] < 0.95 * rates[0]  # the hidden engine is slower than the default
+    assert before["verdict"]["sentence"] != after["verdict"]["sentence"]
+
+
+def test_a_fit_says_what_the_rows_tell_and_what_they_do_not(benchmarks: Path) -> None:
+    files = [str(path) for path in sorted(benchmarks.glob("*.json"))]
+    options = ["--hardware", "h100-sxm", "--tp", "4", "-o", "engine.toml"]
+    done = asked("fit", "runtime", *files, *options)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"per_step_s +\S+ ms +\S+ ms +\S+ ms +yes", done.stdout)
+    assert "little: drawn to the start" in done.stdout
+    assert "The rows cannot tell apart: per_step_s and per_layer_s;" in done.stdout
+    found = answered("fit", "runtime", *files, *options, "--fields", "gemm,per_step_s", "--name", "ours")
+    assert undescribed("fit runtime", found) == []
+    assert [each["field"] for each in found["fields"]] == ["gemm", "per_step_s"]
+    assert sum(each["rows"] for each in found["series"]) == len(files)
+    assert load_runtime(Path("engine.toml")).name == "ours"
+
+
+def test_a_fit_of_a_csv_takes_the_hardware_from_the_command_line(tmp_path: Path) -> None:
+    rows = [measured(served(batch=batch)) for batch in (1, 2, 4, 8, 16, 32, 64)]
+    path, card = tmp_path / "rows.csv", tmp_path / "card.toml"
+    write_rows(rows, path)
+    lines = [line.split(",") for line in path.read_text().splitlines()]
+    path.write_text("\n".join(",".join(cell for at, cell in enumerate(line) if at != 1) for line in lines))
+    refused = asked("fit", "runtime", str(path), "-o", str(card))
+    assert (refused.returncode, len(refused.stderr.splitlines())) == (2, 1)
+    assert "lacks the column 'hardware'" in refused.stderr
+    assert asked("fit", "runtime", str(path), "--hardware", "h100-sxm", "-o", str(card)).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["fit", "runtime", "absent.csv", "-o", "card.toml"], "absent.csv"),
+        (["fit", "runtime", "rows.csv", "--fields", "gem", "-o", "card.toml"], "did you mean 'gemm'?"),
+        (["fit", "runtime", "rows.csv", "--like", "vlm", "-o", "card.toml"], "unknown runtime 'vlm'"),
+        (["fit", "runtime", "rows.csv", "-o", "absent/card.toml"], "there is no folder absent"),
+        (["runtimes", "show", "ssd-engin"], "did you mean 'ssd-engine'?"),
+        (["validate", "--measured", "rows.csv", "--rounds", "9"], "--rounds has no effect with --measured"),
+        (["validate", "--measured", "rows.csv", "-o", "x.jsonl"], "must be a folder"),
+        (["validate", "rows.csv"], "a file has no effect without --measured"),
+        (["validate", "--acceptance-length", "2"], "--acceptance-length has no effect without --measured"),
+        (["validate", "--paper", "kumar2026", "--runtime", "kernels"], "--runtime has no effect with --paper"),
+    ],
+)
+def test_what_is_wrong_is_one_line(
+    arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_rows([measured(served(batch=batch)) for batch in (1, 2)], tmp_path / "rows.csv")
+    done = asked(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_runtimes_are_listed_and_shown() -> None:
+    assert [each["name"] for each in answered("runtimes", "list")["runtimes"]] == runtime_names()
+    for name in runtime_names():
+        assert Runtime.model_validate(answered("runtimes", "show", name)).name == name
+        assert re.search(r"per_step_s +[\d.]+ [um]s", asked("runtimes", "show", name).stdout)
+    assert "SSD paper, table B.3" in asked("runtimes", "list").stdout
+
+
+def rows_off_by(factor: float, path: Path) -> Path:
+    rows = [measured(served(batch=batch, tp=2), off_by=factor) for batch in (1, 8, 64)]
+    rows.append(measured(served(batch=8, tp=2, metric="tokens_per_s"), off_by=1.0 / factor))
+    write_rows(rows, path)
+    return path
+
+
+@pytest.mark.parametrize(("factor", "code"), [(1.0, 0), (1.04, 0), (1.08, 1), (0.9, 1)])
+def test_exit_codes_follow_the_mean_error(factor: float, code: int, tmp_path: Path) -> None:
+    card = tmp_path / "hidden.toml"
+    save(HIDDEN, card)
+    path = rows_off_by(factor, tmp_path / "rows.csv")
+    done = asked("validate", "--measured", str(path), "--runtime", str(card), "--max-error", "5%")
+    assert (done.returncode, done.stderr) == (code, "")
+    found = json.loads(asked("validate", "--measured", str(path), "--runtime", str(card), "--json").stdout)
+    assert undescribed("validate --measured", found) == []
+    assert [each["error"] for each in found["rows"]] == pytest.approx([1.0 / factor - 1.0] * 4)
+
+
+def save(card: Runtime, path: Path) -> None:
+    from ssdsim.runtimes.catalog import save_runtime
+
+    save_runtime(card, path)
+
+
+def test_rows_of_several_files_are_checked_together(tmp_path: Path) -> None:
+    one, other = (rows_off_by(1.0, tmp_path / name) for name in ("one.csv", "other.csv"))
+    found = answered("validate", "--measured", str(one), str(other))
+    assert found["summaries"][0]["rows"] == 8
+    assert {Row.model_fields.keys() >= row.keys() for row in found["rows"]} == {False}  # and the prediction
