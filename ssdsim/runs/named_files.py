@@ -8,6 +8,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from ssdsim.runtimes.catalog import SUFFIX
 from ssdsim.scenario.options import FILES
 from ssdsim.transformer.huggingface import quantisation_file
 
@@ -51,12 +52,17 @@ def keep(folder: Path, names: Mapping[str, str]) -> None:
         if not kept.exists():
             kept.parent.mkdir(parents=True, exist_ok=True)
             file = file_of(given)
-            # what says how a model is quantised lies beside its config: first, since the config is what is looked for
-            for source, copy in ((quantisation_file(file), quantisation_file(kept)), (file, kept)):
+            # first what lies beside it and is part of what it says, since the file itself is what is looked for
+            for source, copy in zip((*_beside(file), file), (*_beside(kept), kept), strict=True):
                 if source.is_file():
                     partial = copy.with_name(f"{copy.name}.partial")
                     shutil.copyfile(source, partial)
                     partial.replace(copy)
+
+
+def _beside(file: Path) -> tuple[Path, Path]:
+    """How a model's config is quantised, and a profile's runtime."""
+    return quantisation_file(file), file.with_suffix(SUFFIX)
 
 
 def renamed(values: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:

@@ -45,3 +45,12 @@ def test_what_says_how_a_model_is_quantised_is_kept_beside_its_config(tmp_path: 
     assert kept.read_text() == "config"
     assert quantisation_file(kept).read_text() == "quantisation"
     assert not list(kept.parent.glob("*.partial"))
+
+
+def test_a_profiles_runtime_is_kept_beside_it(tmp_path: Path) -> None:
+    given = tmp_path / "m.json"
+    given.write_text("profile")
+    given.with_name("m.runtime.toml").write_text("runtime")
+    names = names_in_folder(tmp_path / "run", [given])
+    keep(tmp_path / "run", names)
+    assert (tmp_path / "run" / names[str(given)]).with_name("m.runtime.toml").read_text() == "runtime"
