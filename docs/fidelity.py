@@ -83,9 +83,7 @@ class Group:
 
 
 def _base(kernels: Kernels, host: Host) -> Runtime:
-    return Runtime(
-        name="base", engine="", draft_tp="all", kernels=kernels, host=host, evidence=Evidence(source="prior")
-    )
+    return Runtime(name="base", engine="", draft_tp="all", kernels=kernels, host=host, evidence=Evidence(source="prior"))
 
 
 GROUPS = (
@@ -161,17 +159,9 @@ if __name__ == "__main__":
     for group in GROUPS:
         rows = list(rows_of(frame, group, ("yes", "approx")))
         fit = fitted(group, rows)
-        print(
-            group.card,
-            len(rows),
-            len(set(fit.series)),
-            f"{fit.error:.3f} {fit.left_out_error or 0:.3f}",
-            fit.card.evidence.note,
-        )
+        print(group.card, len(rows), len(set(fit.series)), f"{fit.error:.3f} {fit.left_out_error or 0:.3f}", fit.card.evidence.note)
         print("   ", fit.card.kernels, fit.card.host, fit.told, fit.alike)
         made = features(rows, KERNELS)
         print("    kernels alone", np.abs(made.predicted(values_of(KERNELS)) / made.seconds - 1).mean())
         from calibration.runtimes.fit import by_series
-
-        for line in by_series(fit):
-            print("      ", line)
+        for line in by_series(fit): print("      ", line)

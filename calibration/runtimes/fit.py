@@ -113,9 +113,7 @@ def fit_runtime(
             "errors": base.errors.model_copy(update={"pass_log_sd": significant(structure), "host_log_sd": 0.0}),
         }
     )
-    return Fit(
-        card, chosen, low, high, solution.told(), solution.alike(), errors, left_out, made.series, solution.misfit
-    )
+    return Fit(card, chosen, low, high, solution.told(), solution.alike(), errors, left_out, made.series, solution.misfit)
 
 
 def default_fields(rows: Sequence[Row]) -> tuple[str, ...]:
