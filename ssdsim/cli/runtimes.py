@@ -12,23 +12,23 @@ from ssdsim.runtimes.card import Errors, Evidence, Host, Kernels, Runtime
 from ssdsim.runtimes.catalog import find_runtime, runtime_names
 
 _ABOUT = {
-    "gemm": "seconds of matrix multiplications",
-    "attention": "seconds of attention",
-    "communication": "seconds of all-reduces",
-    "elementwise": "seconds of element-wise kernels",
-    "launch_overlap": "share of each kernel's launch that the one before hides",
-    "streaming_attention": "attention of its own: its launch, and its bytes at the device's bandwidth",
-    "one_shot_all_reduce": "all-reduces of its own: every rank reads all messages",
+    "gemm": "matrix multiplications",
+    "attention": "attention",
+    "communication": "all-reduces",
+    "elementwise": "element-wise kernels",
+    "launch_overlap": "share of launches that is hidden",
+    "streaming_attention": "attention at the bandwidth",
+    "one_shot_all_reduce": "each rank reads all messages",
     "per_layer_s": "of every pass and layer",
     "per_pass_s": "of a target pass",
     "per_step_s": "after each target pass",
-    "per_sequence_s": "of it, for each sequence of the batch",
+    "per_sequence_s": "of it, a sequence of the batch",
     "per_draft_step_s": "of every pass of a draft",
     "per_round_s": "of a round that speculates",
-    "pass_log_sd": "of a target pass with its step",
-    "host_log_sd": "of the host's seconds",
-    "draft_step_log_sd": "of a draft step",
-    "round_log_sd": "of a round that speculates",
+    "pass_log_sd": "error of a target pass and step",
+    "host_log_sd": "error of the host's seconds",
+    "draft_step_log_sd": "error of a draft step",
+    "round_log_sd": "error of a speculating round",
 }
 
 
@@ -90,7 +90,7 @@ def print_runtime(card: Runtime) -> None:
         part = card.kernels if name in Kernels.model_fields else card.host
         table.add_row(name, shown(name, getattr(part, name)), _ABOUT[name])
     for name in Errors.model_fields:
-        table.add_row(name, shown(name, getattr(card.errors, name)), f"how wrong: {_ABOUT[name]}")
+        table.add_row(name, shown(name, getattr(card.errors, name)), _ABOUT[name])
     out.print(table)
     out.print(f"A draft beside the target runs on {_DRAFTS[card.draft_tp]}; cache in {card.cache_dtype or _LIKE_MODEL}")
     print_labelled(out, "Evidence: ", _evidence(card.evidence), "dim")

@@ -13,6 +13,8 @@ from ssdsim.errors import InputError, told
 from ssdsim.hardware.catalog import find_transformer, transformer_names
 from ssdsim.measured.row import Row
 
+_LEAST, _MOST = 1e-12, 1e12
+
 Record = Mapping[str, Any]
 Given = Mapping[str, Any]
 """Values of columns of a row, for what a file does not say."""
@@ -28,14 +30,14 @@ class Format:
 
 
 def number(record: Record, key: str, where: str) -> float:
-    """A positive number.
+    """A positive number, of a size that a benchmark may have.
 
     Raises
     ------
     InputError : there is none under ``key``.
     """
     value = record.get(key)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 < value < math.inf:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not _LEAST <= value <= _MOST:
         raise InputError(f"{where}: {key} must be a number above 0, got {told(value)}")
     return float(value)
 
@@ -73,7 +75,7 @@ def in_flight(record: Record, given: Given, where: str) -> int:
     InputError : requests came at a rate, or without a bound, and nothing is given.
     """
     rate, most = record.get("request_rate"), record.get("max_concurrency")
-    paced = isinstance(rate, int | float) and math.isfinite(rate)
+    paced = isinstance(rate, int) or (isinstance(rate, float) and math.isfinite(rate))
     if most is not None and not paced:
         return int(min(number(record, "max_concurrency", where), number(record, "completed", where)))
     if "batch" in given:

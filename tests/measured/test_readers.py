@@ -47,6 +47,7 @@ AIPERF: dict[str, Any] = {
     "input_sequence_length": {"unit": "tokens", "avg": 1000.0},
     "output_sequence_length": {"unit": "tokens", "avg": 200.0},
 }
+RESULTS = (VLLM, SPECULATED, SGLANG, TRTLLM, AIPERF)
 
 
 def read(tmp_path: Path, *records: Any, **given: Any) -> list[Row]:

@@ -16,10 +16,13 @@ import pandas as pd
 import tomli_w
 
 from ssdsim.bundled import models_folder
+from ssdsim.measured.row import write_rows
 from tests.calibration import test_importer_aiconfigurator as aiconfigurator
 from tests.calibration import test_importer_deepbench as deepbench
 from tests.calibration import test_importer_more as more
 from tests.calibration import test_importer_vidur as vidur
+from tests.measured import test_readers as readers
+from tests.measured.engines import measured, served
 from tests.mutations.made import Input, command
 from tests.mutations.values import as_json, changed_bytes, changed_document, changed_table
 from tests.reports.run_folders import write_measurements, write_run
@@ -337,3 +340,21 @@ def resumed_sweep(rng: Random) -> Input:
     """A sweep that finds a folder with one changed file."""
     arguments = "sweep --t-sd 0.2 --p-hit 0.8 --k 2,4 --alpha 0.7,0.9 -o run".split()
     return command("resumed sweep", arguments, _with_a_changed_file(rng))
+
+
+@lru_cache
+def _rows() -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.csv"
+        write_rows([measured(served(batch=batch)) for batch in (1, 2, 4, 8, 16, 32, 64, 128)], path)
+        return path.read_text()
+
+
+def measured_rows(rng: Random) -> Input:
+    """An engine's benchmark, as CSV rows or as its own result file, that is fitted or checked."""
+    result = dict(rng.choice(readers.RESULTS))
+    content = changed_csv(_rows(), rng) if rng.random() < 0.4 else changed_json(result, rng)
+    given = ["--hardware", "h100-sxm", *rng.choice(([], ["--model", "qwen3-32b", "--batch", "4"]))]
+    fit = ["fit", "runtime", "rows", "-o", "card.toml", "--fields", "gemm"]
+    arguments = rng.choice((fit, ["validate", "--measured", "rows"]))
+    return command("measured rows", [*arguments, *given], {"rows": content})

@@ -31,7 +31,7 @@ _CHUNK = 20
 _AHEAD = re.compile(r"\w+: \d+ of \d+ |warning: ")  # what may be said before an error: progress, and warnings
 
 _MAKERS: Mapping[Callable[[Random], Input], int] = {
-    options.options: 30,
+    options.options: 26,
     options.options_on_devices: 4,
     files.transformer_card: 10,
     files.huggingface_config: 14,
@@ -41,6 +41,7 @@ _MAKERS: Mapping[Callable[[Random], Input], int] = {
     files.published: 2,
     files.run_folder: 1,
     files.resumed_sweep: 2,
+    files.measured_rows: 4,
     calls.python_call: 8,
     calls.schedule_file: 1,
     calls.validation_log: 1,
