@@ -196,19 +196,13 @@ def rows_of(frame: pd.DataFrame, group: Group, steady: Sequence[str]) -> Iterato
         )
 
 
-def cached(rows: Sequence[Row], kv_dtype: str | None) -> list[Row]:
-    """Rows of 8-bit weights that do not say their cache's dtype get this one."""
-    unknown = {"kv_dtype": kv_dtype} if kv_dtype else {}
-    return [r.model_copy(update=unknown) if r.dtype == "float8" and r.kv_dtype is None else r for r in rows]
-
-
 def fitted(group: Group, rows: Sequence[Row]) -> Fit:
     """The card of a group; where no row says the cache's dtype, the one that the fit likes better."""
     source = ", ".join(sorted({row.source for row in rows}))
     fits = []
     for kv_dtype in (None, "float8"):
         base = group.base.model_copy(update={"cache_dtype": kv_dtype})
-        fits.append(fit_runtime(cached(rows, kv_dtype), base, group.card, group.engine, source=source))
+        fits.append(fit_runtime(rows, base, group.card, group.engine, source=source))
     return min(fits, key=lambda fit: fit.misfit)
 
 
@@ -228,8 +222,8 @@ class Outcome:
     def of(rows: Sequence[Row], card: Runtime) -> Outcome:
         errors = TimingErrors(DRAWS, 0)
         made, ends = [], []
-        for row in cached(rows, card.cache_dtype):
-            cost, seconds = work_of(row).cost(card), seconds_of(row)
+        for row in rows:
+            cost, seconds = work_of(row, card).cost(card), seconds_of(row)
             made.append(cost.seconds / seconds - 1.0)
             ends.append(np.quantile(cost.sample(errors), (0.025, 0.975)) / seconds)
         low, high = np.array(ends).T if ends else np.zeros((2, 0))

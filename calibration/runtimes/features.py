@@ -54,7 +54,7 @@ class Features:
 
 
 def features(rows: Iterable[Row], like: Runtime) -> Features:
-    """Features of rows in an engine with kernels of its own where ``like`` has them.
+    """Features of rows in an engine with kernels, cache and draft of its own where ``like`` has them.
 
     Raises
     ------
@@ -64,7 +64,7 @@ def features(rows: Iterable[Row], like: Runtime) -> Features:
     found = []
     for number, row in enumerate(rows, 1):
         try:
-            found.append(_of_row(work_of(row), like.kernels))
+            found.append(_of_row(work_of(row, like), like.kernels))
         except InputError as error:
             raise InputError(f"row {number} ({row.model}, {row.hardware}, batch {row.batch}): {error}") from None
     return Features(

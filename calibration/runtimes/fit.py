@@ -23,7 +23,9 @@ Array = NDArray[np.float64]
 
 DECODING = ("overlap", "attention", "communication", "per_layer_s", "per_step_s", "per_sequence_s")
 SPECULATING = ("per_draft_step_s", "per_round_s")
+BOTH = ("overlap", "attention", "per_step_s", "per_sequence_s", *SPECULATING)
 MOST_FIELDS = 6
+MOST_OVERLAP = 0.9
 
 PRIOR_SD: Mapping[str, float] = {
     "gemm": 0.2,
@@ -89,15 +91,14 @@ def fit_runtime(
 ) -> Fit:
     """The card called ``name`` that predicts ``rows`` best, drawn towards ``base`` where they say little.
 
-    Least squares of relative errors with every number at least 0, over ``fields`` (by default those of decoding, and
-    those of speculation where a row speculates); the others stay as in ``base``. Series are left out one at a time for
-    the error that the card carries.
+    Least squares of relative errors with every number at least 0, over ``fields`` (:func:`default_fields` if not given);
+    the others stay as in ``base``. Series are left out one at a time for the error that the card carries.
 
     Raises
     ------
     InputError : an unknown field, more than :data:`MOST_FIELDS`, or fewer rows than fields.
     """
-    chosen = tuple(fields) if fields is not None else default_fields(rows)
+    chosen = tuple(dict.fromkeys(fields if fields is not None else default_fields(rows)))
     check_fields(chosen, len(rows))
     made = features(rows, base)
     solution = _solve(made, base, chosen)
@@ -125,8 +126,11 @@ def fit_runtime(
 
 
 def default_fields(rows: Sequence[Row]) -> tuple[str, ...]:
-    """Those of decoding, or of speculation where every row speculates (its target passes are not told apart)."""
-    return SPECULATING if all(row.k for row in rows) else DECODING
+    """Those of decoding; of speculation where every row speculates (its target passes are not told apart); or both."""
+    speculate = [row.k is not None for row in rows]
+    if all(speculate):
+        return SPECULATING
+    return BOTH if any(speculate) else DECODING
 
 
 def check_fields(fields: Sequence[str], rows: int) -> None:
@@ -155,7 +159,8 @@ class _Solution:
     def interval(self) -> tuple[Array, Array]:
         at = self.values[_columns(self.fields)]
         wide = student.ppf(0.975, max(1, self.rows - len(self.fields))) * self._sd
-        return np.maximum(at - wide, 0.0), at + wide
+        most = [MOST_OVERLAP if name == "overlap" else np.inf for name in self.fields]
+        return np.maximum(at - wide, 0.0), np.minimum(at + wide, most)
 
     def told(self) -> tuple[str, ...]:
         """The fields that the rows know better than the prior does."""
@@ -184,7 +189,7 @@ def _solve(made: Features, base: Runtime, fields: tuple[str, ...]) -> _Solution:
     fixed = made.offset + made.per_unit[:, others] @ values[others]
     relative = made.per_unit[:, at] / made.seconds[:, None]
     wanted = 1.0 - fixed / made.seconds
-    upper = np.array([1.0 if name == "overlap" else np.inf for name in fields])
+    upper = np.array([MOST_OVERLAP if name == "overlap" else np.inf for name in fields])
     noise = _FIRST_NOISE
     for _ in range(_ROUNDS):
         scaled = np.vstack([relative * prior_sd / noise, np.eye(len(at))])
@@ -233,7 +238,7 @@ def _of_kernels(rows: Sequence[Row], card: Runtime) -> float:
     """The log-sd that the kernels' own errors make, on average over rows."""
     errors = TimingErrors(_DRAWS, 0)
     alone = card.model_copy(update={"name": f"{card.name} without errors", "errors": Errors()})
-    drawn = [np.log(work_of(row).cost(alone).sample(errors)).std() for row in rows]
+    drawn = [np.log(work_of(row, card).cost(alone).sample(errors)).std() for row in rows]
     return float(np.mean(drawn))
 
 

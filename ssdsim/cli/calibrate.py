@@ -118,6 +118,8 @@ def calibrate(
     runtime = build_runtime(output.stem, rows)
     if runtime is not None:
         save_runtime(runtime, output.with_suffix(SUFFIX))
+    else:  # one of before is no longer this profile's
+        output.with_suffix(SUFFIX).unlink(missing_ok=True)
     checks = [*check_passes(profile, runtime or KERNELS, workload, rows), *check_rank_links(profile, rows)]
     for doubt in doubts(profile.device.topology, rows, devices):
         echo(f"warning: {doubt}", stderr=True)

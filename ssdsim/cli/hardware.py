@@ -16,7 +16,7 @@ from ssdsim.hardware.catalog import find_hardware, hardware_names
 from ssdsim.hardware.laws import TimingModel
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.hardware.what_if import scale
-from ssdsim.runtimes.catalog import runtime_of
+from ssdsim.runtimes.catalog import BY_DEFAULT, SUFFIX, runtime_of, save_runtime
 
 
 @click.group("hardware", cls=Group)
@@ -121,6 +121,9 @@ def scale_hardware(name: str, memory_bandwidth: float, clock: float, link: str |
         raise InputError("nothing to scale: give --memory-bandwidth, --clock or --link")
     scaled = scale(profile, output.stem, memory_bandwidth=memory_bandwidth, clock=clock, link=link)
     scaled.save(output)
+    own, why = runtime_of(profile, name)
+    if why != BY_DEFAULT:
+        save_runtime(own, output.with_suffix(SUFFIX))
     print_profile(scaled, output)
     click.echo(f"written to {output}", err=True)
 

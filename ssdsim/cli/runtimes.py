@@ -16,7 +16,7 @@ _ABOUT = {
     "attention": "attention",
     "communication": "all-reduces",
     "elementwise": "element-wise kernels",
-    "launch_overlap": "share of launches that is hidden",
+    "overlap": "share beyond the roofs that is hidden",
     "streaming_attention": "attention at the bandwidth",
     "one_shot_all_reduce": "each rank reads all messages",
     "per_layer_s": "of every pass and layer",
@@ -28,6 +28,7 @@ _ABOUT = {
     "pass_log_sd": "error of a target pass and step",
     "host_log_sd": "error of the host's seconds",
     "draft_step_log_sd": "error of a draft step",
+    "per_round_log_sd": "error of the cost of a round",
     "round_log_sd": "error of a speculating round",
 }
 
@@ -124,7 +125,7 @@ def shown(field: str, value: float | bool) -> str:
         return f"{1e6 * value:.3g} us" if value < 1e-4 else f"{1e3 * value:.3g} ms"
     if field.endswith("_log_sd"):
         return f"{value:.1%}"
-    return f"{value:.3g}" if field == "launch_overlap" else f"x {value:.3g}"
+    return f"{value:.3g}" if field == "overlap" else f"x {value:.3g}"
 
 
 def share(error: float | None) -> str:

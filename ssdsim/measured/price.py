@@ -12,7 +12,8 @@ from ssdsim.pricing.between_kernels import cost_of_speculation, cost_of_step
 from ssdsim.pricing.cost import Cost
 from ssdsim.pricing.passes import cost_of_pass
 from ssdsim.runtimes.card import KERNELS, Kernels, Runtime
-from ssdsim.transformer.card import ForwardPass, Transformer, forward_pass
+from ssdsim.transformer.card import ForwardPass, Transformer, forward_pass, legal_tensor_parallel
+from ssdsim.transformer.operations import DTYPES
 from ssdsim.transformer.prefill import prefill_pass
 
 PREFILL_CHUNK = 8192
@@ -46,7 +47,9 @@ class Work:
             parts.append((self._draft_step(runtime), self.steps * self.drafted))
         prompts = of_prompts(runtime)
         parts += [(cost_of_pass(forward, self.profile, prompts), times) for forward, times in self.prefills]
-        return Cost.total(parts)
+        whole = Cost.total(parts)
+        log_sd = runtime.errors.round_log_sd
+        return whole.off_by(f"round@{runtime.name}", log_sd) if self.speculates and log_sd else whole
 
     def _draft_step(self, runtime: Runtime) -> Cost:
         """Of a draft model; a head's step is all in the runtime's own seconds of a draft step."""
@@ -56,25 +59,22 @@ class Work:
         return Cost({f"fixed:draft step@{runtime.name}": (host.per_draft_step_s, errors.draft_step_log_sd)})
 
 
-def work_of(row: Row) -> Work:
-    """The passes behind a row.
+def work_of(row: Row, runtime: Runtime = KERNELS) -> Work:
+    """The passes behind a row, with the draft where the runtime has it and the cache that it keeps.
 
     Raises
     ------
     InputError : no such card or profile, or a degree that does not divide the model.
     """
     card, profile = find_transformer(row.model), find_hardware(row.hardware)
-    queries = (row.k or 0) + 1
-    target = _decoding(card, row.batch, queries, row.context, row.tp, row.dtype, row.kv_dtype)
+    queries, kv_dtype = (row.k or 0) + 1, cache_of(row, card, runtime)
+    target = _decoding(card, row.batch, queries, row.context, row.tp, row.dtype, kv_dtype)
     draft = None
     if row.draft:
-        draft = _decoding(find_transformer(row.draft), row.batch, 1, row.context, 1, None, None)
-    tokens_a_step = row.acceptance_length or 1.0
-    steps, prompts = 1.0 / tokens_a_step, row.batch / row.output_tokens
-    if row.metric == "step_ms":
-        steps, prompts = 1.0, 0.0
-    elif row.metric == "latency_s":
-        steps, prompts = (row.output_tokens - 1.0) / tokens_a_step, float(row.batch)
+        drafter = find_transformer(row.draft)
+        all_of_them = runtime.draft_tp == "all" and row.tp in legal_tensor_parallel(drafter)
+        draft = _decoding(drafter, row.batch, 1, row.context, row.tp if all_of_them else 1, row.dtype, kv_dtype)
+    steps, prompts = _counts(row)
     return Work(
         batch=row.batch,
         steps=steps,
@@ -83,17 +83,43 @@ def work_of(row: Row) -> Work:
         draft=draft,
         drafted=row.k or 0,
         speculates=row.k is not None,
-        prefills=_prefills(card, row, prompts),
+        prefills=_prefills(card, row, prompts, kv_dtype),
     )
 
 
-def _prefills(card: Transformer, row: Row, prompts: float) -> tuple[tuple[ForwardPass, float], ...]:
+def _counts(row: Row) -> tuple[float, float]:
+    """How many steps of the batch, and how many prompts, are in the time that a row speaks of.
+
+    While a request decodes, each of the others in flight is replaced once in as many tokens as it puts out.
+    """
+    tokens_a_step = row.acceptance_length or 1.0
+    match row.metric:
+        case "step_ms":
+            return 1.0, 0.0
+        case "latency_s":
+            return (row.output_tokens - 1.0) / tokens_a_step, float(row.batch)
+        case "tpot_ms":
+            return 1.0 / tokens_a_step, (row.batch - 1) / row.output_tokens
+        case _:
+            return 1.0 / tokens_a_step, row.batch / row.output_tokens
+
+
+def cache_of(row: Row, card: Transformer, runtime: Runtime) -> str | None:
+    """The cache's dtype: the row's, or beside quantised weights the runtime's; None for the model's own."""
+    precision = card.precision(row.dtype)
+    own = row.kv_dtype or (None if precision.kv == precision.activations else precision.kv)
+    return own or (runtime.cache_dtype if precision.mlp not in DTYPES else None)
+
+
+def _prefills(
+    card: Transformer, row: Row, prompts: float, kv_dtype: str | None
+) -> tuple[tuple[ForwardPass, float], ...]:
     """Passes over ``prompts`` prompts; a static batch is processed in passes of several."""
     tokens = round(row.input_tokens)
     if not tokens or not prompts:
         return ()
     together = max(1, min(row.batch, PREFILL_CHUNK // tokens)) if row.metric == "latency_s" else 1
-    return ((_prefill(card, together, tokens, row.tp, row.dtype, row.kv_dtype), prompts / together),)
+    return ((_prefill(card, together, tokens, row.tp, row.dtype, kv_dtype), prompts / together),)
 
 
 @lru_cache(maxsize=4096)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 from ssdsim.hardware.profile import HardwareProfile
@@ -29,7 +30,7 @@ def kernel_factor(op: Operation, seconds: float, profile: HardwareProfile, kerne
         case Elementwise():
             return _beside_neighbours(kernels.elementwise, op, seconds, profile, kernels.overlap)
         case Collective() if kernels.one_shot_all_reduce and op.kind == "all_reduce" and op.ranks > 1:
-            return kernels.communication * _one_shot_s(op, profile) / seconds
+            return kernels.communication * min(1.0, _one_shot_s(op, profile) / seconds)
         case Collective():
             return kernels.communication
         case _:
@@ -60,9 +61,10 @@ def _streaming_s(op: Attention, profile: HardwareProfile) -> float:
 
 def _one_shot_s(op: Collective, profile: HardwareProfile) -> float:
     """An all-reduce in which every rank reads the whole message of each other rank."""
+    if profile.link is None:
+        return math.inf
     latency_s = profile.seconds(Collective(op.name, op.kind, _SMALLEST_BYTES, op.ranks)).seconds
-    over_link_s = (op.ranks - 1) * op.message_bytes / profile.link.bandwidth if profile.link else 0.0
-    return latency_s + over_link_s
+    return latency_s + (op.ranks - 1) * op.message_bytes / profile.link.bandwidth
 
 
 def cost_between_kernels(layers: int, kernels_s: float, runtime: Runtime, model: Model) -> Cost:
@@ -91,7 +93,7 @@ def _structure(runtime: Runtime) -> str:
 
 def cost_of_speculation(runtime: Runtime) -> Cost:
     """What a round with drafted tokens costs beside its passes."""
-    return host_cost(runtime, "round", runtime.host.per_round_s, runtime.errors.host_log_sd)
+    return host_cost(runtime, "round", runtime.host.per_round_s, runtime.errors.per_round_log_sd)
 
 
 def host_cost(runtime: Runtime, what: str, seconds: float, log_sd: float) -> Cost:

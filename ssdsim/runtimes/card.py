@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from ssdsim.records import Card, LogSd, NotNegative, Seconds
+
+Factor = Annotated[float, Field(ge=0.01, le=100.0)]
+"""On the seconds of kernels."""
 
 DraftDegree = Literal["one", "all", "faster"]
 CacheDtype = Literal["bfloat16", "float16", "float8"]
@@ -21,15 +24,15 @@ class Kernels(Card):
 
     Where the engine has kernels of its own, what another library's took says little. ``streaming_attention``: decode
     attention takes its launch and its bytes at the device's bandwidth. ``one_shot_all_reduce``: every rank reads the
-    message of each other one, so that it takes the latency and ``(ranks - 1) bytes`` over the link (what engines do
-    with decoding's small messages). Both are multiplied by their factors.
+    message of each other one, so that it takes the latency and ``(ranks - 1) bytes`` over the link, as long as that is
+    faster than the profile's (what engines do with decoding's small messages). Both are multiplied by their factors.
     """
 
-    gemm: NotNegative = 1.0
-    attention: NotNegative = 1.0
-    communication: NotNegative = 1.0
-    elementwise: NotNegative = 1.0
-    overlap: float = Field(default=0.0, ge=0.0, le=1.0)
+    gemm: Factor = 1.0
+    attention: Factor = 1.0
+    communication: Factor = 1.0
+    elementwise: Factor = 1.0
+    overlap: float = Field(default=0.0, ge=0.0, le=0.9)
     streaming_attention: bool = False
     one_shot_all_reduce: bool = False
 
@@ -56,12 +59,14 @@ class Errors(Card):
 
     ``pass_log_sd``: standard deviation of log(real / predicted) of a target pass with its step, from series that were
     left out; all strategies on the engine share it. ``host_log_sd``: of the host's seconds. ``draft_step_log_sd``: of
-    the seconds of a draft step. ``round_log_sd``: of a whole round that speculates, each strategy's its own.
+    those of a draft step. ``per_round_log_sd``: of those of a round. ``round_log_sd``: of a whole round that
+    speculates, each strategy's its own.
     """
 
     pass_log_sd: LogSd = 0.0
     host_log_sd: LogSd = 0.0
     draft_step_log_sd: LogSd = 0.0
+    per_round_log_sd: LogSd = 0.0
     round_log_sd: LogSd = 0.0
 
 

@@ -16,6 +16,7 @@ from ssdsim.runtimes.card import KERNELS, Errors, Evidence, Host, Runtime
 
 DEFAULT = "ssd-engine"
 SUFFIX = ".runtime.toml"
+BY_DEFAULT = "the default engine"
 
 
 def runtime_names() -> list[str]:
@@ -54,14 +55,15 @@ def runtime_of(profile: HardwareProfile, name: str | Path) -> tuple[Runtime, str
     A calibration writes ``m.runtime.toml`` beside ``m.json``; older profiles hold their ``fixed`` costs themselves.
     Otherwise the default engine on a GPU; on a CPU nothing but kernels runs.
     """
-    beside = Path(expanduser(str(name))).with_suffix(SUFFIX)
-    if beside.name != SUFFIX and isfile(beside):
+    path = Path(expanduser(str(name)))
+    beside = path.with_suffix(SUFFIX)
+    if path.suffix == ".json" and isfile(beside):
         return _unchanged(*_state(beside)), f"beside {profile.name}"
     if profile.fixed is not None:
         return of_fixed_costs(profile.fixed, profile.name), f"fixed costs of {profile.name}"
     if profile.device.kind == "cpu":
         return KERNELS, f"no engine was timed with {profile.name}"
-    return find_runtime(DEFAULT), "the default engine"
+    return find_runtime(DEFAULT), BY_DEFAULT
 
 
 @lru_cache(maxsize=64)
