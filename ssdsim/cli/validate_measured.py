@@ -30,7 +30,7 @@ def check_measured(
     as_json: bool,
 ) -> bool:
     """Compare, print and keep; whether the mean absolute error is within ``max_error``."""
-    if folder is not None and folder.suffix:
+    if folder is not None and folder.suffix in (".json", ".jsonl"):
         raise InputError(f"-o '{folder}' must be a folder for ssdsim report, such as {folder.stem}")
     card = find_runtime(runtime) if runtime is not None else None
     checked = check_rows(rows_of(files, given), card, seed)

@@ -100,7 +100,7 @@ def changed_arguments(arguments: Sequence[str], rng: Random) -> list[str]:
     known = [param for param in _found(arguments).params if isinstance(param, click.Option)]
     for _ in range(rng.choice((1, 1, 2, 3))):
         match rng.randrange(20):
-            case 0:
+            case 0 if len(arguments) > 1:
                 del arguments[rng.randrange(len(arguments))]
             case 1:
                 at = rng.randrange(len(arguments))
