@@ -91,8 +91,9 @@ def fit_runtime(
 ) -> Fit:
     """The card called ``name`` that predicts ``rows`` best, drawn towards ``base`` where they say little.
 
-    Least squares of relative errors with every number at least 0, over ``fields`` (:func:`default_fields` if not given);
-    the others stay as in ``base``. Series are left out one at a time for the error that the card carries.
+    Least squares of relative errors with every number at least 0, over ``fields`` (:func:`default_fields` by default);
+    the others stay as in ``base``. Series are left out one at a time for the error that the card carries; rows of
+    speculation alone say nothing of a target pass by itself, whose error then stays that of ``base``.
 
     Raises
     ------
@@ -112,15 +113,14 @@ def fit_runtime(
         series=len(set(made.series)),
         error=significant(float(np.abs(errors).mean())),
         left_out_error=significant(float(np.abs(left_out).mean())) if left_out.size else None,
+        note="" if left_out.size else "too few series to leave one out: the error is that of the rows fitted",
     )
     unseen, kernels = spread(left_out if left_out.size else errors, made.series), _of_kernels(rows, card)
     structure = float(np.sqrt(max(0.0, unseen**2 - kernels**2)))  # what was left out had the kernels' errors in it
-    card = card.model_copy(
-        update={
-            "evidence": evidence,
-            "errors": base.errors.model_copy(update={"pass_log_sd": significant(structure), "host_log_sd": 0.0}),
-        }
-    )
+    of_passes = {"host_log_sd": 0.0}
+    if not all(row.k for row in rows):
+        of_passes["pass_log_sd"] = significant(structure)
+    card = card.model_copy(update={"evidence": evidence, "errors": base.errors.model_copy(update=of_passes)})
     told, alike = solution.told(), solution.alike()
     return Fit(card, chosen, low, high, told, alike, errors, left_out, made.series, solution.misfit)
 
@@ -149,7 +149,7 @@ class _Solution:
     values: Array
     fields: tuple[str, ...]
     covariance: Array
-    rows: int
+    rows: float
     misfit: float
 
     @property
@@ -199,10 +199,23 @@ def _solve(made: Features, base: Runtime, fields: tuple[str, ...]) -> _Solution:
         noise = max(_LEAST_NOISE, float(np.sqrt((residual**2).sum() / max(1, len(wanted) - len(at)))))
     strayed = (found - values[at]) / prior_sd
     misfit = float(2 * len(wanted) * np.log(noise) + (strayed**2).sum())
-    covariance = np.linalg.inv(relative.T @ relative / noise**2 + np.diag(prior_sd**-2.0))
+    alike = _design_effect(residual, made.series)
+    covariance = np.linalg.inv(relative.T @ relative / (alike * noise**2) + np.diag(prior_sd**-2.0))
     solved = values.copy()
     solved[at] = found
-    return _Solution(solved, fields, np.asarray(covariance, dtype=float), len(wanted), misfit)
+    return _Solution(solved, fields, np.asarray(covariance, dtype=float), len(wanted) / alike, misfit)
+
+
+def _design_effect(residual: Array, series: NDArray[np.str_]) -> float:
+    """By what rows of one series, which share an error, count less than independent ones (Kish, 1965); at least 1."""
+    _, at, counts = np.unique(series, return_inverse=True, return_counts=True)
+    pairs = float((counts * (counts - 1)).sum())
+    squares = float((residual**2).sum())
+    if pairs == 0.0 or squares == 0.0:
+        return 1.0
+    together = float((np.bincount(at, residual) ** 2).sum()) - squares
+    correlation = max(0.0, together / pairs / (squares / len(residual)))
+    return 1.0 + correlation * (float((counts**2).sum()) / len(residual) - 1.0)
 
 
 def _left_out(made: Features, base: Runtime, fields: tuple[str, ...]) -> Array:
@@ -246,7 +259,9 @@ def _card(values: Array, base: Runtime, name: str, engine: str) -> Runtime:
     held = {field: significant(float(value)) for field, value in zip(FIELDS, values, strict=True)}
     kernels = base.kernels.model_copy(update={f: held[f] for f in KERNEL_FIELDS})
     host = Host(**{f: held[f] for f in HOST_FIELDS})
-    return base.model_copy(update={"name": name, "engine": engine, "kernels": kernels, "host": host})
+    return base.model_copy(
+        update={"name": name, "engine": engine, "versions": "", "about": "", "kernels": kernels, "host": host}
+    )
 
 
 def by_series(fit: Fit) -> Iterator[tuple[str, int, float, float]]:

@@ -11,7 +11,7 @@ import click
 
 from ssdsim.cli.console import console, echo
 from ssdsim.cli.groups import Group
-from ssdsim.cli.measured_files import FILLED, row_options, rows_of
+from ssdsim.cli.measured_files import FILLED, by_column, row_options, rows_of
 from ssdsim.cli.options import echo_json, json_option, quiet_option
 from ssdsim.cli.runtimes import share, shown
 from ssdsim.cli.tables import Table
@@ -56,7 +56,7 @@ def runtime(
     """
     from calibration.runtimes.fit import fit_runtime
 
-    rows = rows_of(files, given)
+    rows = rows_of(files, by_column(given))
     base = find_runtime(like or (_LIKE if _LIKE in runtime_names() else DEFAULT))
     chosen = tuple(field.strip() for field in fields.split(",")) if fields is not None else None
     engines = {row.engine for row in rows if row.engine}

@@ -38,6 +38,9 @@ _OPTIONS: Mapping[str, tuple[Any, str]] = {
 FILLED = tuple(_OPTIONS)
 """Columns of a row that the command line gives where a file does not."""
 
+PARAMETERS = {"model": "target", "batch": "b"}
+"""What the options of a scenario call some of them, whose spellings they share."""
+
 
 def row_options(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Add options for columns that a file may leave out; one that is not given arrives as None."""
@@ -45,11 +48,17 @@ def row_options(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
         for name in reversed(names):
             kind, about = _OPTIONS[name]
-            flag = f"--{name.replace('_', '-')}"
-            command = click.option(flag, name, type=kind, help=f"{about}, for files that do not say")(command)
+            flag, parameter = f"--{name.replace('_', '-')}", PARAMETERS.get(name, name)
+            command = click.option(flag, parameter, type=kind, help=f"{about}, for files that do not say")(command)
         return command
 
     return add
+
+
+def by_column(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """What was given of :data:`FILLED`, among the parameters of a command."""
+    names = {name: PARAMETERS.get(name, name) for name in FILLED}
+    return {name: parameters[parameter] for name, parameter in names.items() if parameter in parameters}
 
 
 def rows_of(files: Iterable[Path], given: Mapping[str, Any]) -> list[Row]:

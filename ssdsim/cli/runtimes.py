@@ -18,7 +18,7 @@ _ABOUT = {
     "elementwise": "element-wise kernels",
     "overlap": "share beyond the roofs that is hidden",
     "streaming_attention": "attention at the bandwidth",
-    "one_shot_all_reduce": "each rank reads all messages",
+    "one_shot_bytes": "all-reduces read by every rank",
     "per_layer_s": "of every pass and layer",
     "per_pass_s": "of a target pass",
     "per_step_s": "after each target pass",

@@ -14,7 +14,7 @@ from click.core import ParameterSource
 from ssdsim.checks import whole
 from ssdsim.cli.calibrate import alone_under_torchrun
 from ssdsim.cli.console import console, echo
-from ssdsim.cli.measured_files import FILLED, row_options
+from ssdsim.cli.measured_files import row_options
 from ssdsim.cli.options import Share, WholeNumbers, chosen_options, common_options, echo_json
 from ssdsim.cli.progress import shown
 from ssdsim.cli.tables import Table
@@ -36,8 +36,8 @@ _OUTPUT = "validation"
 _CALIBRATION_MINUTES = 5.0
 _COMMON = ("hardware", "max_error", "as_json", "seed", "quiet")
 _OF_PAPER = ("paper", *_COMMON)  # options that --paper takes
-_ONLY_MEASURED = ("measured", "files", "runtime", "model", "tp", "batch", "kv_dtype", "k", "acceptance_length")
-_OF_MEASURED = (*_ONLY_MEASURED, "dtype", "draft", "output", *_COMMON)
+_ONLY_MEASURED = ("measured", "files", "runtime", "tp", "b", "kv_dtype", "k", "acceptance_length")
+_OF_MEASURED = (*_ONLY_MEASURED, "target", "dtype", "draft", "output", *_COMMON)
 
 
 @click.command("validate")
@@ -48,14 +48,14 @@ _OF_MEASURED = (*_ONLY_MEASURED, "dtype", "draft", "output", *_COMMON)
     help="an engine's own benchmarks (CSV, or its result file; more may follow) to predict; runs nothing",
 )
 @click.option("--runtime", help="with --measured: the engine's card [default: the one that predict takes]")
-@row_options("model", "tp", "batch", "kv_dtype", "k", "acceptance_length")
+@row_options("tp", "batch", "kv_dtype", "k", "acceptance_length")
 @click.option("--paper", help="published results to replay: kumar2026, or a card's path; runs nothing")
 @click.option("--hardware", help=f"a profile measured here [default: calibrate now; with --paper: {_PAPER_HARDWARE}]")
 @click.option(
     "--draft-hardware", help="profile of the draft's device, where it is of another kind [default: --hardware]"
 )
 @click.option("--max-error", type=Share(), help="exit 1 beyond it; with --measured, of the mean [with --paper: 0.05]")
-@click.option("--target", default="transformer-shaped-1536x4", show_default=True, help="the target's card")
+@click.option("--target", "--model", default="transformer-shaped-1536x4", show_default=True, help="the target's card")
 @click.option("--draft", default="transformer-shaped-768x2", show_default=True, help="the draft's card")
 @click.option("--target-device", default="cpu:0", show_default=True, help="cpu:0, cuda:0 or cuda:0-3")
 @click.option("--draft-device", default="cpu:1", show_default=True, help="the draft's own device")
@@ -165,12 +165,12 @@ def _is_given(name: str) -> bool:
 
 
 def _called(name: str) -> str:
-    return "a file" if name == "files" else f"--{name.replace('_', '-')}"
+    return {"files": "a file", "b": "--batch"}.get(name, f"--{name.replace('_', '-')}")
 
 
 def _given(hardware: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
     """What the files of measured rows may not say; a default of another use of an option says nothing."""
-    return {"hardware": hardware} | {name: options[name] for name in FILLED if name in options and _is_given(name)}
+    return {"hardware": hardware} | by_column({name: value for name, value in options.items() if _is_given(name)})
 
 
 def _calibrate(log: Path, points: Sequence[GridPoint], seed: int, quiet: bool, **options: object) -> Path:

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from ssdsim.documents import as_record
 from ssdsim.errors import InputError, nearest
@@ -51,6 +51,12 @@ class Row(Card):
     acceptance_length: Annotated[float, Field(ge=1.0, le=1001.0)] | None = None
     source: str = ""
     series: str = ""
+
+    @model_validator(mode="after")
+    def _rounds_yield_tokens(self) -> Row:
+        if self.k is not None and self.acceptance_length is None and self.metric != "step_ms":
+            raise ValueError(f"acceptance_length is needed beside k (but for step_ms), got k {self.k} alone")
+        return self
 
     @property
     def series_name(self) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Literal
 
 from ssdsim.hardware.profile import HardwareProfile
@@ -29,8 +28,8 @@ def kernel_factor(op: Operation, seconds: float, profile: HardwareProfile, kerne
             return _beside_neighbours(kernels.attention, op, seconds, profile, kernels.overlap)
         case Elementwise():
             return _beside_neighbours(kernels.elementwise, op, seconds, profile, kernels.overlap)
-        case Collective() if kernels.one_shot_all_reduce and op.kind == "all_reduce" and op.ranks > 1:
-            return kernels.communication * min(1.0, _one_shot_s(op, profile) / seconds)
+        case Collective() if kernels.one_shot_bytes and op.kind == "all_reduce" and op.ranks > 1:
+            return kernels.communication * _all_reduce_s(op, seconds, profile, kernels.one_shot_bytes) / seconds
         case Collective():
             return kernels.communication
         case _:
@@ -59,12 +58,14 @@ def _streaming_s(op: Attention, profile: HardwareProfile) -> float:
     return launch_s + op.bytes / profile.device.memory_bandwidth
 
 
-def _one_shot_s(op: Collective, profile: HardwareProfile) -> float:
-    """An all-reduce in which every rank reads the whole message of each other rank."""
+def _all_reduce_s(op: Collective, alone_s: float, profile: HardwareProfile, one_shot_bytes: int) -> float:
+    """An all-reduce in which every rank reads the message of each other rank, as long as that is small."""
     if profile.link is None:
-        return math.inf
+        return alone_s
     latency_s = profile.seconds(Collective(op.name, op.kind, _SMALLEST_BYTES, op.ranks)).seconds
-    return latency_s + (op.ranks - 1) * op.message_bytes / profile.link.bandwidth
+    read_bytes = (op.ranks - 1) * min(op.message_bytes, one_shot_bytes)
+    one_shot_s = latency_s + read_bytes / profile.link.bandwidth
+    return one_shot_s if op.message_bytes <= one_shot_bytes else max(one_shot_s, alone_s)
 
 
 def cost_between_kernels(layers: int, kernels_s: float, runtime: Runtime, model: Model) -> Cost:

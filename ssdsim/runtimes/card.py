@@ -23,9 +23,9 @@ class Kernels(Card):
     neighbours hide: launches, first loads and last waves (CUDA graphs, programmatic dependent launch, fusion).
 
     Where the engine has kernels of its own, what another library's took says little. ``streaming_attention``: decode
-    attention takes its launch and its bytes at the device's bandwidth. ``one_shot_all_reduce``: every rank reads the
-    message of each other one, so that it takes the latency and ``(ranks - 1) bytes`` over the link, as long as that is
-    faster than the profile's (what engines do with decoding's small messages). Both are multiplied by their factors.
+    attention takes its launch and its bytes at the device's bandwidth. Messages of an all-reduce up to
+    ``one_shot_bytes`` are read by every rank from each other one, which takes the latency and ``(ranks - 1) bytes``
+    over the link; larger ones take what the profile's do, and no less. Both are multiplied by their factors.
     """
 
     gemm: Factor = 1.0
@@ -34,7 +34,7 @@ class Kernels(Card):
     elementwise: Factor = 1.0
     overlap: float = Field(default=0.0, ge=0.0, le=0.9)
     streaming_attention: bool = False
-    one_shot_all_reduce: bool = False
+    one_shot_bytes: int = Field(default=0, ge=0, le=10**12)
 
 
 class Host(Card):

@@ -98,7 +98,7 @@ def check_rows(rows: Sequence[Row], runtime: Runtime | None = None, seed: int = 
 
 
 def _checked(row: Row, runtime: Runtime, errors: TimingErrors) -> Checked:
-    cost = work_of(row).cost(runtime)
+    cost = work_of(row, runtime).cost(runtime)
     ends = sorted(value_of(row, float(end)) for end in bounds_95(cost.sample(errors)))
     return Checked(
         row=row,

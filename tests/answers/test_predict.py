@@ -179,11 +179,11 @@ def test_the_sentence_never_contradicts_the_draws(rates: tuple[float, ...], draw
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"b": 16, "p_hit": 0.85}, "Yes for latency, no for cost: SSD is 1."),
-        ({"b": 16, "p_hit": 0.69}, "Undecided: SSD is 1.0"),
-        ({"b": 16, "p_hit": 0.3}, "No: SSD is 0."),
+        ({"b": 16, "p_hit": 0.69}, "Yes for latency, no for cost: SSD is 1."),
+        ({"b": 16, "p_hit": 0.3}, "Undecided: SSD is 1.0"),
+        ({"b": 16, "p_hit": 0.3, "runtime": "kernels"}, "No: SSD is 0."),
         ({"b": 64, "alpha": 0.3, "k": 4, "p_hit": 0.9}, "Undecided: SSD is 1.01x AR (95 %: 0.9"),
-        ({"b": 64, "alpha": 0.1, "p_hit": 0.9}, "No: SSD is 0.56x AR (95 %: 0."),
+        ({"b": 64, "alpha": 0.1, "p_hit": 0.9}, "No: SSD is 0.53x AR (95 %: 0."),
     ],
 )
 def test_the_verdict_weighs_sd_and_ar_under_the_same_errors(options: dict[str, Any], sentence: str) -> None:

@@ -29,7 +29,7 @@ FEW: dict[str, Any] = {"k": [4, 6, 8], "draft_gpus": 1, "tp": 4}
 
 @pytest.fixture(scope="module")
 def eight() -> Recommendation:
-    return recommend(gpus=8, b=[1, 16, 64])
+    return recommend(gpus=8, b=[1, 16, 64], runtime="sglang")
 
 
 def a_request(**given: Any) -> Any:
@@ -137,7 +137,7 @@ def test_break_evens_hold_when_searched_again() -> None:
 
 def test_twice_the_speed_of_everything_is_twice_the_tokens() -> None:
     """Tokens/s are homogeneous of degree -1 in all durations, so the elasticities of the times sum to -1 (Euler)."""
-    found = recommend(gpus=5, b=4, **FEW)
+    found = recommend(gpus=5, b=4, runtime="vllm", **FEW)
     times = [e.elasticity for e in found.elasticities if "time" in e.what]
     assert len(times) == 4
     assert sum(times) == pytest.approx(-1.0, abs=0.05)
@@ -335,9 +335,9 @@ def test_the_largest_batch_does_not_depend_on_the_batch_that_is_asked_about() ->
     """And a fresh search agrees: SSD leads there, not two batches later."""
     bounds = set()
     for batch in (1, 16):
-        found = recommend(gpus=8, b=[batch])
+        found = recommend(gpus=8, b=[batch], runtime="sglang")
         bounds |= {bound.value for bound in found.break_evens if bound.what == "batch"}
     (largest,) = bounds
     assert largest is not None
-    fresh = recommend(gpus=8, b=[int(largest), int(largest) + 2])
+    fresh = recommend(gpus=8, b=[int(largest), int(largest) + 2], runtime="sglang")
     assert [answer.best.shape.strategy for answer in fresh.answers if answer.best] == ["ssd", "sd"]

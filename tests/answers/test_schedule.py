@@ -142,7 +142,10 @@ def test_a_cells_numbers_are_predicts() -> None:
 
 
 def test_the_strategy_moves_from_ssd_to_sd_or_ar_with_the_batch() -> None:
-    strategies = [cell.strategy for cell in schedule(b=[1, 8, 64, 256], alpha=0.5, k=range(1, 7), f=[1, 3]).cells]
+    strategies = [
+        cell.strategy
+        for cell in schedule(b=[1, 8, 64, 256], alpha=0.5, k=range(1, 7), f=[1, 3], runtime="sglang").cells
+    ]
     order = {"ssd": 0, "sd": 1, "ar": 2}
     assert strategies[0] == "ssd"
     assert strategies[-1] in ("sd", "ar")

@@ -140,7 +140,7 @@ def test_json_has_every_row_and_its_sentence() -> None:
     rows = json.loads(done.stdout)["rows"]
     assert [set(row) for row in rows] == [{*AXES, *MEASURES, "sentence"}] * 2
     assert rows[0]["reason"] is None
-    assert "10 passes fit: a fan-out budget of 10/6 = 1" in rows[0]["sentence"]
+    assert "8 passes fit: a fan-out budget of 8/6 = 1" in rows[0]["sentence"]
     assert rows[1]["verify_s"] is None
 
 

@@ -178,7 +178,7 @@ def test_tracks_of_the_timeline_never_overlap(made: Report) -> None:
     table = figure(made, "timeline").table
     tracks = list(table["track"].unique())
     assert tracks == [
-        *("AR target", "SD target", "SSD target", "SSD link", "SSD draft"),
+        *("AR target", "SD target", "SD link", "SSD target", "SSD link", "SSD draft"),
         *("measured SD target", "measured SSD target", "measured SSD draft"),
     ]
     assert table["start ms"].min() == 0.0

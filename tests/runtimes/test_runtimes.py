@@ -41,7 +41,7 @@ cards = st.builds(
         elementwise=factors,
         overlap=st.floats(0.0, 0.85),
         streaming_attention=st.booleans(),
-        one_shot_all_reduce=st.booleans(),
+        one_shot_bytes=st.sampled_from([0, 1 << 19]),
     ),
     host=st.builds(Host, **dict.fromkeys(Host.model_fields, seconds)),
     evidence=st.just(Evidence(source="made up")),
@@ -58,6 +58,7 @@ rows = st.builds(
     value=st.just(1.0),
     dtype=st.sampled_from([None, "float8"]),
     k=st.sampled_from([None, 3]),
+    acceptance_length=st.just(2.5),
     draft=st.sampled_from([None, "llama-3.2-1b"]),
 )
 
@@ -130,16 +131,20 @@ def test_kernels_add_nothing() -> None:
 
 def test_kernels_of_its_own_take_their_bytes() -> None:
     profile = find_hardware("h100-sxm")
-    own = Kernels(streaming_attention=True, one_shot_all_reduce=True)
+    own = Kernels(streaming_attention=True, one_shot_bytes=1 << 20)
     big = Attention("attention", 64, 1, 8192, 8, 8, 128, "bfloat16")
     alone_s = profile.seconds(big).seconds
     bytes_s = big.bytes / profile.device.memory_bandwidth
     assert alone_s * kernel_factor(big, alone_s, profile, own) == pytest.approx(bytes_s, rel=0.05)
     assert profile.link is not None
-    message = Collective("all_reduce", "all_reduce", 1 << 30, 4)
-    alone_s = profile.seconds(message).seconds
-    over_link_s = 3 * message.message_bytes / profile.link.bandwidth
-    assert alone_s * kernel_factor(message, alone_s, profile, own) == pytest.approx(over_link_s, rel=0.01)
+    for size in (1 << 10, 1 << 16, 1 << 20):
+        message = Collective("all_reduce", "all_reduce", size, 4)
+        alone_s = profile.seconds(message).seconds
+        latency_s = profile.seconds(Collective("all_reduce", "all_reduce", 1, 4)).seconds
+        over_link_s = 3 * size / profile.link.bandwidth
+        assert alone_s * kernel_factor(message, alone_s, profile, own) == pytest.approx(latency_s + over_link_s)
+    large = Collective("all_reduce", "all_reduce", 1 << 30, 4)
+    assert kernel_factor(large, profile.seconds(large).seconds, profile, own) == 1.0
 
 
 @given(overlap=st.floats(0.0, 1.0))

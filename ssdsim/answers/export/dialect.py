@@ -31,6 +31,7 @@ class Dialect:
     ``expresses`` are the names of the strategies that it has a way to say, ``drafters`` what may draft for them.
     ``fixed`` are options that the engine fixes: the value, and the note where another one was asked for. ``check``
     raises :class:`InputError` where the engine cannot run what the options ask for, whichever strategy is best.
+    ``runtime`` is the bundled card that it is priced with where neither a user nor the profile has another one.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Dialect:
     drafters: Sequence[str] = (ModelDrafter.name,)
     fixed: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
     check: Callable[[Mapping[str, Any]], None] | None = None
+    runtime: str | None = None
 
     def among(self, names: Sequence[str]) -> tuple[str, ...]:
         """Those of ``names`` that it can say.

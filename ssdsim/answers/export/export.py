@@ -16,7 +16,9 @@ from ssdsim.answers.schedule.candidates import candidates
 from ssdsim.answers.schedule.file import Schedule
 from ssdsim.answers.schedule.schedule import of_candidates
 from ssdsim.errors import InputError, nearest
+from ssdsim.hardware.catalog import find_hardware
 from ssdsim.option import spelled
+from ssdsim.runtimes.catalog import BY_DEFAULT, runtime_of
 from ssdsim.scenario.options import ALL, DEFAULTS
 from ssdsim.transformer.operations import DTYPES
 
@@ -60,7 +62,7 @@ def export(format: str, *, seed: int = 0, **options: Any) -> Exported:
 
     >>> from ssdsim import export
     >>> import json
-    >>> json.loads(export("vllm", b=[1, 64], k=[2, 4, 8], f=3).text)["num_speculative_tokens_per_batch_size"]
+    >>> json.loads(export("vllm", b=[1, 64], k=[2, 4, 8], f=3, alpha=0.9).text)["num_speculative_tokens_per_batch_size"]
     [[1, 7, 8], [8, 64, 4]]
     """
     if not isinstance(format, str) or format not in FORMATS:
@@ -69,7 +71,7 @@ def export(format: str, *, seed: int = 0, **options: Any) -> Exported:
     notes: list[str] = []
     names = ALL["strategies"].checked(options.get("strategies") or strategies.default())
     if engine is not None:
-        options = _fixed(engine, options, notes)
+        options = _on_its_runtime(engine, _fixed(engine, options, notes))
         engine.among(names)
         engine.check_drafter(options.get("drafter") or DEFAULTS["drafter"])
         if engine.check is not None:
@@ -100,6 +102,15 @@ def _formats(options: Mapping[str, Any]) -> list[str]:
     return (
         [said] if any(options.get(name) not in (None, *DTYPES) for name in ("dtype", "kv_dtype", "draft_dtype")) else []
     )
+
+
+def _on_its_runtime(engine: Dialect, options: dict[str, Any]) -> dict[str, Any]:
+    """Priced as the engine itself runs, unless a runtime is given or belongs to the profile."""
+    hardware = options.get("hardware") or DEFAULTS["hardware"]
+    if engine.runtime is None or options.get("runtime") is not None or not isinstance(hardware, str):
+        return options
+    _, why = runtime_of(find_hardware(hardware), hardware)
+    return {**options, "runtime": engine.runtime} if why == BY_DEFAULT else options
 
 
 def _fixed(engine: Dialect, options: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:

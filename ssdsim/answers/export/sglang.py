@@ -32,6 +32,7 @@ def command(found: Candidates, names: Sequence[str], notes: list[str], seed: int
 
 DIALECT = Dialect(
     name="sglang",
+    runtime="sglang",
     title="SGLang",
     expresses=tuple(LOOKAHEADS),
     write=command,

@@ -78,6 +78,7 @@ def _note_draft_devices(point: Mapping[str, Any], notes: list[str]) -> None:
 
 DIALECT = Dialect(
     name="vllm",
+    runtime="vllm",
     title="vLLM",
     expresses=tuple(LOOKAHEADS),
     write=config,

@@ -99,7 +99,7 @@ def recommend(
     ------
     InputError : an unknown option or value, or one without effect here.
 
-    >>> found = recommend(gpus=8, b=[1, 64], k=[4, 8], draft_gpus=[1, 4], tp=[4, 8])
+    >>> found = recommend(gpus=8, b=[1, 64], k=[4, 8], draft_gpus=[1, 4], tp=[4, 8], runtime="sglang")
     >>> [answer.best.name for answer in found.answers]
     ['SSD TP 4 + 4', 'SD TP 8']
     """

@@ -33,7 +33,7 @@ def schedule(*, seed: int = 0, **options: Any) -> Schedule:
 
     >>> from ssdsim import schedule
     >>> [(c.b, c.strategy, c.settings["k"], c.settings.get("backup")) for c in schedule(b=[1, 64], k=[2, 6], f=3).cells]
-    [(1, 'ssd', 6, 'jit'), (64, 'sd', 6, None)]
+    [(1, 'ssd', 6, 'jit'), (64, 'ssd', 2, 'fast')]
     """
     return of_candidates(candidates(**options), seed)
 
