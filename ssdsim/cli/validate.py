@@ -14,7 +14,7 @@ from click.core import ParameterSource
 from ssdsim.checks import whole
 from ssdsim.cli.calibrate import alone_under_torchrun
 from ssdsim.cli.console import console, echo
-from ssdsim.cli.measured_files import row_options
+from ssdsim.cli.measured_files import by_column, row_options
 from ssdsim.cli.options import Share, WholeNumbers, chosen_options, common_options, echo_json
 from ssdsim.cli.progress import shown
 from ssdsim.cli.tables import Table

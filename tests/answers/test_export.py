@@ -104,7 +104,7 @@ def test_vllm_has_one_table_for_all_contexts_and_the_note_says_what_it_costs() -
     options = {**SMALL, "b": [16, 60], "f": 1, "context": [64, 8192]}
     config, notes = json.loads(export("vllm", **options).text), export("vllm", **options).notes
     check_vllm(config, tp=4)
-    shared = candidates(**options).best(("ar", "sd"), by=("b",))
+    shared = candidates(**options, runtime="vllm").best(("ar", "sd"), by=("b",))
     assert shared.groupby("b")["k"].nunique().max() == 1
     assert shared["loss"].max() > 0
     assert any(f"at most {shared['loss'].max():.1%} of tokens/s lost" in note for note in notes)
@@ -138,7 +138,7 @@ def test_sglang_command_is_what_it_documents() -> None:
     assert flags["--speculative-eagle-topk"] == "1"
     k = int(flags["--speculative-num-steps"])
     assert int(flags["--speculative-num-draft-tokens"]) == k + 1  # the documentation: with topk 1, num_steps + 1
-    assert set(candidates(**SMALL).best(("ar", "sd"), by=())["k"]) == {k}
+    assert set(candidates(**SMALL, runtime="sglang").best(("ar", "sd"), by=())["k"]) == {k}
     assert any("SGLang takes one K over batch sizes and contexts" in note for note in exported.notes)
 
 

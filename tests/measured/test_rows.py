@@ -31,7 +31,7 @@ ROWS = st.builds(
     kv_dtype=st.none() | NAMES,
     draft=st.none() | NAMES,
     k=st.none() | WHOLE,
-    acceptance_length=st.none() | st.floats(1.0, 1001.0),
+    acceptance_length=st.floats(1.0, 1001.0),
     source=st.just("") | NAMES,
     series=st.just("") | NAMES,
 )
