@@ -1,7 +1,7 @@
 """What all tests share: one thread each for their arithmetic, the cores, Ctrl-C, and which of them are quick.
 
-``pytest -n 2`` runs all but the nightly proofs, ``pytest -n 2 -m quick`` what needs no ranks, browser, notebook,
-cluster or wheel, ``pytest -n 2 -m slow`` the proofs at full power. Without ``-n`` the same runs in one process.
+``pytest -n 2`` runs all but the nightly proofs, ``pytest -n 2 -m quick`` what is over in two minutes: no ranks,
+browser, notebook, cluster or wheel, no many draws, ``pytest -n 2 -m slow`` the proofs at full power. Without ``-n`` the same runs in one process.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.cores import Cores
 for _threads in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
     os.environ.setdefault(_threads, "1")
 
-_LONGER = {"ranks", "browser", "notebooks", "cluster", "wheel", "slow"}
+_LONGER = {"ranks", "browser", "notebooks", "cluster", "wheel", "long", "slow"}
 
 
 def pytest_configure(config: pytest.Config) -> None:

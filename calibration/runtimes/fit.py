@@ -49,6 +49,7 @@ _PRIOR_LOG_SD = 0.085  # of series that the bundled cards had not seen (docs/fid
 _PRIOR_SERIES = 4  # as many series does that count for
 _ROUNDS = 4
 _TOLD = 0.5  # of the prior's width: a number that the rows know better than that
+_HARDLY = 1e-4  # weight of a prior that only keeps a matrix invertible
 _SAME = 0.9  # correlation from which on two numbers are not told apart
 
 
@@ -149,6 +150,7 @@ class _Solution:
     values: Array
     fields: tuple[str, ...]
     covariance: Array
+    by_rows: Array
     rows: float
     misfit: float
 
@@ -167,8 +169,9 @@ class _Solution:
         return tuple(f for f, sd in zip(self.fields, self._sd, strict=True) if sd < _TOLD * PRIOR_SD[f])
 
     def alike(self) -> tuple[tuple[str, str], ...]:
-        """Pairs that may be traded for each other."""
-        correlation = self.covariance / np.outer(self._sd, self._sd)
+        """Pairs that may be traded for each other as far as the rows are concerned."""
+        sd = np.sqrt(np.diag(self.by_rows))
+        correlation = self.by_rows / np.outer(sd, sd)
         return tuple(
             (self.fields[i], self.fields[j])
             for i in range(len(self.fields))
@@ -200,10 +203,13 @@ def _solve(made: Features, base: Runtime, fields: tuple[str, ...]) -> _Solution:
     strayed = (found - values[at]) / prior_sd
     misfit = float(2 * len(wanted) * np.log(noise) + (strayed**2).sum())
     alike = _design_effect(residual, made.series)
-    covariance = np.linalg.inv(relative.T @ relative / (alike * noise**2) + np.diag(prior_sd**-2.0))
+    told = relative.T @ relative / (alike * noise**2)
+    covariance, by_rows = (
+        np.asarray(np.linalg.inv(told + np.diag(weight * prior_sd**-2.0)), dtype=float) for weight in (1.0, _HARDLY)
+    )
     solved = values.copy()
     solved[at] = found
-    return _Solution(solved, fields, np.asarray(covariance, dtype=float), len(wanted) / alike, misfit)
+    return _Solution(solved, fields, covariance, by_rows, len(wanted) / alike, misfit)
 
 
 def _design_effect(residual: Array, series: NDArray[np.str_]) -> float:

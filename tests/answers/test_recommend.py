@@ -24,6 +24,8 @@ from ssdsim.pricing.room import Devices
 from ssdsim.scenario.configuration import configure
 from tests.cli.test_cli import answer, run
 
+pytestmark = pytest.mark.long
+
 FEW: dict[str, Any] = {"k": [4, 6, 8], "draft_gpus": 1, "tp": 4}
 
 

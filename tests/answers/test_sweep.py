@@ -36,6 +36,8 @@ from ssdsim.runs.report_folder import read_run_folder
 from ssdsim.strategies import default
 from tests.cli.in_process import asked
 
+pytestmark = pytest.mark.long
+
 # 40 points of Monte Carlo, a tenth of a second each: 10 parts
 SIMULATED: dict[str, Any] = {
     "t_sd": 0.2,

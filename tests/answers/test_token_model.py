@@ -15,6 +15,8 @@ from ssdsim.speculation.acceptance import accepted_length_pmf
 from ssdsim.speculation.hit_models import PowerLawHits, geometric_fan_out_real, hit_rate, optimal_fan_out
 from ssdsim.speculation.sampling import acceptance_rate, residual, residual_hit_rate, saguaro_distribution
 
+pytestmark = pytest.mark.long
+
 laws = settings(derandomize=True, deadline=None, max_examples=40)
 MODEL = TokenModel(spread=2.0, sigma=1.0)
 

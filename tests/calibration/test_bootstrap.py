@@ -19,6 +19,8 @@ from ssdsim.pricing.passes import cost_of_operations
 from ssdsim.transformer.card import forward_pass
 from ssdsim.transformer.operations import Gemm
 
+pytestmark = pytest.mark.long
+
 
 def test_directions_have_the_covariance_of_least_squares() -> None:
     """Known in closed form: sigma^2 (X^T X)^-1."""

@@ -20,6 +20,8 @@ from ssdsim.hardware.what_if import scale
 from ssdsim.transformer.card import ForwardPass, transformer_shaped
 from ssdsim.transformer.operations import Attention, Collective, Elementwise, Gemm, Operation
 
+pytestmark = pytest.mark.long
+
 TARGET, DRAFT = transformer_shaped(1536, 4, "float32"), transformer_shaped(768, 2, "float32")
 WORKLOAD = Workload(TARGET, DRAFT, batch=4, lookahead=5, branches=18, context=256, tp=2, dtype="float32")
 DEVICES = ["cpu:0", "cpu:1", "cpu:0"]

@@ -15,6 +15,8 @@ from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.transformer.operations import Attention, Collective, Gemm
 
+pytestmark = pytest.mark.long
+
 REAL = Path(__file__).parents[3] / "shared" / "measurements" / "aiconfigurator" / "h100_sxm"
 real = pytest.mark.skipif(not REAL.is_dir(), reason="the measured tables are not here")
 

@@ -13,6 +13,8 @@ from ssdsim.measured.row import Row
 from ssdsim.runtimes.catalog import find_runtime
 from tests.measured.engines import BATCHES, HIDDEN, measured, served
 
+pytestmark = pytest.mark.long
+
 NOISE = 0.02
 FIELDS = ("gemm", "attention", "per_step_s", "per_sequence_s")
 TRUE = {**HIDDEN.kernels.model_dump(), **HIDDEN.host.model_dump()}

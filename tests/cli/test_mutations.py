@@ -7,6 +7,8 @@ import pytest
 from ssdsim.cli.main import main
 from tests.mutations.run import failures
 
+pytestmark = pytest.mark.long
+
 COUNT = 1_000
 
 

@@ -15,6 +15,8 @@ from ssdsim.rounds.estimate import Estimate
 from ssdsim.scenario.configuration import Configuration, configure
 from ssdsim.scenario.scenario import Scenario
 
+pytestmark = pytest.mark.long
+
 ROUNDS = {"des": 6_400, "mc": 65_536}
 Truth = Callable[[Scenario, Estimate], dict[str, float]]
 

@@ -14,6 +14,8 @@ import pytest
 from site_generator.shown import PROJECT, pages, shown_on
 from ssdsim.cli.main import cli
 
+pytestmark = pytest.mark.long
+
 README = PROJECT / "README.md"
 WRITTEN = [README, PROJECT / "CONTRIBUTING.md", *sorted((PROJECT / "docs").rglob("*.md"))]
 MOST_LINES = 160

@@ -30,6 +30,8 @@ from ssdsim.speculation.fallback import critical_batch_size
 from tests.cli.test_cli import run
 from tests.reports.run_folders import write_measurements, write_run
 
+pytestmark = pytest.mark.long
+
 GRID = {"b": [1, 4, 16, 4096], "k": [2, 6, 9], "alpha": [0.6, 0.8], "f": [1, 3]}
 
 

@@ -18,6 +18,8 @@ from ssdsim.runs.report_folder import read_run_folder
 from ssdsim.runs.sweep_folder import opened
 from tests.cli.test_cli import run
 
+pytestmark = pytest.mark.long
+
 OPTIONS = {"t_sd": 0.3, "p_hit": 0.85, "b": [1, 2, 4], "k": [3, 6], "alpha": [0.7, 0.8]}
 SENTENCE = "Unfinished: 8 of 12 points of the sweep are in; the same ssdsim sweep resumes it."
 
