@@ -128,7 +128,8 @@ def test_mistakes_are_errors_and_not_rows(options: dict[str, object], message: s
     tp=st.sampled_from([2, 4]),
 )
 def test_a_larger_batch_never_has_a_larger_budget(b: int, k: int, context: int, tp: int) -> None:
-    frame = window(b=[b, 2 * b], k=k, context=context, tp=tp)
+    # of kernels: an engine's constant a draft step leaves more room beside a longer verification
+    frame = window(b=[b, 2 * b], k=k, context=context, tp=tp, runtime="kernels")
     if frame["reason"].isna().all():
         # the verification grows with the batch too, but never as fast as b branches for each outcome
         assert frame["budget"][1] <= frame["budget"][0] + k + 1
