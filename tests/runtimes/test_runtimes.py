@@ -7,11 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calibration.runtimes.features import FIELDS, features, values_of
 from ssdsim import predict
+from ssdsim.cli.main import cli
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.laws import FixedCosts
@@ -201,3 +203,39 @@ def test_an_engine_keeps_the_cache_of_quantised_weights_as_its_card_says() -> No
     assert quantised["kv_dtype"] == "float8"
     given = predict(runtime="trtllm", dtype="float8", kv_dtype="bfloat16").configuration.settings
     assert given["kv_dtype"] == "bfloat16"
+
+
+def test_a_measured_round_is_the_predicted_one() -> None:
+    """The draft on all of the target's GPUs, in its format, with the cache of the engine."""
+    row = Row(
+        model="llama-3.1-70b",
+        draft="llama-3.2-1b",
+        hardware="h100-sxm",
+        tp=4,
+        batch=8,
+        input_tokens=1024,
+        output_tokens=1,
+        metric="step_ms",
+        value=1.0,
+        dtype="float8",
+        k=4,
+    )
+    card = find_runtime("vllm").model_copy(update={"name": "8-bit cache", "cache_dtype": "float8"})
+    given = {"runtime": "vllm", "dtype": "float8", "kv_dtype": "float8", "b": 8, "context": 1024, "k": 4}
+    predicted = predict(strategies=("ar", "sd"), **given).estimates["sd"]
+    assert work_of(row, card).cost(card).seconds == pytest.approx(float(predicted.round_s), rel=1e-9)
+
+
+def test_a_scaled_profile_keeps_the_runtime_that_lies_beside_it(tmp_path: Path) -> None:
+    find_hardware("h100-sxm").save(tmp_path / "m.json")
+    save_runtime(find_runtime("vllm"), tmp_path / f"m{SUFFIX}")
+    slow = tmp_path / "slow.json"
+    done = CliRunner().invoke(cli, ["hardware", "scale", str(tmp_path / "m.json"), "--clock", "0.5", "-o", str(slow)])
+    assert done.exit_code == 0
+    assert runtime_of(find_hardware(slow), slow)[0].name == "vllm"
+
+
+def test_a_stray_file_is_no_runtime_of_a_bundled_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    save_runtime(find_runtime("vllm"), tmp_path / f"h100-sxm{SUFFIX}")
+    assert runtime_of(find_hardware("h100-sxm"), "h100-sxm")[0].name == DEFAULT

@@ -1,0 +1,80 @@
+"""Fits of runtimes: what few rows, rows of one series and odd requests make of a card."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from calibration.runtimes.fit import BOTH, DECODING, SPECULATING, default_fields, fit_runtime, spread
+from ssdsim.errors import InputError
+from ssdsim.measured.price import value_of, work_of
+from ssdsim.measured.row import Row
+from ssdsim.runtimes.card import Runtime
+from ssdsim.runtimes.catalog import find_runtime
+
+HIDDEN = find_runtime("sglang")
+
+
+def a_row(batch: int, series: str = "", factor: float = 1.0, k: int | None = None, tp: int = 1) -> Row:
+    """A step as the hidden card prices it, times a factor."""
+    row = Row(
+        model="llama-3.1-8b",
+        hardware="h100-sxm",
+        tp=tp,
+        batch=batch,
+        input_tokens=512,
+        output_tokens=256,
+        metric="step_ms",
+        value=1.0,
+        k=k,
+        series=series,
+    )
+    return row.model_copy(update={"value": factor * value_of(row, work_of(row, HIDDEN).cost(HIDDEN).seconds)})
+
+
+BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
+
+
+def start() -> Runtime:
+    return HIDDEN.model_copy(update={"name": "start"})
+
+
+def test_a_field_that_is_named_twice_is_fitted_once() -> None:
+    rows = [a_row(batch) for batch in BATCHES]
+    once, twice = (fit_runtime(rows, start(), "x", fields=fields).card for fields in (("gemm",), ("gemm", "gemm")))
+    assert once.kernels == twice.kernels
+    with pytest.raises(InputError, match="did you mean 'gemm'"):
+        fit_runtime(rows, start(), "x", fields=("gem",))
+
+
+def test_fields_follow_what_the_rows_do() -> None:
+    decodes, speculates = [a_row(1)], [a_row(1, k=3)]
+    assert default_fields(decodes) == DECODING
+    assert default_fields(speculates) == SPECULATING
+    assert default_fields([*decodes, *speculates]) == BOTH
+
+
+def test_rows_of_one_series_say_less_than_as_many_of_several() -> None:
+    """An error that a whole series shares is one error, however many rows show it."""
+    factors = (0.9, 1.0, 1.1)
+    alone = [a_row(b, f"{b} {f}", f) for f in factors for b in BATCHES]
+    shared = [a_row(b, str(f), f) for f in factors for b in BATCHES]
+    narrow, wide = (fit_runtime(rows, start(), "x", fields=("per_step_s",)) for rows in (alone, shared))
+    assert narrow.card.host.per_step_s == pytest.approx(wide.card.host.per_step_s)
+    assert wide.high[0] - wide.low[0] > 2.0 * (narrow.high[0] - narrow.low[0])
+
+
+def test_rows_of_speculation_leave_the_error_of_a_pass_alone() -> None:
+    rows = [a_row(batch, k=k) for batch in BATCHES for k in (2, 4)]
+    fit = fit_runtime(rows, start(), "x")
+    assert fit.fields == SPECULATING
+    assert fit.card.errors.pass_log_sd == HIDDEN.errors.pass_log_sd
+    assert fit.error < 0.01
+
+
+def test_the_error_of_few_series_is_drawn_towards_that_of_others() -> None:
+    exact = spread(np.zeros(8), np.array(["one"] * 8))
+    many = spread(np.zeros(80), np.repeat(np.arange(40), 2).astype(str))
+    assert exact > 0.05
+    assert many < 0.03
+    assert spread(np.full(8, 0.2), np.array(list("abcdefgh"))) > 0.15
