@@ -1,8 +1,8 @@
 """What all tests share: one thread each for their arithmetic, the cores, Ctrl-C, and which of them are quick.
 
-``pytest -n 2`` runs all but the nightly proofs, ``pytest -n 2 -m quick`` what is over in two minutes (no ranks, browser,
-notebook, cluster or wheel, no many draws), ``pytest -n 2 -m slow`` the proofs at full power. Without ``-n`` the same
-runs in one process.
+``pytest -n 2`` runs all but the nightly proofs, ``pytest -n 2 -m quick`` what is over in two minutes (no ranks,
+browser, notebook, cluster or wheel, no many draws), ``pytest -n 2 -m slow`` the proofs at full power. Without ``-n``
+the same runs in one process.
 """
 
 from __future__ import annotations
