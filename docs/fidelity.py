@@ -54,6 +54,7 @@ MODELS = {
     "Llama-3.1-8B-Instruct": "llama-3.1-8b",
     "meta-llama/Llama-2-7b-hf": "llama-2-7b",
     "Qwen/Qwen3-8B": "qwen3-8b",
+    "Qwen/Qwen2-7B": "qwen2-7b",
 }
 HARDWARE = {
     "H100-80GB (4-GPU node, JLSE)": "h100-sxm",
@@ -105,7 +106,9 @@ unclear settings, which were never fitted, under the bundled card.
 Not left out with a series: the choice of what a card has numbers for (overlap, kernels of its own, which engines'
 all-reduces wait), the widths of the priors, and the log-sd of 0.085 that a card with few series is drawn towards,
 which is what all cards' unseen series came to. So coverage and errors of rows that nobody here has seen may be
-somewhat worse.
+somewhat worse. One model was kept until all else was done: the cards without it predicted the 61 rows of Qwen2-7B on
+vLLM 0.5 with an error of 6.0 % (95 % inside the interval) and its 48 rows on TensorRT-LLM 0.11 with 11.9 % (75 %
+inside); now it is among the rows.
 """
 _WAYS = ("kernels", "in fit", "left out")
 _COLUMNS = ("runtime", "GPU", "rows", "series", *(f"{what}: error | bias | inside | width" for what in _WAYS))
