@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -388,7 +387,7 @@ class HardwareProfile(Card):
 
     def save(self, path: Path) -> None:
         """Write the profile as JSON, atomically."""
-        text = json.dumps(self.model_dump(by_alias=True, exclude_none=True), indent=1)
+        text = self.model_dump_json(by_alias=True, exclude_none=True, indent=1)
         partial = path.with_suffix(path.suffix + ".partial")
         partial.write_text(text + "\n", encoding="utf-8")
         partial.replace(path)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -69,13 +70,15 @@ class Step:
     """What a role's devices do in one go: nothing cuts in between its pieces.
 
     ``part`` is the part of a round (:data:`ssdsim.rounds.estimate.PARTS`) that its time belongs to. Where ``devices``
-    share the step, the slowest of them ends it. ``message`` is what a message carries.
+    share the step, the slowest of them ends it. ``message`` is what a message carries. ``structure`` are errors that
+    move the whole step, each a direction with its log-sd.
     """
 
     part: str
     pieces: tuple[Piece, ...] = ()
     devices: int = 1
     message: Message | None = None
+    structure: Mapping[str, float] = field(default_factory=dict)
 
     @cached_property
     def cost(self) -> Cost:
@@ -92,13 +95,17 @@ class Step:
 
     def sample(self, errors: TimingErrors) -> NDArray[np.float64]:
         """The step's duration under each draw of the timings' errors, shape ``(draws,)``."""
-        return np.asarray(
-            sum(piece.cost.sample(errors) * piece.times for piece in self.pieces) + np.zeros(errors.draws)
-        )
+        drawn = np.zeros(errors.draws)
+        for piece in self.pieces:
+            drawn += piece.cost.sample(errors) * piece.times
+        for direction, log_sd in self.structure.items():
+            drawn *= np.exp(log_sd * errors.standard_normal(direction))
+        return drawn
 
     def off_by(self, direction: str, log_sd: float) -> Step:
         """The same step with one more error, which moves all that has the direction."""
-        return replace(self, pieces=tuple(replace(p, cost=p.cost.off_by(direction, log_sd)) for p in self.pieces))
+        structure = {**self.structure, direction: log_sd}
+        return Step(self.part, self.pieces, self.devices, self.message, structure)
 
     def stretched(self, factor: float) -> Step:
         """The same step when it takes ``factor`` times as long."""
