@@ -44,7 +44,8 @@ def test_gemm_flops_are_two_per_matrix_weight_and_token(name: str) -> None:
     norms = card.layers * (2 * card.hidden_size + (2 * card.head_dim if card.qk_norm else 0)) + card.hidden_size
     # the embedding is looked up, not multiplied; tied or not, the LM head is multiplied
     lookup = 0 if card.tied_embeddings else card.vocab_size * card.hidden_size
-    matrix_weights = card.parameters - norms - lookup
+    biases = card.layers * (card.heads + 2 * card.kv_heads) * card.head_dim if card.attention_bias else 0
+    matrix_weights = card.parameters - norms - biases - lookup
     assert gemm_flops == 2 * 15 * matrix_weights
 
 
