@@ -7,7 +7,7 @@ from functools import lru_cache
 from os.path import exists, expanduser, isdir, isfile  # they take any text for a path, pathlib's raise at some
 from pathlib import Path
 
-from ssdsim.bundled import models_folder
+from ssdsim.bundled import bundled_card, models_folder, state_of
 from ssdsim.checks import text
 from ssdsim.documents import as_record, read_toml
 from ssdsim.errors import InputError, nearest
@@ -40,12 +40,12 @@ def find_transformer(name: str | Path) -> Transformer:
     if shaped:
         return transformer_shaped(int(shaped[1]), int(shaped[2]))
     alias = _alias(name)
-    bundled = _bundled("transformers", alias, ".toml")
+    bundled = bundled_card("transformers", alias, ".toml")
     if bundled is not None:
-        return _unchanged_transformer(*_state(bundled))
+        return _unchanged_transformer(*state_of(bundled))
     path = Path(expanduser(name))
     if path.suffix == ".toml" and isfile(path):
-        return _unchanged_transformer(*_state(path))
+        return _unchanged_transformer(*state_of(path))
     if is_config(path):
         return load_config(path)
     if path.suffix in (".toml", ".json") or isdir(path):
@@ -81,12 +81,12 @@ def find_hardware(name: str | Path) -> HardwareProfile:
     """
     name = text("hardware", name)
     alias = name.lower().replace("_", "-")
-    bundled = _bundled("hardware", alias, ".json")
+    bundled = bundled_card("hardware", alias, ".json")
     if bundled is not None:
-        return _unchanged_profile(*_state(bundled))
+        return _unchanged_profile(*state_of(bundled))
     path = Path(expanduser(name))
     if isfile(path):
-        return _unchanged_profile(*_state(path))
+        return _unchanged_profile(*state_of(path))
     if path.suffix == ".json" or exists(path):
         return load_profile(path)
     raise InputError(
@@ -95,21 +95,8 @@ def find_hardware(name: str | Path) -> HardwareProfile:
     )
 
 
-@lru_cache(maxsize=1024)  # looked up thousands of times in a sweep; bundled cards do not come and go
-def _bundled(folder: str, name: str, suffix: str) -> Path | None:
-    """The card of that name among those that come with ssdsim."""
-    path = models_folder() / folder / f"{name}{suffix}"
-    return path if Path(name).name == name and isfile(path) else None
-
-
 # A file is read and checked again only when it has changed: a sweep asks for the same cards thousands of times, and
 # a profile remembers the operations that it has priced.
-
-
-def _state(path: Path) -> tuple[Path, int, int, int]:
-    """What tells a changed file from an unchanged one."""
-    status = path.stat()
-    return path, status.st_mtime_ns, status.st_size, status.st_ino
 
 
 @lru_cache(maxsize=64)

@@ -6,7 +6,7 @@ from functools import lru_cache
 from os.path import expanduser, isfile
 from pathlib import Path
 
-from ssdsim.bundled import models_folder
+from ssdsim.bundled import bundled_card, models_folder, state_of
 from ssdsim.checks import text
 from ssdsim.documents import as_record, read_toml
 from ssdsim.errors import InputError, nearest
@@ -35,12 +35,12 @@ def find_runtime(name: str | Path) -> Runtime:
     called = name.lower().replace("_", "-")
     if called == KERNELS.name:
         return KERNELS
-    bundled = models_folder() / "runtimes" / f"{called}.toml"
-    if Path(called).name == called and isfile(bundled):
-        return _unchanged(*_state(bundled))
+    bundled = bundled_card("runtimes", called, ".toml")
+    if bundled is not None:
+        return _unchanged(*state_of(bundled))
     path = Path(expanduser(name))
     if isfile(path):
-        return _unchanged(*_state(path))
+        return _unchanged(*state_of(path))
     if path.suffix == ".toml":
         raise InputError(f"{name}: no such runtime card")
     names = runtime_names()
@@ -58,7 +58,7 @@ def runtime_of(profile: HardwareProfile, name: str | Path) -> tuple[Runtime, str
     path = Path(expanduser(str(name)))
     beside = path.with_suffix(SUFFIX)
     if path.suffix == ".json" and isfile(beside):
-        return _unchanged(*_state(beside)), f"beside {profile.name}"
+        return _unchanged(*state_of(beside)), f"beside {profile.name}"
     if profile.fixed is not None:
         return of_fixed_costs(profile.fixed, profile.name), f"fixed costs of {profile.name}"
     if profile.device.kind == "cpu":
@@ -101,12 +101,6 @@ def save_runtime(runtime: Runtime, path: Path) -> None:
     partial = path.with_suffix(path.suffix + ".partial")
     partial.write_text(tomli_w.dumps(runtime.model_dump(by_alias=True, exclude_none=True)), encoding="utf-8")
     partial.replace(path)
-
-
-def _state(path: Path) -> tuple[Path, int, int, int]:
-    """What tells a changed file from an unchanged one."""
-    status = path.stat()
-    return path, status.st_mtime_ns, status.st_size, status.st_ino
 
 
 @lru_cache(maxsize=64)
