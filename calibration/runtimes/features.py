@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.errors import InputError
 from ssdsim.hardware.profile import HardwareProfile
-from ssdsim.measured.price import Work, seconds_of, work_of
+from ssdsim.measured.price import Work, each_row, seconds_of, work_of
 from ssdsim.measured.row import Row
 from ssdsim.pricing.between_kernels import beyond_roof_s, kernel_factor
+from ssdsim.pricing.passes import cost_of_operations
 from ssdsim.runtimes.card import Host, Kernels, Runtime
 from ssdsim.transformer.card import ForwardPass
-from ssdsim.transformer.operations import Attention, Collective, Elementwise, Gemm, Operation
+from ssdsim.transformer.operations import Attention, Collective, Elementwise, Gemm
 
 KERNEL_FIELDS = ("gemm", "attention", "communication", "elementwise", "overlap")
 HOST_FIELDS = tuple(Host.model_fields)
@@ -61,12 +61,7 @@ def features(rows: Iterable[Row], like: Runtime) -> Features:
     InputError : a row's card, profile or timing is missing, by the row's number.
     """
     rows = list(rows)
-    found = []
-    for number, row in enumerate(rows, 1):
-        try:
-            found.append(_of_row(work_of(row, like), like.kernels))
-        except InputError as error:
-            raise InputError(f"row {number} ({row.model}, {row.hardware}, batch {row.batch}): {error}") from None
+    found = each_row(rows, lambda row: _of_row(work_of(row, like), like.kernels))
     return Features(
         rows=rows,
         seconds=np.array([seconds_of(row) for row in rows]),
@@ -89,7 +84,9 @@ def _of_row(work: Work, kernels: Kernels) -> tuple[float, dict[str, float]]:
         for name, seconds in _of_pass(work.draft, work.profile, kernels, drafted).items():
             found[name] = found.get(name, 0.0) + seconds
     prompts = sum(times for _, times in work.prefills)
-    offset = sum(times * _kernel_seconds(forward, work.profile) for forward, times in work.prefills)
+    offset = sum(
+        times * cost_of_operations(forward.counted(), work.profile).seconds for forward, times in work.prefills
+    )
     found["per_layer_s"] += sum(times * forward.layers for forward, times in work.prefills)
     found["per_pass_s"] = work.steps + prompts
     found["per_step_s"] = work.steps
@@ -110,8 +107,3 @@ def _of_pass(forward: ForwardPass, profile: HardwareProfile, kernels: Kernels, t
             found["overlap"] -= times * count * beyond_roof_s(op, seconds, profile)
     found["per_layer_s"] = times * forward.layers
     return found
-
-
-def _kernel_seconds(forward: ForwardPass, profile: HardwareProfile) -> float:
-    ops: list[tuple[Operation, int]] = forward.counted()
-    return sum(count * profile.seconds(op).seconds for op, count in ops)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeVar
 
+from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.measured.row import Row
@@ -13,8 +16,9 @@ from ssdsim.pricing.cost import Cost
 from ssdsim.pricing.passes import cost_of_pass
 from ssdsim.runtimes.card import KERNELS, Kernels, Runtime
 from ssdsim.transformer.card import ForwardPass, Transformer, forward_pass, legal_tensor_parallel
-from ssdsim.transformer.operations import DTYPES
 from ssdsim.transformer.prefill import prefill_pass
+
+T = TypeVar("T")
 
 PREFILL_CHUNK = 8192
 """Tokens of prompts that engines process in one pass."""
@@ -68,12 +72,24 @@ def work_of(row: Row, runtime: Runtime = KERNELS) -> Work:
     """
     card, profile = find_transformer(row.model), find_hardware(row.hardware)
     queries, kv_dtype = (row.k or 0) + 1, cache_of(row, card, runtime)
-    target = _decoding(card, row.batch, queries, row.context, row.tp, row.dtype, kv_dtype)
+
+    def decoding(model: Transformer, tp: int, queries: int = 1) -> ForwardPass:
+        return forward_pass(
+            model,
+            batch=row.batch,
+            queries=queries,
+            context=row.context,
+            tp=tp,
+            dtype=row.dtype,
+            kv_dtype=kv_dtype,
+        )
+
+    target = decoding(card, row.tp, queries)
     draft = None
     if row.draft:
         drafter = find_transformer(row.draft)
         all_of_them = runtime.draft_tp == "all" and row.tp in legal_tensor_parallel(drafter)
-        draft = _decoding(drafter, row.batch, 1, row.context, row.tp if all_of_them else 1, row.dtype, kv_dtype)
+        draft = decoding(drafter, row.tp if all_of_them else 1)
     steps, prompts = _counts(row)
     return Work(
         batch=row.batch,
@@ -108,7 +124,7 @@ def cache_of(row: Row, card: Transformer, runtime: Runtime) -> str | None:
     """The cache's dtype: the row's, or beside quantised weights the runtime's; None for the model's own."""
     precision = card.precision(row.dtype)
     own = row.kv_dtype or (None if precision.kv == precision.activations else precision.kv)
-    return own or (runtime.cache_dtype if precision.mlp not in DTYPES else None)
+    return own or runtime.cache_beside(precision)
 
 
 def _prefills(
@@ -119,25 +135,25 @@ def _prefills(
     if not tokens or not prompts:
         return ()
     together = max(1, min(row.batch, PREFILL_CHUNK // tokens)) if row.metric == "latency_s" else 1
-    return ((_prefill(card, together, tokens, row.tp, row.dtype, kv_dtype), prompts / together),)
-
-
-@lru_cache(maxsize=4096)
-def _decoding(
-    card: Transformer, batch: int, queries: int, context: int, tp: int, dtype: str | None, kv_dtype: str | None
-) -> ForwardPass:
-    return forward_pass(card, batch=batch, queries=queries, context=context, tp=tp, dtype=dtype, kv_dtype=kv_dtype)
-
-
-@lru_cache(maxsize=4096)
-def _prefill(card: Transformer, batch: int, tokens: int, tp: int, dtype: str | None, kv: str | None) -> ForwardPass:
-    return prefill_pass(card, batch=batch, tokens=tokens, tp=tp, dtype=dtype, kv_dtype=kv)
+    forward = prefill_pass(card, batch=together, tokens=tokens, tp=row.tp, dtype=row.dtype, kv_dtype=kv_dtype)
+    return ((forward, prompts / together),)
 
 
 @lru_cache(maxsize=256)
 def of_prompts(runtime: Runtime) -> Runtime:
     """The runtime of passes over prompts: long kernels, whose factors are not those of decoding's short ones."""
     return runtime if runtime is KERNELS else runtime.model_copy(update={"kernels": Kernels()})
+
+
+def each_row(rows: Iterable[Row], made: Callable[[Row], T]) -> list[T]:
+    """What is ``made`` of each row; a mistake in one is told by its number."""
+    found = []
+    for number, row in enumerate(rows, 1):
+        try:
+            found.append(made(row))
+        except InputError as error:
+            raise InputError(f"row {number} ({row.model}, {row.hardware}, batch {row.batch}): {error}") from None
+    return found
 
 
 def seconds_of(row: Row) -> float:

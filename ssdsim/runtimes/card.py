@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from ssdsim.records import Card, LogSd, NotNegative, Seconds
+from ssdsim.transformer.operations import DTYPES
+from ssdsim.transformer.precision import Precision
 
 Factor = Annotated[float, Field(ge=0.01, le=100.0)]
 """On the seconds of kernels."""
@@ -103,6 +105,10 @@ class Runtime(Card):
 
     def __hash__(self) -> int:
         return hash(self.name)  # of all fields it takes longer than finding a pass that is known
+
+    def cache_beside(self, weights: Precision) -> str | None:
+        """The dtype of the cache that it keeps beside quantised weights; None where it is the model's own."""
+        return self.cache_dtype if weights.mlp not in DTYPES else None
 
     @property
     def summary(self) -> str:

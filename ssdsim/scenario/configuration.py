@@ -24,7 +24,6 @@ from ssdsim.runtimes.catalog import find_runtime, runtime_of
 from ssdsim.scenario.options import DEFAULTS, checked, members, of_others
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.settings import Settings
-from ssdsim.transformer.operations import DTYPES
 
 
 @dataclass(frozen=True)
@@ -210,9 +209,9 @@ def site_of(settings: Settings) -> Site | None:
     target = site.precision_of("target")
     if settings["kv_dtype"] is None and target.kv != target.activations:
         settings.derive("kv_dtype", target.kv, "the target card's")
-    elif settings["kv_dtype"] is None and site.runtime.cache_dtype and target.mlp not in DTYPES:
-        settings.derive("kv_dtype", site.runtime.cache_dtype, "the runtime's, for quantised weights")
-        return replace(site, kv_dtype=site.runtime.cache_dtype)
+    elif settings["kv_dtype"] is None and (kept := site.runtime.cache_beside(target)):
+        settings.derive("kv_dtype", kept, "the runtime's, for quantised weights")
+        return replace(site, kv_dtype=kept)
     return site
 
 

@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from functools import lru_cache
 
 from ssdsim.transformer.card import ForwardPass, Transformer, forward_pass
 from ssdsim.transformer.operations import Attention, Operation, PrefillAttention
 
 
-def prefill_pass(card: Transformer, *, batch: int, tokens: int, tp: int = 1, **precision: Any) -> ForwardPass:
+@lru_cache(maxsize=4096)
+def prefill_pass(
+    card: Transformer,
+    *,
+    batch: int,
+    tokens: int,
+    tp: int = 1,
+    dtype: str | None = None,
+    kv_dtype: str | None = None,
+) -> ForwardPass:
     """The operations of one pass over ``batch`` prompts of ``tokens`` tokens; the head sees each one's last token.
 
-    ``precision`` holds the dtypes, as :func:`ssdsim.transformer.card.forward_pass` takes them.
+    The rest is as :func:`ssdsim.transformer.card.forward_pass` takes it; the same arguments give the same pass.
 
     Raises
     ------
     InputError : as :func:`ssdsim.transformer.card.forward_pass` does.
     """
-    body = forward_pass(card, batch=batch, queries=tokens, context=tokens, tp=tp, **precision)
-    head = forward_pass(card, batch=batch, queries=1, context=tokens, tp=tp, **precision)
+    body = forward_pass(card, batch=batch, queries=tokens, context=tokens, tp=tp, dtype=dtype, kv_dtype=kv_dtype)
+    head = forward_pass(card, batch=batch, queries=1, context=tokens, tp=tp, dtype=dtype, kv_dtype=kv_dtype)
     return replace(body, layer=tuple(map(_of_prompts, body.layer)), after=head.after)
 
 

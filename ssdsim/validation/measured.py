@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.intervals import bounds_95
-from ssdsim.measured.price import seconds_of, value_of, work_of
+from ssdsim.measured.price import each_row, seconds_of, value_of, work_of
 from ssdsim.measured.row import Row
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.runtimes.card import Runtime
@@ -88,13 +87,11 @@ def check_rows(rows: Sequence[Row], runtime: Runtime | None = None, seed: int = 
     InputError : a row's card, profile or timing is missing, by the row's number.
     """
     errors = TimingErrors(DRAWS, seed)
-    found = []
-    for number, row in enumerate(rows, 1):
-        try:
-            found.append(_checked(row, runtime or runtime_of(find_hardware(row.hardware), row.hardware)[0], errors))
-        except InputError as error:
-            raise InputError(f"row {number} ({row.model}, {row.hardware}, batch {row.batch}): {error}") from None
-    return found
+
+    def checked(row: Row) -> Checked:
+        return _checked(row, runtime or runtime_of(find_hardware(row.hardware), row.hardware)[0], errors)
+
+    return each_row(rows, checked)
 
 
 def _checked(row: Row, runtime: Runtime, errors: TimingErrors) -> Checked:

@@ -19,7 +19,6 @@ from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.pricing.passes import cost_of_pass
 from ssdsim.records import FROM_LIST, Card
 from ssdsim.rounds.states import Always
-from ssdsim.runtimes.card import KERNELS, Runtime
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.speculation.acceptance import expected_tokens
@@ -149,7 +148,8 @@ def replay_family(paper: Published, family: Family, hardware: str) -> FamilyRepl
 
     scenarios = _scenarios(paper, family, hardware)
     ar, sd, ssd = (scenarios[strategy.name] for strategy in (Autoregressive, Speculative, SSD))
-    known_s = _runtime_of(sd).host.per_draft_step_s
+    assert sd.site is not None  # a paper's results are of real hardware
+    known_s = sd.site.runtime.host.per_draft_step_s
     sd_seen, ssd_seen = np.array(family.sd_tokens_per_s), np.array(family.ssd_tokens_per_s)
 
     def predicted(free: Sequence[float]) -> tuple[Array, Array]:
@@ -167,10 +167,6 @@ def replay_family(paper: Published, family: Family, hardware: str) -> FamilyRepl
     ar_tokens_per_s = 1.0 / sum(ar.seconds.values())
     step_s = known_s + float(fit.x[0])
     return FamilyReplay(family, alpha, step_s, float(fit.x[1]), ar_tokens_per_s, ssd_tokens_per_s)
-
-
-def _runtime_of(scenario: Scenario) -> Runtime:
-    return KERNELS if scenario.site is None else scenario.site.runtime
 
 
 def _scenarios(paper: Published, family: Family, hardware: str) -> Mapping[str, Scenario]:
