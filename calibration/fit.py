@@ -158,13 +158,10 @@ def fit_attention(
     )
     measured = rows.pop("seconds")
     values = AttentionModel.variables(**rows, element_bytes=element_bytes)
-    moved_bytes, flops = AttentionModel.work(values, element_bytes)
-    held = hold_out(len(measured), seed)
     knots = _with_head_dims(_ATTENTION_KNOTS, rows["head_dim"])
-    fit = _fit_corrected(moved_bytes, flops, values, measured, held, knots, _ATTENTION_TERMS, seed)
-    predicted = fit.roofline.seconds(moved_bytes, flops) * np.exp(fit.trained.log_factor(values))
-    coefficients = _ROOFLINE_COEFFICIENTS + 1 + len(fit.final.terms)
-    found = report(measured[held], predicted[held], int(np.sum(~held)), coefficients)
+    fit, found = _fit_reported(
+        AttentionModel.work(values, element_bytes), values, measured, knots, _ATTENTION_TERMS, seed
+    )
     model = AttentionModel(source=source, domain=domain_of(values), roofline=fit.roofline, correction=fit.final)
     return judged(model, found, *rows.values(), element_bytes)
 
@@ -197,13 +194,10 @@ def fit_prefill_attention(
     )
     measured = rows.pop("seconds")
     values = PrefillAttentionModel.variables(**rows)
-    moved_bytes, flops = PrefillAttentionModel.work(values, element_bytes)
-    held = hold_out(len(measured), seed)
     knots = _with_head_dims(_PREFILL_KNOTS, rows["head_dim"])
-    fit = _fit_corrected(moved_bytes, flops, values, measured, held, knots, _PREFILL_TERMS, seed)
-    predicted = fit.roofline.seconds(moved_bytes, flops) * np.exp(fit.trained.log_factor(values))
-    coefficients = _ROOFLINE_COEFFICIENTS + 1 + len(fit.final.terms)
-    found = report(measured[held], predicted[held], int(np.sum(~held)), coefficients)
+    fit, found = _fit_reported(
+        PrefillAttentionModel.work(values, element_bytes), values, measured, knots, _PREFILL_TERMS, seed
+    )
     model = PrefillAttentionModel(source=source, domain=domain_of(values), roofline=fit.roofline, correction=fit.final)
     return judged(model, found, *rows.values(), element_bytes)
 
@@ -321,6 +315,22 @@ def _fit_corrected(
         trained=fit_terms(terms, log_ratio[~held], fitted),
         final=with_uncertainty(fit_terms(terms, log_ratio, values), log_ratio, values),
     )
+
+
+def _fit_reported(
+    work: tuple[Array, Array],
+    values: Mapping[str, Array],
+    measured: Array,
+    knots: Mapping[str, int],
+    terms: int,
+    seed: int,
+) -> tuple[_CorrectedFit, FitReport]:
+    """A fit of one roofline to ``work``, bytes moved and flops, and its errors on the rows that it holds out."""
+    held = hold_out(len(measured), seed)
+    fit = _fit_corrected(*work, values, measured, held, knots, terms, seed)
+    predicted = fit.roofline.seconds(*work) * np.exp(fit.trained.log_factor(values))
+    coefficients = _ROOFLINE_COEFFICIENTS + 1 + len(fit.final.terms)
+    return fit, report(measured[held], predicted[held], int(np.sum(~held)), coefficients)
 
 
 def _fit_segment(
