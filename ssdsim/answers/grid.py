@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from ssdsim import drafters, strategies
@@ -27,6 +26,9 @@ from ssdsim.rounds.kernel import Averages
 from ssdsim.rounds.round import Round, Seconds
 from ssdsim.scenario.configuration import effective, price, settle_spread, site_of, subject_among
 from ssdsim.settings import Settings
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _POINTS_AT_ONCE = 512  # of drawn columns: 4 MB a column at 1000 draws
 _DRAWN_AT_ONCE = 2048  # prices whose drawn steps are kept
@@ -65,7 +67,27 @@ def evaluate(
     1        1.165                                 None
     2          NaN  --p-hit must lie in [0, 1], got 1.5
     """
-    return Evaluator().evaluate(points, draws, seed, names)
+    import pandas as pd  # takes longer to load than small grids to evaluate
+
+    found = Evaluator().evaluate(points, draws, seed, names)
+    frame = pd.DataFrame(found.columns, index=range(len(found.errors)))
+    frame["error"] = pd.Series(found.errors, dtype=object)
+    frame.attrs["warnings"] = found.warnings
+    return frame
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """A table of predictions, an array a column; ``errors`` has None for a point that is possible."""
+
+    columns: Mapping[str, NDArray[Any]]
+    errors: Sequence[str | None]
+    warnings: Sequence[str]
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """A mapping a point."""
+        values = (column.tolist() for column in self.columns.values())
+        return (dict(zip(self.columns, row, strict=True)) for row in zip(*values, strict=True))
 
 
 class Evaluator:
@@ -77,13 +99,13 @@ class Evaluator:
 
     def evaluate(
         self, points: Iterable[Mapping[str, Any]], draws: int = 0, seed: int = 0, names: Collection[str] = ()
-    ) -> pd.DataFrame:
-        """As :func:`evaluate`; the columns are those of this call's strategies."""
+    ) -> Evaluated:
+        """The numbers of :func:`evaluate`; the columns are those of this call's strategies."""
         draws, seed = whole("draws", draws, 0), whole("seed", seed, 0)
         table = _Table(self._sites, self._known, names)
         for point in _mappings(points):
             table.add(point)
-        return table.frame(draws, seed)
+        return table.evaluated(draws, seed)
 
 
 def _mappings(points: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
@@ -252,7 +274,7 @@ class _Table:
             self._columns[name] = _Column(known)
         return self._columns[name]
 
-    def frame(self, draws: int, seed: int) -> pd.DataFrame:
+    def evaluated(self, draws: int, seed: int) -> Evaluated:
         names = [strategy.name for strategy in strategies.ALL if strategy.name in self._columns]
         names = names or list(strategies.default())
         columns: dict[str, Any] = {}
@@ -263,12 +285,10 @@ class _Table:
         columns |= named.over(names, columns)
         if draws and self._columns:
             columns |= self._intervals(names, columns, TimingErrors(draws, seed))
+        nowhere = np.full(len(self._errors), np.nan)
         wanted = [*named.results(names), *(named.intervals(names) if draws else ())]
-        frame = pd.DataFrame(columns, index=range(len(self._errors)), columns=wanted)
-        frame["error"] = pd.Series(self._errors, dtype=object)
         warnings = frozenset().union(*(column.warnings for column in self._columns.values()))
-        frame.attrs["warnings"] = sorted(warnings)
-        return frame
+        return Evaluated({name: columns.get(name, nowhere) for name in wanted}, self._errors, sorted(warnings))
 
     def _results(self, names: Sequence[str], column: _Column) -> dict[str, NDArray[Any]]:
         """A strategy's columns over all points; NaN, or None for words, where it is not possible."""

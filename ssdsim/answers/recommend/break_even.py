@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
@@ -55,28 +55,51 @@ class _Contest:
 
         Settings follow the change: each side is the best of its own shapes there.
         """
-        b = batch or self.batch
-        request = self.search.request
-        cases = [(shape, -(-b // copies)) for shape, copies in self.cases if copies <= b]
-        points = [
-            shape.point({**beside(request.options, change), **change}, size)
-            for change in changes
-            for shape, size in cases
-        ]
-        sizes = np.array([size for _, size in cases], dtype=float)
-        rates = self.search.tokens_per_second(points).reshape(len(changes), len(cases)) / sizes
-        subjects = np.array([shape.strategy == request.subject for shape, _ in cases])
+        rates = self._rates(changes, self._at(batch or self.batch))
+        subjects = self._subjects
         subject = rates[:, subjects].max(axis=1, initial=0.0)
         rival = rates[:, ~subjects].max(axis=1, initial=0.0)
         return np.asarray(np.divide(subject, rival, out=np.where(subject > 0, np.inf, 0.0), where=rival > 0))
 
+    def narrowed(self, batches: Sequence[int]) -> _Contest:
+        """The contest among the cases of each side that are near its best at one of the batches at least."""
+        near = np.zeros(len(self.cases), dtype=bool)
+        for batch in batches:
+            rates = self._rates([{}], self._at(batch))[0]
+            for side in (self._subjects, ~self._subjects):
+                near |= side & (rates > 0) & (rates >= _NEAR_BEST * rates[side].max(initial=0.0))
+        return replace(self, cases=tuple(case for case, kept in zip(self.cases, near, strict=True) if kept))
+
+    @property
+    def _subjects(self) -> NDArray[np.bool_]:
+        return np.array([shape.strategy == self.search.request.subject for shape, _ in self.cases])
+
+    def _at(self, batch: int) -> NDArray[np.int64]:
+        """The sequences of each case's fullest copy; 0 where there are more copies than sequences."""
+        return np.array([-(-batch // copies) if copies <= batch else 0 for _, copies in self.cases])
+
+    def _rates(self, changes: Sequence[Mapping[str, Any]], sizes: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Tokens/s per user, shape ``(changes, cases)``; 0 where there is no room."""
+        options = self.search.request.options
+        filled = np.flatnonzero(sizes)
+        points = [
+            self.cases[case][0].point({**beside(options, change), **change}, int(sizes[case]))
+            for change in changes
+            for case in filled
+        ]
+        rates = np.zeros((len(changes), len(self.cases)))
+        rates[:, filled] = self.search.tokens_per_second(points).reshape(len(changes), len(filled)) / sizes[filled]
+        return rates
+
     def no_room(self, batch: int) -> str | None:
-        """Why the subject has no room at a batch; None where it has."""
-        request, evaluator = self.search.request, self.search.evaluator
-        own = [(shape, copies) for shape, copies in self.cases if shape.strategy == request.subject and copies <= batch]
-        points = [shape.point(request.options, -(-batch // copies)) for shape, copies in own]
-        errors = list(evaluator.evaluate(points)["error"])
-        return str(errors[0]) if errors and None not in errors else None
+        """Why the subject has no room at a batch, of the shape that had it longest; None where it has."""
+        sizes = self._at(batch) * self._subjects
+        own, before = np.flatnonzero(sizes), self._rates([{}], self._at(batch - 1))[0]
+        points = [self.cases[case][0].point(self.search.request.options, int(sizes[case])) for case in own]
+        errors = self.search.evaluator.evaluate(points).errors
+        if None in errors or not errors:
+            return None
+        return errors[int(np.argmax(before[own] > 0))]
 
 
 def break_evens(search: Search, batch: int) -> list[BreakEven]:
@@ -227,9 +250,10 @@ def _largest_batch(contest: _Contest) -> BreakEven:
             low, high = low // 2, low
             if low == 0:
                 return BreakEven("batch", "sequences", "never", present=contest.batch)
+    near = contest.narrowed((low, high))
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if leads(middle) else (low, middle)
-    reason = contest.no_room(high)
+        low, high = (middle, high) if near.leads([{}], middle)[0] > 1.0 else (low, middle)
+    reason = near.no_room(high)
     note = "" if reason is None else f"the limit of its room, not of its speed: {reason}"
     return BreakEven("batch", "sequences", "at most", low, contest.batch, note)

@@ -89,11 +89,11 @@ class Search:
 
     def _price(self, name: str, cases: Sequence[Case]) -> None:
         """Evaluate cases of one strategy. The word that it was left to settle names the same case."""
-        frame = self.evaluator.evaluate(shape.point(self.request.options, batch) for shape, batch in cases)
-        self.warnings.update(frame.attrs["warnings"])
-        for (shape, batch), row in zip(cases, frame.to_dict("records"), strict=True):
-            if row["error"] is not None:
-                self.errors[shape, batch] = row["error"]
+        found = self.evaluator.evaluate(shape.point(self.request.options, batch) for shape, batch in cases)
+        self.warnings.update(found.warnings)
+        for (shape, batch), row, error in zip(cases, found.rows(), found.errors, strict=True):
+            if error is not None:
+                self.errors[shape, batch] = error
                 continue
             self.rates[_settled(shape, row), batch] = Rate(
                 tokens_per_second=row[f"{name}_tokens_per_second"],
@@ -105,9 +105,9 @@ class Search:
 
     def tokens_per_second(self, points: Sequence[Mapping[str, Any]]) -> NDArray[np.float64]:
         """Of the one strategy that each point names; 0 where it is not possible."""
-        frame = self.evaluator.evaluate(points)
-        rates = frame[[f"{name}_tokens_per_second" for name in {name for p in points for name in p["strategies"]}]]
-        return np.asarray(np.nan_to_num(rates.to_numpy(dtype=float)).sum(axis=1))
+        columns = self.evaluator.evaluate(points).columns
+        names = {name for point in points for name in point["strategies"]}
+        return np.asarray(sum(np.nan_to_num(columns[f"{name}_tokens_per_second"]) for name in names))
 
     def _cases(self, shapes: Iterable[Shape]) -> Iterator[Case]:
         """Each shape at every batch that one of its copies may have."""
