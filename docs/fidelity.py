@@ -19,9 +19,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
+from scipy.stats import norm
+from scipy.stats import t as student
 
 from calibration.bootstrap import significant
-from calibration.runtimes.fit import Fit, fit_runtime
+from calibration.runtimes.fit import Fit, fit_with_likelier_cache
 from ssdsim.bundled import models_folder
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.measured.price import seconds_of, work_of
@@ -39,9 +41,11 @@ Array = NDArray[np.float64]
 
 DRAWS = 400
 ABOUT = "fitted by docs/fidelity.py to published benchmarks; draft steps and rounds to the SSD paper's sweeps over K"
-_LEAST_S = 2e-4  # of a step or a round: a fit to few speeds that says 0 has only moved it elsewhere
-_STEP_LOG_SD = 0.7  # 0.2 to 1 ms over the rows of one engine
-_PER_ROUND_LOG_SD = 0.9  # 0.9 ms for 8B on one GPU, 3.5 to 4 for 70B on four
+_LEAST_STEP_S = 2e-4  # a fit to few speeds that says 0 has only moved it elsewhere
+_LEAST_LAYER_S = 2.5e-6  # of a round
+_STEP_LOG_SD = 0.7  # of an engine with few lines, or lines that say next to nothing: 0.2 to 1 ms over one engine's
+_PER_ROUND_LOG_SD = 0.9  # likewise: 0 to 4 ms
+_FEW_LINES = 3
 _ROUND_LOG_SD = 0.05  # what the sweeps' shape over K leaves
 _BUNDLE_CONTEXT = 600  # tokens: its prompts and answers have a few hundred
 
@@ -134,14 +138,16 @@ were fitted to every second K; the others are predicted. A step of a standalone 
 kernels, one of EAGLE-3 holds the head's kernels. Acceptance is fitted, so this shows the shape over K, not the level.
 The last line has its acceptance published: a line over K = 3, 5, 7 less the verification as the card prices it.
 
-| engine | alpha | ms a round | ms a step | worst of those fitted | others: mean error | worst |
-|---|---|---|---|---|---|---|"""
+| engine | alpha | ms a round | µs of it a layer | ms a step | worst of those fitted | others: mean error | worst |
+|---|---|---|---|---|---|---|---|"""
 
 _FOOT = """
 vLLM's standalone draft follows no constant cost a step: it is faster at K = 2 than the others allow, and its card
 does not predict that row. A card takes the geometric mean of its engine's lines (of all lines where its engine has
-none, as TensorRT-LLM), at least 0.2 ms, with a log-sd of 0.7 for a step and 0.9 for a round: rounds of one engine
-differ by a factor of four between a small model on one GPU and a large one on four.
+none, as TensorRT-LLM), a round's by the layer: rounds of one engine differ by a factor of four between 8B on one GPU
+and 70B on four, and by less than two a layer. The log-sd of another line is that of its lines, widened as Student's,
+and at most, and where they are fewer than three or say next to nothing (0.2 ms a step and 2.5 µs a layer are the
+least), 0.7 for a step and 0.9 for a round.
 """
 
 
@@ -215,13 +221,9 @@ def rows_of(frame: pd.DataFrame, group: Group, steady: Sequence[str]) -> Iterato
 
 
 def fitted(group: Group, rows: Sequence[Row]) -> Fit:
-    """The card of a group; where no row says the cache's dtype, the one that the fit likes better."""
+    """The card of a group."""
     source = ", ".join(sorted({row.source for row in rows}))
-    fits = []
-    for kv_dtype in (None, "float8"):
-        base = group.base.model_copy(update={"cache_dtype": kv_dtype})
-        fits.append(fit_runtime(rows, base, group.card, group.engine, source=source))
-    return min(fits, key=lambda fit: fit.misfit)
+    return fit_with_likelier_cache(rows, group.base, group.card, group.engine, source=source)
 
 
 # How well cards predict rows.
@@ -289,11 +291,17 @@ class Sweep:
 
     name: str
     alpha: float
+    layers: int
     per_round_s: float
     per_draft_step_s: float
     fitted: float
     others: float
     worst: float
+
+    @property
+    def per_round_layer_s(self) -> float:
+        """Rounds of a large model cost more; by its layers those of one engine are alike (within a factor of two)."""
+        return self.per_round_s / self.layers
 
 
 def sweeps(cards: Mapping[str, Runtime]) -> Iterator[tuple[str, Sweep]]:
@@ -309,10 +317,11 @@ def sweeps(cards: Mapping[str, Runtime]) -> Iterator[tuple[str, Sweep]]:
         drafts = sweep.method == "standalone"
         draft = forward_pass(find_transformer("llama-3.2-1b"), **shape)
         draft_s = cost_of_pass(draft, profile, card, "draft").seconds if drafts else 0.0
-        yield sweep.engine.split("-")[0], _swept(f"{sweep.engine} {sweep.method}", ks, seen, verify_s, draft_s)
+        name = f"{sweep.engine} {sweep.method}"
+        yield sweep.engine.split("-")[0], _swept(name, target.layers, ks, seen, verify_s, draft_s)
 
 
-def _swept(name: str, ks: Array, seen: Array, verify_s: Array, draft_s: float) -> Sweep:
+def _swept(name: str, layers: int, ks: Array, seen: Array, verify_s: Array, draft_s: float) -> Sweep:
     every_second = slice(0, None, 2)
 
     def errors(free: Array, at: slice) -> Array:
@@ -328,7 +337,7 @@ def _swept(name: str, ks: Array, seen: Array, verify_s: Array, draft_s: float) -
     others = errors(best, slice(1, None, 2))
     fitted_worst, others_worst = worst
     return Sweep(
-        name, best[0], 1e-3 * best[1], 1e-3 * best[2], fitted_worst, float(np.abs(others).mean()), others_worst
+        name, best[0], layers, 1e-3 * best[1], 1e-3 * best[2], fitted_worst, float(np.abs(others).mean()), others_worst
     )
 
 
@@ -360,31 +369,35 @@ def bundle(folder: Path, card: Runtime) -> tuple[Sweep, Outcome]:
     bare = card.model_copy(
         update={
             "name": "bare",
-            "host": card.host.model_copy(update={"per_draft_step_s": 0.0, "per_round_s": 0.0}),
+            "host": card.host.model_copy(update={"per_draft_step_s": 0.0, "per_round_layer_s": 0.0}),
         }
     )
     verify = np.array([work_of(row, bare).cost(bare).seconds * (row.acceptance_length or 1.0) for row in rows])
     ks = np.array([row.k for row in rows], dtype=float)
     step_s, round_s = np.polyfit(ks, rounds - verify, 1)
     misses = np.abs((verify + round_s + ks * step_s) / rounds - 1.0)
-    name = "sglang SpecBundle, eagle-3, 8B on one H200"
-    return Sweep(name, float("nan"), round_s, step_s, float(misses.max()), float("nan"), float("nan")), Outcome.of(
-        rows, card
-    )
+    name, layers = "sglang SpecBundle, eagle-3, 8B on one H200", find_transformer("llama-3.1-8b").layers
+    line = Sweep(name, float("nan"), layers, round_s, step_s, float(misses.max()), float("nan"), float("nan"))
+    return line, Outcome.of(rows, card)
 
 
 def with_speculation(card: Runtime, found: Sequence[Sweep]) -> Runtime:
-    """The card with a draft's step and a round as the sweeps have them, both within a factor: geometric means.
-
-    Engines' rounds differ by more between models and degrees than by any number of one row, so the error is large.
-    """
-    step_s, round_s = (
-        max(_LEAST_S, float(np.exp(np.mean([np.log(max(_LEAST_S, getattr(sweep, name))) for sweep in found]))))
-        for name in ("per_draft_step_s", "per_round_s")
-    )
-    host = card.host.model_copy(update={"per_draft_step_s": significant(step_s), "per_round_s": significant(round_s)})
-    errors = {"draft_step_log_sd": _STEP_LOG_SD, "per_round_log_sd": _PER_ROUND_LOG_SD, "round_log_sd": _ROUND_LOG_SD}
+    """The card with what a draft's step and a layer of a round cost as the sweeps have them: geometric means."""
+    step_s, step_log_sd = _typical([sweep.per_draft_step_s for sweep in found], _LEAST_STEP_S, _STEP_LOG_SD)
+    layer_s, round_log_sd = _typical([sweep.per_round_layer_s for sweep in found], _LEAST_LAYER_S, _PER_ROUND_LOG_SD)
+    host = card.host.model_copy(update={"per_draft_step_s": step_s, "per_round_layer_s": layer_s})
+    errors = {"draft_step_log_sd": step_log_sd, "per_round_log_sd": round_log_sd, "round_log_sd": _ROUND_LOG_SD}
     return card.model_copy(update={"host": host, "errors": card.errors.model_copy(update=errors)})
+
+
+def _typical(seconds: Sequence[float], least: float, unknown_log_sd: float) -> tuple[float, float]:
+    """The geometric mean, and the log-sd of another line (Student's, as few lines tell their own spread badly)."""
+    logs = np.log(np.maximum(seconds, least))
+    typical = significant(float(np.exp(logs.mean())))
+    if len(logs) < _FEW_LINES or min(seconds) < least:
+        return typical, unknown_log_sd
+    widened = student.ppf(0.975, len(logs) - 1) / norm.ppf(0.975) * np.sqrt(1.0 + 1.0 / len(logs))
+    return typical, min(unknown_log_sd, significant(float(logs.std(ddof=1) * widened)))
 
 
 # The page and the cards.
@@ -414,12 +427,13 @@ def page(
         )
     lines.append(_SWEEPS)
     lines += [
-        f"| {s.name} | {_told(s.alpha, '.3f')} | {1e3 * s.per_round_s:.2f} | {1e3 * s.per_draft_step_s:.2f} | "
+        f"| {s.name} | {_told(s.alpha, '.3f')} | {1e3 * s.per_round_s:.2f} | "
+        f"{1e6 * s.per_round_layer_s:.0f} | {1e3 * s.per_draft_step_s:.2f} | "
         f"{s.fitted:.1%} | {_told(s.others, '.1%')} | {_told(s.worst, '.1%')} |"
         for s in swept
     ]
     lines.append(
-        f"\nThe bundled `sglang` card, whose cost of a round lies between that of 70B on four GPUs and of 8B on one, "
+        f"\nThe bundled `sglang` card, which takes the mean of its engine's lines, "
         f"misses the {len(bundled.rows)} rows of the last line by {np.abs(bundled.errors).mean():.0%} "
         f"(bias {bundled.errors.mean():+.0%}); {bundled.held.mean():.0%} of them lie inside its 95 % interval."
     )

@@ -93,6 +93,7 @@ def _of_row(work: Work, kernels: Kernels) -> tuple[float, dict[str, float]]:
     found["per_sequence_s"] = work.steps * work.batch
     found["per_draft_step_s"] = drafted if work.speculates else 0.0
     found["per_round_s"] = work.steps if work.speculates else 0.0
+    found["per_round_layer_s"] = found["per_round_s"] * work.target.layers
     return offset, found
 
 

@@ -18,11 +18,12 @@ from ssdsim.measured.price import work_of
 from ssdsim.measured.row import Row
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.runtimes.card import Errors, Evidence, Host, Runtime
+from ssdsim.transformer.operations import QUANTISED_BYTES
 
 Array = NDArray[np.float64]
 
 DECODING = ("overlap", "attention", "communication", "per_layer_s", "per_step_s", "per_sequence_s")
-SPECULATING = ("per_draft_step_s", "per_round_s")
+SPECULATING = ("per_draft_step_s", "per_round_layer_s")
 BOTH = ("overlap", "attention", "per_step_s", "per_sequence_s", *SPECULATING)
 MOST_FIELDS = 6
 MOST_OVERLAP = 0.9
@@ -39,6 +40,7 @@ PRIOR_SD: Mapping[str, float] = {
     "per_sequence_s": 20e-6,
     "per_draft_step_s": 1.5e-3,
     "per_round_s": 3e-3,
+    "per_round_layer_s": 50e-6,
 }
 """How far an engine may well be from a card of its kind, in each number: what few rows are drawn by."""
 
@@ -124,6 +126,24 @@ def fit_runtime(
     card = card.model_copy(update={"evidence": evidence, "errors": base.errors.model_copy(update=of_passes)})
     told, alike = solution.told(), solution.alike()
     return Fit(card, chosen, low, high, told, alike, errors, left_out, made.series, solution.misfit)
+
+
+def fit_with_likelier_cache(
+    rows: Sequence[Row],
+    base: Runtime,
+    name: str,
+    engine: str = "",
+    fields: Sequence[str] | None = None,
+    source: str = "",
+) -> Fit:
+    """As :func:`fit_runtime`; where rows do not say their cache's dtype beside quantised weights, the likelier one.
+
+    That is a choice between two, not a number that is fitted: of 16 bits, as the models', or of 8.
+    """
+    if not any(row.kv_dtype is None and row.dtype in QUANTISED_BYTES for row in rows):
+        return fit_runtime(rows, base, name, engine, fields, source)
+    bases = (base.model_copy(update={"cache_dtype": kept}) for kept in (None, "float8"))
+    return min((fit_runtime(rows, each, name, engine, fields, source) for each in bases), key=lambda fit: fit.misfit)
 
 
 def default_fields(rows: Sequence[Row]) -> tuple[str, ...]:

@@ -71,7 +71,7 @@ def evaluate(
 
     found = Evaluator().evaluate(points, draws, seed, names)
     frame = pd.DataFrame(found.columns, index=range(len(found.errors)))
-    frame["error"] = pd.Series(found.errors, dtype=object)
+    frame["error"] = pd.Series(np.array(found.errors, dtype=object), dtype=object)
     frame.attrs["warnings"] = found.warnings
     return frame
 

@@ -54,14 +54,14 @@ def runtime(
     """What your engine adds to a hardware profile, from its own benchmarks: CSV rows, or results of
     vllm bench serve, sglang.bench_serving, trtllm-bench or aiperf.
     """
-    from calibration.runtimes.fit import fit_runtime
+    from calibration.runtimes.fit import fit_with_likelier_cache
 
     rows = rows_of(files, by_column(given))
     base = find_runtime(like or (_LIKE if _LIKE in runtime_names() else DEFAULT))
     chosen = tuple(field.strip() for field in fields.split(",")) if fields is not None else None
     engines = {row.engine for row in rows if row.engine}
     engine = engines.pop() if len(engines) == 1 else ""
-    fit = fit_runtime(rows, base, name or output.stem, engine, chosen, _source(files))
+    fit = fit_with_likelier_cache(rows, base, name or output.stem, engine, chosen, _source(files))
     save_runtime(fit.card, output)
     if as_json:
         echo_json(_json(fit, output))
@@ -94,6 +94,8 @@ def _print(fit: Fit, base: str, rows: Sequence[Row]) -> None:
         pairs = ", ".join(f"{one} and {other}" for one, other in fit.alike)
         echo(f"The rows cannot tell apart: {pairs}; rows at other batches, contexts or degrees would.")
     left = f", {share(fit.left_out_error)} of series left out" if fit.left_out_error is not None else ""
+    if fit.card.cache_dtype is not None:
+        echo(f"Beside quantised weights its cache is taken to be {fit.card.cache_dtype} where rows do not say.")
     echo(f"Mean error {share(fit.error)} in fit{left}.")
 
 

@@ -25,6 +25,7 @@ _ABOUT = {
     "per_sequence_s": "of it, a sequence of the batch",
     "per_draft_step_s": "of every pass of a draft",
     "per_round_s": "of a round that speculates",
+    "per_round_layer_s": "of it, a layer of the target",
     "pass_log_sd": "error of a target pass and step",
     "host_log_sd": "error of the host's seconds",
     "draft_step_log_sd": "error of a draft step",

@@ -14,7 +14,16 @@ from ssdsim.cli.tables import Table
 from ssdsim.errors import InputError
 from ssdsim.runs.layout import CONFIG, MEASURED
 from ssdsim.runtimes.catalog import find_runtime
-from ssdsim.validation.measured import Checked, Summary, as_document, check_rows, runtimes_of, summarise
+from ssdsim.validation.measured import (
+    Checked,
+    LikelierCache,
+    Summary,
+    as_document,
+    check_rows,
+    likelier_caches,
+    runtimes_of,
+    summarise,
+)
 
 _UNITS = {"step_ms": "ms a step", "tpot_ms": "ms a token", "latency_s": "s", "tokens_per_s": "tok/s"}
 _CONFIG = 'schema = 1\nverb = "validate"\n'
@@ -35,13 +44,15 @@ def check_measured(
     card = find_runtime(runtime) if runtime is not None else None
     checked = check_rows(rows_of(files, given), card, seed)
     summaries = summarise(checked)
-    document = as_document(checked, summaries)
+    caches = likelier_caches(checked)
+    document = as_document(checked, summaries, caches)
     if folder is not None:
         _keep(folder, document)
     if as_json:
         echo_json(document)
     else:
         _print(checked, summaries)
+        _hint(caches)
     return max_error is None or summaries[0].error <= max_error
 
 
@@ -65,6 +76,14 @@ def _print(checked: Sequence[Checked], summaries: Sequence[Summary]) -> None:
         f"Mean absolute error {every.error:.1%}, bias {every.bias:+.1%} (above 0: predicted too slow); "
         f"{every.coverage:.0%} of the 95 % intervals hold the measured value."
     )
+
+
+def _hint(caches: Sequence[LikelierCache]) -> None:
+    for one in caches:
+        echo(
+            f"{one.series}: no row says the cache's dtype; with {one.kv_dtype} the mean error would be {one.error:.1%} "
+            f"instead of {one.error_as_taken:.1%}. Where the engine keeps that, say kv_dtype in the rows."
+        )
 
 
 def _rows_table(checked: Sequence[Checked]) -> Table:

@@ -47,7 +47,7 @@ class Work:
             (cost_of_step(runtime, self.batch), self.steps),
         ]
         if self.speculates:
-            parts.append((cost_of_speculation(runtime), self.steps))
+            parts.append((cost_of_speculation(runtime, self.target.layers), self.steps))
             parts.append((self._draft_step(runtime), self.steps * self.drafted))
         prompts = of_prompts(runtime)
         parts += [(cost_of_pass(forward, self.profile, prompts), times) for forward, times in self.prefills]

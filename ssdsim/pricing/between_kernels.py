@@ -59,13 +59,21 @@ def _streaming_s(op: Attention, profile: HardwareProfile) -> float:
 
 
 def _all_reduce_s(op: Collective, alone_s: float, profile: HardwareProfile, one_shot_bytes: int) -> float:
-    """An all-reduce in which every rank reads the message of each other rank, as long as that is small."""
+    """An all-reduce in which every rank reads the message of each other rank, as long as that is small.
+
+    What another library took for a larger one is no bound where its latency is not this engine's: it takes at most
+    two shots, in the first of which every rank adds up its part of the message and in the second sends it to all.
+    """
     if profile.link is None:
         return alone_s
     latency_s = profile.seconds(Collective(op.name, op.kind, _SMALLEST_BYTES, op.ranks)).seconds
     read_bytes = (op.ranks - 1) * min(op.message_bytes, one_shot_bytes)
     one_shot_s = latency_s + read_bytes / profile.link.bandwidth
-    return one_shot_s if op.message_bytes <= one_shot_bytes else max(one_shot_s, alone_s)
+    if op.message_bytes <= one_shot_bytes:
+        return one_shot_s
+    moved_bytes = 2 * (op.ranks - 1) / op.ranks * op.message_bytes
+    two_shots_s = 2 * latency_s + moved_bytes / profile.link.bandwidth
+    return max(one_shot_s, min(alone_s, two_shots_s))
 
 
 def cost_between_kernels(layers: int, kernels_s: float, runtime: Runtime, model: Model) -> Cost:
@@ -92,9 +100,10 @@ def _structure(runtime: Runtime) -> str:
     return f"structure@{runtime.name}"
 
 
-def cost_of_speculation(runtime: Runtime) -> Cost:
-    """What a round with drafted tokens costs beside its passes."""
-    return host_cost(runtime, "round", runtime.host.per_round_s, runtime.errors.per_round_log_sd)
+def cost_of_speculation(runtime: Runtime, layers: int) -> Cost:
+    """What a round with drafted tokens costs beside its passes, by the target's layers."""
+    seconds = runtime.host.per_round_s + layers * runtime.host.per_round_layer_s
+    return host_cost(runtime, "round", seconds, runtime.errors.per_round_log_sd)
 
 
 def host_cost(runtime: Runtime, what: str, seconds: float, log_sd: float) -> Cost:

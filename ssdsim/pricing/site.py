@@ -105,7 +105,9 @@ class Site:
     def sampling_step(self, speculates: bool = True) -> Step:
         """Sampling and host work after a target pass, of a round that ``speculates`` or of a step that does not."""
         cost = cost_of_step(self.runtime, self.batch)
-        return Step("host", (Piece("sample", cost + cost_of_speculation(self.runtime) if speculates else cost),))
+        if speculates:
+            cost = cost + cost_of_speculation(self.runtime, self.target.layers)
+        return Step("host", (Piece("sample", cost),))
 
     def streaming_share(self, work: Pass, seconds: float) -> float:
         """Share of a pass's time that its bytes alone would take, at most 1."""

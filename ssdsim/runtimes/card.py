@@ -27,7 +27,8 @@ class Kernels(Card):
     Where the engine has kernels of its own, what another library's took says little. ``streaming_attention``: decode
     attention takes its launch and its bytes at the device's bandwidth. Messages of an all-reduce up to
     ``one_shot_bytes`` are read by every rank from each other one, which takes the latency and ``(ranks - 1) bytes``
-    over the link; larger ones take what the profile's do, and no less. Both are multiplied by their factors.
+    over the link; larger ones take no less, and at most what the profile's do or what they take in two shots, each
+    rank adding up its part for all others. Both kernels are multiplied by their factors.
     """
 
     gemm: Factor = 1.0
@@ -45,7 +46,8 @@ class Host(Card):
     ``per_layer_s``: gaps, of every pass and layer. ``per_pass_s``: of a target pass. ``per_step_s``: after each target
     pass (scheduling, sampling, detokenising), and ``per_sequence_s`` of it for every sequence of the batch.
     ``per_draft_step_s``: of every pass of a draft. ``per_round_s``: of a round that verifies drafted tokens, more than
-    of a step without.
+    of a step without, and ``per_round_layer_s`` of it for every layer of the target: shapes for which no graph was
+    captured, masks, a cache that is cut back.
     """
 
     per_layer_s: Seconds = 0.0
@@ -54,6 +56,7 @@ class Host(Card):
     per_sequence_s: Seconds = 0.0
     per_draft_step_s: Seconds = 0.0
     per_round_s: Seconds = 0.0
+    per_round_layer_s: Seconds = 0.0
 
 
 class Errors(Card):

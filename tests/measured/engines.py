@@ -17,7 +17,7 @@ HIDDEN = Runtime(
     name="hidden",
     engine="vllm",
     kernels=Kernels(gemm=1.1, attention=1.2, communication=0.8),
-    host=Host(per_layer_s=6e-6, per_step_s=4e-3, per_sequence_s=3e-5, per_draft_step_s=1e-3, per_round_s=2e-3),
+    host=Host(per_layer_s=6e-6, per_step_s=4e-3, per_sequence_s=3e-5, per_draft_step_s=1e-3, per_round_layer_s=3e-5),
     evidence=Evidence(source="made by the tests"),
 )
 MODEL_IDS = {

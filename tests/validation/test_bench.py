@@ -91,9 +91,9 @@ def test_any_strategy_is_measured_predicted_and_held_against_its_rival(calibrati
     here, trace = bench(str(calibration / "validation-profile.json"), "float32"), Trace()
     (compared,) = run_grid(here, [POINT], tmp_path / "log.jsonl", lambda done, total: None, trace)
     assert [(c.strategy, c.devices) for c in compared] == [("ar", (1, 0)), ("alternating", (1, 1))]
-    for c in compared:  # parts are between marks of the round, which is timed around them: a clock's tick apart
+    for c in compared:  # parts lie between marks of the round, which is timed around them: other work may come between
         assert set(c.parts) <= set(PARTS)
-        assert sum(measured for measured, _ in c.parts.values()) == pytest.approx(c.measured.value, rel=1e-3)
+        assert sum(measured for measured, _ in c.parts.values()) == pytest.approx(c.measured.value, rel=0.05)
         assert sum(predicted for _, predicted in c.parts.values()) == pytest.approx(c.predicted_s)
         assert c.parts["verify"][0] > 0.0
     assert [found[:2] for found in speedups(compared)] == [("alternating", "ar")]

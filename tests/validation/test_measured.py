@@ -7,7 +7,7 @@ import pytest
 
 from ssdsim.errors import InputError
 from ssdsim.runtimes.card import Errors
-from ssdsim.validation.measured import AXES, check_rows, summarise
+from ssdsim.validation.measured import AXES, check_rows, likelier_caches, summarise
 from tests.measured.engines import BATCHES, HIDDEN, MODEL_IDS, measured, served
 
 WRONG = HIDDEN.model_copy(update={"name": "wrong by 10 %", "errors": Errors(pass_log_sd=0.1)})
@@ -56,3 +56,16 @@ def test_summaries_are_over_all_rows_and_along_every_axis() -> None:
 def test_a_row_that_cannot_be_predicted_is_named() -> None:
     with pytest.raises(InputError, match=r"row 2 \(llama-3.1-8b, h100-sxm, batch 1\)"):
         check_rows([measured(served()), served(tp=7)], HIDDEN)
+
+
+@pytest.mark.parametrize("kept", ["float8", "bfloat16"])
+def test_a_cache_that_no_row_speaks_of_is_named_where_it_explains_the_errors(kept: str) -> None:
+    """Rows of an engine that keeps another cache than its card, long contexts among them."""
+    card = HIDDEN.model_copy(update={"cache_dtype": None if kept == "float8" else "float8"})
+    keeps = HIDDEN.model_copy(update={"cache_dtype": "float8" if kept == "float8" else None})
+    rows = [measured(served(batch=b, tp=2, dtype="float8", input_tokens=8000), keeps) for b in (16, 64)]
+    assert likelier_caches(check_rows(rows, keeps)) == []
+    (found,) = likelier_caches(check_rows(rows, card))
+    assert (found.kv_dtype, found.rows, found.error) == (kept, 2, pytest.approx(0.0, abs=1e-9))
+    stated = [row.model_copy(update={"kv_dtype": "bfloat16"}) for row in rows]
+    assert likelier_caches(check_rows(stated, card)) == []
