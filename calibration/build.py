@@ -31,7 +31,7 @@ from ssdsim.hardware.profile import Device, HardwareProfile, Provenance
 from ssdsim.machine.machine import gpus
 from ssdsim.pricing.passes import cost_of_pass, streaming_share
 from ssdsim.runtimes.card import Errors, Evidence, Host, Runtime
-from ssdsim.transformer.card import ForwardPass
+from ssdsim.transformer.forward import ForwardPass
 from ssdsim.transformer.operations import DTYPE_BYTES
 
 _SOURCE = "calibration"

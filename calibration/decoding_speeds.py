@@ -15,7 +15,7 @@ from ssdsim.hardware.catalog import find_transformer
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.pricing.passes import cost_of_pass
 from ssdsim.runtimes.card import Errors, Evidence, Host, Runtime
-from ssdsim.transformer.card import forward_pass
+from ssdsim.transformer.forward import forward_pass
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from ssdsim.errors import InputError
 from ssdsim.machine.graph_memory import FLOAT32_BYTES, attention_bytes, graph_memory
 from ssdsim.machine.machine import gpus
 from ssdsim.machine.streams import POOL_BYTES
-from ssdsim.transformer.card import ForwardPass
+from ssdsim.transformer.forward import ForwardPass
 from ssdsim.transformer.operations import DTYPE_BYTES, Attention
 
 # torch itself; on a GPU the kernels that load when first used, the workspace of GEMMs, NCCL's buffers

@@ -14,7 +14,8 @@ from ssdsim.pricing.step import Pass, Step
 from ssdsim.protocols.strategy import Strategy
 from ssdsim.scenario.configuration import effective
 from ssdsim.settings import Settings
-from ssdsim.transformer.card import ForwardPass, Transformer, legal_tensor_parallel
+from ssdsim.transformer.card import Transformer, legal_tensor_parallel
+from ssdsim.transformer.forward import ForwardPass
 
 _NO_DEVICE = Device(
     name="any", kind="cpu", memory_bytes=1, memory_bandwidth=1, peak_flops={"any": 1}, count=1, topology="any"

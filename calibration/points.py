@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from calibration.planned import Planned, planned_passes
-from ssdsim.transformer.card import ForwardPass, Transformer
+from ssdsim.transformer.card import Transformer
+from ssdsim.transformer.forward import ForwardPass
 from ssdsim.transformer.operations import Attention, Collective, Elementwise, Gemm
 
 _TOKENS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)

@@ -34,7 +34,7 @@ from ssdsim.pricing.passes import cost_of_pass
 from ssdsim.runtimes.card import KERNELS, Evidence, Host, Kernels, Runtime
 from ssdsim.runtimes.catalog import save_runtime
 from ssdsim.speculation.acceptance import expected_tokens
-from ssdsim.transformer.card import forward_pass
+from ssdsim.transformer.forward import forward_pass
 from ssdsim.validation.paper import load_published
 
 Array = NDArray[np.float64]

@@ -9,7 +9,8 @@ import torch
 from calibration.benchmarks.bench import Bench, Result
 from ssdsim.machine.capture import capture
 from ssdsim.machine.graph import Graph
-from ssdsim.transformer.card import ForwardPass, Transformer, forward_pass
+from ssdsim.transformer.card import Transformer
+from ssdsim.transformer.forward import ForwardPass, forward_pass
 from ssdsim.transformer.operations import Operation
 
 _FEW, _MANY = 2, 18

@@ -8,7 +8,7 @@ from calibration.benchmarks.bench import Bench, Result
 from calibration.points import Shape
 from ssdsim.machine.graph import Graph
 from ssdsim.machine.timing import Clock
-from ssdsim.transformer.card import ForwardPass, forward_pass
+from ssdsim.transformer.forward import ForwardPass, forward_pass
 from ssdsim.transformer.operations import Collective
 
 _RUNS = {"cpu": 1, "cuda": 10}  # of each visit

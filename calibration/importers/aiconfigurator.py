@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from calibration.fit import FEWEST_ROWS, fit_attention, fit_collective, fit_gemm, fit_prefill_attention
-from calibration.importers import vidur
+from calibration.importers import experts, vidur
 from calibration.importers.messages import bytes_per_count
 from calibration.importers.system_card import SystemCard, read_system_card
 from calibration.importers.tables import read_table, with_numbers
@@ -56,6 +56,7 @@ _COLUMNS = {
         *("attn_dtype", "kv_cache_dtype", "batch_size", "num_heads"),
         *("num_key_value_heads", "head_dim", "isl"),
     ),
+    "moe_perf": experts.COLUMNS,
     "custom_allreduce_perf": ("num_gpus", "message_size"),
     "nccl_perf": ("nccl_dtype", "op_name", "num_gpus", "message_size"),
 }
@@ -63,7 +64,10 @@ _COLUMNS = {
 
 _MORE_COLUMNS = ("framework", "kernel_source", "backend", "window_size", "beam_width")  # read where a table has them
 
-_NAMES = ("gemm_dtype", "attn_dtype", "kv_cache_dtype", "nccl_dtype", "op_name")  # the rest of them are sizes
+_NAMES = (
+    *("gemm_dtype", "attn_dtype", "kv_cache_dtype", "nccl_dtype"),
+    *("op_name", "moe_dtype", "distribution"),
+)  # the rest of the columns are sizes
 _GEMM_SHAPE = ["m", "n", "k"]
 _ATTENTION_SHAPE = ["batch_size", "num_heads", "num_key_value_heads", "head_dim", "context"]
 _PREFILL_SHAPE = ["batch_size", "isl", "num_heads", "num_key_value_heads", "head_dim"]
@@ -122,6 +126,7 @@ def import_aiconfigurator(
         "gemm": _gemms(tables["gemm_perf"], host_bound) if "gemm_perf" in tables else {},
         "attention": _attentions(tables["generation_attention_perf"]) if "generation_attention_perf" in tables else {},
         "prefill_attention": _prefills(prefills) if prefills is not None else {},
+        "experts": experts.import_experts(tables["moe_perf"], "moe_perf") if "moe_perf" in tables else {},
         "collectives": _collectives(tables, card),
         "link": link,
         "elementwise": _elementwise(card),

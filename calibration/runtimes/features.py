@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.measured.price import Work, each_row, seconds_of, work_of
 from ssdsim.measured.row import Row
-from ssdsim.pricing.between_kernels import beyond_roof_s, kernel_factor
+from ssdsim.pricing.between_kernels import Kernel, beyond_roof_s, kernel_factor
 from ssdsim.pricing.passes import cost_of_operations
 from ssdsim.runtimes.card import Host, Kernels, Runtime
-from ssdsim.transformer.card import ForwardPass
-from ssdsim.transformer.operations import Attention, Collective, Elementwise, Gemm
+from ssdsim.transformer.forward import ForwardPass
+from ssdsim.transformer.operations import Attention, Collective, Elementwise, ExpertMlp, Gemm, LatentAttention
 
 KERNEL_FIELDS = ("gemm", "attention", "communication", "elementwise", "overlap")
 HOST_FIELDS = tuple(Host.model_fields)
@@ -25,7 +25,9 @@ _ALONE = {**dict.fromkeys(KERNEL_FIELDS, 1.0), "overlap": 0.0}
 
 _FACTOR_OF: Mapping[type, str] = {
     Gemm: "gemm",
+    ExpertMlp: "gemm",
     Attention: "attention",
+    LatentAttention: "attention",
     Collective: "communication",
     Elementwise: "elementwise",
 }
@@ -103,8 +105,8 @@ def _of_pass(forward: ForwardPass, profile: HardwareProfile, kernels: Kernels, t
     for op, count in forward.counted():
         seconds = profile.seconds(op).seconds
         found[_FACTOR_OF[type(op)]] += times * count * seconds * kernel_factor(op, seconds, profile, alone)
-        streams = isinstance(op, Attention) and kernels.streaming_attention
-        if isinstance(op, Gemm | Attention | Elementwise) and not streams:
+        streams = isinstance(op, Attention | LatentAttention) and kernels.streaming_attention
+        if isinstance(op, Kernel) and not streams:
             found["overlap"] -= times * count * beyond_roof_s(op, seconds, profile)
     found["per_layer_s"] = times * forward.layers
     return found

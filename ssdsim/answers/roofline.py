@@ -17,8 +17,17 @@ from ssdsim.pricing.step import Pass, Step
 from ssdsim.runtimes.card import Runtime
 from ssdsim.scenario.configuration import effective, price, site_of
 from ssdsim.scenario.options import read_by, refuse_others
-from ssdsim.transformer.card import ForwardPass
-from ssdsim.transformer.operations import Attention, Collective, Elementwise, Gemm, Operation, PrefillAttention
+from ssdsim.transformer.forward import ForwardPass
+from ssdsim.transformer.operations import (
+    Attention,
+    Collective,
+    Elementwise,
+    ExpertMlp,
+    Gemm,
+    LatentAttention,
+    Operation,
+    PrefillAttention,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -180,6 +189,10 @@ def _shape(op: Operation) -> str:
             return f"{op.batch}x{op.queries} over {op.context}{mask}"
         case PrefillAttention():
             return f"{op.batch}x{op.tokens} causal"
+        case LatentAttention():
+            return f"{op.batch}x{op.queries} over {op.context} latent"
+        case ExpertMlp():
+            return f"{op.tokens}x{op.width}x{op.hidden}, {op.touched:.1f} of {op.count}"
         case Collective():
             return f"{op.message_bytes / 1024:.0f} KiB x{op.ranks}"
         case Elementwise():

@@ -57,6 +57,8 @@ def show_model(name: str, as_json: bool) -> None:
         echo_json({"schema": 1, "transformer": shown})
         return
     for key, value in shown.items():
+        if value is None:
+            continue
         said = ", ".join(f"{part} {kept}" for part, kept in value.items()) if isinstance(value, dict) else value
         echo(f"{key:22} {said}")
 
@@ -65,4 +67,11 @@ def _shown(card: Transformer) -> dict[str, Any]:
     """The card with every format that it leaves unsaid."""
     precision = card.precision()
     weights = {part: getattr(precision, part) for part in ("attention", "mlp", "lm_head")}
-    return card.model_dump() | {"weights": weights, "kv_dtype": precision.kv, "parameters": card.parameters}
+    if card.experts is not None:
+        weights["experts"] = precision.of_experts
+    return card.model_dump() | {
+        "weights": weights,
+        "kv_dtype": precision.kv,
+        "parameters": card.parameters,
+        "active_parameters": card.active_parameters,
+    }

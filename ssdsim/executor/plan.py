@@ -15,7 +15,7 @@ from ssdsim.protocols.strategy import Strategy
 from ssdsim.rounds.actor import Program
 from ssdsim.rounds.kernel import Tokens
 from ssdsim.scenario.scenario import Scenario
-from ssdsim.transformer.card import ForwardPass
+from ssdsim.transformer.forward import ForwardPass
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class RankPass:
     def key(self) -> tuple[Any, ...]:
         """Equal for equal passes, wherever they were unpickled."""
         forward = self.forward
-        return self.model, self.tp, forward.before, forward.layer, forward.layers, forward.after
+        return self.model, self.tp, forward.before, forward.blocks, forward.after
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from pydantic import Field, model_validator
 from ssdsim.documents import as_record, read_json
 from ssdsim.errors import InputError, nearest
 from ssdsim.hardware.attention import AnyAttention
+from ssdsim.hardware.experts import ExpertsModel
 from ssdsim.hardware.laws import (
     DATASHEET_LOG_SD,
     Array,
@@ -38,7 +39,9 @@ from ssdsim.transformer.operations import (
     Collective,
     CollectiveKind,
     Elementwise,
+    ExpertMlp,
     Gemm,
+    LatentAttention,
     Operation,
     PrefillAttention,
 )
@@ -53,6 +56,8 @@ SHORTEST_S, LONGEST_S = 1e-15, 1e9
 """Of an operation: what lies outside comes from a profile whose numbers are wrong."""
 
 _CACHED_TIMINGS = 65536
+_MORE_KERNELS = 3
+"""Of an expert layer beside its first: a second product, and sorting tokens to experts and back."""
 
 _STANDS_IN = {"float8-block": "float8"}
 """Formats that are near enough for the timings of one, with an extra error, where the other's are not there."""
@@ -107,8 +112,9 @@ class Timing:
 class HardwareProfile(Card):
     """Seconds of any operation on one machine.
 
-    Models are by the weights' format (``gemm``), by the cache's dtype (``attention``, ``attention_masked``), by dtype
-    (``prefill_attention``) or by kind and number of ranks (``collectives``); each names its entry of ``sources``.
+    Models are by the weights' format (``gemm``, ``experts``), by the cache's dtype (``attention``,
+    ``attention_masked``), by dtype (``prefill_attention``) or by kind and number of ranks (``collectives``); each names
+    its entry of ``sources``.
     ``spread`` is the relative standard deviation of a timing from run to run. What lies between kernels is a
     runtime's; ``fixed`` is read from profiles of before.
     """
@@ -120,6 +126,7 @@ class HardwareProfile(Card):
     attention: dict[str, AnyAttention] = Field(default_factory=dict)
     attention_masked: dict[str, AnyAttention] = Field(default_factory=dict)
     prefill_attention: dict[str, PrefillAttentionModel] = Field(default_factory=dict)
+    experts: dict[str, ExpertsModel] = Field(default_factory=dict)
     collectives: dict[CollectiveKind, dict[Annotated[int, FROM_LIST], CollectiveModel]] = Field(default_factory=dict)
     link: LinkModel | None = None
     elementwise: ElementwiseModel | None = None
@@ -143,6 +150,7 @@ class HardwareProfile(Card):
         found |= {f"attention:{dtype}": model for dtype, model in self.attention.items()}
         found |= {f"attention_masked:{dtype}": model for dtype, model in self.attention_masked.items()}
         found |= {f"prefill_attention:{dtype}": model for dtype, model in self.prefill_attention.items()}
+        found |= {f"experts:{kept}": model for kept, model in self.experts.items()}
         for kind, by_ranks in self.collectives.items():
             found |= {f"{kind}:{ranks}": model for ranks, model in by_ranks.items()}
         found |= {"link": self.link} if self.link else {}
@@ -204,6 +212,10 @@ class HardwareProfile(Card):
                     return self._attention(op)
                 case PrefillAttention():
                     return self._prefill_attention(op)
+                case LatentAttention():
+                    return self._latent_attention(op)
+                case ExpertMlp():
+                    return self._experts(op)
                 case Collective():
                     return self._collective(op)
                 case Elementwise():
@@ -226,6 +238,10 @@ class HardwareProfile(Card):
                 return self.prefill_attention[op.dtype].launch_s
             case Elementwise() if self.elementwise:
                 return self.elementwise.launch_s
+            case ExpertMlp() if op.dtype in self.experts:
+                return self.experts[op.dtype].few.floor_s(op.hidden, op.width)
+            case ExpertMlp() | LatentAttention():
+                return self._few_tokens(op.activations_dtype if isinstance(op, ExpertMlp) else op.dtype).launch_s
         return 0.0
 
     def gemm_model(self, op: Gemm) -> GemmModel:
@@ -320,6 +336,43 @@ class HardwareProfile(Card):
             f"{self.name}: prefill attention of {op.dtype} was not timed: {REACHED:.0%} of the device's peak flops"
         )
         return Timing(seconds, DATASHEET_LOG_SD, key, "datasheet", warning)
+
+    def _experts(self, op: ExpertMlp) -> Timing:
+        model = self.experts.get(op.dtype)
+        if model is None:
+            return self._untimed_experts(op)
+        shape = (op.tokens, op.per_token, op.hidden, op.width, op.touched)
+        seconds = model.seconds(*shape, op.expert_bytes)
+        key = f"experts:{op.count}x{op.per_token}x{op.width}x{op.hidden}:{op.dtype}"
+        return self._timing(key, model, np.asarray(seconds), model.outside(*shape), {}, model.log_sd_at(op.tokens))
+
+    def _untimed_experts(self, op: ExpertMlp) -> Timing:
+        """A guess: the touched experts' bytes and the tokens' flops on the roofline of products of few tokens."""
+        roofline = self._few_tokens(op.activations_dtype)
+        peaks = self.device.peak_flops
+        floor_s = next((op.flops / peaks[dtype] for dtype in op.arithmetic if dtype in peaks), 0.0)
+        seconds = max(float(roofline.seconds(op.bytes, op.flops)), floor_s) + _MORE_KERNELS * roofline.launch_s
+        key = f"experts:{op.count}x{op.per_token}x{op.width}x{op.hidden}:{op.dtype}"
+        return self._untimed(key, seconds, f"no {op.dtype} experts were timed")
+
+    def _latent_attention(self, op: LatentAttention) -> Timing:
+        """A guess: the latents' bytes at the device's bandwidth, or its flops at the share of the peak that attention
+        over prompts reaches.
+        """
+        peaks, launch_s = self.device.peak_flops, self._few_tokens(op.dtype).launch_s
+        peak_flops = REACHED * peaks.get(op.dtype, min(peaks.values()))
+        seconds = launch_s + max(op.bytes / self.device.memory_bandwidth, op.flops / peak_flops)
+        key = f"latent_attention:{op.heads}x{op.rank}:{op.cache_dtype}"
+        return self._untimed(key, seconds, "no attention over a latent cache was timed")
+
+    def _few_tokens(self, dtype: str) -> Roofline:
+        return self._of_dtype("gemm", self.gemm, dtype).segments[0].roofline
+
+    def _untimed(self, key: str, seconds: float, said: str) -> Timing:
+        """With the error of a datasheet."""
+        if not SHORTEST_S <= seconds <= LONGEST_S:
+            raise InputError(f"profile {self.name}: {key} takes {seconds:g} s, so its timings are wrong")
+        return Timing(seconds, DATASHEET_LOG_SD, key, "datasheet", f"{self.name}: {said}: roofline")
 
     def _collective(self, op: Collective) -> Timing:
         key = f"{op.kind}:{op.ranks}"

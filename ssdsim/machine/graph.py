@@ -11,13 +11,17 @@ import torch.distributed as dist
 import torch.nn.functional as functional
 
 from ssdsim.machine.capture import capture
-from ssdsim.transformer.card import ForwardPass, Transformer, forward_pass
+from ssdsim.machine.graph_memory import cannot_run
+from ssdsim.transformer.card import Transformer
+from ssdsim.transformer.forward import ForwardPass, forward_pass
 from ssdsim.transformer.operations import (
     DTYPE_BYTES,
     Attention,
     Collective,
     Elementwise,
+    ExpertMlp,
     Gemm,
+    LatentAttention,
     Operation,
     PrefillAttention,
 )
@@ -54,7 +58,7 @@ class Graph:
     """One rank's shard of a transformer with random weights and cache, allocated once.
 
     Operations run in their order, each on the output of the one before; a shard's shapes are those of
-    :func:`ssdsim.transformer.card.forward_pass`. Weights are scaled so that activations neither vanish nor overflow.
+    :func:`ssdsim.transformer.forward.forward_pass`. Weights are scaled so that activations neither vanish nor overflow.
     """
 
     def __init__(
@@ -128,6 +132,8 @@ class Graph:
                 return self._attend(op, flow, *cache)
             case PrefillAttention():
                 raise NotImplementedError("graphs run passes that decode")
+            case ExpertMlp() | LatentAttention():
+                raise cannot_run(op)
             case Collective():
                 return self._communicate(op, flow)
             case Elementwise():

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ssdsim.transformer.card import ForwardPass
+from ssdsim.errors import InputError
+from ssdsim.transformer.forward import ForwardPass
 from ssdsim.transformer.operations import (
     DTYPE_BYTES,
     Attention,
     Collective,
     Elementwise,
+    ExpertMlp,
     Gemm,
+    LatentAttention,
     Operation,
     PrefillAttention,
 )
@@ -54,10 +57,17 @@ def _buffer_bytes(op: Operation, value: int) -> int:
             return value * op.queries * op.heads // op.kv_heads * op.context if op.masked else 0
         case PrefillAttention():
             raise NotImplementedError("graphs hold passes that decode")
+        case ExpertMlp() | LatentAttention():
+            raise cannot_run(op)
         case Collective():
             return op.message_bytes if op.kind == "all_gather" else 0
         case Elementwise():
             return op.moved_bytes
+
+
+def cannot_run(op: Operation) -> InputError:
+    """What ranks have no kernel for, in one line."""
+    return InputError(f"{op.name} of this model are priced only: real ranks run dense layers with attention by heads")
 
 
 def attention_bytes(op: Attention) -> int:

@@ -15,7 +15,8 @@ from ssdsim.pricing.between_kernels import cost_of_speculation, cost_of_step
 from ssdsim.pricing.cost import Cost
 from ssdsim.pricing.passes import cost_of_pass
 from ssdsim.runtimes.card import KERNELS, Kernels, Runtime
-from ssdsim.transformer.card import ForwardPass, Transformer, forward_pass, legal_tensor_parallel
+from ssdsim.transformer.card import Transformer, legal_tensor_parallel
+from ssdsim.transformer.forward import ForwardPass, forward_pass
 from ssdsim.transformer.prefill import prefill_pass
 
 T = TypeVar("T")

@@ -7,11 +7,19 @@ from typing import Literal
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.pricing.cost import Cost
 from ssdsim.runtimes.card import Kernels, Runtime
-from ssdsim.transformer.operations import Attention, Collective, Elementwise, Gemm, Operation
+from ssdsim.transformer.operations import (
+    Attention,
+    Collective,
+    Elementwise,
+    ExpertMlp,
+    Gemm,
+    LatentAttention,
+    Operation,
+)
 
 Model = Literal["target", "draft"]
 
-Kernel = Gemm | Attention | Elementwise
+Kernel = Gemm | ExpertMlp | Attention | LatentAttention | Elementwise
 
 _SHORTEST_SHARE = 0.1  # of a kernel's own time that is left however much of it is hidden
 _SMALLEST_BYTES = 1
@@ -20,11 +28,11 @@ _SMALLEST_BYTES = 1
 def kernel_factor(op: Operation, seconds: float, profile: HardwareProfile, kernels: Kernels) -> float:
     """By what an operation that takes ``seconds`` alone is multiplied in the engine."""
     match op:
-        case Gemm():
+        case Gemm() | ExpertMlp():
             return _beside_neighbours(kernels.gemm, op, seconds, profile, kernels.overlap)
-        case Attention() if kernels.streaming_attention:
+        case Attention() | LatentAttention() if kernels.streaming_attention:
             return kernels.attention * _streaming_s(op, profile) / seconds
-        case Attention():
+        case Attention() | LatentAttention():
             return _beside_neighbours(kernels.attention, op, seconds, profile, kernels.overlap)
         case Elementwise():
             return _beside_neighbours(kernels.elementwise, op, seconds, profile, kernels.overlap)
@@ -44,7 +52,12 @@ def _beside_neighbours(factor: float, op: Kernel, seconds: float, profile: Hardw
 
 
 def beyond_roof_s(op: Kernel, seconds: float, profile: HardwareProfile) -> float:
-    """What a kernel takes beyond its bytes and flops at the device's peaks."""
+    """What a kernel takes beyond its bytes and flops at the device's peaks; of experts, the floor of their kernels.
+
+    Experts that are read one after another reach less than the peak however many kernels run beside them.
+    """
+    if isinstance(op, ExpertMlp):
+        return min(seconds, profile.launch_seconds(op))
     roof_s = op.bytes / profile.device.memory_bandwidth
     if not isinstance(op, Elementwise):
         peaks = profile.device.peak_flops
@@ -52,7 +65,7 @@ def beyond_roof_s(op: Kernel, seconds: float, profile: HardwareProfile) -> float
     return max(0.0, seconds - roof_s)
 
 
-def _streaming_s(op: Attention, profile: HardwareProfile) -> float:
+def _streaming_s(op: Attention | LatentAttention, profile: HardwareProfile) -> float:
     """Decode attention that does nothing but read keys and values."""
     launch_s = profile.elementwise.launch_s if profile.elementwise else profile.launch_seconds(op)
     return launch_s + op.bytes / profile.device.memory_bandwidth

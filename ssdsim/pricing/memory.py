@@ -31,8 +31,7 @@ class Demand:
 
 def target_demand(card: Transformer, tp: int, context: int, lookahead: int, precision: Precision) -> Demand:
     """Weights and cache of the target; K+1 slots a sequence are reserved for the tokens being verified."""
-    slots = context + lookahead + 1
-    return Demand(card.weight_bytes(tp, precision), slots * card.kv_bytes_per_token(tp, precision.kv))
+    return Demand(card.weight_bytes(tp, precision), card.cache_bytes(context, lookahead + 1, tp, precision.kv))
 
 
 def draft_demand(
@@ -42,9 +41,9 @@ def draft_demand(
 
     The speculation cache keeps the logits of every branch token when sampling (SSD paper, appendix C).
     """
-    slots = context + lookahead + 1 + branches * lookahead
+    cache_bytes = card.cache_bytes(context, lookahead + 1 + branches * lookahead, tp, precision.kv)
     cached_logits = branches * lookahead * card.vocab_size * DTYPE_BYTES[precision.activations] if logits else 0
-    return Demand(card.weight_bytes(tp, precision), slots * card.kv_bytes_per_token(tp, precision.kv) + cached_logits)
+    return Demand(card.weight_bytes(tp, precision), cache_bytes + cached_logits)
 
 
 def largest_budget(

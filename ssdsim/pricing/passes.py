@@ -8,7 +8,7 @@ from ssdsim.hardware.profile import HardwareProfile, Timing
 from ssdsim.pricing.between_kernels import Model, cost_between_kernels, kernel_factor
 from ssdsim.pricing.cost import Cost
 from ssdsim.runtimes.card import KERNELS, Runtime
-from ssdsim.transformer.card import ForwardPass
+from ssdsim.transformer.forward import ForwardPass
 from ssdsim.transformer.operations import Operation
 
 _REMEMBERED = 65536  # passes and messages a profile

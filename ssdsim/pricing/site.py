@@ -13,7 +13,8 @@ from ssdsim.pricing.cost import Cost
 from ssdsim.pricing.passes import cost_of_message, streaming_share
 from ssdsim.pricing.step import HostWork, Message, Pass, Piece, Step
 from ssdsim.runtimes.card import KERNELS, Runtime
-from ssdsim.transformer.card import Transformer, forward_pass, legal_tensor_parallel
+from ssdsim.transformer.card import Transformer, legal_tensor_parallel
+from ssdsim.transformer.forward import forward_pass
 from ssdsim.transformer.operations import DTYPE_BYTES
 from ssdsim.transformer.precision import Precision
 

@@ -14,7 +14,7 @@ from ssdsim.pricing.between_kernels import Model
 from ssdsim.pricing.cost import Cost, TimingErrors
 from ssdsim.pricing.passes import cost_of_pass
 from ssdsim.runtimes.card import KERNELS, Runtime
-from ssdsim.transformer.card import ForwardPass
+from ssdsim.transformer.forward import ForwardPass
 
 
 @dataclass(frozen=True)

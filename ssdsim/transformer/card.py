@@ -1,32 +1,39 @@
-"""Transformer cards, and the one description of a forward pass: a card's shape turned into operations."""
+"""Transformer cards: the shape of a model, how many weights it has and what its cache takes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
-from typing import Annotated, Literal
+from dataclasses import replace
+from functools import lru_cache
+from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from ssdsim.errors import InputError, nearest
 from ssdsim.records import Card
-from ssdsim.transformer.operations import (
-    DTYPE_BYTES,
-    DTYPES,
-    WEIGHT_BYTES,
-    Attention,
-    Collective,
-    Elementwise,
-    Gemm,
-    Operation,
-)
+from ssdsim.transformer.layers import LARGEST, Experts, Latent, Size, Some, Window
+from ssdsim.transformer.operations import DTYPE_BYTES, DTYPES, WEIGHT_BYTES
 from ssdsim.transformer.precision import FORMATS, KV_DTYPES, DType, Format, KvDType, Precision
 
-LARGEST = 10**9
-"""Of any size of a transformer; the largest that exist have a context of 10 million tokens."""
-Size = Annotated[int, Field(gt=0, le=LARGEST)]
+Architecture = Literal[
+    "llama",
+    "qwen2",
+    "qwen3",
+    "mistral",
+    "mimo",
+    "gemma4",
+    "mixtral",
+    "qwen2_moe",
+    "qwen3_moe",
+    "gpt_oss",
+    "llama4",
+    "glm4_moe",
+    "minimax_m2",
+    "deepseek_v2",
+    "deepseek_v3",
+    "kimi_k2",
+    "transformer-shaped",
+]
 
 
 class Weights(Card):
@@ -34,32 +41,40 @@ class Weights(Card):
 
     attention: Format | None = None
     mlp: Format | None = None
+    experts: Format | None = None
     lm_head: Format | None = None
 
 
 class Transformer(Card):
-    """The shape of a dense decoder-only transformer, and the formats of its checkpoint.
+    """The shape of a decoder-only transformer, and the formats of its checkpoint.
 
-    ``gated_mlp`` is the SwiGLU block (gate and up fused in one GEMM). ``all_reduces_per_layer`` is 2 for
-    Megatron-style sharding (after attention and after the MLP) and 1 for the proposal's transformer-shaped graph,
-    which also has no element-wise kernels and no vocabulary (``vocab_size = 0``). ``dtype`` is that of the activations
-    and of all that ``weights`` and ``kv_dtype`` do not say to be quantised.
+    ``gated_mlp`` is the SwiGLU block (gate and up fused in one GEMM), ``intermediate_size`` the width of the dense one.
+    ``all_reduces_per_layer`` is 2 for Megatron-style sharding (after attention and after the MLP) and 1 for the
+    proposal's transformer-shaped graph, which also has no element-wise kernels and no vocabulary (``vocab_size = 0``).
+    Layers may have ``experts``, a ``latent`` cache or a ``window``; ``keys_are_values`` has one projection for both
+    (in layers without a window). ``mtp_layers`` predict tokens beyond the next: they draft, and are not counted here.
+    ``dtype`` is that of the activations and of all that ``weights`` and ``kv_dtype`` do not say to be quantised.
     """
 
     name: str
-    architecture: Literal["llama", "qwen2", "qwen3", "mistral", "transformer-shaped"]
+    architecture: Architecture
     hidden_size: Size
     layers: Size
     heads: Size
     kv_heads: Size
     head_dim: Size
     intermediate_size: Size
-    vocab_size: int = Field(ge=0, le=LARGEST)
+    vocab_size: Some
     gated_mlp: bool = True
     tied_embeddings: bool = False
     qk_norm: bool = False
     attention_bias: bool = False
     all_reduces_per_layer: Literal[1, 2] = 2
+    experts: Experts | None = None
+    latent: Latent | None = None
+    window: Window | None = None
+    keys_are_values: bool = False
+    mtp_layers: Some = 0
     max_context: Size
     dtype: DType = "bfloat16"
     weights: Weights = Weights()
@@ -82,28 +97,89 @@ class Transformer(Card):
                 raise ValueError(f"weights.{part} must be quantised or {self.dtype}, the card's dtype, got {given}")
         return self
 
+    @model_validator(mode="after")
+    def _layers_enough(self) -> Transformer:
+        for part in (self.experts, self.window):
+            if part is not None and part.layers > self.layers:
+                raise ValueError(f"{part.layers} layers with {type(part).__name__.lower()} are more than {self.layers}")
+        if self.latent and self.window:
+            raise ValueError("a latent cache with windows is not described here")
+        return self
+
+    @property
+    def windowed_layers(self) -> int:
+        return self.window.layers if self.window else 0
+
+    @property
+    def expert_layers(self) -> int:
+        return self.experts.layers if self.experts else 0
+
+    @property
+    def dense_layers(self) -> int:
+        """Layers with the dense MLP."""
+        return self.layers if self.experts is None or self.experts.beside_mlp else self.layers - self.expert_layers
+
+    @property
+    def window_heads(self) -> tuple[int, int]:
+        """Key-value heads of a layer with a window, and the dimension of its heads."""
+        assert self.window is not None
+        return self.window.kv_heads or self.kv_heads, self.window.head_dim or self.head_dim
+
     @property
     def parameters(self) -> int:
         """Number of weights, embeddings included (tied ones once)."""
         return sum(self.parameters_by_part.values())
 
     @property
+    def active_parameters(self) -> int:
+        """Those that a token uses: all but the experts that it is not sent to. The embedding counts whole."""
+        if self.experts is None:
+            return self.parameters
+        idle = self.experts.count - self.experts.per_token
+        return self.parameters - idle * self.expert_layers * self.expert_parameters
+
+    @property
+    def expert_parameters(self) -> int:
+        """Of one routed expert of one layer."""
+        return 3 * self.hidden_size * self.experts.width if self.experts else 0
+
+    @property
     def parameters_by_part(self) -> dict[str, int]:
-        """Weights of the parts of :class:`Precision`; ``activations`` are norms, biases and an embedding of its own."""
-        attention_out = self.heads * self.head_dim
-        kv_out = self.kv_heads * self.head_dim
-        qkv_out = attention_out + 2 * kv_out
+        """Weights of the parts of :class:`Precision`; ``activations`` are norms, biases, routers and an embedding."""
         small = 2 * self.hidden_size if self.vocab_size else 0  # the transformer-shaped graph has GEMMs only
         small += 2 * self.head_dim if self.qk_norm else 0
-        small += qkv_out if self.attention_bias else 0
+        small += (self.heads + 2 * self.kv_heads) * self.head_dim if self.attention_bias else 0
         lm_head = self.vocab_size * self.hidden_size
         final_norm = self.hidden_size if self.vocab_size else 0
-        return {
-            "attention": self.layers * self.hidden_size * (qkv_out + attention_out),
-            "mlp": self.layers * self.hidden_size * (3 if self.gated_mlp else 2) * self.intermediate_size,
+        dense = self.hidden_size * (3 if self.gated_mlp else 2) * self.intermediate_size
+        by_part = {
+            "attention": self._attention_parameters,
+            "mlp": self.dense_layers * dense,
             "lm_head": lm_head,
             "activations": self.layers * small + final_norm + (0 if self.tied_embeddings else lm_head),
         }
+        if self.experts is not None:
+            by_part["mlp"] += self.expert_layers * 3 * self.hidden_size * self.experts.shared_width
+            by_part["experts"] = self.expert_layers * self.experts.count * self.expert_parameters
+            by_part["activations"] += self.expert_layers * self.experts.count * self.hidden_size  # the routers
+        return by_part
+
+    @property
+    def _attention_parameters(self) -> int:
+        hidden, latent = self.hidden_size, self.latent
+        if latent is not None:
+            query = self.heads * (latent.nope_dim + latent.rope_dim)
+            queries = (hidden + query) * latent.query_rank if latent.query_rank else hidden * query
+            of_latent = latent.rank * self.heads * (latent.nope_dim + latent.value_dim)
+            out = hidden * self.heads * latent.value_dim
+            return self.layers * (queries + hidden * latent.cached + of_latent + out)
+        cached = 1 if self.keys_are_values else 2
+        full = hidden * self.head_dim * (2 * self.heads + cached * self.kv_heads)
+        if self.window is None:
+            return self.layers * full
+        kv_heads, head_dim = self.window_heads
+        windowed = hidden * head_dim * 2 * (self.heads + kv_heads)
+        return (self.layers - self.windowed_layers) * full + self.windowed_layers * windowed
 
     def precision(self, dtype: str | None = None, kv_dtype: str | None = None) -> Precision:
         """The formats in which the model is kept and computed.
@@ -117,9 +193,27 @@ class Transformer(Card):
         return _precision(self, dtype, kv_dtype)
 
     def kv_bytes_per_token(self, tp: int = 1, dtype: str | None = None) -> int:
-        """Bytes of keys and values that one token adds to the cache, kept in ``dtype``, of one of ``tp`` devices."""
-        per_layer = 2 * _shard_kv_heads(self, tp) * self.head_dim
-        return self.layers * per_layer * DTYPE_BYTES[dtype or self.precision().kv]
+        """Bytes that one token adds to the cache, kept in ``dtype``, of one of ``tp`` devices; windows are full."""
+        full = self.layers - self.windowed_layers
+        if self.latent is not None:
+            return full * self.latent.cached * self._value_bytes(dtype)  # of all heads, so every device holds it
+        return full * 2 * _shard(self.kv_heads, tp) * self.head_dim * self._value_bytes(dtype)
+
+    def window_bytes_per_token(self, tp: int = 1, dtype: str | None = None) -> int:
+        """Bytes that one token takes in the caches of all layers with windows, of one of ``tp`` devices."""
+        if self.window is None:
+            return 0
+        kv_heads, head_dim = self.window_heads
+        return self.windowed_layers * 2 * _shard(kv_heads, tp) * head_dim * self._value_bytes(dtype)
+
+    def cache_bytes(self, context: int, more: int = 0, tp: int = 1, dtype: str | None = None) -> int:
+        """Bytes of a sequence's cache on one of ``tp`` devices, with room for ``more`` tokens beside its context."""
+        within = min(context, self.window.tokens) if self.window else 0
+        full = (context + more) * self.kv_bytes_per_token(tp, dtype)
+        return full + (within + more) * self.window_bytes_per_token(tp, dtype)
+
+    def _value_bytes(self, dtype: str | None) -> int:
+        return DTYPE_BYTES[dtype or self.precision().kv]
 
     def weight_bytes(self, tp: int = 1, precision: Precision | str | None = None) -> int:
         """Bytes of weights on one of ``tp`` devices (norms are replicated, which is negligible).
@@ -133,7 +227,7 @@ class Transformer(Card):
 def _weight_bytes(card: Transformer, tp: int, precision: Precision) -> int:
     by_format: dict[str, int] = {}
     for part, count in card.parameters_by_part.items():
-        kept = getattr(precision, part)
+        kept = precision.of_experts if part == "experts" else getattr(precision, part)
         by_format[kept] = by_format.get(kept, 0) + count
     return math.ceil(sum(-(-count // tp) * WEIGHT_BYTES[kept] for kept, count in by_format.items()))
 
@@ -148,6 +242,7 @@ def _precision(card: Transformer, dtype: str | None, kv_dtype: str | None) -> Pr
             kept.mlp or card.dtype,
             kept.lm_head or card.dtype,
             card.kv_dtype or card.dtype,
+            kept.experts or "",
         )
     elif dtype in DTYPES:
         found = Precision.plain(dtype)
@@ -161,17 +256,27 @@ def _precision(card: Transformer, dtype: str | None, kv_dtype: str | None) -> Pr
     return replace(found, kv=kv_dtype) if kv_dtype else found
 
 
-def _shard_kv_heads(card: Transformer, tp: int) -> int:
-    return max(1, card.kv_heads // tp)
+def _shard(kv_heads: int, tp: int) -> int:
+    return max(1, kv_heads // tp)
 
 
 def check_tensor_parallel(card: Transformer, tp: int) -> None:
-    """Raise :class:`InputError` unless ``tp`` devices can share the heads and the MLP of ``card`` evenly."""
+    """Raise :class:`InputError` unless ``tp`` devices can share the heads and the MLPs of ``card`` evenly."""
     if tp < 1 or not _divides(card, tp):
+        widths = ", ".join(f"{what} {width}" for what, width in _widths(card).items())
         raise InputError(
             f"tp {tp} does not divide {card.name} ({card.heads} heads, {card.kv_heads} kv heads, "
-            f"MLP {card.intermediate_size}); allowed: {', '.join(map(str, legal_tensor_parallel(card)))}"
+            f"{widths}); allowed: {', '.join(map(str, legal_tensor_parallel(card)))}"
         )
+
+
+def _widths(card: Transformer) -> dict[str, int]:
+    """Of the MLPs that are shared between devices."""
+    experts = card.experts
+    found = {"MLP": card.intermediate_size if card.dense_layers else 0}
+    if experts is not None:
+        found |= {"expert": experts.width, "shared expert": experts.shared_width}
+    return {what: width for what, width in found.items() if width}
 
 
 def legal_tensor_parallel(card: Transformer) -> list[int]:
@@ -185,195 +290,10 @@ def _legal_tensor_parallel(card: Transformer) -> tuple[int, ...]:
 
 
 def _divides(card: Transformer, tp: int) -> bool:
-    # Fewer kv heads than devices are replicated, as every engine does; a remainder is not.
-    kv_even = card.kv_heads % tp == 0 or tp % card.kv_heads == 0
-    return card.heads % tp == 0 and card.intermediate_size % tp == 0 and kv_even
-
-
-@dataclass(frozen=True, eq=False)
-class ForwardPass:
-    """One forward pass on one of ``tp`` devices, in order: ``before``, ``layers`` times ``layer``, ``after``.
-
-    A pass equals itself alone; :func:`forward_pass` returns the same one for the same arguments.
-    """
-
-    before: tuple[Operation, ...]
-    layer: tuple[Operation, ...]
-    layers: int
-    after: tuple[Operation, ...]
-
-    def operations(self) -> Iterator[Operation]:
-        """Every operation in the order in which a rank runs it."""
-        yield from self.before
-        for _ in range(self.layers):
-            yield from self.layer
-        yield from self.after
-
-    def counted(self) -> list[tuple[Operation, int]]:
-        """Each distinct operation with the number of times it runs."""
-        return (
-            [(op, 1) for op in self.before] + [(op, self.layers) for op in self.layer] + [(op, 1) for op in self.after]
-        )
-
-    @property
-    def flops(self) -> float:
-        return sum(op.flops * count for op, count in self.counted())
-
-    @cached_property
-    def moved_bytes(self) -> float:
-        """Bytes to and from the device's own memory."""
-        return sum(op.bytes * count for op, count in self.counted() if not isinstance(op, Collective))
-
-    @property
-    def tokens(self) -> int:
-        """Tokens in flight."""
-        return next(op.m for op in self.layer if isinstance(op, Gemm))
-
-
-def forward_pass(
-    card: Transformer,
-    *,
-    batch: int,
-    queries: int = 1,
-    context: int,
-    tp: int = 1,
-    dtype: str | None = None,
-    kv_dtype: str | None = None,
-    masked: bool = False,
-) -> ForwardPass:
-    """The operations of one pass over ``batch * queries`` tokens in flight.
-
-    Parameters
-    ----------
-    card : the transformer's shape.
-    batch : sequences decoded together.
-    queries : tokens in flight per sequence (1 for decoding, K+1 for verification, the number of branches for a
-        pre-speculation step).
-    context : cached tokens that each query attends to.
-    tp : tensor-parallel degree; every GEMM is one device's shard (column- then row-parallel), followed by an
-        all-reduce of the ``tokens x hidden`` activations.
-    dtype, kv_dtype : of weights, activations and cache as :meth:`Transformer.precision` takes them; the card's by
-        default.
-    masked : the queries are branches with a custom attention mask, not a causal chain.
-
-    Raises
-    ------
-    InputError : ``tp`` does not divide the heads or the MLP, or a count is not positive.
-    """
-    for what, value in (("batch", batch), ("queries", queries), ("context", context)):
-        if value < 1:
-            raise InputError(f"{what} must be at least 1, got {value}")
-    check_tensor_parallel(card, tp)
-    return _forward_pass(_Shard(card, batch, queries, context, tp, card.precision(dtype, kv_dtype), masked))
-
-
-@lru_cache(maxsize=65536)
-def _forward_pass(shard: _Shard) -> ForwardPass:
-    return ForwardPass(shard.embedding(), shard.layer(), shard.card.layers, shard.head())
-
-
-@dataclass(frozen=True)
-class _Shard:
-    """One device's share of a pass."""
-
-    card: Transformer
-    batch: int
-    queries: int
-    context: int
-    tp: int
-    precision: Precision
-    masked: bool
-
-    @property
-    def tokens(self) -> int:
-        return self.batch * self.queries
-
-    def embedding(self) -> tuple[Operation, ...]:
-        if not self.card.vocab_size:
-            return ()
-        gather = self._elementwise("embedding", 2 * self.card.hidden_size)
-        return (gather, *self._all_reduce("embedding_all_reduce"))
-
-    def layer(self) -> tuple[Operation, ...]:
-        return (*self._attention_block(), *self._mlp_block())
-
-    def head(self) -> tuple[Operation, ...]:
-        card = self.card
-        if not card.vocab_size:
-            return ()
-        vocab_shard = -(-card.vocab_size // self.tp)  # engines pad the vocabulary to a multiple of tp
-        ops: list[Operation] = [
-            self._elementwise("final_norm", 4 * card.hidden_size),
-            self._gemm("lm_head", vocab_shard, card.hidden_size, self.precision.lm_head),
-        ]
-        if self.tp > 1:
-            logits_bytes = self.tokens * vocab_shard * self.tp * self._value_bytes
-            ops.append(Collective("logits_all_gather", "all_gather", logits_bytes, self.tp))
-        return tuple(ops)
-
-    def _attention_block(self) -> tuple[Operation, ...]:
-        card, shaped = self.card, self.card.vocab_size == 0
-        heads, kv_heads = card.heads // self.tp, _shard_kv_heads(card, self.tp)
-        q_out, kv_out = heads * card.head_dim, kv_heads * card.head_dim
-        weights, dtype = self.precision.attention, self.precision.activations
-        ops: list[Operation] = [self._gemm("qkv", q_out + 2 * kv_out, card.hidden_size, weights)]
-        if not shaped:
-            ops.insert(0, self._elementwise("input_norm", 4 * card.hidden_size))
-            if card.qk_norm:
-                ops.append(self._elementwise("qk_norm", 2 * (q_out + kv_out)))
-            # rotary embedding of q and k in place, then k and v written to the cache (as wide as the activations here)
-            ops.append(self._elementwise("rotary", 2 * (q_out + kv_out) + 4 * kv_out))
-        ops.append(
-            Attention(
-                "attention",
-                self.batch,
-                self.queries,
-                self.context,
-                heads,
-                kv_heads,
-                card.head_dim,
-                dtype,
-                self.masked,
-                "" if self.precision.kv == dtype else self.precision.kv,
-            )
-        )
-        ops.append(self._gemm("attention_out", card.hidden_size, q_out, weights))
-        if card.all_reduces_per_layer == 2:
-            ops.extend(self._all_reduce("attention_all_reduce"))
-        return tuple(ops)
-
-    def _mlp_block(self) -> tuple[Operation, ...]:
-        card, shaped = self.card, self.card.vocab_size == 0
-        inner = card.intermediate_size // self.tp
-        up_out = 2 * inner if card.gated_mlp else inner
-        weights = self.precision.mlp
-        ops: list[Operation] = []
-        if not shaped:
-            ops.append(self._elementwise("post_norm", 4 * card.hidden_size))
-        ops.append(self._gemm("gate_up" if card.gated_mlp else "up", up_out, card.hidden_size, weights))
-        if not shaped:
-            ops.append(self._elementwise("activation", up_out + inner))
-        ops.append(self._gemm("down", card.hidden_size, inner, weights))
-        ops.extend(self._all_reduce("mlp_all_reduce"))
-        return tuple(ops)
-
-    @property
-    def _value_bytes(self) -> int:
-        return DTYPE_BYTES[self.precision.activations]
-
-    def _gemm(self, name: str, n: int, k: int, weights: str) -> Gemm:
-        if weights == self.precision.activations:
-            return Gemm(name, self.tokens, n, k, weights)
-        return Gemm(name, self.tokens, n, k, weights, self.precision.activations)
-
-    def _elementwise(self, name: str, values_per_token: int) -> Elementwise:
-        return Elementwise(name, self.tokens * values_per_token * self._value_bytes)
-
-    def _all_reduce(self, name: str) -> tuple[Operation, ...]:
-        if self.tp == 1:
-            return ()
-        message = self.tokens * self.card.hidden_size * self._value_bytes
-        return (Collective(name, "all_reduce", message, self.tp),)
+    # Fewer kv heads than devices are replicated, as every engine does; a remainder is not. A latent cache has no heads.
+    kv_heads = [] if card.latent else [card.kv_heads] + ([card.window_heads[0]] if card.window else [])
+    kv_even = all(heads % tp == 0 or tp % heads == 0 for heads in kv_heads)
+    return card.heads % tp == 0 and kv_even and all(width % tp == 0 for width in _widths(card).values())
 
 
 def transformer_shaped(hidden_size: int, layers: int, dtype: DType = "float16") -> Transformer:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from os.path import isdir, isfile
 from pathlib import Path
 from typing import Any
@@ -11,18 +9,14 @@ from typing import Any
 from ssdsim.documents import as_record, read_json
 from ssdsim.errors import InputError, nearest, told
 from ssdsim.transformer.card import Transformer
+from ssdsim.transformer.config_values import ConfigValues
+from ssdsim.transformer.families import FAMILIES, WITH_A_TEXT_PART
 from ssdsim.transformer.quantisation import quantised
 
-# model_type -> what the config leaves unsaid
-_ARCHITECTURES: dict[str, dict[str, bool]] = {
-    "llama": {"qk_norm": False, "attention_bias": False},
-    "mistral": {"qk_norm": False, "attention_bias": False},
-    "qwen2": {"qk_norm": False, "attention_bias": True},
-    "qwen3": {"qk_norm": True, "attention_bias": False},
-}
-_EXPERT_KEYS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_intermediate_size")
 _DTYPES = ("bfloat16", "float16", "float32")
 _DEFAULT_CONTEXT = 4096
+_OUTSIDE = ("torch_dtype", "dtype", "quantization_config", "tie_word_embeddings", "_name_or_path")
+"""What a model with a text part may say of all its parts."""
 
 
 def is_config(path: Path) -> bool:
@@ -35,81 +29,41 @@ def load_config(path: Path) -> Transformer:
 
     Raises
     ------
-    InputError : unreadable JSON, a missing key, a value of the wrong kind, or an architecture that the operations here
-        do not describe (mixture of experts, multi-head latent attention, sliding windows, unknown model types), or a
-        quantisation that :func:`ssdsim.transformer.quantisation.quantised` does not know.
+    InputError : unreadable JSON, a missing key, a value of the wrong kind, an architecture that the operations here do
+        not describe (state spaces, linear or sparse attention, unknown model types), or a quantisation that
+        :func:`ssdsim.transformer.quantisation.quantised` does not know.
     """
     file = path / "config.json" if isdir(path) else path
     values = read_json(file, "config.json")
     if not isinstance(values, dict):
         raise InputError(f"{file}: a config.json must be an object, got {told(values)}")
-    config = _Config(file, values)
-    _refuse_unsupported(config)
-    return _to_card(config)
+    return _to_card(_of_text(ConfigValues(file, values)))
 
 
-@dataclass(frozen=True)
-class _Config:
-    """The values of a file; a key that is null counts as missing, as it does to transformers."""
-
-    file: Path
-    values: Mapping[str, Any]
-
-    def whole(self, key: str, otherwise: int | None = None) -> int:
-        """A whole number of at least 1; ``otherwise`` where the key is missing, if that is given."""
-        value = self._given(key, otherwise)
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise InputError(f"{self.file}: {key} must be a whole number of at least 1, got {told(value)}")
-        return value
-
-    def text(self, key: str, otherwise: str) -> str:
-        value = self._given(key, otherwise)
-        if not isinstance(value, str):
-            raise InputError(f"{self.file}: {key} must be text, got {told(value)}")
-        return value
-
-    def flag(self, key: str) -> bool:
-        value = self._given(key, False)
-        if not isinstance(value, bool):
-            raise InputError(f"{self.file}: {key} must be true or false, got {told(value)}")
-        return value
-
-    def _given(self, key: str, otherwise: Any) -> Any:
-        value = self.values.get(key)
-        if value is not None:
-            return value
-        if otherwise is None:
-            raise InputError(f"{self.file}: lacks the key '{key}'{nearest(key, self.values)}")
-        return otherwise
+def _of_text(config: ConfigValues) -> ConfigValues:
+    """The part of the model that decodes, with what the config says of all parts."""
+    values = config.object("text_config")
+    if not values or config.model_type not in WITH_A_TEXT_PART:
+        return config
+    outside = {key: config.values[key] for key in _OUTSIDE if config.values.get(key) is not None}
+    return ConfigValues(config.file, {**outside, **{key: value for key, value in values.items() if value is not None}})
 
 
-def _refuse_unsupported(config: _Config) -> None:
-    file, values = config.file, config.values
-    model_type = config.text("model_type", "unnamed")
-    if any(values.get(key) for key in _EXPERT_KEYS):
-        raise InputError(f"{file}: {model_type} is a mixture of experts, which is not supported (dense models only)")
-    if values.get("kv_lora_rank"):
-        raise InputError(f"{file}: {model_type} uses multi-head latent attention, which is not supported")
-    if values.get("sliding_window") and values.get("use_sliding_window", True):
-        window = told(values["sliding_window"])
-        raise InputError(f"{file}: {model_type} uses a sliding window of {window} tokens, which is not supported")
-    if model_type not in _ARCHITECTURES:
-        hint = nearest(model_type, _ARCHITECTURES)
-        allowed = ", ".join(_ARCHITECTURES)
-        raise InputError(f"{file}: model_type {told(model_type)} is not supported{hint} Allowed: {allowed}")
-
-
-def _to_card(config: _Config) -> Transformer:
-    file, model_type = config.file, config.values["model_type"]
+def _to_card(config: ConfigValues) -> Transformer:
+    file, model_type = config.file, config.model_type
+    if model_type not in FAMILIES:
+        hint = nearest(model_type, FAMILIES)
+        raise InputError(f"{file}: model_type {told(model_type)} is not supported{hint} Allowed: {', '.join(FAMILIES)}")
     dtype = config.text("torch_dtype", config.text("dtype", "bfloat16"))
     if dtype not in _DTYPES:
         raise InputError(f"{file}: dtype {told(dtype)} is not supported; allowed: {', '.join(_DTYPES)}")
+    family, layers = FAMILIES[model_type], config.whole("num_hidden_layers")
     hidden, heads = config.whole("hidden_size"), config.whole("num_attention_heads")
     card = {
-        "name": config.text("_name_or_path", "") or file.resolve().parent.name,
-        "architecture": model_type,
+        "name": _name(config),
+        "architecture": family.architecture,
         "hidden_size": hidden,
-        "layers": config.whole("num_hidden_layers"),
+        "layers": layers,
         "heads": heads,
         "kv_heads": config.whole("num_key_value_heads", heads),
         "head_dim": config.whole("head_dim", hidden // heads or None),
@@ -120,15 +74,51 @@ def _to_card(config: _Config) -> Transformer:
         "dtype": dtype,
         "source": f"Hugging Face config {file.name}",
     }
-    kept = quantised(_object(config, "quantization_config"), _beside(file), card["layers"], file)
-    return as_record(Transformer, card | _ARCHITECTURES[model_type] | kept, file, "card")
+    card |= family.unsaid | family.own(config, layers)
+    modules = modules_of(card)
+    kept = quantised(config.object("quantization_config"), _beside(file), modules, file)
+    if "mlp" not in modules and "experts" in kept.get("weights", {}):
+        kept["weights"]["mlp"] = kept["weights"]["experts"]  # the model has no others
+    return as_record(Transformer, card | kept, file, "card")
 
 
-def _object(config: _Config, key: str) -> dict[str, Any]:
-    value = config.values.get(key) or {}
-    if not isinstance(value, dict):
-        raise InputError(f"{config.file}: {key} must be an object, got {told(value)}")
-    return value
+def _name(config: ConfigValues) -> str:
+    """What the config calls itself, else its file; a file that is called nothing else, its folder."""
+    own = config.text("_name_or_path", "")
+    if own.startswith((".", "/", "~")):  # where it lay on somebody's disk
+        own = Path(own).name
+    of_file = config.file.name.removesuffix(".json").removesuffix("config").rstrip("_-.")
+    return own or of_file or config.file.resolve().parent.name
+
+
+_ATTENTION = tuple(f"self_attn.{name}_proj" for name in "qkvo")
+_LATENT_ATTENTION = ("self_attn.q_a_proj", "self_attn.kv_a_proj_with_mqa", "self_attn.kv_b_proj", "self_attn.o_proj")
+_MLP = ("gate_proj", "up_proj", "down_proj")
+_MOST_LAYERS = 10_000  # looked for by name; no model has as many
+
+
+def modules_of(card: dict[str, Any]) -> dict[str, list[str]]:
+    """Names of the modules of each part of the fields of a card, as checkpoints have them (an expert for all)."""
+    layers, experts = min(card["layers"], _MOST_LAYERS), card.get("experts")
+    attention = _LATENT_ATTENTION if "latent" in card else _ATTENTION
+    dense, shared = range(layers), range(0)
+    if experts is not None:
+        first = layers - min(layers, experts["layers"])
+        shared = range(first, layers) if experts["shared_width"] else range(0)
+        dense = range(layers) if experts.get("beside_mlp") else range(first)
+    inside = {"qwen2_moe": "mlp.shared_expert", "llama4": "feed_forward.shared_expert"}
+    of_shared = inside.get(card["architecture"], "mlp.shared_experts")
+    found = {
+        "attention": [f"model.layers.{layer}.{name}" for layer in range(layers) for name in attention],
+        "mlp": [f"model.layers.{layer}.mlp.{name}" for layer in dense for name in _MLP]
+        + [f"model.layers.{layer}.{of_shared}.{name}" for layer in shared for name in _MLP],
+    }
+    if experts is not None:
+        within = {"minimax_m2": "block_sparse_moe.", "mixtral": "block_sparse_moe.", "llama4": "feed_forward."}
+        where = "" if experts.get("beside_mlp") else within.get(card["architecture"], "mlp.")
+        of_experts = range(layers - min(layers, experts["layers"]), layers)
+        found["experts"] = [f"model.layers.{layer}.{where}experts.0.gate_proj" for layer in of_experts]
+    return {part: names for part, names in found.items() if names}
 
 
 def quantisation_file(file: Path) -> Path:
@@ -144,4 +134,4 @@ def _beside(file: Path) -> dict[str, Any]:
     values = read_json(path, "hf_quant_config.json")
     if not isinstance(values, dict):
         raise InputError(f"{path}: must be an object, got {told(values)}")
-    return _object(_Config(path, values), "quantization")
+    return ConfigValues(path, values).object("quantization")

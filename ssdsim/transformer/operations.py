@@ -138,6 +138,89 @@ class PrefillAttention:
 
 
 @dataclass(frozen=True, slots=True)
+class LatentAttention:
+    """Decode attention over a latent cache (DeepSeek-V2): all heads read one vector of ``rank + rope_dim`` a token.
+
+    The rest is as of :class:`Attention`.
+    """
+
+    name: str
+    batch: int
+    queries: int
+    context: int
+    heads: int
+    rank: int
+    rope_dim: int
+    dtype: str
+    masked: bool = False
+    kv_dtype: str = ""
+
+    @property
+    def cache_dtype(self) -> str:
+        """Of the cached vectors."""
+        return self.kv_dtype or self.dtype
+
+    @property
+    def arithmetic(self) -> tuple[str, ...]:
+        """What is multiplied in."""
+        return (self.dtype,)
+
+    @property
+    def flops(self) -> float:
+        scores_and_sums = 2.0 * (self.rank + self.rope_dim) + 2.0 * self.rank
+        return scores_and_sums * self.batch * self.queries * self.heads * self.context
+
+    @property
+    def bytes(self) -> float:
+        cache = float(self.batch * self.context * (self.rank + self.rope_dim))
+        io = float(self.batch * self.queries * self.heads * (2 * self.rank + self.rope_dim))
+        return DTYPE_BYTES[self.cache_dtype] * cache + DTYPE_BYTES[self.dtype] * io
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertMlp:
+    """Gated MLPs ``hidden -> width -> hidden``, of which each token uses ``per_token`` of ``count``.
+
+    ``touched`` of them are used by some token (:func:`ssdsim.transformer.routing.distinct_experts`) and read from
+    memory. ``dtype`` is the weights' format, ``activations`` as of :class:`Gemm`.
+    """
+
+    name: str
+    tokens: int
+    hidden: int
+    width: int
+    count: int
+    per_token: int
+    touched: float
+    dtype: str
+    activations: str = ""
+
+    @property
+    def activations_dtype(self) -> str:
+        """Of inputs and outputs."""
+        return self.activations or self.dtype
+
+    @property
+    def arithmetic(self) -> tuple[str, ...]:
+        """As of :class:`Gemm`."""
+        return tuple(dict.fromkeys((_ARITHMETIC.get(self.dtype, self.activations_dtype), self.activations_dtype)))
+
+    @property
+    def flops(self) -> float:
+        return 6.0 * self.tokens * self.per_token * self.hidden * self.width
+
+    @property
+    def expert_bytes(self) -> float:
+        """Of one expert's weights."""
+        return 3.0 * self.hidden * self.width * WEIGHT_BYTES[self.dtype]
+
+    @property
+    def bytes(self) -> float:
+        values = self.tokens * self.per_token * (2 * self.hidden + 3 * self.width)
+        return self.touched * self.expert_bytes + DTYPE_BYTES[self.activations_dtype] * float(values)
+
+
+@dataclass(frozen=True, slots=True)
 class Collective:
     """An all-reduce or all-gather over ``ranks`` devices; ``message_bytes`` is the full (gathered) tensor."""
 
@@ -171,4 +254,4 @@ class Elementwise:
         return float(self.moved_bytes)
 
 
-Operation = Gemm | Attention | PrefillAttention | Collective | Elementwise
+Operation = Gemm | Attention | PrefillAttention | LatentAttention | ExpertMlp | Collective | Elementwise

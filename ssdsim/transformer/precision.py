@@ -35,7 +35,8 @@ SPELLINGS = {
 class Precision:
     """Formats of the weights by part, of the activations (and collectives, logits, norms), and of the cache.
 
-    ``attention`` are the projections before and after the attention itself, ``mlp`` the matrices of the MLP.
+    ``attention`` are the projections before and after the attention itself, ``mlp`` the matrices of the dense MLP and
+    of a shared expert, ``experts`` those of routed ones (empty: as the MLP's).
     """
 
     activations: str
@@ -43,6 +44,12 @@ class Precision:
     mlp: str
     lm_head: str
     kv: str
+    experts: str = ""
+
+    @property
+    def of_experts(self) -> str:
+        """The format of the routed experts' weights."""
+        return self.experts or self.mlp
 
     @classmethod
     def plain(cls, dtype: str) -> Precision:
@@ -52,9 +59,15 @@ class Precision:
     @property
     def formats(self) -> tuple[str, ...]:
         """Of all there is, each once."""
-        return tuple(dict.fromkeys((self.activations, self.attention, self.mlp, self.lm_head, self.kv)))
+        return tuple(
+            dict.fromkeys((self.activations, self.attention, self.mlp, self.of_experts, self.lm_head, self.kv))
+        )
 
     @property
     def weights(self) -> str:
-        """The format of the blocks' weights, in words where there are two."""
-        return self.mlp if self.attention == self.mlp else f"attention {self.attention}, mlp {self.mlp}"
+        """The format of the blocks' weights, in words where there are several."""
+        by_part = {"attention": self.attention, "mlp": self.mlp, "experts": self.of_experts}
+        if len(set(by_part.values())) == 1:
+            return self.mlp
+        said = {part: kept for part, kept in by_part.items() if part != "experts" or self.experts}
+        return ", ".join(f"{part} {kept}" for part, kept in said.items())

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 
-from ssdsim.transformer.card import ForwardPass, Transformer, forward_pass
-from ssdsim.transformer.operations import Attention, Operation, PrefillAttention
+from ssdsim.transformer.card import Transformer
+from ssdsim.transformer.forward import Block, ForwardPass, forward_pass
+from ssdsim.transformer.layers import Latent
+from ssdsim.transformer.operations import Attention, LatentAttention, Operation, PrefillAttention
 
 
 @lru_cache(maxsize=4096)
@@ -21,18 +23,32 @@ def prefill_pass(
 ) -> ForwardPass:
     """The operations of one pass over ``batch`` prompts of ``tokens`` tokens; the head sees each one's last token.
 
-    The rest is as :func:`ssdsim.transformer.card.forward_pass` takes it; the same arguments give the same pass.
+    The rest is as :func:`ssdsim.transformer.forward.forward_pass` takes it; the same arguments give the same pass.
 
     Raises
     ------
-    InputError : as :func:`ssdsim.transformer.card.forward_pass` does.
+    InputError : as :func:`ssdsim.transformer.forward.forward_pass` does.
     """
     body = forward_pass(card, batch=batch, queries=tokens, context=tokens, tp=tp, dtype=dtype, kv_dtype=kv_dtype)
     head = forward_pass(card, batch=batch, queries=1, context=tokens, tp=tp, dtype=dtype, kv_dtype=kv_dtype)
-    return replace(body, layer=tuple(map(_of_prompts, body.layer)), after=head.after)
+    blocks = tuple(
+        Block(tuple(_of_prompts(op, card.latent, tokens) for op in block.operations), block.times)
+        for block in body.blocks
+    )
+    return replace(body, blocks=blocks, after=head.after)
 
 
-def _of_prompts(op: Operation) -> Operation:
-    if not isinstance(op, Attention):
-        return op
-    return PrefillAttention(op.name, op.batch, op.queries, op.heads, op.kv_heads, op.head_dim, op.dtype)
+def _of_prompts(op: Operation, latent: Latent | None, tokens: int) -> Operation:
+    """Attention of whole prompts. A window does not shorten what is computed here, so short windows are overpriced.
+
+    With a latent, prompts are processed over keys and values that are made of it, which differ in width: their mean
+    has as many flops.
+    """
+    match op:
+        case Attention():
+            return PrefillAttention(op.name, op.batch, tokens, op.heads, op.kv_heads, op.head_dim, op.dtype)
+        case LatentAttention() if latent is not None:
+            width = (latent.nope_dim + latent.rope_dim + latent.value_dim) // 2
+            return PrefillAttention(op.name, op.batch, tokens, op.heads, op.heads, max(1, width), op.dtype)
+        case _:
+            return op

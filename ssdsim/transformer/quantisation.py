@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -33,23 +33,20 @@ _ALGORITHMS = {
 """ModelOpt's algorithms as formats of weights."""
 
 _BITS = {4: "int4", 8: "int8"}
-_PROJECTIONS = {
-    "attention": tuple(f"self_attn.{name}_proj" for name in "qkvo"),
-    "mlp": ("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"),
-}
-_MOST_LAYERS = 10_000  # looked for by name; no model has as many
 _LEFT_OUT_KEYS = ("ignore", "modules_to_not_convert", "exclude_modules", "ignored_layers")
 _CACHE_KEYS = ("kv_cache_scheme", "kv_cache_quant_algo")
 
 
-def quantised(config: Mapping[str, Any], beside: Mapping[str, Any], layers: int, file: Path) -> dict[str, Any]:
+def quantised(
+    config: Mapping[str, Any], beside: Mapping[str, Any], modules: Mapping[str, Sequence[str]], file: Path
+) -> dict[str, Any]:
     """``weights`` and ``kv_dtype`` of a card.
 
     Parameters
     ----------
     config : the ``quantization_config`` of a ``config.json``; empty if it has none.
     beside : the ``quantization`` of the ``hf_quant_config.json`` beside it, which completes it; empty if there is none.
-    layers : of the model. A part counts as left out only where every layer's is.
+    modules : names of the matrices of each part of the model. A part counts as left out only where all of it is.
     file : named in refusals.
 
     Returns
@@ -69,7 +66,7 @@ def quantised(config: Mapping[str, Any], beside: Mapping[str, Any], layers: int,
     cache = _cache(said, file)
     if kept is not None:
         left_out = _Names(said, file)
-        weights = {part: kept for part in _PROJECTIONS if not left_out.whole(part, layers)}
+        weights = {part: kept for part, names in modules.items() if not left_out.whole(part, names)}
         if _names_the_head(said, left_out):
             weights["lm_head"] = kept
         found["weights"] = weights
@@ -153,20 +150,18 @@ class _Names:
         given: Any = next((said[key] for key in _LEFT_OUT_KEYS if said.get(key)), [])
         if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
             raise InputError(f"{file}: what is not quantised must be a list of names, got {told(given)}")
+        given = [_of_text(name) for name in given]
         self._names = frozenset(name for name in given if "*" not in name and not name.startswith("re:"))
         self._patterns = [name for name in given if "*" in name and not name.startswith("re:")]
         self._expressions = [_expression(name, file) for name in given if name.startswith("re:")]
 
-    def whole(self, part: str, layers: int) -> bool:
-        """Whether a part of every layer is left out.
+    def whole(self, part: str, names: Sequence[str]) -> bool:
+        """Whether all matrices of a part are left out.
 
         Raises
         ------
-        InputError : of some layers or some matrices only, which no one format describes.
+        InputError : some of them only, which no one format describes.
         """
-        names = [
-            f"model.layers.{layer}.{name}" for layer in range(min(layers, _MOST_LAYERS)) for name in _PROJECTIONS[part]
-        ]
         left_out = sum(map(self.has, names))
         if 0 < left_out < len(names):
             share = f"{left_out} of {len(names)} matrices of the {part}"
@@ -183,6 +178,14 @@ class _Names:
             or any(fnmatchcase(name, pattern) for pattern in self._patterns for name in _above(parts))
             or any(expression.match(module) for expression in self._expressions)
         )
+
+
+def _of_text(name: str) -> str:
+    """A name without the folder of the part that decodes, which models with several parts have."""
+    for folder, plain in (("language_model.model.", "model."), ("model.language_model.", "model.")):
+        if name.startswith(folder):
+            return plain + name.removeprefix(folder)
+    return name.removeprefix("language_model.")
 
 
 def _above(parts: list[str]) -> Iterable[str]:

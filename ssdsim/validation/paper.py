@@ -25,7 +25,7 @@ from ssdsim.speculation.acceptance import expected_tokens
 from ssdsim.strategies.autoregressive import Autoregressive
 from ssdsim.strategies.speculative import Speculative
 from ssdsim.strategies.ssd import SSD
-from ssdsim.transformer.card import forward_pass
+from ssdsim.transformer.forward import forward_pass
 
 Array = NDArray[np.float64]
 

@@ -16,7 +16,7 @@ from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.laws import Array
 from ssdsim.pricing.cost import Cost, TimingErrors
 from ssdsim.pricing.passes import cost_of_operations
-from ssdsim.transformer.card import forward_pass
+from ssdsim.transformer.forward import forward_pass
 from ssdsim.transformer.operations import Gemm
 
 pytestmark = pytest.mark.long

@@ -17,7 +17,8 @@ from calibration.points import Point, Workload, plan
 from calibration.rows import rows_of
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.hardware.what_if import scale
-from ssdsim.transformer.card import ForwardPass, transformer_shaped
+from ssdsim.transformer.card import transformer_shaped
+from ssdsim.transformer.forward import ForwardPass
 from ssdsim.transformer.operations import Attention, Collective, Elementwise, Gemm, Operation
 
 pytestmark = pytest.mark.long

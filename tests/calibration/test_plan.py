@@ -9,7 +9,8 @@ import pytest
 
 from calibration.points import Workload, plan
 from ssdsim import strategies
-from ssdsim.transformer.card import forward_pass, transformer_shaped
+from ssdsim.transformer.card import transformer_shaped
+from ssdsim.transformer.forward import forward_pass
 from ssdsim.transformer.operations import Attention, Collective, Gemm
 from tests.executor.toys import Alternating
 

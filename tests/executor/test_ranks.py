@@ -18,7 +18,7 @@ from ssdsim.machine.ranks import Ranks
 from ssdsim.pricing.step import Pass, Step
 from ssdsim.rounds.outcomes import OutcomeBlock
 from ssdsim.scenario.configuration import Configuration
-from ssdsim.transformer.card import forward_pass
+from ssdsim.transformer.forward import forward_pass
 from ssdsim.validation.grid import grid_of
 from tests.executor.run import ROUNDS, SEED, run, small, spans, whats
 

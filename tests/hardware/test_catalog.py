@@ -55,10 +55,10 @@ def test_a_hugging_face_folder_or_file_is_a_card(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"model_type": "mixtral", "num_local_experts": 8}, "mixture of experts"),
-        ({"model_type": "deepseek_v3", "kv_lora_rank": 512}, "multi-head latent attention"),
-        ({"model_type": "mistral", "sliding_window": 4096}, "sliding window of 4096"),
-        ({"model_type": "gemma3"}, "model_type 'gemma3' is not supported"),
+        ({"model_type": "nemotron_h"}, "model_type 'nemotron_h' is not supported"),
+        ({"model_type": "deepseek_v32"}, "'deepseek_v32' is not supported; did you mean 'deepseek_v3'"),
+        ({"model_type": "deepseek_v3", "index_topk": 2048}, "attends to a sparse choice of tokens"),
+        ({"model_type": "gemma4_text", "num_kv_shared_layers": 20}, "shares caches between layers"),
         ({"quantization_config": {"quant_method": "bitsandbytes"}}, "quant_method 'bitsandbytes' is not supported"),
         ({"torch_dtype": "float64"}, "dtype 'float64'"),
     ],

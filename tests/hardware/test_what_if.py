@@ -14,7 +14,7 @@ from ssdsim.hardware.profile import load_profile
 from ssdsim.hardware.what_if import scale
 from ssdsim.pricing.passes import cost_of_pass
 from ssdsim.scenario.configuration import configure
-from ssdsim.transformer.card import forward_pass
+from ssdsim.transformer.forward import forward_pass
 from ssdsim.transformer.operations import Collective, Gemm
 
 STREAMED = Gemm("w", 1, 16384, 8192, "bfloat16")

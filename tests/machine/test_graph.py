@@ -14,7 +14,8 @@ from ssdsim.hardware.catalog import find_transformer
 from ssdsim.machine.graph import Graph
 from ssdsim.machine.graph_memory import graph_memory
 from ssdsim.machine.ranks import Ranks
-from ssdsim.transformer.card import Transformer, forward_pass, transformer_shaped
+from ssdsim.transformer.card import Transformer, transformer_shaped
+from ssdsim.transformer.forward import forward_pass
 from ssdsim.transformer.operations import Attention, Gemm
 
 

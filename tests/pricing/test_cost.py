@@ -20,7 +20,7 @@ from ssdsim.pricing.site import Site
 from ssdsim.rounds.kernel import Kernel
 from ssdsim.runtimes.catalog import find_runtime
 from ssdsim.scenario.configuration import Configuration, configure
-from ssdsim.transformer.card import forward_pass
+from ssdsim.transformer.forward import forward_pass
 
 
 @pytest.mark.parametrize("context", [512, 768, 1024])

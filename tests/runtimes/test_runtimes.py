@@ -23,7 +23,7 @@ from ssdsim.pricing.between_kernels import kernel_factor
 from ssdsim.pricing.passes import cost_of_pass
 from ssdsim.runtimes.card import KERNELS, Errors, Evidence, Host, Kernels, Runtime
 from ssdsim.runtimes.catalog import DEFAULT, SUFFIX, find_runtime, load_runtime, runtime_names, runtime_of, save_runtime
-from ssdsim.transformer.card import forward_pass
+from ssdsim.transformer.forward import forward_pass
 from ssdsim.transformer.operations import Attention, Collective
 from ssdsim.validation.paper import load_published
 

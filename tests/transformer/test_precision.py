@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from ssdsim.bundled import models_folder
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_transformer, transformer_names
-from ssdsim.transformer.card import Weights, forward_pass, transformer_shaped
+from ssdsim.transformer.card import Weights, transformer_shaped
+from ssdsim.transformer.forward import forward_pass
 from ssdsim.transformer.operations import (
     DTYPE_BYTES,
     DTYPES,

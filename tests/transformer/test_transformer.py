@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_transformer, transformer_names
-from ssdsim.transformer.card import forward_pass, transformer_shaped
+from ssdsim.transformer.card import transformer_shaped
+from ssdsim.transformer.forward import forward_pass
 from ssdsim.transformer.operations import Attention, Collective, Elementwise, Gemm
 
 # as the model hubs count them

@@ -1,0 +1,79 @@
+"""The fitted timing model of a layer's routed experts: a floor, the experts that are read, and the tokens' work."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ssdsim.hardware.laws import Array, TimingModel
+from ssdsim.records import Card, NotNegative, Positive, Seconds
+
+FEW_TOKENS = 256
+"""Up to as many the experts' weights are the cost; beyond, other tiles and the arithmetic."""
+
+
+class ExpertCosts(Card):
+    """Seconds as a sum, which fits better than the longest of its terms.
+
+    ``launch_s``, ``per_hidden_s`` and ``per_width_s`` (of a value of the hidden state, of an expert's width on the
+    device) are the floor; an expert that is touched takes ``per_expert_s`` and its bytes at ``bandwidth``; a token's
+    visit to an expert takes ``per_value_s`` of every hidden value and its products at ``flops_per_s`` (None: nothing).
+    """
+
+    launch_s: Seconds
+    per_hidden_s: Seconds
+    per_width_s: Seconds
+    per_expert_s: Seconds
+    bandwidth: Positive
+    per_value_s: Seconds
+    flops_per_s: Positive | None = None
+
+    def floor_s(self, hidden: float, width: float) -> float:
+        """However few experts are read."""
+        return self.launch_s + self.per_hidden_s * hidden + self.per_width_s * width
+
+    def seconds(
+        self, visits: ArrayLike, hidden: ArrayLike, width: ArrayLike, touched: ArrayLike, expert_bytes: ArrayLike
+    ) -> Array:
+        visits, hidden, width, touched = (np.asarray(each, float) for each in (visits, hidden, width, touched))
+        floor = self.launch_s + self.per_hidden_s * hidden + self.per_width_s * width  # as floor_s, of arrays
+        read = touched * (self.per_expert_s + np.asarray(expert_bytes, float) / self.bandwidth)
+        products = 6 * hidden * width / self.flops_per_s if self.flops_per_s else 0.0
+        return np.asarray(floor + read + visits * (self.per_value_s * hidden + products))
+
+
+class ExpertsModel(TimingModel):
+    """Gated experts on one device. The variables of the domain:
+
+    * ``visits``: tokens times the experts that each uses
+    * ``hidden``: values of the hidden state
+    * ``width``: of an expert on the device
+    * ``touched``: experts that some token uses (:mod:`ssdsim.transformer.routing`)
+
+    ``few`` are the costs up to :data:`FEW_TOKENS` tokens, ``many`` beyond them.
+    """
+
+    dimensions: ClassVar[tuple[str, ...]] = ("visits", "hidden", "width", "touched")
+
+    few: ExpertCosts
+    many: ExpertCosts
+    many_log_sd: NotNegative = 0.0
+
+    def seconds(
+        self, tokens: int, per_token: int, hidden: int, width: int, touched: float, expert_bytes: float
+    ) -> float:
+        """Of a layer; never less for more tokens."""
+        few = self.few.seconds(min(tokens, FEW_TOKENS) * per_token, hidden, width, touched, expert_bytes)
+        if tokens <= FEW_TOKENS:
+            return float(few)
+        return float(max(few, self.many.seconds(tokens * per_token, hidden, width, touched, expert_bytes)))
+
+    def log_sd_at(self, tokens: int) -> float:
+        """The error of the range of tokens."""
+        return self.log_sd if tokens <= FEW_TOKENS else max(self.log_sd, self.many_log_sd)
+
+    def outside(self, tokens: int, per_token: int, hidden: int, width: int, touched: float) -> str | None:
+        """How the shape leaves the timed domain, as short text; ``None`` inside it."""
+        return self.beyond({"visits": tokens * per_token, "hidden": hidden, "width": width, "touched": touched})

@@ -1,0 +1,297 @@
+"""The one description of a forward pass: a card's shape turned into operations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+from ssdsim.errors import InputError
+from ssdsim.transformer.card import Transformer, check_tensor_parallel
+from ssdsim.transformer.layers import Experts, Latent
+from ssdsim.transformer.operations import (
+    DTYPE_BYTES,
+    Attention,
+    Collective,
+    Elementwise,
+    ExpertMlp,
+    Gemm,
+    LatentAttention,
+    Operation,
+)
+from ssdsim.transformer.precision import Precision
+from ssdsim.transformer.routing import distinct_experts
+
+
+@dataclass(frozen=True)
+class Block:
+    """Operations that a pass runs ``times`` in a row: a layer, or the part of a layer that so many layers have."""
+
+    operations: tuple[Operation, ...]
+    times: int
+
+
+@dataclass(frozen=True, eq=False)
+class ForwardPass:
+    """One forward pass on one of ``tp`` devices, in order: ``before``, every block, ``after``.
+
+    Where ``layers`` are alike there is one block, a layer. Where they differ, those with a window, with experts and so
+    on are blocks one after the other: the order in which a model mixes them does not matter to what they cost.
+    A pass equals itself alone; :func:`forward_pass` returns the same one for the same arguments.
+    """
+
+    before: tuple[Operation, ...]
+    blocks: tuple[Block, ...]
+    layers: int
+    after: tuple[Operation, ...]
+
+    @property
+    def layer(self) -> tuple[Operation, ...]:
+        """The operations of one layer.
+
+        Raises
+        ------
+        InputError : layers differ.
+        """
+        if len(self.blocks) != 1:
+            raise InputError("layers that differ (windows, experts in some) are priced only, they cannot be run here")
+        return self.blocks[0].operations
+
+    def operations(self) -> Iterator[Operation]:
+        """Every operation in the order in which a rank runs it."""
+        yield from self.before
+        for block in self.blocks:
+            for _ in range(block.times):
+                yield from block.operations
+        yield from self.after
+
+    def counted(self) -> list[tuple[Operation, int]]:
+        """Each distinct operation with the number of times it runs."""
+        layers = [(op, block.times) for block in self.blocks for op in block.operations]
+        return [(op, 1) for op in self.before] + layers + [(op, 1) for op in self.after]
+
+    @property
+    def flops(self) -> float:
+        return sum(op.flops * count for op, count in self.counted())
+
+    @cached_property
+    def moved_bytes(self) -> float:
+        """Bytes to and from the device's own memory."""
+        return sum(op.bytes * count for op, count in self.counted() if not isinstance(op, Collective))
+
+    @property
+    def tokens(self) -> int:
+        """Tokens in flight."""
+        return next(op.m for op, _ in self.counted() if isinstance(op, Gemm))
+
+
+def forward_pass(
+    card: Transformer,
+    *,
+    batch: int,
+    queries: int = 1,
+    context: int,
+    tp: int = 1,
+    dtype: str | None = None,
+    kv_dtype: str | None = None,
+    masked: bool = False,
+) -> ForwardPass:
+    """The operations of one pass over ``batch * queries`` tokens in flight.
+
+    Parameters
+    ----------
+    card : the transformer's shape.
+    batch : sequences decoded together.
+    queries : tokens in flight per sequence (1 for decoding, K+1 for verification, the number of branches for a
+        pre-speculation step).
+    context : cached tokens that each query attends to.
+    tp : tensor-parallel degree; every GEMM is one device's shard (column- then row-parallel), followed by an
+        all-reduce of the ``tokens x hidden`` activations.
+    dtype, kv_dtype : of weights, activations and cache as :meth:`Transformer.precision` takes them; the card's by
+        default.
+    masked : the queries are branches with a custom attention mask, not a causal chain.
+
+    Raises
+    ------
+    InputError : ``tp`` does not divide the heads or the MLP, or a count is not positive.
+    """
+    for what, value in (("batch", batch), ("queries", queries), ("context", context)):
+        if value < 1:
+            raise InputError(f"{what} must be at least 1, got {value}")
+    check_tensor_parallel(card, tp)
+    return _forward_pass(_Shard(card, batch, queries, context, tp, card.precision(dtype, kv_dtype), masked))
+
+
+@lru_cache(maxsize=65536)
+def _forward_pass(shard: _Shard) -> ForwardPass:
+    return ForwardPass(shard.embedding(), tuple(shard.blocks()), shard.card.layers, shard.head())
+
+
+@dataclass(frozen=True)
+class _Shard:
+    """One device's share of a pass."""
+
+    card: Transformer
+    batch: int
+    queries: int
+    context: int
+    tp: int
+    precision: Precision
+    masked: bool
+
+    @property
+    def tokens(self) -> int:
+        return self.batch * self.queries
+
+    def embedding(self) -> tuple[Operation, ...]:
+        if not self.card.vocab_size:
+            return ()
+        gather = self._elementwise("embedding", 2 * self.card.hidden_size)
+        return (gather, *self._all_reduce("embedding_all_reduce"))
+
+    def blocks(self) -> Iterator[Block]:
+        """A layer where all are alike, else their parts."""
+        card, parts = self.card, [*self._attention_parts(), *self._mlp_parts()]
+        if all(times == card.layers for _, times in parts):
+            yield Block(tuple(op for ops, _ in parts for op in ops), card.layers)
+            return
+        yield from (Block(ops, times) for ops, times in parts)
+
+    def head(self) -> tuple[Operation, ...]:
+        card = self.card
+        if not card.vocab_size:
+            return ()
+        vocab_shard = -(-card.vocab_size // self.tp)  # engines pad the vocabulary to a multiple of tp
+        ops: list[Operation] = [
+            self._elementwise("final_norm", 4 * card.hidden_size),
+            self._gemm("lm_head", vocab_shard, card.hidden_size, self.precision.lm_head),
+        ]
+        if self.tp > 1:
+            logits_bytes = self.tokens * vocab_shard * self.tp * self._value_bytes
+            ops.append(Collective("logits_all_gather", "all_gather", logits_bytes, self.tp))
+        return tuple(ops)
+
+    def _attention_parts(self) -> Iterator[tuple[tuple[Operation, ...], int]]:
+        """Attention of each kind of layer with the number of them."""
+        card, full = self.card, self.card.layers - self.card.windowed_layers
+        if card.latent is not None:
+            yield self._latent_attention(card.latent), full
+            return
+        if full:
+            projected = 1 if card.keys_are_values else 2
+            yield self._attention(card.kv_heads, card.head_dim, self.context, projected), full
+        if card.window is not None:
+            yield self._attention(*card.window_heads, min(self.context, card.window.tokens), 2), card.windowed_layers
+
+    def _mlp_parts(self) -> Iterator[tuple[tuple[Operation, ...], int]]:
+        """The dense MLP and the experts with the number of layers that have them."""
+        card = self.card
+        if card.dense_layers:
+            yield self._mlp_block(), card.dense_layers
+        if card.experts is not None:
+            yield self._experts(card.experts), card.experts.layers
+
+    def _attention(self, all_kv_heads: int, head_dim: int, context: int, projected: int) -> tuple[Operation, ...]:
+        """``projected``: of keys and values, how many have a projection of their own."""
+        card, shaped = self.card, self.card.vocab_size == 0
+        heads, kv_heads = card.heads // self.tp, max(1, all_kv_heads // self.tp)
+        q_out, kv_out = heads * head_dim, kv_heads * head_dim
+        weights, dtype = self.precision.attention, self.precision.activations
+        ops: list[Operation] = [self._gemm("qkv", q_out + projected * kv_out, card.hidden_size, weights)]
+        if not shaped:
+            ops.insert(0, self._elementwise("input_norm", 4 * card.hidden_size))
+            if card.qk_norm:
+                ops.append(self._elementwise("qk_norm", 2 * (q_out + kv_out)))
+            # rotary embedding of q and k in place, then k and v written to the cache (as wide as the activations here)
+            ops.append(self._elementwise("rotary", 2 * (q_out + kv_out) + 4 * kv_out))
+        of_cache = "" if self.precision.kv == dtype else self.precision.kv
+        ops.append(
+            Attention(
+                "attention", self.batch, self.queries, context, heads, kv_heads, head_dim, dtype, self.masked, of_cache
+            )
+        )
+        ops.append(self._gemm("attention_out", card.hidden_size, q_out, weights))
+        if card.all_reduces_per_layer == 2:
+            ops.extend(self._all_reduce("attention_all_reduce"))
+        return tuple(ops)
+
+    def _latent_attention(self, latent: Latent) -> tuple[Operation, ...]:
+        """Decoding reads the latent itself: the heads' own projections are taken into queries and outputs."""
+        hidden, heads = self.card.hidden_size, self.card.heads // self.tp
+        weights, dtype = self.precision.attention, self.precision.activations
+        q_out = heads * (latent.nope_dim + latent.rope_dim)
+        small = latent.cached + (latent.query_rank or 0)
+        ops: list[Operation] = [self._elementwise("input_norm", 4 * hidden)]
+        if latent.query_rank:
+            ops.append(self._gemm("qkv_down", small, hidden, weights))
+            ops.append(self._gemm("q_up", q_out, latent.query_rank, weights))
+        else:
+            ops.append(self._gemm("qkv_down", q_out + latent.cached, hidden, weights))
+        of_cache = "" if self.precision.kv == dtype else self.precision.kv
+        ops += [
+            self._elementwise("latent_norm", 4 * small),
+            self._elementwise("rotary", 2 * heads * latent.rope_dim + 4 * latent.cached),
+            self._gemm("kv_up", heads * (latent.nope_dim + latent.value_dim), latent.rank, weights),
+            LatentAttention(
+                "attention", self.batch, self.queries, self.context, heads, latent.rank, latent.rope_dim, dtype,
+                self.masked, of_cache,
+            ),
+            self._gemm("attention_out", hidden, heads * latent.value_dim, weights),
+            *self._all_reduce("attention_all_reduce"),
+        ]  # fmt: skip
+        return tuple(ops)
+
+    def _mlp_block(self) -> tuple[Operation, ...]:
+        card, shaped = self.card, self.card.vocab_size == 0
+        ops: list[Operation] = [] if shaped else [self._elementwise("post_norm", 4 * card.hidden_size)]
+        ops += self._mlp(card.intermediate_size // self.tp, "")
+        return (*ops, *self._all_reduce("mlp_all_reduce"))
+
+    def _mlp(self, inner: int, whose: str) -> list[Operation]:
+        card = self.card
+        up_out = 2 * inner if card.gated_mlp else inner
+        ops: list[Operation] = [
+            self._gemm(f"{whose}gate_up" if card.gated_mlp else "up", up_out, card.hidden_size, self.precision.mlp)
+        ]
+        if card.vocab_size:
+            ops.append(self._elementwise(f"{whose}activation", up_out + inner))
+        ops.append(self._gemm(f"{whose}down", card.hidden_size, inner, self.precision.mlp))
+        return ops
+
+    def _experts(self, experts: Experts) -> tuple[Operation, ...]:
+        card, dtype = self.card, self.precision.activations
+        ops: list[Operation] = [
+            self._elementwise("post_norm", 4 * card.hidden_size),
+            self._gemm("router", experts.count, card.hidden_size, dtype),
+        ]
+        if experts.shared_width:
+            ops += self._mlp(experts.shared_width // self.tp, "shared_")
+        kept = self.precision.of_experts
+        touched = distinct_experts(
+            experts.count, experts.per_token, self.batch, self.queries, experts.overlap, self.masked
+        )
+        ops.append(
+            ExpertMlp(
+                "experts", self.tokens, card.hidden_size, experts.width // self.tp, experts.count, experts.per_token,
+                touched, kept, "" if kept == dtype else dtype,
+            )
+        )  # fmt: skip
+        return (*ops, *self._all_reduce("experts_all_reduce"))
+
+    @property
+    def _value_bytes(self) -> int:
+        return DTYPE_BYTES[self.precision.activations]
+
+    def _gemm(self, name: str, n: int, k: int, weights: str) -> Gemm:
+        if weights == self.precision.activations:
+            return Gemm(name, self.tokens, n, k, weights)
+        return Gemm(name, self.tokens, n, k, weights, self.precision.activations)
+
+    def _elementwise(self, name: str, values_per_token: int) -> Elementwise:
+        return Elementwise(name, self.tokens * values_per_token * self._value_bytes)
+
+    def _all_reduce(self, name: str) -> tuple[Operation, ...]:
+        if self.tp == 1:
+            return ()
+        message = self.tokens * self.card.hidden_size * self._value_bytes
+        return (Collective(name, "all_reduce", message, self.tp),)

@@ -1,0 +1,70 @@
+"""What layers may have that a plain dense transformer has not: routed experts, a latent cache, windows."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from ssdsim.records import Card
+from ssdsim.transformer.routing import OVERLAP
+
+LARGEST = 10**9
+"""Of any size of a transformer; the largest that exist have a context of 10 million tokens."""
+Size = Annotated[int, Field(gt=0, le=LARGEST)]
+Some = Annotated[int, Field(ge=0, le=LARGEST)]
+
+
+class Experts(Card):
+    """Routed experts, in ``layers`` of the model's layers; the others have its dense MLP.
+
+    Each token uses ``per_token`` of ``count`` gated MLPs of ``width``, and an expert of ``shared_width`` (0: none) that
+    all tokens use. ``beside_mlp``: layers with experts have the dense MLP as well. ``overlap``: the share of a
+    token's experts that the next token of its sequence uses too (:mod:`ssdsim.transformer.routing`).
+    """
+
+    count: Size
+    per_token: Size
+    width: Size
+    layers: Size
+    shared_width: Some = 0
+    beside_mlp: bool = False
+    overlap: float = Field(default=OVERLAP, ge=0.0, le=1.0)
+
+    @model_validator(mode="after")
+    def _enough(self) -> Experts:
+        if self.per_token > self.count:
+            raise ValueError(f"per_token ({self.per_token}) must be at most count ({self.count})")
+        return self
+
+
+class Latent(Card):
+    """Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): one compressed vector a token stands for all heads.
+
+    The cache holds ``rank + rope_dim`` values a token and layer, on every device. Queries and keys have
+    ``nope_dim + rope_dim`` values a head, values ``value_dim``; queries come from ``query_rank`` values (None: from the
+    hidden state itself).
+    """
+
+    rank: Size
+    rope_dim: Size
+    nope_dim: Size
+    value_dim: Size
+    query_rank: Size | None = None
+
+    @property
+    def cached(self) -> int:
+        """Values that a token adds to a layer's cache."""
+        return self.rank + self.rope_dim
+
+
+class Window(Card):
+    """``layers`` of the model's layers see the last ``tokens`` only; heads of their own where they differ.
+
+    Chunked attention, which sees what came in its chunk, is taken for a window as wide: it is one at its end.
+    """
+
+    tokens: Size
+    layers: Size
+    kv_heads: Size | None = None
+    head_dim: Size | None = None

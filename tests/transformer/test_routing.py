@@ -1,0 +1,97 @@
+"""How many experts the tokens of a pass touch: the closed form against draws, limits and what others computed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ssdsim.transformer.routing import OVERLAP, distinct_experts
+
+SHAPES = st.tuples(st.integers(2, 512), st.integers(1, 32)).map(lambda shape: (shape[0], min(shape)))
+OVERLAPS = st.floats(0.0, 1.0)
+
+
+def chain(count: int, per_token: int, tokens: int, overlap: float, rng: np.random.Generator) -> set[int]:
+    """Experts that a text touches, drawn token by token."""
+    used = set(rng.choice(count, per_token, replace=False).tolist())
+    seen = set(used)
+    for _ in range(tokens - 1):
+        kept = {expert for expert in used if rng.random() < overlap}
+        others = np.array(sorted(set(range(count)) - used))
+        used = kept | set(rng.choice(others, per_token - len(kept), replace=False).tolist())
+        seen |= used
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("count", "per_token", "tokens", "sequences", "overlap"),
+    [(128, 8, 16, 1, 0.38), (256, 8, 16, 1, 0.6), (8, 2, 16, 1, 0.38), (256, 8, 8, 8, 0.45), (64, 6, 3, 2, 0.2)],
+)
+def test_it_is_the_mean_of_drawn_texts(count: int, per_token: int, tokens: int, sequences: int, overlap: float) -> None:
+    rng = np.random.default_rng(0)
+    drawn = [
+        len(set().union(*(chain(count, per_token, tokens, overlap, rng) for _ in range(sequences)))) for _ in range(300)
+    ]
+    error = np.std(drawn) / np.sqrt(len(drawn))
+    found = distinct_experts(count, per_token, sequences, tokens, overlap)
+    assert found == pytest.approx(np.mean(drawn), abs=4 * error)
+
+
+@pytest.mark.parametrize(
+    ("count", "per_token", "independent", "in_a_text"),
+    [
+        (8, 2, (2, 3.5, 5.5, 7.2, 7.9), (2, 3.1, 4.7, 6.5, 7.7)),
+        (128, 4, (4, 7.9, 15.3, 28.7, 51.0), (4, 6.2, 10.5, 18.6, 33.2)),
+        (256, 8, (8, 15.8, 30.5, 57.4, 102.0), (8, 12.4, 21.0, 37.2, 66.4)),
+    ],
+)
+def test_mixtures_that_people_run(
+    count: int, per_token: int, independent: tuple[float, ...], in_a_text: tuple[float, ...]
+) -> None:
+    """Mixtral, gpt-oss-120b and DeepSeek-V3 at 1 to 16 tokens: of as many sequences, and of one."""
+    for tokens, apart, together in zip((1, 2, 4, 8, 16), independent, in_a_text, strict=True):
+        assert distinct_experts(count, per_token, tokens, 1) == pytest.approx(apart, abs=0.051)
+        assert distinct_experts(count, per_token, 1, tokens) == pytest.approx(together, abs=0.051)
+
+
+@given(shape=SHAPES, overlap=OVERLAPS, sequences=st.integers(1, 64), tokens=st.integers(1, 64), branches=st.booleans())
+def test_it_lies_between_one_token_s_experts_and_all(
+    shape: tuple[int, int], overlap: float, sequences: int, tokens: int, branches: bool
+) -> None:
+    count, per_token = shape
+    found = distinct_experts(count, per_token, sequences, tokens, overlap, branches)
+    assert per_token - 1e-9 <= found <= min(count, sequences * tokens * per_token) + 1e-9
+    more = distinct_experts(count, per_token, sequences, tokens + 1, overlap, branches)
+    assert more >= found - 1e-9
+    assert distinct_experts(count, per_token, sequences + 1, tokens, overlap, branches) >= found - 1e-9
+    even_more = distinct_experts(count, per_token, sequences, tokens + 2, overlap, branches)
+    assert even_more - more <= more - found + 1e-6 * count  # concave
+
+
+@given(shape=SHAPES, tokens=st.integers(1, 64), overlaps=st.tuples(OVERLAPS, OVERLAPS), branches=st.booleans())
+def test_neighbours_that_share_more_touch_fewer(
+    shape: tuple[int, int], tokens: int, overlaps: tuple[float, float], branches: bool
+) -> None:
+    less, more = sorted(overlaps)
+    fewest, most = (distinct_experts(*shape, 1, tokens, overlap, branches) for overlap in (more, less))
+    assert fewest <= most + 1e-9
+
+
+@given(shape=SHAPES, sequences=st.integers(1, 16), tokens=st.integers(1, 16))
+def test_independent_tokens_may_be_of_any_sequence(shape: tuple[int, int], sequences: int, tokens: int) -> None:
+    count, per_token = shape
+    alone = distinct_experts(count, per_token, sequences * tokens, 1)
+    assert distinct_experts(count, per_token, sequences, tokens, per_token / count) == pytest.approx(alone)
+
+
+@pytest.mark.parametrize("branches", [False, True])
+def test_tokens_that_share_all_touch_no_more_than_one(branches: bool) -> None:
+    assert distinct_experts(128, 8, 1, 24, 1.0, branches) == pytest.approx(8)
+
+
+def test_siblings_touch_what_a_star_of_tokens_does() -> None:
+    """128 experts, 8 a token, 24 branches that share 0.6 of the context's: 65.3 by draws (independent: 100.8)."""
+    assert distinct_experts(128, 8, 1, 24, 0.6, branches=True) == pytest.approx(65.27, abs=0.01)
+    assert distinct_experts(128, 8, 24, 1, OVERLAP) == pytest.approx(100.8, abs=0.1)
