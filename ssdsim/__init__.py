@@ -13,7 +13,7 @@ __version__ = "0.2.0"
 _HOME = {
     "Configuration": "ssdsim.scenario.configuration",
     "Exported": "ssdsim.answers.export.export",
-    "ForwardPass": "ssdsim.transformer.card",
+    "ForwardPass": "ssdsim.transformer.forward",
     "HardwareProfile": "ssdsim.hardware.profile",
     "InputError": "ssdsim.errors",
     "PowerLawFit": "ssdsim.answers.token_model",
@@ -33,7 +33,7 @@ _HOME = {
     "find_transformer": "ssdsim.hardware.catalog",
     "fit_power_law": "ssdsim.answers.token_model",
     "fit_token_model": "ssdsim.answers.token_model",
-    "forward_pass": "ssdsim.transformer.card",
+    "forward_pass": "ssdsim.transformer.forward",
     "predict": "ssdsim.answers.predict",
     "recommend": "ssdsim.answers.recommend.answer",
     "report": "ssdsim.reports.build",
