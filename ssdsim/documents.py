@@ -52,6 +52,26 @@ def parse_json(text: str, where: object) -> Any:
     return value
 
 
+def parse_records(text: str, where: object) -> list[Any]:
+    """One value, the items of a list, or a value a line (as a stream has them: ``data: {...}``, until ``[DONE]``).
+
+    Raises
+    ------
+    InputError : as of :func:`parse_json`, or there is nothing in it.
+    """
+    lines = [line.removeprefix("data:").strip() for line in text.splitlines()]
+    lines = [line for line in lines if line not in ("", "[DONE]")]
+    try:
+        found = parse_json(text, where)
+    except InputError:
+        if len(lines) < 2 and not text.lstrip().startswith("data:"):
+            raise
+        return [parse_json(line, f"{where}: result {number}") for number, line in enumerate(lines, 1)]
+    if found == []:
+        raise InputError(f"{where}: no result in it")
+    return found if isinstance(found, list) else [found]
+
+
 def read_json(path: Path, what: str) -> Any:
     """The value in a JSON file; InputError as of :func:`read_text` and :func:`parse_json`."""
     return parse_json(read_text(path, what), path)

@@ -64,6 +64,16 @@ def binomial_interval(successes: float, trials: float, confidence: float) -> tup
     return low, high
 
 
+def wilson_interval(successes: float, trials: float, z: float = 1.96) -> tuple[float, float]:
+    """Wilson's interval of a probability, at 95 % by default; of shares it takes fractions of successes too."""
+    if trials <= 0.0:
+        return 0.0, 1.0
+    share, shrink = min(1.0, successes / trials), 1.0 + z * z / trials
+    middle = (share + z * z / (2.0 * trials)) / shrink
+    half = z / shrink * float(np.sqrt(share * (1.0 - share) / trials + z * z / (4.0 * trials * trials)))
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
 def student_quantile(confidence: float, degrees: int) -> float:
     """The two-sided quantile of Student's t."""
     from scipy.special import stdtrit  # here, because predict needs no scipy and must start fast

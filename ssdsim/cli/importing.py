@@ -1,4 +1,4 @@
-"""``ssdsim import``: fit a hardware profile to another tool's measurements."""
+"""``ssdsim import``: other tools' measurements and engines' logs -> a hardware profile, or a pair of models."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ssdsim.cli.groups import Group
+from ssdsim.cli.import_acceptance import command as acceptance
 from ssdsim.cli.values import OutputFile
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_hardware
@@ -24,7 +25,10 @@ _COMMIT = click.option("--commit", default="", help="of the source repository, f
 
 @click.group("import", cls=Group)
 def command() -> None:
-    """Fit a hardware profile to another tool's measurements."""
+    """Fit a hardware profile to another tool's measurements, or keep what an engine logged of its speculation."""
+
+
+command.add_command(acceptance)
 
 
 @command.command("aiconfigurator")

@@ -28,7 +28,7 @@ VERBS = {
     "hardware": ("ssdsim.cli.hardware", "List and show hardware profiles."),
     "runtimes": ("ssdsim.cli.runtimes", "List and show runtimes: what an engine adds to a hardware profile."),
     "fit": ("ssdsim.cli.fitting", "Fit a runtime to your engine's own benchmarks."),
-    "import": ("ssdsim.cli.importing", "Fit a hardware profile to another tool's measurements."),
+    "import": ("ssdsim.cli.importing", "Make a profile of another tool's timings, a pair of an engine's log."),
     "doctor": ("ssdsim.cli.doctor", "What this machine and this installation can do."),
 }
 

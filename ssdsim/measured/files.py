@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ssdsim.documents import parse_json, read_text
+from ssdsim.documents import parse_records, read_text
 from ssdsim.errors import InputError, nearest
 from ssdsim.measured import aiperf, sglang_bench, trtllm_bench, vllm_bench
 from ssdsim.measured.row import COLUMNS, Row, read_rows
@@ -33,24 +33,10 @@ def read_measured(path: str | Path, **given: Any) -> list[Row]:
     text = read_text(path, "file of measurements")
     if not text.lstrip().startswith(("{", "[")):
         return read_rows(path, filled)
-    records = _records(text, path)
+    records = parse_records(text, path)
     if len(records) == 1:
         return [_row(records[0], filled, str(path))]
     return [_row(record, filled, f"{path}: result {number}") for number, record in enumerate(records, 1)]
-
-
-def _records(text: str, path: Path) -> list[Any]:
-    """One object, the items of a list, or an object a line."""
-    try:
-        found = parse_json(text, path)
-    except InputError:
-        lines = [line for line in text.splitlines() if line.strip()]
-        if len(lines) < 2:
-            raise
-        return [parse_json(line, f"{path}: result {number}") for number, line in enumerate(lines, 1)]
-    if found == []:
-        raise InputError(f"{path}: no result in it")
-    return found if isinstance(found, list) else [found]
 
 
 def _row(record: Any, given: Mapping[str, Any], where: str) -> Row:

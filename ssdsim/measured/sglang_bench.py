@@ -18,6 +18,7 @@ from ssdsim.measured.bench import (
     speculation,
 )
 from ssdsim.measured.row import Row
+from ssdsim.pairs.importers.sglang import speculation_of
 
 
 def knows(record: Record) -> bool:
@@ -33,7 +34,6 @@ def row_of(record: Record, given: Given, where: str) -> Row:
     InputError : something is missing that is not given either.
     """
     backend = str(record.get("backend") or "sglang")
-    length = number(record, "accept_length", where) if record.get("accept_length") else None
     found = {
         "model": model_in(None, given, where),
         "batch": in_flight(record, given, where),
@@ -41,7 +41,7 @@ def row_of(record: Record, given: Given, where: str) -> Row:
         "metric": "tpot_ms",
         "value": number(record, "mean_tpot_ms", where),
         "engine": "sglang" if backend.startswith("sglang") else backend,
-        **speculation(None, length, given, where),
+        **speculation(None, speculation_of(record, where), given, where),
     }
     return bench_row(found, given, where)
 

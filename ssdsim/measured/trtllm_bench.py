@@ -11,6 +11,7 @@ from typing import Any
 from ssdsim.errors import InputError, told
 from ssdsim.measured.bench import Format, Given, Record, bench_row, model_in, number, part_of, speculation
 from ssdsim.measured.row import Row
+from ssdsim.pairs.importers.trtllm import speculation_of
 
 _QUANTISED = {"FP8": "float8", "NVFP4": "nvfp4"}
 _CACHE = {"FP8": "float8"}
@@ -66,10 +67,8 @@ def _formats(engine: Record, given: Given, where: str) -> dict[str, Any]:
 
 def _speculation(record: Record, given: Given, where: str) -> dict[str, Any]:
     stats = record.get("decoding_stats")
-    lengths = stats.get("acceptance_length_percentiles") if isinstance(stats, dict) else None
-    if not isinstance(lengths, dict):
-        return speculation(None, None, given, where)
-    return speculation(None, number(lengths, "average", where), given, where)
+    length = speculation_of(stats, where) if isinstance(stats, dict) else None
+    return speculation(None, length, given, where)
 
 
 FORMAT = Format("trtllm-bench", knows, row_of)

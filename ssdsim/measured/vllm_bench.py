@@ -19,6 +19,7 @@ from ssdsim.measured.bench import (
     speculation,
 )
 from ssdsim.measured.row import Row
+from ssdsim.pairs.importers.vllm import speculation_of
 
 _OWN_BACKENDS = ("vllm", "vllm-chat", "openai", "openai-chat", "openai-comp")  # the others are other engines
 
@@ -49,11 +50,7 @@ def row_of(record: Record, given: Given, where: str) -> Row:
 
 
 def _speculation(record: Record, given: Given, where: str) -> dict[str, object]:
-    if not record.get("spec_decode_num_drafts"):
-        return speculation(None, None, given, where)
-    rounds, drafted = (number(record, f"spec_decode_{name}", where) for name in ("num_drafts", "draft_tokens"))
-    k = max(1, round(drafted / rounds))
-    return speculation(k, number(record, "spec_decode_acceptance_length", where), given, where)
+    return speculation(*speculation_of(record, where), given, where)
 
 
 FORMAT = Format("vllm bench serve", knows, row_of)

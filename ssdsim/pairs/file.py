@@ -182,6 +182,7 @@ class Cache(Card):
     """What an engine that has a speculation cache logged of it; lengths are tokens a round, bonus included."""
 
     p_hit: Share | None = None
+    length: NotNegative | None = None
     length_on_hit: NotNegative | None = None
     length_on_miss: NotNegative | None = None
     f: Annotated[int, Field(ge=1)] | None = None
@@ -214,12 +215,12 @@ class Findings(Card):
 
     @property
     def rates(self) -> tuple[float, ...]:
-        """The conditional rates by position, as far as they are known."""
+        """The conditional rates by position, as far as they are known; 0 at those that no round came to."""
         known: list[float] = []
         for rate in self.alpha_k or ():
-            if rate is None:
+            if rate is None and 0.0 not in known:
                 break
-            known.append(rate)
+            known.append(0.0 if rate is None else rate)
         return tuple(known)
 
 

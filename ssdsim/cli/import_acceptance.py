@@ -1,0 +1,130 @@
+"""``ssdsim import acceptance``: what an engine logged of its speculation -> a pair."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import date
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from ssdsim.cli.console import console, print_labelled
+from ssdsim.cli.options import echo_json, json_option, quiet_option
+from ssdsim.cli.tables import Table
+from ssdsim.cli.values import OutputFile
+from ssdsim.errors import InputError
+from ssdsim.pairs.file import Findings, Pair
+from ssdsim.pairs.importers.counts import Asked
+from ssdsim.pairs.importers.read import Named, import_acceptance
+
+
+@click.command("acceptance")
+@click.argument("engine")
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=OutputFile(), required=True, help="the pair (JSON)")
+@click.option("--target", help="the target's id or card, where no file says it")
+@click.option("--draft", help="the draft's id or card, where no file says it")
+@click.option("--temperature", type=click.FloatRange(0.0, 100.0), help="of the sampling; engines do not log it")
+@click.option("--k", type=click.IntRange(1, 1000), help="tokens drafted a round: where no file says it, or to cut to")
+@click.option("--set", "named", multiple=True, metavar="NAME=FILE[,FILE]", help="files of a set of requests")
+@click.option("--model", help="whose counters to read, where a server has several models")
+@click.option("--since-start", is_flag=True, help="one snapshot of counters is enough: the server did nothing else")
+@click.option("--sampled", is_flag=True, help="windows of the last seconds (gauges, log lines) cover the work")
+@click.option("--adaptive", is_flag=True, help="rounds drafted different numbers of tokens: keep no rate by position")
+@json_option
+@quiet_option
+def command(
+    engine: str,
+    files: tuple[Path, ...],
+    output: Path,
+    target: str | None,
+    draft: str | None,
+    temperature: float | None,
+    k: int | None,
+    named: tuple[str, ...],
+    model: str | None,
+    since_start: bool,
+    sampled: bool,
+    adaptive: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """What an ENGINE (vllm, sglang, aiperf, ssd, trtllm, llama-cpp, transformers) logged of its speculation.
+
+    Several FILES are several sets of requests, each called by its file's name; snapshots of counters are one set.
+    """
+    pair = import_acceptance(
+        engine,
+        files,
+        _named_sets(named),
+        Asked(k, model, sampled, since_start, adaptive),
+        Named(target, draft, temperature),
+        date.today().isoformat(),
+    )
+    pair.save(output)
+    if as_json:
+        echo_json(pair.model_dump(mode="json", by_alias=True))
+        return
+    print_pair(pair, console(), quiet)
+    click.echo(f"written to {output}", err=True)
+
+
+def _named_sets(named: Iterable[str]) -> dict[str, list[Path]]:
+    sets: dict[str, list[Path]] = {}
+    for each in named:
+        name, equals, files = each.partition("=")
+        if not name or not equals or not files:
+            raise InputError(f"--set '{each}' is not NAME=FILE such as code=code.jsonl")
+        if name in sets:
+            raise InputError(f"--set {name} is there twice")
+        sets[name] = [Path(file) for file in files.split(",")]
+    return sets
+
+
+def print_pair(pair: Pair, out: Console, quiet: bool) -> None:
+    """Acceptance and lengths, of all requests and of each set, and what must be said of them."""
+    whole = pair.by_temperature[0]
+    temperature = "not said" if whole.temperature is None else f"{whole.temperature:g}"
+    models = f"{pair.target.id or 'a target'} + {pair.draft.id or 'a draft'}"
+    out.print(f"{models}, {pair.how}, temperature {temperature}", style="bold")
+    out.print(_table({"all": whole, **whole.sets}))
+    if whole.cache is not None and whole.cache.p_hit is not None:
+        print_labelled(out, "Hits     ", f"{whole.cache.p_hit:.2f} of the outcomes were cached", "dim")
+    if quiet:
+        return
+    for note in pair.provenance.notes:
+        print_labelled(out, "Note     ", note, "dim")
+    log = console(stderr=True)
+    for warning in pair.provenance.warnings:
+        print_labelled(log, "warning: ", warning, "yellow")
+
+
+def _table(sets: dict[str, Findings]) -> Table:
+    table = Table(first=("alpha", "95 %", "tokens"))
+    table.add_column("", words=True)
+    for header in ("requests", "rounds", "K", "tokens", "of requests", "alpha", "95 %"):
+        table.add_column(header)
+    table.add_column("alpha by position", words=True)
+    for name, found in sets.items():
+        table.add_row(name, *_row(found))
+    return table
+
+
+def _row(found: Findings) -> list[str]:
+    length, alpha = found.length, found.alpha
+    bounded = alpha.low is not None and alpha.high is not None
+    return [
+        _shown(found.count),
+        _shown(length.rounds),
+        _shown(length.k),
+        _shown(length.pooled, 2),
+        _shown(length.mean_of_requests, 2),
+        _shown(alpha.mean, 3),
+        f"{alpha.low:.3f}-{alpha.high:.3f}" if bounded else "",
+        " ".join("?" if rate is None else f"{rate:.2f}" for rate in found.alpha_k or ()),
+    ]
+
+
+def _shown(value: float | None, digits: int = 0) -> str:
+    return "" if value is None else f"{value:.{digits}f}"

@@ -1,0 +1,1 @@
+"""Readers of what engines log of their speculation, one file an engine."""

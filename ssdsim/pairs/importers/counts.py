@@ -1,0 +1,241 @@
+"""What a log says of some rounds, in counts: of a request, of an interval, or of all that a server did."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ssdsim.errors import InputError
+from ssdsim.pairs.file import Cache
+
+WHOLE_DRAFTS = 0.02
+"""Rounds that drafted less than K, at the end of an answer, may leave out this share of the tokens."""
+_ROUNDING = 0.006
+"""Of a share or a length that was printed with two digits."""
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Rounds, the drafted tokens that they accepted, and, where the log tells it, at which positions.
+
+    ``survived[i]`` rounds accepted at least i + 1 tokens; ``tried[i]`` came to position i + 1: they drafted so far, and
+    all before was accepted. ``lengths[j]`` rounds accepted exactly j. Each is None where the log does not say it, and
+    so is ``k``, the tokens drafted in every round, where that varied (``varied``) or is not said. ``rounds`` is None
+    where only their mean ``length`` is known. A prompt's first token, which its prefill makes, is in none of them.
+    """
+
+    where: str
+    rounds: float | None
+    accepted: float | None
+    length: float
+    k: int | None = None
+    drafted: float | None = None
+    survived: tuple[float, ...] | None = None
+    tried: tuple[float, ...] | None = None
+    lengths: tuple[int, ...] | None = None
+    varied: bool = False
+    is_request: bool = False
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file and its text."""
+
+    path: Path
+    text: str
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is said beside the files: tokens a round, the model of several, and that windows or a start are whole."""
+
+    k: int | None = None
+    model: str | None = None
+    sampled: bool = False
+    since_start: bool = False
+    adaptive: bool = False
+
+
+@dataclass(frozen=True)
+class Log:
+    """What an engine's files say of one set of requests; ``how`` is the kind of log."""
+
+    how: str
+    counts: Sequence[Counts]
+    target: str | None = None
+    draft: str | None = None
+    temperature: float | None = None
+    cache: Cache | None = None
+    warnings: Sequence[str] = field(default=())
+    notes: Sequence[str] = field(default=())
+
+
+def of_histogram(
+    where: str, histogram: Sequence[int], k: int | None, drafted: float | None, is_request: bool = True
+) -> Counts:
+    """From rounds by accepted tokens, in each of which ``k`` were drafted (where None: as many as ``drafted`` says).
+
+    Raises
+    ------
+    InputError : no rounds, or more were accepted than drafted.
+    """
+    lengths = tuple(histogram)
+    rounds, accepted = sum(lengths), sum(j * count for j, count in enumerate(lengths))
+    if rounds <= 0:
+        raise InputError(f"{where}: the histogram counts no round")
+    most = max(j for j, count in enumerate(lengths) if count)
+    if drafted is not None and accepted > drafted:
+        raise InputError(f"{where}: {accepted} tokens were accepted, but only {drafted:g} drafted")
+    said = _lookahead(rounds, drafted, k)
+    if said.varied:
+        return Counts(
+            where, rounds, accepted, 1.0 + accepted / rounds, None, drafted, varied=True, is_request=is_request
+        )
+    k = said.k if said.k is not None else len(lengths) - 1
+    if most > k:
+        raise InputError(f"{where}: {most} tokens were accepted in a round, but only {k} drafted")
+    lengths = (*lengths[: k + 1], *[0] * (k + 1 - len(lengths)))
+    survived = tuple(float(sum(lengths[i:])) for i in range(1, k + 1))
+    return Counts(
+        where,
+        rounds,
+        accepted,
+        1.0 + accepted / rounds,
+        k,
+        drafted,
+        survived,
+        (float(rounds), *survived[:-1]),
+        lengths,
+        is_request=is_request,
+    )
+
+
+def of_steps(where: str, rounds: Mapping[tuple[int, int], int], is_request: bool = True) -> Counts:
+    """From the number of rounds by (drafted, accepted) tokens: exact, however many each round drafted.
+
+    Raises
+    ------
+    InputError : no rounds, or one accepted more than it drafted.
+    """
+    drafting = {pair: count for pair, count in rounds.items() if pair[0] > 0 and count > 0}
+    for drafted, accepted in drafting:
+        if accepted > drafted:
+            raise InputError(f"{where}: a round accepted {accepted} of {drafted} tokens")
+    total = sum(drafting.values())
+    if total == 0:
+        raise InputError(f"{where}: no round drafted a token")
+    k = max(drafted for drafted, _ in drafting)
+    tried = tuple(float(sum(n for (d, a), n in drafting.items() if d > i and a >= i)) for i in range(k))
+    survived = tuple(float(sum(n for (d, a), n in drafting.items() if a > i)) for i in range(k))
+    accepted = sum(a * n for (_, a), n in drafting.items())
+    same = all(drafted == k for drafted, _ in drafting)
+    lengths = tuple(sum(n for (_, a), n in drafting.items() if a == j) for j in range(k + 1))
+    drafted_tokens = sum(d * n for (d, _), n in drafting.items())
+    return Counts(
+        where,
+        total,
+        accepted,
+        1.0 + accepted / total,
+        k if same else None,
+        drafted_tokens,
+        survived,
+        tried,
+        lengths if same else None,
+        varied=not same,
+        is_request=is_request,
+    )
+
+
+def of_positions(
+    where: str,
+    rounds: float,
+    accepted: float,
+    drafted: float | None,
+    survived: Sequence[float],
+    k: int | None = None,
+    is_request: bool = False,
+) -> Counts:
+    """From the rounds that accepted at least i + 1 tokens: counters and shares of *all* rounds, not of those before.
+
+    Positions that no round drafted are left out: their zeros are no rejections. Where rounds drafted different numbers
+    of tokens, positions mean nothing and the length alone is kept.
+
+    Raises
+    ------
+    InputError : no rounds; the counts rise with the position, or do not add up to what was accepted.
+    """
+    if rounds <= 0.0:
+        raise InputError(f"{where}: no round that drafted tokens")
+    slack = _ROUNDING * rounds + 1.0
+    for i, (before, after) in enumerate(zip((rounds, *survived), survived, strict=False)):
+        if after > before + slack:
+            raise InputError(
+                f"{where}: position {i + 1} was accepted in {after / rounds:.3f} of the rounds, position {i} in "
+                f"{before / rounds:.3f}: shares of all rounds cannot rise"
+            )
+    if abs(sum(survived) - accepted) > slack * max(1, len(survived)):
+        raise InputError(f"{where}: {accepted:g} tokens were accepted, but the positions add up to {sum(survived):.6g}")
+    length = 1.0 + accepted / rounds
+    said = _lookahead(rounds, drafted, k)
+    if said.varied:
+        return Counts(where, rounds, accepted, length, None, drafted, varied=True, is_request=is_request)
+    k = said.k if said.k is not None else len(survived)
+    if len(survived) > k and survived[k] > slack:
+        raise InputError(f"{where}: position {k + 1} was accepted, but only {k} tokens were drafted a round")
+    kept = list(survived[:k])
+    for i in range(1, len(kept)):
+        kept[i] = min(kept[i], kept[i - 1])
+    tried = (rounds, *kept[:-1])
+    return Counts(where, rounds, accepted, length, len(kept), drafted, tuple(kept), tried, is_request=is_request)
+
+
+def of_totals(
+    where: str, rounds: float, accepted: float, drafted: float | None, k: int | None = None, is_request: bool = False
+) -> Counts:
+    """From rounds and accepted tokens alone.
+
+    Raises
+    ------
+    InputError : no rounds, or more were accepted than drafted.
+    """
+    if rounds <= 0.0:
+        raise InputError(f"{where}: no round that drafted tokens")
+    if accepted < 0.0 or (drafted is not None and accepted > drafted):
+        raise InputError(f"{where}: {accepted:g} tokens were accepted of {drafted if drafted is not None else 0:g}")
+    said = _lookahead(rounds, drafted, k)
+    return Counts(
+        where, rounds, accepted, 1.0 + accepted / rounds, said.k, drafted, varied=said.varied, is_request=is_request
+    )
+
+
+def of_length(where: str, length: float, k: int | None, rounds: float | None = None) -> Counts:
+    """From the mean tokens of a round, bonus included.
+
+    Raises
+    ------
+    InputError : below 1: it left out the bonus token, or was no length.
+    """
+    if not 1.0 <= length < 1e6:
+        raise InputError(f"{where}: a round yields at least 1 token, its bonus, but the mean is {length:g}")
+    accepted = None if rounds is None else (length - 1.0) * rounds
+    return Counts(where, rounds, accepted, length, k)
+
+
+@dataclass(frozen=True)
+class _Lookahead:
+    k: int | None
+    varied: bool = False
+
+
+def _lookahead(rounds: float, drafted: float | None, k: int | None) -> _Lookahead:
+    """Tokens drafted in every round: told by what was drafted in all, else ``k``."""
+    if drafted is None:
+        return _Lookahead(k)
+    mean = drafted / rounds
+    if k is not None and abs(mean - k) <= WHOLE_DRAFTS * k:
+        return _Lookahead(k)
+    whole = round(mean)
+    if whole >= 1 and abs(mean - whole) <= WHOLE_DRAFTS * whole:
+        return _Lookahead(whole)
+    return _Lookahead(None, varied=True)

@@ -1,0 +1,130 @@
+"""llama.cpp: ``timings`` of answers, the server's log, and what ``llama-speculative`` prints.
+
+``p_min`` cuts drafts short, so that rounds draft different numbers of tokens. An answer's first token is the prefill's;
+each round has a bonus token: rounds are the tokens after the first less those that were accepted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ssdsim.documents import parse_records
+from ssdsim.errors import InputError
+from ssdsim.pairs.importers.counts import Asked, Counts, Log, Source, of_positions, of_totals
+from ssdsim.pairs.importers.fields import count, found_with
+
+_LINE = re.compile(
+    r"draft acceptance(?: rate)? = ([\d.]+) \(\s*(\d+) accepted /\s*(\d+) generated\)"
+    r"(?:, mean acceptance length =\s*([\d.]+))?(?:, acceptance rate per position = \(([\d., ]*)\))?"
+)
+_TOKENS = re.compile(r"(?<!prompt )eval time =\s*[\d.]+ ms /\s*(\d+) (?:tokens|runs)")
+_TASK = re.compile(r"task (-?\d+) \|")
+_EXAMPLE = {
+    name: re.compile(rf"^\s*{name}\s*=\s*(\d+)", re.M) for name in ("n_draft", "n_predict", "n_drafted", "n_accept")
+}
+
+
+def read(sources: Sequence[Source], asked: Asked) -> Log:
+    """One set of requests.
+
+    Raises
+    ------
+    InputError : a file of no known kind, or one from which no rounds follow.
+    """
+    counts: list[Counts] = []
+    how = ""
+    for source in sources:
+        if source.text.lstrip().startswith(("{", "[", "data:")):
+            counts += _timings(source, asked)
+            how = how or "llama-cpp-timings"
+        elif _LINE.search(source.text):
+            counts += _log(source, asked)
+            how = how or "llama-cpp-log"
+        elif all(pattern.search(source.text) for pattern in (_EXAMPLE["n_drafted"], _EXAMPLE["n_accept"])):
+            counts.append(_example(source, asked))
+            how = how or "llama-cpp-example"
+        else:
+            raise InputError(
+                f"{source.path}: nothing of llama.cpp's speculation in it: neither timings with draft_n, nor a line "
+                "'draft acceptance = ...'"
+            )
+    return Log(how, counts)
+
+
+def _timings(source: Source, asked: Asked) -> list[Counts]:
+    found = []
+    for number_of, own in enumerate(found_with(parse_records(source.text, source.path), ("predicted_n",)), 1):
+        where = f"{source.path}: request {number_of}"
+        drafted, accepted = count(own, ("draft_n",), where), count(own, ("draft_n_accepted",), where)
+        tokens = count(own, ("predicted_n",), where)
+        if not drafted or accepted is None or tokens is None:
+            continue
+        found.append(_of_tokens(where, tokens, accepted, drafted, asked))
+    if not found:
+        raise InputError(f"{source.path}: no timings with draft_n in it: the server drafted nothing")
+    return found
+
+
+def _of_tokens(where: str, tokens: int, accepted: int, drafted: int, asked: Asked) -> Counts:
+    rounds = tokens - 1 - accepted
+    if rounds <= 0:
+        raise InputError(f"{where}: {accepted} accepted of {tokens} tokens leave no round a bonus token")
+    return of_totals(where, rounds, accepted, drafted, asked.k, is_request=True)
+
+
+def _log(source: Source, asked: Asked) -> list[Counts]:
+    """A count a line, which is of one request."""
+    found: list[Counts] = []
+    tokens: dict[str, int] = {}
+    for number_of, line in enumerate(source.text.splitlines(), 1):
+        task = match[1] if (match := _TASK.search(line)) else ""
+        if (spoken := _TOKENS.search(line)) is not None:
+            tokens[task] = int(spoken[1])
+        if (match := _LINE.search(line)) is None:
+            continue
+        where = f"{source.path}: line {number_of}"
+        accepted, drafted = int(match[2]), int(match[3])
+        made = tokens.pop(task, None)
+        if drafted == 0:
+            continue
+        if match[4] is not None:
+            found.append(_measured(where, accepted, drafted, float(match[4]), match[5] or ""))
+        elif made is not None:
+            found.append(_of_tokens(where, made, accepted, drafted, asked))
+        elif asked.k is not None:
+            found.append(of_totals(where, drafted / asked.k, accepted, drafted, asked.k, is_request=True))
+        else:
+            raise InputError(
+                f"{where}: the share of accepted tokens says nothing of the rounds; keep the line 'eval time = ...', or "
+                "give the tokens a round by --k"
+            )
+    if not found:
+        raise InputError(f"{source.path}: no request in it drafted a token")
+    return found
+
+
+def _measured(where: str, accepted: int, drafted: int, length: float, listed: str) -> Counts:
+    """Rates by position are of all drafts: 1 + their sum is the length."""
+    shares = [float(share) for share in re.findall(r"\d+\.\d+|\d+", listed)]
+    rounds = drafted / max(1, len(shares))
+    if accepted > 0 and sum(shares) > 0.0:
+        rounds = accepted / sum(shares)
+    elif accepted > 0 and length > 1.0:
+        rounds = accepted / (length - 1.0)
+    rounds = float(max(1, round(rounds)))
+    if not shares:
+        return of_totals(where, rounds, accepted, drafted, is_request=True)
+    return of_positions(where, rounds, accepted, drafted, [share * rounds for share in shares], is_request=True)
+
+
+def _example(source: Source, asked: Asked) -> Counts:
+    """``llama-speculative`` prints its share as percent, and the numbers that it is of."""
+    said = {name: int(match[1]) for name, pattern in _EXAMPLE.items() if (match := pattern.search(source.text))}
+    where, k = str(source.path), said.get("n_draft") or asked.k
+    drafted, accepted = said["n_drafted"], said["n_accept"]
+    if said.get("n_predict", 0) > accepted + 1:
+        return of_totals(where, said["n_predict"] - accepted - 1, accepted, drafted, k, is_request=True)
+    if k is None:
+        raise InputError(f"{where}: does not say how many tokens were drafted a round; give them by --k")
+    return of_totals(where, drafted / k, accepted, drafted, k, is_request=True)

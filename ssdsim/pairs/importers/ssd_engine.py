@@ -1,0 +1,135 @@
+"""The SSD paper's engine (tanishqkumar/ssd): what ``bench.py`` prints at its end, with two decimals.
+
+The only log with hits. ``Avg Cache Hits`` is the mean over steps of a batch's shares, after speculations of the primary
+and of the backup together: how often each hits cannot be told apart. Frequencies are of steps after a hit only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ssdsim.errors import InputError
+from ssdsim.pairs.file import Cache
+from ssdsim.pairs.importers.counts import Asked, Counts, Log, Source, of_length
+
+_NUMBER = r":\s*([\d.]+|N/A)"
+_LENGTH = "Avg Tokens per step (incl recovery)"
+_SHARE = "Avg Fraction of Speculated Tokens Accepted"
+_HITS = "Avg Cache Hits"
+_ON_HIT = "Avg Tokens per step on Cache Hit"
+_ON_MISS = "Avg Tokens per step on Cache Miss"
+_FREQUENCIES = re.compile(
+    r"Empirical frequencies of accepted_suffix_lens_on_hit - 1:\s*\n((?:[^\n]*?\b\d+:\s*[\d.]+\s*(?:\n|$))+)"
+)
+_FREQUENCY = re.compile(r"\b(\d+):\s*([\d.]+)\s*$", re.M)
+_MODE = re.compile(r"Speculative\(k=(\d+)\)|--k[ =](\d+)")
+_FAN_OUT = re.compile(r"\bF=(\d+), fan_out_list|--f[ =](\d+)")
+_TEMPERATURE = re.compile(r"\btemp=([\d.]+) b=|--temp[ =]([\d.]+)")
+_TARGET = re.compile(r"^\s*Model: ([^,\s]+)", re.M)
+
+
+def read(sources: Sequence[Source], asked: Asked) -> Log:
+    """One run: its last block of metrics.
+
+    Raises
+    ------
+    InputError : several runs for one set, no block of metrics, or a run without speculation.
+    """
+    if len(sources) > 1:
+        raise InputError(f"{sources[1].path}: a run is a set of its own; name several by --set NAME=FILE")
+    source = sources[0]
+    where, text = str(source.path), source.text
+    starts = [match.start() for match in re.finditer(re.escape(_LENGTH), text)]
+    if not starts:
+        raise InputError(f"{where}: no '[metrics] {_LENGTH}: ...' in it: no output of bench.py --spec")
+    block = text[starts[-1] :]
+    length, share = _number(_LENGTH, block), _number(_SHARE, block)
+    assert length is not None
+    k = _lookahead(text, length, share, asked, where)
+    p_hit, on_hit, on_miss = (_number(name, block) for name in (_HITS, _ON_HIT, _ON_MISS))
+    lengths = _frequencies(block)
+    counts = of_length(where, length, k) if p_hit is None else _of_hits(where, lengths, on_hit, length, k)
+    temperature = _said(_TEMPERATURE, text)
+    fan_out = _said(_FAN_OUT, text)
+    target = _TARGET.findall(text)
+    return Log(
+        "ssd-stdout",
+        [counts],
+        target=target[-1] if target else None,
+        temperature=None if temperature is None else float(temperature),
+        cache=None if p_hit is None else _cache(p_hit, length, on_hit, on_miss, fan_out),
+        warnings=[f"{where}: printed with two decimals: rates are known to about 0.01", *_unidentified(p_hit)],
+    )
+
+
+def _unidentified(p_hit: float | None) -> list[str]:
+    if p_hit is None:
+        return []
+    return [
+        f"its hit rate {p_hit:.2f} is that of primary and backup together, at its own K and F: h(F) after each is not "
+        f"in it; --p-hit {p_hit:.2f} takes it as it is"
+    ]
+
+
+def _cache(p_hit: float, length: float, on_hit: float | None, on_miss: float | None, fan_out: str | None) -> Cache:
+    return Cache(
+        p_hit=min(1.0, p_hit),
+        length=length,
+        length_on_hit=on_hit,
+        length_on_miss=on_miss,
+        f=None if fan_out is None else int(fan_out),
+    )
+
+
+def _of_hits(where: str, frequencies: Sequence[float], on_hit: float | None, length: float, k: int | None) -> Counts:
+    """After a hit the speculation is the primary's; after a miss it may be a backup's."""
+    if not frequencies:
+        return of_length(where, on_hit if on_hit is not None else length, k)
+    total = sum(frequencies)
+    if abs(total - 1.0) > 0.02:
+        raise InputError(f"{where}: the frequencies of accepted lengths add up to {total:.3f}, not to 1")
+    k = max(k or 0, len(frequencies) - 1)
+    shares = [share / total for share in (*frequencies, *[0.0] * (k + 1 - len(frequencies)))]
+    mean = 1.0 + sum(j * share for j, share in enumerate(shares))
+    if on_hit is not None and abs(mean - on_hit) > 0.03 + 0.0006 * k * k:
+        raise InputError(f"{where}: the frequencies yield {mean:.2f} tokens a step, but '{_ON_HIT}' is {on_hit:.2f}")
+    survived = tuple(sum(shares[i:]) for i in range(1, k + 1))
+    return Counts(where, None, None, mean, k, None, survived, (1.0, *survived[:-1]))
+
+
+def _lookahead(text: str, length: float, share: float | None, asked: Asked, where: str) -> int | None:
+    """As the mode or the command line says; else the accepted tokens over their share."""
+    said = _said(_MODE, text)
+    if said is not None:
+        return int(said)
+    if asked.k is not None:
+        return asked.k
+    if share is None or share <= 0.0 or length <= 1.0:
+        raise InputError(f"{where}: does not say how many tokens were drafted a round; give them by --k")
+    low, high = (length - 1.005) / (share + 0.005), (length - 0.995) / max(share - 0.005, 1e-9)
+    possible = [k for k in range(1, 65) if low <= k <= high]
+    if len(possible) != 1:
+        raise InputError(f"{where}: does not say how many tokens were drafted a round; give them by --k")
+    return possible[0]
+
+
+def _frequencies(block: str) -> list[float]:
+    """P(exactly j accepted) after a hit, by j."""
+    match = _FREQUENCIES.search(block)
+    if match is None:
+        return []
+    found = {int(j): float(share) for j, share in _FREQUENCY.findall(match[1])}
+    return [found.get(j, 0.0) for j in range(max(found) + 1)]
+
+
+def _number(name: str, text: str) -> float | None:
+    """The first number of that name; None where it is N/A or not there."""
+    match = re.search(re.escape(name) + _NUMBER, text)
+    return None if match is None or match[1] == "N/A" else float(match[1])
+
+
+def _said(pattern: re.Pattern[str], text: str) -> str | None:
+    """The last one, since a block of metrics comes at the end of its run."""
+    found = [next(group for group in match.groups() if group is not None) for match in pattern.finditer(text)]
+    return found[-1] if found else None

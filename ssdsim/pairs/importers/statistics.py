@@ -1,0 +1,95 @@
+"""A request's statistics as vLLM writes them (0.29 on, ``--per-request-spec-decode-metrics``) and AIPerf keeps them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from ssdsim.errors import InputError, told
+from ssdsim.pairs.importers.counts import WHOLE_DRAFTS, Counts, of_histogram, of_steps, of_totals
+from ssdsim.pairs.importers.fields import Record, count, counts_by_index, number
+
+NAMES = ("acceptance_histogram", "num_spec_steps", "mean_acceptance_length")
+_BY_DRAFTED = "acceptance_histogram_by_draft_length"
+
+
+def counts_of_all(records: Sequence[tuple[Record, str]]) -> list[Counts]:
+    """The counts of each request (a record and where it is) but for those that never drafted.
+
+    Where all requests together drafted K tokens a step but for a few at the ends of answers, every step counts as K.
+
+    Raises
+    ------
+    InputError : as of :func:`counts_of`.
+    """
+    steps, drafted = 0, 0
+    for record, where in records:
+        k = count(record, ("num_spec_tokens",), where) or 0
+        steps += k * (count(record, ("num_spec_steps",), where) or 0)
+        drafted += count(record, ("num_draft_tokens",), where) or 0
+    whole = steps > 0 and abs(drafted / steps - 1.0) <= WHOLE_DRAFTS
+    found = [counts_of({**record, "num_draft_tokens": None} if whole else record, where) for record, where in records]
+    return [each for each in found if each is not None]
+
+
+def counts_of(record: Record, where: str) -> Counts | None:
+    """The counts of one request; None of one that never drafted.
+
+    Steps without drafts are in no histogram, and drafts that a grammar killed are not counted as drafted.
+
+    Raises
+    ------
+    InputError : a histogram does not add up to the steps or to the accepted tokens.
+    """
+    steps = count(record, ("num_spec_steps",), where)
+    if steps == 0:
+        return None
+    accepted = count(record, ("num_accepted_draft_tokens",), where)
+    found = _by_step(record, where) or _by_drafted(record, where) or _histogram(record, where)
+    if found is not None:
+        if steps is not None and found.rounds != steps:
+            raise InputError(f"{where}: the histogram counts {found.rounds:g} rounds, but there were {steps} steps")
+        if accepted is not None and found.accepted != accepted:
+            raise InputError(f"{where}: the histogram counts {found.accepted:g} accepted tokens, not {accepted}")
+        return found
+    length = number(record, ("mean_acceptance_length",), where)
+    drafted = count(record, ("num_draft_tokens",), where)
+    k = count(record, ("num_spec_tokens",), where) or None
+    if accepted is None and length is not None and steps is not None:
+        accepted = round((length - 1.0) * steps)
+    if accepted is None or steps is None:
+        raise InputError(f"{where}: neither a histogram nor the numbers of steps and of accepted tokens")
+    return of_totals(where, steps, accepted, drafted, k, is_request=True)
+
+
+def _histogram(record: Record, where: str) -> Counts | None:
+    histogram = counts_by_index(record, ("acceptance_histogram",), where)
+    if histogram is None or not any(histogram):
+        return None
+    k = count(record, ("num_spec_tokens",), where) or None
+    return of_histogram(where, histogram, k, count(record, ("num_draft_tokens",), where))
+
+
+def _by_step(record: Record, where: str) -> Counts | None:
+    accepted = counts_by_index(record, ("per_step_accepted",), where)
+    drafted = counts_by_index(record, ("per_step_drafted",), where)
+    if accepted is None or drafted is None:
+        return None
+    if len(accepted) != len(drafted):
+        raise InputError(f"{where}: {len(accepted)} steps accepted tokens, {len(drafted)} drafted them")
+    return of_steps(where, Counter(zip(drafted, accepted, strict=True)))
+
+
+def _by_drafted(record: Record, where: str) -> Counts | None:
+    by_drafted = record.get(_BY_DRAFTED)
+    if not by_drafted:
+        return None
+    if not isinstance(by_drafted, Mapping):
+        raise InputError(f"{where}: {_BY_DRAFTED} must be an object, got {told(by_drafted)}")
+    rounds: Counter[tuple[int, int]] = Counter()
+    for drafted in by_drafted:
+        if not str(drafted).isdecimal():
+            raise InputError(f"{where}: {_BY_DRAFTED} has a draft of {told(drafted)} tokens")
+        for accepted, number_of in enumerate(counts_by_index(by_drafted, (drafted,), where) or ()):
+            rounds[int(drafted), accepted] += number_of
+    return of_steps(where, rounds) if any(drafted for (drafted, _), n in rounds.items() if n) else None

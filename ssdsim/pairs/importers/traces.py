@@ -1,0 +1,79 @@
+"""Traces of rounds: what a wrapped ``CandidateGenerator`` of transformers wrote, or anyone else.
+
+transformers reports nothing of its assisted generation. The documentation has a wrapper of
+``update_candidate_strategy(input_ids, scores, num_matches)``, which is called once a round.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from ssdsim.documents import parse_csv, parse_records
+from ssdsim.errors import InputError
+from ssdsim.pairs.importers.counts import Asked, Counts, Log, Source, of_histogram, of_steps
+from ssdsim.pairs.importers.fields import counts_by_index
+
+_ACCEPTED = ("accepted", "num_matches", "per_step_accepted")
+_DRAFTED = ("drafted", "num_candidates", "per_step_drafted")
+
+
+def read(sources: Sequence[Source], asked: Asked) -> Log:
+    """One set of requests: JSON lines, each a list of accepted tokens a round or an object with it; or CSV.
+
+    Raises
+    ------
+    InputError : no accepted lengths in a file.
+    """
+    counts = []
+    for source in sources:
+        for number_of, (accepted, drafted) in enumerate(_requests(source), 1):
+            where = f"{source.path}: request {number_of}"
+            if drafted:
+                if len(drafted) != len(accepted):
+                    raise InputError(f"{where}: {len(accepted)} rounds accepted tokens, {len(drafted)} drafted them")
+                counts.append(of_steps(where, Counter(zip(drafted, accepted, strict=True))))
+            elif accepted:
+                histogram = [accepted.count(j) for j in range(max(accepted) + 1)]
+                counts.append(of_histogram(where, histogram, None, None))
+        if not counts:
+            raise InputError(f"{source.path}: no accepted lengths in it")
+    return Log("trace", _of_one_lookahead(counts))
+
+
+def _of_one_lookahead(counts: Sequence[Counts]) -> list[Counts]:
+    """Where drafted tokens are not said, the most that any round accepted is what all drafted."""
+    if any(each.drafted is not None or each.lengths is None for each in counts):
+        return list(counts)
+    k = max(each.k or 0 for each in counts)
+    return [of_histogram(each.where, each.lengths or (), k, None) for each in counts]
+
+
+def _requests(source: Source) -> list[tuple[list[int], list[int]]]:
+    if not source.text.lstrip().startswith(("{", "[")):
+        return _csv_requests(source)
+    records = parse_records(source.text, source.path)
+    if all(isinstance(record, int) for record in records):
+        records = [records]
+    return [_json_request(record, f"{source.path}: request {n}") for n, record in enumerate(records, 1)]
+
+
+def _json_request(record: Any, where: str) -> tuple[list[int], list[int]]:
+    record = {"accepted": record} if isinstance(record, list) else record
+    if not isinstance(record, dict):
+        raise InputError(f"{where}: must be a list of accepted lengths, or an object with 'accepted'")
+    return counts_by_index(record, _ACCEPTED, where) or [], counts_by_index(record, _DRAFTED, where) or []
+
+
+def _csv_requests(source: Source) -> list[tuple[list[int], list[int]]]:
+    requests: dict[str, tuple[list[int], list[int]]] = {}
+    for number_of, row in enumerate(parse_csv(source.text, source.path), 1):
+        where = f"{source.path}: row {number_of}"
+        if not row.get("accepted", "").strip().isdecimal():
+            raise InputError(f"{where}: needs a whole number in the column 'accepted'")
+        accepted, drafted = requests.setdefault(row.get("request", ""), ([], []))
+        accepted.append(int(row["accepted"]))
+        if row.get("drafted", "").strip().isdecimal():
+            drafted.append(int(row["drafted"]))
+    return list(requests.values())

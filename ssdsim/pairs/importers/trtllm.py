@@ -1,0 +1,104 @@
+"""TensorRT-LLM: iteration statistics (``enable_iter_perf_stats``, a JSON object a line), and answers' own counts.
+
+``acceptanceLength`` of an iteration is that of its requests; over iterations it is pooled by counts. Ranks above 0 of
+an attention-parallel server copy the first one's statistics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ssdsim.documents import parse_records
+from ssdsim.errors import InputError
+from ssdsim.pairs.importers.counts import Asked, Counts, Log, Source, of_length, of_totals
+from ssdsim.pairs.importers.fields import Record, count, first, found_with, number
+
+_STATISTICS = ("specDecodingStats", "spec_decoding_stats", "specDecStats", "spec_dec_stats")
+_DRAFTED = ("numDraftTokens", "num_draft_tokens")
+_ACCEPTED = ("numAcceptedTokens", "num_accepted_tokens")
+_REQUESTS = ("numRequestsWithDraftTokens", "num_requests_with_draft_tokens")
+_RANK = ("attentionDpRank", "attention_dp_rank")
+_TOKENS = ("avgDecodedTokensPerIter", "avg_decoded_tokens_per_iter")
+_ITERATIONS = ("decodingIter", "decoding_iter")
+_REPORT = ("acceptance_length_percentiles",)
+
+
+def read(sources: Sequence[Source], asked: Asked) -> Log:
+    """One set of requests.
+
+    Raises
+    ------
+    InputError : no statistics of speculation in a file.
+    """
+    counts: list[Counts] = []
+    warnings: list[str] = []
+    how = ""
+    for source in sources:
+        records = parse_records(source.text, source.path)
+        where = str(source.path)
+        if any(True for _ in found_with(records, _STATISTICS)):
+            counts.append(_iterations(records, where, asked))
+            how = how or "trtllm-iterations"
+        elif any(True for _ in found_with(records, _TOKENS)):
+            counts += _requests(records, where, asked)
+            how = how or "trtllm-requests"
+            warnings.append(f"{where}: iterations of an answer include the one of its first token")
+        elif any(True for _ in found_with(records, _REPORT)):
+            report = next(found_with(records, _REPORT))
+            counts.append(of_length(where, _length_of(report, where), asked.k))
+            how = how or "trtllm-bench"
+        else:
+            raise InputError(
+                f"{where}: no specDecodingStats in it: serve with enable_iter_perf_stats, and save /metrics meanwhile"
+            )
+    return Log(how, counts, warnings=warnings)
+
+
+def _iterations(records: Sequence[Any], where: str, asked: Asked) -> Counts:
+    drafted = accepted = rounds = 0
+    for number_of, record in enumerate(_each(records), 1):
+        own = first(record, _STATISTICS)
+        if not isinstance(own, dict) or (count(record, _RANK, where) or 0) > 0:
+            continue
+        line = f"{where}: iteration {number_of}"
+        proposed, requests = count(own, _DRAFTED, line) or 0, count(own, _REQUESTS, line) or 0
+        if proposed == 0 or requests == 0:
+            continue
+        drafted, rounds = drafted + proposed, rounds + requests
+        accepted += count(own, _ACCEPTED, line) or 0
+    if rounds == 0:
+        raise InputError(f"{where}: no iteration in it drafted a token")
+    return of_totals(where, rounds, accepted, drafted, asked.k)
+
+
+def _each(records: Sequence[Any]) -> list[Record]:
+    """Iterations, from lines or from lists in them."""
+    return list(found_with(records, _STATISTICS))
+
+
+def _requests(records: Sequence[Any], where: str, asked: Asked) -> list[Counts]:
+    found = []
+    for number_of, own in enumerate(found_with(records, _TOKENS), 1):
+        line = f"{where}: request {number_of}"
+        length, iterations = number(own, _TOKENS, line), count(own, _ITERATIONS, line)
+        if length is None:
+            continue
+        if iterations:
+            found.append(of_totals(line, iterations, max(0.0, length - 1.0) * iterations, None, asked.k, True))
+        else:
+            found.append(of_length(line, length, asked.k))
+    return found
+
+
+def _length_of(report: Record, where: str) -> float:
+    percentiles = report["acceptance_length_percentiles"]
+    length = number(percentiles, ("average", "avg"), where) if isinstance(percentiles, dict) else None
+    if length is None:
+        raise InputError(f"{where}: acceptance_length_percentiles has no average")
+    return length
+
+
+def speculation_of(statistics: Record, where: str) -> float | None:
+    """Tokens that a round yielded, of ``decoding_stats`` in a report of ``trtllm-bench``; None where it has none."""
+    return _length_of(statistics, where) if isinstance(statistics.get("acceptance_length_percentiles"), dict) else None

@@ -1,0 +1,351 @@
+"""vLLM: snapshots of its counters, statistics of requests, its log, and what ``vllm bench serve`` saved.
+
+Counters and rates by position are of *all* rounds. Counters grow from the server's start on, so that two snapshots are
+needed. The log of the old engine (V0) counts tokens that were accepted after a rejected one: what it emitted is right.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise, zip_longest
+
+from ssdsim.documents import parse_json, parse_records
+from ssdsim.errors import InputError, nearest
+from ssdsim.pairs.importers import statistics
+from ssdsim.pairs.importers.counts import (
+    Asked,
+    Counts,
+    Log,
+    Source,
+    of_length,
+    of_positions,
+    of_totals,
+)
+from ssdsim.pairs.importers.fields import Record, Sample, count, first, found_with, number, prometheus
+
+_PREFIX = "vllm:spec_decode_num_"
+_COUNTERS = ("drafts", "draft_tokens", "accepted_tokens", "emitted_tokens")
+_PER_POSITION = "accepted_tokens_per_pos"
+_IN_PROCESS = re.compile(
+    r"\w+\(\s*name=['\"](vllm:spec_decode_\w+)['\"],\s*labels=(\{.*?\}),\s*values?=(\[[^\]]*\]|[\d.e+]+)\s*\)", re.S
+)
+_LINE = re.compile(r"SpecDecoding metrics:\s*(.*)")
+_OLD_LINE = re.compile(r"Speculative metrics:\s*(.*)")
+_BENCH = "spec_decode_num_drafts"
+
+
+def is_snapshot(text: str) -> bool:
+    """Whether a file is a snapshot of counters, which needs another one."""
+    return any(sample.name.startswith(("vllm:", "vllm_")) for sample in prometheus(text)) or bool(_in_process(text))
+
+
+def read(sources: Sequence[Source], asked: Asked) -> Log:
+    """One set of requests.
+
+    Raises
+    ------
+    InputError : a file of no known kind, or one whose numbers cannot be trusted.
+    """
+    if all(is_snapshot(source.text) for source in sources):
+        return _metrics(sources, asked)
+    logs = [_one(source, asked) for source in sources]
+    return Log(
+        how=logs[0].how,
+        counts=[counts for log in logs for counts in log.counts],
+        target=next((log.target for log in logs if log.target), None),
+        notes=[note for log in logs for note in log.notes],
+    )
+
+
+def _one(source: Source, asked: Asked) -> Log:
+    if _LINE.search(source.text):
+        return Log("vllm-log", [_log(source)])
+    if _OLD_LINE.search(source.text):
+        return Log("vllm-log", [_old_log(source)])
+    if not source.text.lstrip().startswith(("{", "[", "data:")):
+        raise InputError(
+            f"{source.path}: nothing of vLLM's speculation in it: neither counters (vllm:spec_decode_...), a log line "
+            "'SpecDecoding metrics: ...', nor JSON"
+        )
+    records = parse_records(source.text, source.path)
+    bench = [record for record in records if isinstance(record, dict) and _is_bench(record)]
+    if bench:
+        counts = [_bench(record, str(source.path), asked) for record in bench]
+        return Log("vllm-bench", counts, target=_text(first(bench[0], ("model_id", "model"))))
+    return _requests(records, source)
+
+
+# requests
+
+
+def _requests(records: Sequence[object], source: Source) -> Log:
+    found: list[tuple[Record, str]] = []
+    silent, target = 0, None
+    for number_of, record in enumerate(records, 1):
+        where = f"{source.path}: request {number_of}"
+        own = list(found_with(record, ("speculative_decoding", *statistics.NAMES)))
+        if isinstance(record, dict):
+            target = target or _text(record.get("model"))
+        statistic = [each.get("speculative_decoding", each) for each in own]
+        found += [(each, where) for each in statistic if isinstance(each, Mapping)]
+        silent += bool(own) and not any(isinstance(each, Mapping) for each in statistic)
+    counts = statistics.counts_of_all(found)
+    if not counts:
+        raise InputError(
+            f"{source.path}: no statistics of speculation in it (metrics.speculative_decoding); start vLLM with "
+            "--per-request-spec-decode-metrics summary, and ask for one answer a request (n = 1)"
+        )
+    notes = [f"{silent} records without statistics (n above 1, or no drafts) are left out"] if silent else []
+    return Log("vllm-requests", counts, target=target, notes=notes)
+
+
+# counters
+
+
+@dataclass
+class _Counters:
+    """One model's counters at one moment, each by the engine's label, so that none may fall unseen."""
+
+    by_engine: dict[tuple[str, str], float] = field(default_factory=dict)
+
+    def total(self, name: str) -> float | None:
+        found = [value for (counter, _), value in self.by_engine.items() if counter == name]
+        return sum(found) if found else None
+
+    @property
+    def positions(self) -> list[float]:
+        places = [int(name.removeprefix(_PER_POSITION + ":")) for name, _ in self.by_engine if ":" in name]
+        return [self.total(f"{_PER_POSITION}:{place}") or 0.0 for place in range(max(places, default=-1) + 1)]
+
+
+def _metrics(sources: Sequence[Source], asked: Asked) -> Log:
+    if len(sources) == 1 and not asked.since_start:
+        raise InputError(
+            f"{sources[0].path}: one snapshot of counters that grow since the server's start: give one from before the "
+            "work and one from after it (or --since-start where the server did nothing else)"
+        )
+    models = {}
+    snapshots = []
+    for source in sources:
+        by_model = _by_model(_in_process(source.text) or prometheus(source.text))
+        models |= dict.fromkeys(by_model)
+        snapshots.append(by_model)
+    model = _chosen(tuple(models), asked.model, str(sources[0].path))
+    taken = [snapshot.get(model, _Counters()) for snapshot in snapshots]
+    for (before, earlier), (after, later) in pairwise(zip(sources, taken, strict=True)):
+        _check_rising(earlier, later, before, after)
+    difference = taken[-1] if len(taken) == 1 else _difference(taken[0], taken[-1])
+    where = " - ".join(str(source.path) for source in (sources[-1], sources[0])[: len(sources)])
+    return Log("vllm-metrics", [_of_counters(difference, where, asked)], target=model or None)
+
+
+def _by_model(samples: Sequence[Sample]) -> dict[str, _Counters]:
+    found: dict[str, _Counters] = {}
+    for sample in samples:
+        name = sample.name.replace("vllm_spec", "vllm:spec", 1).removesuffix("_total")
+        if not name.startswith(_PREFIX):
+            continue
+        name = name.removeprefix(_PREFIX)
+        if name == _PER_POSITION:
+            name = f"{name}:{sample.labels.get('position', '0')}"
+        elif name not in _COUNTERS:
+            continue
+        counters = found.setdefault(sample.labels.get("model_name", ""), _Counters())
+        place = (name, sample.labels.get("engine", ""))
+        counters.by_engine[place] = counters.by_engine.get(place, 0.0) + sample.value
+    return found
+
+
+def _in_process(text: str) -> list[Sample]:
+    """``llm.get_metrics()``, printed or saved as JSON: names without ``_total``, positions in a vector."""
+    if _PREFIX not in text:
+        return []
+    found = []
+    printed = _IN_PROCESS.findall(text)
+    if not printed and text.lstrip().startswith(("[", "{")):
+        for record in found_with(parse_json(text, "metrics"), ("name",)):
+            value = record.get("value", record.get("values"))
+            found.append((str(record["name"]), record.get("labels") or {}, value))
+    for name, labels, value in printed:
+        found.append((name, dict(re.findall(r"['\"](\w+)['\"]:\s*['\"]([^'\"]*)['\"]", labels)), json.loads(value)))
+    samples = []
+    for name, labels, value in found:
+        if isinstance(value, list):
+            samples += [Sample(name, {**labels, "position": str(i)}, float(v)) for i, v in enumerate(value)]
+        elif isinstance(value, int | float):
+            samples.append(Sample(name, labels, float(value)))
+    return samples
+
+
+def _chosen(models: Sequence[str], asked: str | None, where: str) -> str:
+    if not models:
+        raise InputError(f"{where}: no counters of speculation (vllm:spec_decode_...): the server does not speculate")
+    if asked is not None and asked not in models:
+        raise InputError(f"{where}: no model '{asked}' in it{nearest(asked, models)} Allowed: {', '.join(models)}")
+    if asked is None and len(models) > 1:
+        raise InputError(f"{where}: counts {len(models)} models ({', '.join(models)}); choose one by --model")
+    return asked if asked is not None else models[0]
+
+
+def _check_rising(earlier: _Counters, later: _Counters, before: Source, after: Source) -> None:
+    for place, value in earlier.by_engine.items():
+        if later.by_engine.get(place, 0.0) < value:
+            raise InputError(
+                f"{after.path}: {place[0]} fell from {value:g} to {later.by_engine.get(place, 0.0):g} since "
+                f"{before.path}: the server was restarted, or the files are in the wrong order"
+            )
+
+
+def _difference(earlier: _Counters, later: _Counters) -> _Counters:
+    return _Counters({place: value - earlier.by_engine.get(place, 0.0) for place, value in later.by_engine.items()})
+
+
+def _of_counters(counters: _Counters, where: str, asked: Asked) -> Counts:
+    drafted, accepted = counters.total("draft_tokens"), counters.total("accepted_tokens")
+    emitted, rounds = counters.total("emitted_tokens"), counters.total("drafts")
+    if not drafted or accepted is None:
+        raise InputError(f"{where}: no token was drafted between the snapshots")
+    if rounds is None:
+        if asked.k is None:
+            raise InputError(f"{where}: counts no drafts (an older vLLM); give the tokens a round by --k")
+        rounds = drafted / asked.k
+    if emitted is not None and counters.total("drafts") is None:  # the old engine, which counts accepted ones otherwise
+        return of_length(where, emitted / rounds, asked.k, rounds)
+    if counters.positions:
+        return of_positions(where, rounds, accepted, drafted, counters.positions)
+    return of_totals(where, rounds, accepted, drafted)
+
+
+# the log
+
+
+def _log(source: Source) -> Counts:
+    """The sum of all lines, which are of one interval each; those without drafts are left out.
+
+    Rounds are not printed: they follow from the length, exactly where every round drafted as many tokens.
+    """
+    rounds, drafted, accepted, survived = 0.0, 0, 0, [0.0]
+    for number_of, line in enumerate(source.text.splitlines(), 1):
+        match = _LINE.search(line)
+        if match is None or (interval := _interval(match[1], f"{source.path}: line {number_of}")) is None:
+            continue
+        rounds += interval.rounds
+        drafted += interval.drafted
+        accepted += interval.accepted
+        survived = [a + b for a, b in zip_longest(survived, interval.survived, fillvalue=0.0)]
+    where = str(source.path)
+    if drafted == 0:
+        raise InputError(f"{where}: no line of metrics in which tokens were drafted")
+    if any(survived) or accepted == 0:
+        return of_positions(where, rounds, accepted, drafted, survived)
+    return of_totals(where, rounds, accepted, drafted)
+
+
+@dataclass(frozen=True)
+class _Interval:
+    rounds: float
+    drafted: int
+    accepted: int
+    survived: Sequence[float]
+
+
+def _interval(line: str, where: str) -> _Interval | None:
+    drafted, accepted = _whole(r"Drafted: (\d+)", line), _whole(r"Accepted: (\d+)", line)
+    if drafted == 0:
+        return None
+    if drafted is None or accepted is None:
+        raise InputError(f"{where}: a line of metrics without Accepted and Drafted tokens")
+    printed = re.search(r"Mean acceptance length: ([\d.]+)", line)
+    shares = re.search(r"Per-position acceptance rate:\s*([\d., ]+)", line)
+    positions = [float(share) for share in re.findall(r"\d+\.\d+|\d+", shares[1])] if shares else []
+    length = float(printed[1]) if printed else 1.0
+    if accepted > 0 and length > 1.0:
+        rounds, slack = accepted / (length - 1.0), 0.005 / (length - 1.0) + 0.01
+    elif positions:
+        rounds, slack = drafted / len(positions), 0.01
+    else:
+        raise InputError(f"{where}: does not say how many tokens a round yielded: give two snapshots of its counters")
+    k = max(1, round(drafted / rounds))
+    if abs(drafted / rounds - k) <= slack * k:
+        rounds = drafted / k
+    return _Interval(rounds, drafted, accepted, [share * rounds for share in positions])
+
+
+def _old_log(source: Source) -> Counts:
+    """The last line, which counts since the start."""
+    lines = [(n, m[1]) for n, line in enumerate(source.text.splitlines(), 1) if (m := _OLD_LINE.search(line))]
+    emitted_before = 0
+    for number_of, line in lines:
+        emitted = _whole(r"emitted tokens: (\d+)", line)
+        if emitted is not None and emitted < emitted_before:
+            raise InputError(
+                f"{source.path}: line {number_of}: emitted tokens fell from {emitted_before} to {emitted}: the server "
+                "was restarted"
+            )
+        emitted_before = emitted or emitted_before
+    number_of, line = lines[-1]
+    where = f"{source.path}: line {number_of}"
+    k, drafted = _whole(r"speculative tokens: (\d+)", line), _whole(r"draft tokens: (\d+)", line)
+    emitted = _whole(r"emitted tokens: (\d+)", line)
+    if not k or not drafted or emitted is None:
+        raise InputError(f"{where}: says not how many tokens were speculated, drafted and emitted")
+    return of_length(where, emitted * k / drafted, k, drafted / k)
+
+
+def _whole(pattern: str, text: str) -> int | None:
+    match = re.search(pattern, text)
+    return int(match[1]) if match else None
+
+
+# vllm bench serve
+
+
+def _is_bench(record: Record) -> bool:
+    return _BENCH in record or "spec_decode_acceptance_length" in record
+
+
+def _bench(record: Record, where: str, asked: Asked) -> Counts:
+    rounds, drafted = count(record, (_BENCH,), where), count(record, ("spec_decode_draft_tokens",), where)
+    accepted = count(record, ("spec_decode_accepted_tokens",), where)
+    shares = first(record, ("spec_decode_per_position_acceptance_rates",))
+    length = number(record, ("spec_decode_acceptance_length",), where)
+    if rounds == 0:
+        raise InputError(f"{where}: the server drafted nothing during the run")
+    if (rounds is None or accepted is None) and length is None:
+        raise InputError(f"{where}: no spec_decode_acceptance_length in it")
+    if rounds is None:
+        return of_length(where, length or 0.0, asked.k)
+    if accepted is None:
+        accepted = round(((length or 1.0) - 1.0) * rounds)
+    if length is not None and abs(1.0 + accepted / rounds - length) > 0.02:
+        raise InputError(
+            f"{where}: {accepted} accepted tokens in {rounds} rounds are {1.0 + accepted / rounds:.3f} a round with "
+            f"the bonus, but spec_decode_acceptance_length is {length:.3f}"
+        )
+    if isinstance(shares, list) and shares:
+        positions = [(number({"share": share}, ("share",), f"{where}: rates by position") or 0.0) for share in shares]
+        if max(positions) > 1.0:
+            raise InputError(f"{where}: a rate by position is {max(positions):g}; they are shares of 1, no percent")
+        return of_positions(where, rounds, accepted, drafted, [share * rounds for share in positions])
+    return of_totals(where, rounds, accepted, drafted)
+
+
+def speculation_of(record: Record, where: str) -> tuple[int | None, float | None]:
+    """Tokens drafted a round and tokens yielded, of a result of ``vllm bench serve``; None where it has none.
+
+    Raises
+    ------
+    InputError : numbers that contradict each other.
+    """
+    if not record.get(_BENCH):
+        return None, None
+    counts = _bench(record, where, Asked())
+    mean = (counts.drafted or 0.0) / (counts.rounds or 1.0)
+    return counts.k or max(1, round(mean)), counts.length
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
