@@ -77,8 +77,9 @@ def _log(source: Source, asked: Asked) -> list[Counts]:
     """A count a line, which is of one request."""
     found: list[Counts] = []
     tokens: dict[str, int] = {}
+    task = ""
     for number_of, line in enumerate(source.text.splitlines(), 1):
-        task = match[1] if (match := _TASK.search(line)) else ""
+        task = match[1] if (match := _TASK.search(line)) else task  # which an older log says only of the first line
         if (spoken := _TOKENS.search(line)) is not None:
             tokens[task] = int(spoken[1])
         if (match := _LINE.search(line)) is None:
@@ -96,7 +97,7 @@ def _log(source: Source, asked: Asked) -> list[Counts]:
             found.append(of_totals(where, drafted / asked.k, accepted, drafted, asked.k, is_request=True))
         else:
             raise InputError(
-                f"{where}: the share of accepted tokens says nothing of the rounds; keep the line 'eval time = ...', or "
+                f"{where}: the share of accepted tokens tells no rounds; keep the line 'eval time = ...', or "
                 "give the tokens a round by --k"
             )
     if not found:

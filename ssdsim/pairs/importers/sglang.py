@@ -62,7 +62,7 @@ def read(sources: Sequence[Source], asked: Asked) -> Log:
 
 
 def _one(source: Source, asked: Asked) -> Log:
-    if not source.text.lstrip().startswith(("{", "[", "data:")):
+    if _LINE.search(source.text) or not source.text.lstrip().startswith(("{", "[", "data:")):
         return _windows(source, asked)
     records = parse_records(source.text, source.path)
     if any(True for _ in found_with(records, _REQUEST)):

@@ -127,7 +127,7 @@ def _metrics(sources: Sequence[Source], asked: Asked) -> Log:
             f"{sources[0].path}: one snapshot of counters that grow since the server's start: give one from before the "
             "work and one from after it (or --since-start where the server did nothing else)"
         )
-    models = {}
+    models: dict[str, None] = {}
     snapshots = []
     for source in sources:
         by_model = _by_model(_in_process(source.text) or prometheus(source.text))
