@@ -143,8 +143,9 @@ class Names:
 
 @dataclass(frozen=True)
 class Name:
-    """The name of a bundled card or profile, or the path of a file."""
+    """The name of a bundled card or profile, or, with ``files``, the path of a file."""
 
+    files: bool = True
     must = "be a name or a path"
     depth = 0
 

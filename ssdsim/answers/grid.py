@@ -25,6 +25,7 @@ from ssdsim.rounds.estimate import Estimate
 from ssdsim.rounds.kernel import Averages
 from ssdsim.rounds.round import Round, Seconds
 from ssdsim.scenario.configuration import effective, price, settle_spread, site_of, subject_among
+from ssdsim.scenario.measured_pair import token_warnings
 from ssdsim.settings import Settings
 
 if TYPE_CHECKING:
@@ -235,6 +236,7 @@ class _Table:
             self._column(name)
         self._errors: list[str | None] = []
         self._has_errors: list[bool] = []  # of timings: not where unit-free
+        self._of_tokens: set[str] = set()
 
     def add(self, point: Mapping[str, Any]) -> None:
         self._has_errors.append(False)
@@ -263,6 +265,7 @@ class _Table:
                 problems[name] = str(error)
         if made:
             check_constant(settings["spread"])
+        self._of_tokens.update(token_warnings(settings))
         for name, cases in made.items():  # only now, since any other mistake refuses the whole point
             self._columns[name].add(cases)
         if problems:
@@ -288,7 +291,7 @@ class _Table:
         nowhere = np.full(len(self._errors), np.nan)
         wanted = [*named.results(names), *(named.intervals(names) if draws else ())]
         warnings = frozenset().union(*(column.warnings for column in self._columns.values()))
-        return Evaluated({name: columns.get(name, nowhere) for name in wanted}, self._errors, sorted(warnings))
+        return Evaluated({name: columns.get(name, nowhere) for name in wanted}, self._errors, sorted(warnings | self._of_tokens))
 
     def _results(self, names: Sequence[str], column: _Column) -> dict[str, NDArray[Any]]:
         """A strategy's columns over all points; NaN, or None for words, where it is not possible."""

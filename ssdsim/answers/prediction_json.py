@@ -27,6 +27,7 @@ def as_json(prediction: Prediction) -> dict[str, Any]:
         "verdict": verdict_json(prediction.verdict),
         "provenance": configuration.provenance,
         "runtime": configuration.runtime,
+        "pair": configuration.pair,
         "warnings": list(configuration.warnings),
     }
 

@@ -11,6 +11,7 @@ from ssdsim.answers.remembered import Watched
 from ssdsim.errors import InputError
 from ssdsim.option import spelled
 from ssdsim.scenario.configuration import effective, scenario_of, settle_spread, site_of
+from ssdsim.scenario.options import BACKUP_QUALITY
 
 _MOST_LOOKED_AT = 250  # points of a grid: a second or two, where the first of them does not read all that is given
 
@@ -74,7 +75,14 @@ def _asked(options: Mapping[str, Any]) -> tuple[tuple[str, ...], frozenset[str]]
     names = settings["strategies"]
     settle_spread(settings, site_of(settings))
     first = {*settings.reads, "subject", "drafter", "spread"}  # read by those who ask strategies, and who simulate
-    return names, frozenset(first).union(*(options_read(name, options) for name in names))
+    read = frozenset(first).union(*(options_read(name, options) for name in names))
+    return names, read | _of_the_pair(read)
+
+
+def _of_the_pair(read: frozenset[str]) -> frozenset[str]:
+    """A measured pair is read by who reads what it says."""
+    backups = {"pair_backup"} if read & set(BACKUP_QUALITY) else set()
+    return frozenset({"pair", "pair_set", *backups}) if "alpha" in read else frozenset()
 
 
 def _readers(option: str, options: Mapping[str, Any]) -> Iterator[str]:

@@ -28,7 +28,7 @@ from ssdsim.pairs.importers.read import Named, import_acceptance
 @click.option("--temperature", type=click.FloatRange(0.0, 100.0), help="of the sampling; engines do not log it")
 @click.option("--k", type=click.IntRange(1, 1000), help="tokens drafted a round: where no file says it, or to cut to")
 @click.option("--set", "named", multiple=True, metavar="NAME=FILE[,FILE]", help="files of a set of requests")
-@click.option("--model", help="whose counters to read, where a server has several models")
+@click.option("--served", "model", help="the served model whose counters to read, where there are several")
 @click.option("--since-start", is_flag=True, help="one snapshot of counters is enough: the server did nothing else")
 @click.option("--sampled", is_flag=True, help="windows of the last seconds (gauges, log lines) cover the work")
 @click.option("--adaptive", is_flag=True, help="rounds drafted different numbers of tokens: keep no rate by position")

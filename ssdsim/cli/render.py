@@ -152,3 +152,5 @@ def _print_notes(prediction: Prediction, out: Console) -> None:
         print_labelled(out, "Timings  ", f"{record['profile']}: {record['summary']}", "dim")
     if prediction.configuration.runtime:
         print_labelled(out, "Runtime  ", prediction.configuration.runtime, "dim")
+    if prediction.configuration.pair:
+        print_labelled(out, "Tokens   ", prediction.configuration.pair, "dim")

@@ -15,7 +15,8 @@ from ssdsim.answers.recommend.request import Request
 from ssdsim.cli.console import console, print_labelled
 from ssdsim.cli.tables import Table
 from ssdsim.cli.warning_lines import print_warnings
-from ssdsim.scenario.options import DEFAULTS
+from ssdsim.scenario.configuration import effective
+from ssdsim.settings import GIVEN
 
 _UNLABELLED = " " * len("Verdict  ")
 _SHOWN_GAINS = 6
@@ -45,6 +46,8 @@ def print_recommendation(found: Recommendation, quiet: bool) -> None:
     for profile, text in found.provenance:
         print_labelled(out, "Timings  ", f"{profile}: {text}", "dim")
     print_labelled(out, "Runtime  ", found.runtime, "dim")
+    if found.pair:
+        print_labelled(out, "Tokens   ", found.pair, "dim")
     print_warnings(found.warnings, quiet)
 
 
@@ -60,10 +63,11 @@ def _at_equal_count(found: Recommendation, about: Answer | None) -> Iterator[str
 
 
 def _question(request: Request) -> str:
-    v = {**DEFAULTS, **request.options}
+    v = effective({**request.options, "strategies": request.strategies})
     draft_hardware = v["draft_hardware"] or v["hardware"]
     hardware = v["hardware"] if draft_hardware == v["hardware"] else f"{v['hardware']} + {draft_hardware}"
     accepted = f"alpha {v['alpha']}" if v["acceptance"] is None else f"acceptance {v['acceptance']}"
+    accepted = f"acceptance {v['pair']}" if v["pair"] is not None and v.source("alpha") != GIVEN else accepted
     hits = f"hit rate {v['p_hit']}" if v["p_hit"] is not None else f"h(F) = 1 - {v['hit_c']:g} F^-{v['hit_r']:g}"
     hits = "measured hit curve" if v["hit_curve"] is not None else hits
     caches = any(strategies.ALL.named(name).miss is not None for name in request.strategies)

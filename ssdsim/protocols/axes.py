@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ssdsim.pairs.choice import positions_known
 from ssdsim.transformer.card import Transformer, legal_tensor_parallel
 
 Values = tuple[Any, ...] | None
@@ -112,9 +113,8 @@ class Lookahead(Numbers):
     tabled: tuple[Any, ...] = tuple(range(1, 13))
 
     def possible(self, scope: Scope) -> Values:
-        alpha = scope.given.get("alpha")
-        longest = min(self.most, len(alpha)) if isinstance(alpha, list | tuple) else self.most
-        return tuple(range(1, longest + 1))
+        known = positions_known(scope.given)
+        return tuple(range(1, (self.most if known is None else min(self.most, known)) + 1))
 
 
 @dataclass(frozen=True, kw_only=True)

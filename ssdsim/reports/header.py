@@ -94,6 +94,8 @@ def origins(study: Study) -> str:
         parts.append(f"<p><b>Timings of {escape(record['profile'])}</b>: {escape(record['summary'])}</p>")
     if configuration.runtime:
         parts.append(f"<p><b>Runtime</b> {escape(configuration.runtime)}</p>")
+    if configuration.pair:
+        parts.append(f"<p><b>Tokens</b> {escape(configuration.pair)}</p>")
     parts += [f"<p>Warning: {escape(warning)}</p>" for warning in configuration.warnings]
     if study.folder.grid:
         grid = "; ".join(f"{name}: {', '.join(map(str, values))}" for name, values in study.folder.grid.items())

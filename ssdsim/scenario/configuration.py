@@ -21,9 +21,10 @@ from ssdsim.pricing.step import Step
 from ssdsim.protocols.strategy import Strategy
 from ssdsim.runtimes.card import Runtime
 from ssdsim.runtimes.catalog import find_runtime, runtime_of
+from ssdsim.scenario.measured_pair import pair_of, settle_pair, token_warnings
 from ssdsim.scenario.options import DEFAULTS, checked, members, of_others
 from ssdsim.scenario.scenario import Scenario
-from ssdsim.settings import Settings
+from ssdsim.settings import DEFAULT, GIVEN, Settings
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Configuration:
     """A scenario for each strategy that has room, with every effective value and its origin.
 
     ``subject`` is the strategy that answers are about. ``no_room`` says why a strategy does not fit, by its name.
-    ``site`` is None where durations are unit-free.
+    ``site`` is None where durations are unit-free. ``of_tokens`` are warnings about acceptance and hits.
     """
 
     settings: Settings
@@ -39,12 +40,15 @@ class Configuration:
     scenarios: Mapping[str, Scenario]
     no_room: Mapping[str, str]
     site: Site | None = None
+    of_tokens: tuple[str, ...] = ()
 
     @property
     def shape(self) -> str:
         """The batch and how it speculates, in words."""
         v = self.settings
-        accepted = f"alpha {v['alpha']}" if "alpha" in v else f"acceptance {v['acceptance']}"
+        accepted = f"alpha {v['alpha']}" if "alpha" in v else f"acceptance {v.get('acceptance')}"
+        if "pair" in v and v.source("alpha") != GIVEN:
+            accepted = f"acceptance {v['pair']}"
         fallback = "" if v.get("backup", "auto") == "auto" else f", {v['backup']} fallback"
         return f"batch {v['b']}, K {v['k']}, {accepted}{fallback}"
 
@@ -55,10 +59,9 @@ class Configuration:
 
     @cached_property
     def warnings(self) -> list[str]:
-        """Extrapolations and mismatches behind the timings."""
-        if self.site is None:
-            return []
-        return sorted(frozenset().union(*(scenario.warnings for scenario in self.scenarios.values())))
+        """Extrapolations and mismatches behind the timings, and placeholders and mismatches behind the tokens."""
+        timings = (scenario.warnings for scenario in self.scenarios.values()) if self.site is not None else ()
+        return sorted(frozenset(self.of_tokens).union(*timings))
 
     @property
     def provenance(self) -> list[dict[str, str]]:
@@ -69,6 +72,11 @@ class Configuration:
         dtypes = {*site.precision_of("target").formats, *site.precision_of("draft").formats}
         profiles = {p.name: p for p in (site.profile, site.draft_profile)}
         return [{"profile": name, "summary": summary(p, dtypes, site.tp)} for name, p in profiles.items()]
+
+    @property
+    def pair(self) -> str | None:
+        """What was measured of the models as a pair, and on what; None where nothing was."""
+        return pair_of(self.settings)
 
     @property
     def runtime(self) -> str | None:
@@ -117,14 +125,23 @@ def configure(**given: Any) -> Configuration:
         raise NoRoom(no_room[subject])
     shown = settings.copy()
     shown.drop(_unused(chosen, settings, site))
-    return Configuration(shown, subject, scenarios, no_room, site)
+    return Configuration(shown, subject, scenarios, no_room, site, tuple(token_warnings(settings)))
 
 
 def effective(given: Mapping[str, Any]) -> Settings:
-    """Every option's value, those given (None is not given) checked, with where it came from."""
+    """Every option's value, those given (None is not given) checked, with where it came from.
+
+    What a measured pair knows takes the place of defaults.
+
+    Raises
+    ------
+    InputError : an unknown option, a value out of its range, or a pair that does not have what is asked of it.
+    """
     given = {name: value for name, value in given.items() if value is not None}
     values = checked(given)
-    return Settings(values, {name: "given" if name in given else "default" for name in DEFAULTS})
+    settings = Settings(values, {name: GIVEN if name in given else DEFAULT for name in DEFAULTS})
+    settle_pair(settings)
+    return settings
 
 
 def subject_among(names: Sequence[str], asked: str | None) -> str:
@@ -283,6 +300,6 @@ def _unused(chosen: Sequence[Strategy], settings: Settings, site: Site | None) -
         unused |= strategy.unused(settings)
     if settings["acceptance"] is not None:
         unused |= {"alpha"}
-    if settings["acceptance"] is None and settings["alpha_concentration"] is None:
+    if settings["acceptance"] is None and settings["alpha_concentration"] is None:  # requests are alike
         unused |= {"output_tokens"}
     return unused

@@ -97,19 +97,36 @@ SHARED: tuple[Option, ...] = (
         kind=OneOrByPosition(SHARE),
         about="acceptance rate, or K rates by position (0.9,0.8,...)",
         axis="acceptance rate α",
-        excludes=(
-            Excludes(
-                ("alpha_concentration",),
-                "{it} has no effect with rates by position: give one mean rate",
-                being=(list, tuple),
-            ),
-        ),
     ),
     Option(
         name="alpha_concentration",
         kind=Number(),
-        about="requests differ: their rates are Beta with mean --alpha and this a + b",
+        about="requests differ: their rates are Beta with mean --alpha and this a + b (by position: of all rounds)",
         axis="concentration of acceptance rates (a + b)",
+    ),
+    Option(
+        name="pair",
+        kind=Name(),
+        about="what was measured of target and draft (ssdsim measure, import acceptance): acceptance, hits, backup",
+        axis="measured pair",
+        excludes=(Excludes(("acceptance",), "{it} has no effect with --pair (the pair says what is accepted)"),),
+    ),
+    Option(
+        name="pair_set",
+        kind=Name(files=False),
+        about="the pair's set of requests to take",
+        axis="set of the measured pair",
+        otherwise="all requests together",
+        needs=Needs(("pair",), "(which has the sets)"),
+    ),
+    Option(
+        name="pair_backup",
+        kind=Name(files=False),
+        about="the backup that the pair was measured with, such as random or ngram:3",
+        axis="backup of the measured pair",
+        otherwise="random",
+        groups=(Group.BACKUP_QUALITY,),
+        needs=Needs(("pair",), "(which has the backups)"),
     ),
     Option(
         name="acceptance",
@@ -130,7 +147,7 @@ SHARED: tuple[Option, ...] = (
         about="tokens of a request, where requests differ",
         axis="output tokens of a request",
         spellings=("--osl",),
-        needs=Needs(("acceptance", "alpha_concentration"), "(requests that are alike need no length)"),
+        needs=Needs(("acceptance", "alpha_concentration", "pair"), "(requests that are alike need no length)"),
     ),
     Option(
         name="alpha_backup",
@@ -245,12 +262,55 @@ SHARED: tuple[Option, ...] = (
         groups=(Group.CACHE_SHAPE, Group.POWER_LAW),
     ),
     Option(
+        name="hit_c_backup",
+        kind=SHARE,
+        about="c after a speculation by the fast backup",
+        axis="miss rate of a guess c after a backup",
+        otherwise="the primary's",
+        groups=(Group.CACHE_SHAPE, Group.BACKUP_QUALITY),
+    ),
+    Option(
+        name="hit_r_backup",
+        kind=Number(100.0),
+        about="r after a speculation by the fast backup",
+        axis="miss rate's exponent r after a backup",
+        otherwise="the primary's",
+        groups=(Group.CACHE_SHAPE, Group.BACKUP_QUALITY),
+    ),
+    Option(
         name="hit_curve",
         kind=HitRates(),
         about="measured hit rates in place of c and r",
         axis="hit curve",
         groups=(Group.CACHE_SHAPE,),
         excludes=(Excludes((Group.POWER_LAW,), "{it} has no effect with --hit-curve (the hit rates are given)"),),
+    ),
+    Option(
+        name="hit_curve_all",
+        kind=HitRates(),
+        about="measured hit rates where all K tokens were accepted",
+        axis="hit curve where all were accepted",
+        otherwise="--hit-curve",
+        groups=(Group.CACHE_SHAPE,),
+        excludes=(
+            Excludes(
+                ("hit_c_all", "hit_r_all"), "{it} has no effect with --hit-curve-all (the hit rates there are given)"
+            ),
+        ),
+    ),
+    Option(
+        name="hit_curve_backup",
+        kind=HitRates(),
+        about="measured hit rates after a speculation by the fast backup",
+        axis="hit curve after a backup",
+        otherwise="the primary's",
+        groups=(Group.CACHE_SHAPE, Group.BACKUP_QUALITY),
+        excludes=(
+            Excludes(
+                ("hit_c_backup", "hit_r_backup"),
+                "{it} has no effect with --hit-curve-backup (the hit rates there are given)",
+            ),
+        ),
     ),
     Option(
         name="backup",
@@ -544,7 +604,7 @@ for registry in (strategies.ALL, drafters.ALL):
 _read_records()
 
 CHOICES = {name: option.kind.words for name, option in ALL.items() if isinstance(option.kind, OneOf)}
-FILES = tuple(name for name, option in ALL.items() if isinstance(option.kind, Name))
+FILES = tuple(name for name, option in ALL.items() if isinstance(option.kind, Name) and option.kind.files)
 """Options whose value may name a file."""
 UNIT_FREE = members(Group.UNIT_FREE)
 CACHE_SHAPE = members(Group.CACHE_SHAPE)

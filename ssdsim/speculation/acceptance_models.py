@@ -20,6 +20,8 @@ from ssdsim.records import FROM_LIST, Card, NotNegative
 from ssdsim.speculation.acceptance import accepted_length_pmf
 
 _BETA_KINDS = 64
+_SETTLED = 6  # rounds of a fixed point whose error falls tenfold in each
+_NOBODY = 1e-12  # a share of rounds that come to a position
 _FILE = "acceptance card or trace"
 _LONGEST = 1_000_000  # accepted tokens in a round
 
@@ -58,19 +60,68 @@ def beta_kinds(mean: float, concentration: float, k: int) -> RequestKinds:
     Each kind's rate is the mean of its slice of the distribution, so the mean over requests is kept.
     Worked out once: a search asks for the same kinds with every number of cached outcomes.
     """
-    from scipy.special import betainc, betaincinv  # here, because predict must start fast
-
     within("mean", mean, 0, 1)
     if not concentration > 0:
         raise InputError(f"concentration must be above 0, got {concentration:g}")
     if mean in (0.0, 1.0):
         return kinds_of_rates([mean], [1.0], k)
+    return kinds_of_rates(_beta_rates(mean, concentration), np.ones(_BETA_KINDS), k)
+
+
+def _beta_rates(mean: float, concentration: float) -> NDArray[np.float64]:
+    """The rates of the kinds, rising, shape ``(64,)``."""
+    from scipy.special import betainc, betaincinv  # here, because predict must start fast
+
+    if mean in (0.0, 1.0):
+        return np.full(_BETA_KINDS, mean)
     a, b = mean * concentration, (1.0 - mean) * concentration
     edges = betaincinv(a, b, np.linspace(0.0, 1.0, _BETA_KINDS + 1))
     rates = mean * np.diff(betainc(a + 1.0, b, edges)) * _BETA_KINDS
     # close to 1 a double cannot tell edges apart, and slices seem empty: they are at least as high as those below
     rates = np.clip(np.maximum.accumulate(rates), 0.0, 1.0)
-    return kinds_of_rates(np.clip(rates * (mean / rates.mean()), 0.0, 1.0), np.ones(_BETA_KINDS), k)
+    return np.clip(rates * (mean / rates.mean()), 0.0, 1.0)
+
+
+@lru_cache(maxsize=1024)
+def beta_kinds_by_position(rates: tuple[float, ...], concentration: float) -> RequestKinds:
+    """Requests with a rate at each position, Beta of this concentration there, whose rounds together have ``rates``.
+
+    ``rates[i]`` is P(position i + 1 accepted | those before it are) over the rounds of all requests, as it is counted.
+    A kind of request that accepts more is good at every position, and it has fewer rounds of those that are counted,
+    but more of them come to later positions: the means at the positions are such that both even out.
+    """
+    within("rates", rates, 0, 1)
+    if not concentration > 0:
+        raise InputError(f"concentration must be above 0, got {concentration:g}")
+    rounds = np.full(_BETA_KINDS, 1.0 / _BETA_KINDS)  # the share of rounds that are of each kind
+    for _ in range(_SETTLED):
+        survival = _survival_of_kinds(rates, concentration, rounds)
+        rounds = 1.0 / (1.0 + survival.sum(axis=0))
+        rounds /= rounds.sum()
+    survival = _survival_of_kinds(rates, concentration, rounds)
+    reached = np.vstack([np.ones(_BETA_KINDS), survival])
+    pmfs = np.vstack([reached[:-1] - reached[1:], reached[-1:]]).T
+    return RequestKinds(np.full(_BETA_KINDS, 1.0 / _BETA_KINDS), np.clip(pmfs, 0.0, 1.0))
+
+
+def _survival_of_kinds(
+    rates: tuple[float, ...], concentration: float, rounds: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """P(at least i + 1 accepted) of each kind, shape ``(K, 64)``, where their rounds are such shares of all."""
+    from scipy.optimize import brentq
+
+    reached = np.ones(_BETA_KINDS)
+    rows = []
+    for rate in rates:
+        share = rounds * reached
+
+        def excess(mean: float, share: NDArray[np.float64] = share, rate: float = rate) -> float:
+            return float(share @ _beta_rates(mean, concentration) - rate * share.sum())
+
+        mean = rate if rate in (0.0, 1.0) or share.sum() < _NOBODY else float(brentq(excess, 0.0, 1.0, xtol=1e-10))
+        reached = reached * _beta_rates(mean, concentration)
+        rows.append(reached)
+    return np.array(rows).reshape(len(rates), _BETA_KINDS)
 
 
 def load_acceptance(path: Path, k: int) -> RequestKinds:

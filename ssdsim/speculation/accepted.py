@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,12 @@ from numpy.typing import NDArray
 
 from ssdsim.errors import InputError
 from ssdsim.speculation.acceptance import accepted_length_pmf
-from ssdsim.speculation.acceptance_models import RequestKinds, beta_kinds, load_acceptance
+from ssdsim.speculation.acceptance_models import (
+    RequestKinds,
+    beta_kinds,
+    beta_kinds_by_position,
+    load_acceptance,
+)
 
 
 @dataclass(frozen=True)
@@ -41,15 +46,22 @@ def accepted_by_options(options: Mapping[str, Any], tokens: int) -> Accepted:
     if options["acceptance"] is not None:
         return Accepted.of_kinds(load_acceptance(Path(options["acceptance"]), tokens), options["output_tokens"])
     if options["alpha_concentration"] is not None:
-        kinds = beta_kinds(options["alpha"], options["alpha_concentration"], tokens)
+        alpha, concentration = options["alpha"], options["alpha_concentration"]
+        if isinstance(alpha, int | float):
+            kinds = beta_kinds(alpha, concentration, tokens)
+        else:
+            kinds = beta_kinds_by_position(_by_position(options, tokens), concentration)
         return Accepted.of_kinds(kinds, options["output_tokens"])
-    return Accepted(accepted_length_pmf(_by_position(options["alpha"], tokens), tokens))
+    rates = options["alpha"] if isinstance(options["alpha"], int | float) else _by_position(options, tokens)
+    return Accepted(accepted_length_pmf(rates, tokens))
 
 
-def _by_position(alpha: float | Sequence[float], tokens: int) -> float | NDArray[np.float64]:
-    """The first rates of a list by position, or the one rate."""
-    if isinstance(alpha, int | float):
-        return float(alpha)
-    if len(alpha) < tokens:
-        raise InputError(f"--alpha has {len(alpha)} rates by position, but the lookahead is {tokens}")
-    return np.asarray(alpha[:tokens], dtype=float)
+def _by_position(options: Mapping[str, Any], tokens: int) -> tuple[float, ...]:
+    """The first rates of a list by position."""
+    rates = options["alpha"]
+    if len(rates) < tokens:
+        known = f"--alpha has {len(rates)} rates by position"
+        if options["pair"] is not None:
+            known = f"acceptance is known at {len(rates)} positions (--pair {options['pair']})"
+        raise InputError(f"{known}, but the lookahead is {tokens}")
+    return tuple(float(rate) for rate in rates[:tokens])

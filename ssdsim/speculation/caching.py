@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -38,6 +38,7 @@ def hits_given_accepted(settings: Settings, pmf: Array, backup_pmf: Array, fast:
     settings.derive("p_hit", float(pmf @ hit), "from the fan-out and the hit curve")
     if not fast:
         return hit, hit
+    curve, curve_all = _backup_curves(settings, curve, curve_all)
     after_miss = _fan_out(settings, settings["flm"] or settings["fl"], backup_pmf, curve, curve_all)
     settings.derive("fan_outs_after_miss", after_miss.tolist())
     backup_hit = _given_accepted(after_miss, curve, curve_all)
@@ -56,14 +57,31 @@ def backup_in_proportion(p_hit: float, primary: float, backup: float) -> float:
 
 def _hit_curves(options: Mapping[str, Any]) -> tuple[Curve, Curve]:
     """h(F) for k < K, and for k = K, whose bonus token comes from the target and not from the residual."""
-    if options["hit_curve"] is not None:
-        points = sorted(options["hit_curve"])
-        measured = MeasuredHits(tuple(f for f, _ in points), tuple(h for _, h in points))
-        return measured, measured
-    law = PowerLawHits(c=options["hit_c"], r=options["hit_r"])
-    c_all = options["hit_c"] if options["hit_c_all"] is None else options["hit_c_all"]
-    r_all = options["hit_r"] if options["hit_r_all"] is None else options["hit_r_all"]
-    return law, PowerLawHits(c=c_all, r=r_all)
+    curve = _curve(options["hit_curve"]) or PowerLawHits(c=options["hit_c"], r=options["hit_r"])
+    return curve, _other(options, "hit_curve_all", "hit_c_all", "hit_r_all") or curve
+
+
+def _backup_curves(options: Mapping[str, Any], curve: Curve, curve_all: Curve) -> tuple[Curve, Curve]:
+    """The same after a speculation by the backup, whose own tokens say nothing: one curve, else the primary's."""
+    own = _other(options, "hit_curve_backup", "hit_c_backup", "hit_r_backup")
+    return (curve, curve_all) if own is None else (own, own)
+
+
+def _other(options: Mapping[str, Any], points: str, c: str, r: str) -> Curve | None:
+    """A curve of its own, whose law takes from the first what is not said of it; None where nothing is."""
+    if options[points] is not None or (options[c] is None and options[r] is None):
+        return _curve(options[points])
+    return PowerLawHits(
+        c=options["hit_c"] if options[c] is None else options[c],
+        r=options["hit_r"] if options[r] is None else options[r],
+    )
+
+
+def _curve(points: Sequence[tuple[float, float]] | None) -> MeasuredHits | None:
+    if points is None:
+        return None
+    points = sorted(points)
+    return MeasuredHits(tuple(f for f, _ in points), tuple(h for _, h in points))
 
 
 def _given_accepted(fan_outs: FanOut, curve: Curve, curve_all: Curve) -> Array:

@@ -29,6 +29,17 @@ from ssdsim.speculation.acceptance import accepted_length_pmf
 from ssdsim.speculation.caching import hits_given_accepted
 from ssdsim.speculation.hit_models import uniform_fan_out
 
+_OF_BACKUP = (
+    "alpha_backup",
+    "p_hit_backup",
+    "backup_ms",
+    "flm",
+    "hit_curve_backup",
+    "hit_c_backup",
+    "hit_r_backup",
+)
+_CURVES = tuple(f"hit_{what}{whose}" for whose in ("", "_all", "_backup") for what in ("curve", "c", "r"))
+
 
 class SSD(Lockstep):
     """``max(T_v + post + send, T_p) + lookup + [any miss] T_b + respond``.
@@ -113,9 +124,12 @@ class SSD(Lockstep):
         return tuple(settings.get("fan_outs") or uniform_fan_out(settings["budget"], settings["k"]).tolist())
 
     def unused(self, settings: Settings) -> set[str]:
-        unused = {"alpha_backup", "p_hit_backup", "backup_ms", "flm"} if settings["backup"] == "jit" else set()
+        unused = set(_OF_BACKUP) if settings["backup"] == "jit" else set()
         if settings.source("p_hit") in ("given", "default"):
-            unused |= {"f", "fl", "flm", "fan_out_policy", "hit_curve", "hit_c", "hit_r", "hit_c_all", "hit_r_all"}
+            unused |= {"f", "fl", "flm", "fan_out_policy", *_CURVES}
+        for curve in ("hit_curve", "hit_curve_all", "hit_curve_backup"):  # each in place of its own c and r
+            if settings[curve] is not None:
+                unused |= {curve.replace("curve", "c"), curve.replace("curve", "r")}
         return unused
 
     def devices(self, options: Mapping[str, Any], tp: int, drafter: Drafter) -> Devices:

@@ -118,7 +118,7 @@ def test_one_engines_counters_that_fall_do_not_hide_behind_anothers(log: Logs) -
 def test_a_server_of_two_models_must_be_told_which(log: Logs) -> None:
     before = logs.vllm_metrics([]) + logs.vllm_metrics([], "other")
     after = logs.vllm_metrics(MADE) + logs.vllm_metrics(MADE[:3], "other")
-    assert "choose one by --model" in log.refused("vllm", before, after)
+    assert "choose one by --served" in log.refused("vllm", before, after)
     _as_made(log.found("vllm", before, after, model="big"))
     assert "did you mean 'other'" in log.refused("vllm", before, after, model="othr")
 

@@ -78,8 +78,9 @@ def export(format: str, *, seed: int = 0, **options: Any) -> Exported:
             engine.check(options)
     found = candidates(**options)
     drafting = any(strategies.ALL.named(name).drafts for name in names)
-    if drafting and options.get("alpha") is None and options.get("acceptance") is None:
-        notes.append(f"the acceptance rate {DEFAULTS['alpha']} is a placeholder, not a measurement: give --alpha")
+    if drafting and all(options.get(name) is None for name in ("alpha", "acceptance", "pair")):
+        placeholder = f"the acceptance rate {DEFAULTS['alpha']} is a placeholder, not a measurement"
+        notes.append(f"{placeholder}: give --pair or --alpha")
     if engine is not None:
         notes += _formats(options)
     for (b, context), reason in found.impossible.items():

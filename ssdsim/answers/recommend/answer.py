@@ -18,6 +18,7 @@ from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.provenance import summary
 from ssdsim.protocols.axes import TARGET
 from ssdsim.scenario.configuration import runtime_for
+from ssdsim.scenario.measured_pair import pair_of
 from ssdsim.scenario.options import DEFAULTS
 
 
@@ -60,6 +61,7 @@ class Recommendation:
     elasticities: tuple[Elasticity, ...]
     provenance: tuple[tuple[str, str], ...]
     runtime: str
+    pair: str | None
     warnings: tuple[str, ...]
     evaluated: int
 
@@ -122,6 +124,7 @@ def recommend(
         elasticities=tuple(elasticities(about.best, search)) if about and about.best else (),
         provenance=_provenance(request),
         runtime=runtime_for(request.options).summary,
+        pair=pair_of(request.options),
         warnings=(*request.warnings, *sorted(search.warnings)),
         evaluated=evaluated,
     )

@@ -36,6 +36,7 @@ def as_json(found: Recommendation) -> dict[str, Any]:
         "elasticities": [vars(elasticity) for elasticity in found.elasticities],
         "provenance": [{"profile": name, "summary": text} for name, text in found.provenance],
         "runtime": found.runtime,
+        "pair": found.pair,
         "warnings": list(found.warnings),
         "evaluated": found.evaluated,
     }

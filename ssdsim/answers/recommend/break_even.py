@@ -17,7 +17,7 @@ from ssdsim.answers.recommend.deployment import Deployment, Shape
 from ssdsim.answers.recommend.search import Search, combinations, turned, turnings
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.protocols.axes import Axis, Values
-from ssdsim.scenario.configuration import configure
+from ssdsim.scenario.configuration import configure, effective
 from ssdsim.scenario.options import DEFAULTS, beside
 from ssdsim.speculation.caching import backup_in_proportion
 
@@ -204,7 +204,7 @@ def _hits(contest: _Contest, point: Mapping[str, Any]) -> BreakEven:
 
 
 def _alpha(contest: _Contest, point: Mapping[str, Any]) -> BreakEven:
-    alpha = point.get("alpha", DEFAULTS["alpha"])
+    alpha = effective(point)["alpha"]
     if "acceptance" in point or not isinstance(alpha, int | float):
         return BreakEven("acceptance rate alpha", "", "unknown", note="acceptance is not one rate here")
     return _least("acceptance rate alpha", "", contest, lambda x: {"alpha": x}, 0.0, 0.99, float(alpha))

@@ -15,8 +15,7 @@ from ssdsim.answers.recommend.search import Search, settings_around
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.what_if import scale
 from ssdsim.pricing.step import Pass, Piece, Step
-from ssdsim.scenario.configuration import configure
-from ssdsim.scenario.options import DEFAULTS
+from ssdsim.scenario.configuration import configure, effective
 from ssdsim.scenario.scenario import Scenario
 
 _STEP = 0.01
@@ -60,7 +59,7 @@ class _Nearby:
         self.search = search
         self.strategy = strategies.ALL.named(shape.strategy)
         self.points = [each.point(request.options, deployment.copy_batch) for each in near]
-        self.options = {**DEFAULTS, **request.options}
+        self.options = effective(request.options)
 
     def elasticities(self) -> Iterator[Elasticity]:
         with TemporaryDirectory() as folder:

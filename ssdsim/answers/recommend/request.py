@@ -13,7 +13,7 @@ from ssdsim.errors import InputError, nearest
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.option import spelled
 from ssdsim.protocols.axes import TARGET, Axis, Scope, Values
-from ssdsim.scenario.configuration import subject_among
+from ssdsim.scenario.configuration import effective, subject_among
 from ssdsim.scenario.options import ALL, DEFAULTS, GIVEN_DURATIONS, checked, varied_by
 from ssdsim.speculation.acceptance_models import load_acceptance
 
@@ -95,6 +95,7 @@ def make_request(
     checked({**options, **{name: values[0] for name, values in narrowed.items() if len(values) == 1}})
     if "acceptance" in options:
         load_acceptance(Path(options["acceptance"]), 1)
+    effective({**options, **{name: values[0] for name, values in narrowed.items()}})  # which reads a pair
     total = whole("--gpus", gpus, 1, MOST_GPUS)
     scope = Scope(total, find_transformer(options.get("target", DEFAULTS["target"])), options)
     warnings: dict[str, None] = {}

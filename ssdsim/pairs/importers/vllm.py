@@ -186,7 +186,7 @@ def _chosen(models: Sequence[str], asked: str | None, where: str) -> str:
     if asked is not None and asked not in models:
         raise InputError(f"{where}: no model '{asked}' in it{nearest(asked, models)} Allowed: {', '.join(models)}")
     if asked is None and len(models) > 1:
-        raise InputError(f"{where}: counts {len(models)} models ({', '.join(models)}); choose one by --model")
+        raise InputError(f"{where}: counts {len(models)} models ({', '.join(models)}); choose one by --served")
     return asked if asked is not None else models[0]
 
 

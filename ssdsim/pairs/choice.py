@@ -1,0 +1,86 @@
+"""Which findings of a pair's file are meant: of one temperature, of all requests or of one set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+from ssdsim.errors import InputError, nearest
+from ssdsim.pairs.file import Findings, Pair, load_pair
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Findings, and the temperature that they hold for: None where the file does not say it."""
+
+    path: str
+    pair: Pair
+    findings: Findings
+    temperature: float | None
+    set_name: str | None
+
+    @property
+    def name(self) -> str:
+        return PurePath(self.path).name
+
+    @property
+    def source(self) -> str:
+        """What the numbers rest on, in short."""
+        of_set = f", set {self.set_name}" if self.set_name else ""
+        at = "" if self.temperature is None else f", temperature {self.temperature:g}"
+        return f"{self.name}: {self._how()}{of_set}{at}"
+
+    def _how(self) -> str:
+        requests = self.findings.count
+        if requests is None and self.set_name is None:
+            requests = self.pair.requests
+        rounds = self.findings.length.rounds
+        size = f"{requests:,} requests" if requests is not None else f"{rounds:,} rounds" if rounds else ""
+        if self.pair.how in ("teacher-forced", "loop"):
+            return f"measured on {size}" if size else "measured"
+        return f"read from {self.pair.how}" + (f", {size}" if size else "")
+
+
+def chosen(path: str, temperature: float | None, set_name: str | None) -> Chosen:
+    """The findings at a temperature; where None is asked for, at the only one that was measured, else at 0.
+
+    Raises
+    ------
+    InputError : no such file, temperature or set.
+    """
+    pair = load_pair(path)
+    at = {each.temperature: each for each in pair.by_temperature}
+    known = [each for each in at if each is not None]
+    if temperature is None:
+        temperature = known[0] if len(known) == 1 else 0.0
+    if temperature in at:
+        whole, holds_for = at[temperature], temperature
+    elif None in at:
+        whole, holds_for = at[None], None
+    else:
+        listed = ", ".join(f"{each:g}" for each in sorted(known))
+        raise InputError(f"{path}: not measured at --temperature {temperature:g}, only at {listed}")
+    if set_name is None:
+        return Chosen(path, pair, whole, holds_for, None)
+    if set_name not in whole.sets:
+        allowed = f"Allowed: {', '.join(whole.sets)}" if whole.sets else "It has none"
+        raise InputError(f"{path}: no set '{set_name}' in it{nearest(set_name, whole.sets)} {allowed}")
+    return Chosen(path, pair, whole.sets[set_name], holds_for, set_name)
+
+
+def chosen_by(options: Mapping[str, Any], temperature: float | None) -> Chosen | None:
+    """What ``--pair`` and ``--pair-set`` choose; None without them."""
+    if options.get("pair") is None:
+        return None
+    return chosen(str(options["pair"]), temperature, options.get("pair_set"))
+
+
+def positions_known(options: Mapping[str, Any]) -> int | None:
+    """At how many positions acceptance is known: rates of a list, or of a pair; None where one rate holds for all."""
+    alpha = options.get("alpha")
+    if alpha is not None:
+        return len(alpha) if isinstance(alpha, list | tuple) else None
+    found = chosen_by(options, options.get("temperature"))
+    return len(found.findings.rates) or None if found is not None else None

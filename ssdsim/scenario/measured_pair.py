@@ -1,0 +1,199 @@
+"""``--pair``: acceptance, hit curves and backup of a measured pair in the place of their defaults.
+
+An option that is given stays as it is. What the file does not know keeps its default, which is then said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from scipy.optimize import brentq
+
+from ssdsim import strategies
+from ssdsim.errors import InputError, nearest
+from ssdsim.hardware.catalog import find_transformer
+from ssdsim.option import spelled
+from ssdsim.pairs.choice import Chosen, chosen_by
+from ssdsim.pairs.file import Backup, HitLaw
+from ssdsim.settings import DEFAULT, GIVEN, Settings
+from ssdsim.speculation.acceptance import expected_tokens
+
+RANDOM = "random"
+_ACCEPTANCE = ("alpha", "alpha_concentration")
+_HITS = {"": "rejected", "_all": "all_accepted", "_backup": "after_backup"}
+
+
+def settle_pair(settings: Settings) -> None:
+    """Derive what the pair knows and nobody gave.
+
+    Raises
+    ------
+    InputError : no such file, set, backup or temperature; a pair without any acceptance.
+    """
+    found = _chosen(settings)
+    if found is None:
+        return
+    if not _is_given(settings, "temperature") and found.temperature is not None:
+        _derive(settings, "temperature", found.temperature, f"measured, {found.name}")
+    _settle_acceptance(settings, found)
+    if not _is_given(settings, "p_hit"):
+        _settle_hits(settings, "", found.findings.hits.rejected, found)
+        _settle_hits(settings, "_all", found.findings.hits.all_accepted, found)
+    _settle_backup(settings, found)
+    curves = any(settings[f"hit_curve{whose}"] is not None for whose in _HITS)
+    if curves and not _is_given(settings, "fan_out_policy"):
+        settings.settle("fan_out_policy", "optimal", "for a curve that is no power law")
+
+
+def _chosen(settings: Settings) -> Chosen | None:
+    return chosen_by(settings, settings["temperature"] if _is_given(settings, "temperature") else None)
+
+
+def pair_of(options: Mapping[str, Any]) -> str | None:
+    """What was measured of the models as a pair, and on what; None where nothing was."""
+    found = chosen_by(options, options.get("temperature"))
+    return None if found is None else found.source
+
+
+def _is_given(settings: Settings, name: str) -> bool:
+    return settings.source(name) == GIVEN
+
+
+def _derive(settings: Settings, name: str, value: Any, source: str) -> None:
+    if not _is_given(settings, name):
+        settings.settle(name, value, source)
+
+
+def _settle_acceptance(settings: Settings, found: Chosen) -> None:
+    """Rates by position, or one; and how requests differ."""
+    if any(_is_given(settings, name) for name in _ACCEPTANCE):
+        return
+    findings = found.findings
+    rates: Any = findings.rates or findings.alpha.mean
+    if rates is None:
+        raise InputError(
+            f"{found.path}: has no acceptance rate, only lengths: rounds drafted different numbers of tokens"
+        )
+    _derive(settings, "alpha", rates, found.source)
+    if isinstance(rates, tuple) and not _is_given(settings, "k") and len(rates) < settings["k"]:
+        settings.settle("k", len(rates), f"as far as {found.name} knows acceptance")
+    spread = findings.requests
+    if isinstance(rates, tuple) and spread.concentration and not spread.alike:
+        _derive(settings, "alpha_concentration", spread.concentration, found.source)
+
+
+def _settle_hits(settings: Settings, whose: str, law: HitLaw | None, found: Chosen) -> None:
+    """The law where it fits, else the curve itself."""
+    names = tuple(f"hit_{what}{whose}" for what in ("curve", "c", "r"))
+    if law is None or any(_is_given(settings, name) for name in names):
+        return
+    if whose == "" and _is_given(settings, "hit_curve"):
+        return
+    curve, c, r = names
+    if law.c is not None and law.r is not None and law.fits is not False:
+        _derive(settings, c, law.c, found.source)
+        _derive(settings, r, law.r, found.source)
+    elif law.curve:
+        _derive(settings, curve, tuple((float(f), h) for f, h, *_ in law.curve), f"{found.source}, no power law")
+
+
+def _settle_backup(settings: Settings, found: Chosen) -> None:
+    """The fast backup's acceptance and hits: of random tokens, or of the backup that is asked for."""
+    if settings["backup"] == "jit":
+        return
+    asked = settings["pair_backup"]
+    findings, name = found.findings, asked or RANDOM
+    known = dict.fromkeys((*findings.hits.after_backup, *findings.backups))
+    if asked is not None and asked not in known:
+        allowed = f"Allowed: {', '.join(known)}" if known else "It has none"
+        raise InputError(f"{found.path}: no backup '{asked}' in it{nearest(asked, known)} {allowed}")
+    if name in findings.backups and not _is_given(settings, "alpha_backup"):
+        rate = _rate_of(findings.backups[name])
+        if rate is not None:
+            _derive(settings, "alpha_backup", rate, f"{found.source}, backup {name}")
+    if not _is_given(settings, "p_hit"):
+        _settle_hits(settings, "_backup", findings.hits.after_backup.get(name), found)
+
+
+def _rate_of(backup: Backup) -> float | None:
+    """The one rate that yields the backup's tokens a round, rounds without a proposal among them."""
+    if backup.length is None or backup.k is None:
+        return backup.alpha
+    if not 1.0 < backup.length < backup.k + 1.0:
+        return 0.0 if backup.length <= 1.0 else 1.0
+    excess = lambda alpha: float(expected_tokens(alpha, backup.k)) - backup.length  # noqa: E731
+    return float(brentq(excess, 0.0, 1.0))
+
+
+# what must be said
+
+
+def token_warnings(settings: Settings) -> Iterator[str]:
+    """Mismatches between a pair and what is asked, and placeholders where they may turn the verdict."""
+    drafting = [name for name in settings["strategies"] if strategies.ALL.named(name).drafts]
+    if not drafting:
+        return
+    found = _chosen(settings)
+    if found is None:
+        yield from _placeholders(settings, drafting)
+        return
+    yield from _other_models(settings, found)
+    if found.temperature is None:
+        yield f"{found.name}: does not say at which temperature it was measured"
+    overriding = [spelled(name) for name in _OVERRIDING if _is_given(settings, name)]
+    if overriding:
+        yield f"{found.name}: overridden by {', '.join(overriding)}"
+    if any(strategies.ALL.named(name).miss is not None for name in drafting) and _guesses_hits(settings):
+        law = f"c {settings['hit_c']:g} and r {settings['hit_r']:g}"
+        yield f"{found.name}: has no hit rates, so that {law} are placeholders"
+
+
+_OVERRIDING = (
+    *_ACCEPTANCE,
+    *(f"hit_{what}{whose}" for whose in _HITS for what in ("curve", "c", "r")),
+    "p_hit",
+    "alpha_backup",
+)
+
+
+def _placeholders(settings: Settings, drafting: list[str]) -> Iterator[str]:
+    """Those that are of a good draft at temperature 0: at a higher one its acceptance and its hits fall."""
+    if settings["temperature"] == 0.0 or settings["t_sd"] is not None:
+        return
+    guessed = []
+    if settings["acceptance"] is None and settings.source("alpha") == DEFAULT:
+        guessed.append(f"alpha {settings['alpha']:g}")
+    if any(strategies.ALL.named(name).miss is not None for name in drafting) and _guesses_hits(settings):
+        guessed.append(f"c {settings['hit_c']:g} and r {settings['hit_r']:g}")
+    if guessed:
+        yield (
+            f"temperature {settings['temperature']:g}: {', '.join(guessed)} are placeholders of a good draft at "
+            "temperature 0; hits and acceptance change with it, and the verdict may turn: give --pair"
+        )
+
+
+def _guesses_hits(settings: Settings) -> bool:
+    """The hit curve is the default one."""
+    names = ("hit_c", "hit_r")
+    return (
+        not _is_given(settings, "p_hit")
+        and settings["hit_curve"] is None
+        and all(settings.source(name) == DEFAULT for name in names)
+    )
+
+
+def _other_models(settings: Settings, found: Chosen) -> Iterator[str]:
+    if settings["t_sd"] is not None:
+        return
+    for role, measured in (("target", found.pair.target.id), ("draft", found.pair.draft.id)):
+        if measured is not None and _called(measured) != _called(settings[role]):
+            yield f"{found.name}: measured with {role} {measured}, not with {spelled(role)} {settings[role]}"
+
+
+def _called(name: str) -> str:
+    """The card's name, or the name itself where there is no card of it."""
+    try:
+        return find_transformer(name).name
+    except InputError:
+        return name.rstrip("/").split("/")[-1].lower()
