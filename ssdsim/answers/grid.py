@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from ssdsim.rounds.kernel import Averages
 from ssdsim.rounds.round import Round, Seconds
 from ssdsim.scenario.configuration import effective, price, settle_spread, site_of, subject_among
 from ssdsim.scenario.measured_pair import token_warnings
+from ssdsim.scenario.token_errors import Moves, drawn, moves
 from ssdsim.settings import Settings
 
 if TYPE_CHECKING:
@@ -129,12 +131,27 @@ class _Case:
     told: tuple[Any, ...]
 
 
+class _Tokens:
+    """A kernel's averages, and how they move with rates that were measured, worked out when it is asked for."""
+
+    def __init__(self, strategy: Strategy, settings: Settings, drafter: Drafter) -> None:
+        self.averages = strategy.kernel(settings, drafter).averages
+        # what says which measured rates these are is read here, so that no other ones are remembered as these
+        pair, *_ = (settings[name] for name in ("pair", "pair_set", "pair_backup", "temperature"))
+        self._measured = pair is not None
+        self._of = strategy, settings.copy(), drafter
+
+    @cached_property
+    def moves(self) -> Moves:
+        return moves(*self._of) if self._measured else {}
+
+
 class _Known:
     """What a strategy's kernels and steps come to, worked out once for all points that share what they read."""
 
     def __init__(self, strategy: Strategy) -> None:
         self.strategy = strategy
-        self.averages = Remembered(lambda settings, drafter: strategy.kernel(settings, drafter).averages)
+        self.averages = Remembered(lambda settings, drafter: _Tokens(strategy, settings, drafter))
         self.priced = Remembered(lambda settings, site, drafter: price(strategy, settings, site, drafter))
         self._seconds: list[dict[str, float]] = []
 
@@ -194,7 +211,18 @@ class _Column:
                 self._drawn[case.priced] = {name: step.sample(errors) for name, step in steps.items()}
         names = self._drawn[cases[0].priced]
         seconds = {name: np.stack([self._drawn[case.priced][name] for case in cases]) for name in names}
-        return self.strategy.closed_form(self._round(cases, lambda column: column[:, None], seconds))
+        round = self._round(cases, lambda column: column[:, None], seconds)
+        return self.strategy.closed_form(replace(round, averages=drawn(round.averages, self._moves(cases), errors)))
+
+    def _moves(self, cases: Sequence[_Case]) -> Moves:
+        """Columns of how the averages move, 0 in a direction that a case does not know."""
+        made = [self._known.averages.made[case.averages].moves for case in cases]
+        nowhere = dict.fromkeys(self._known.averages.made[cases[0].averages].averages.inside, 0.0)
+        still = Averages(0.0, nowhere, nowhere)
+        return {
+            name: _columns([each.get(name, still) for each in made], lambda column: column[:, None])
+            for name in dict.fromkeys(name for each in made for name in each)
+        }
 
     def _seconds(self, cases: Sequence[_Case]) -> dict[str, Seconds]:
         if not cases:
@@ -203,26 +231,30 @@ class _Column:
         return {name: np.array([row[name] for row in rows]) for name in rows[0]}
 
     def _round(self, cases: Sequence[_Case], shaped: Any, seconds: Mapping[str, Seconds]) -> Round:
-        made = [self._known.averages.made[case.averages] for case in cases]
-
-        def shares(rows: list[Mapping[str, Any]]) -> dict[str, NDArray[np.float64]]:
-            return {state: shaped(np.array([row[state] for row in rows])) for state in rows[0]}
-
         return Round(
             batch=shaped(np.array([case.batch for case in cases], dtype=float)),
             gpus=shaped(np.array([self._known.priced.made[case.priced].devices.total for case in cases], dtype=float)),
             seconds=seconds,
-            averages=Averages(
-                shaped(np.array([each.tokens_per_round for each in made])),
-                shares([each.inside for each in made]),
-                shares([each.to for each in made]),
-            ),
+            averages=_columns([self._known.averages.made[case.averages].averages for case in cases], shaped),
         )
 
     @property
     def warnings(self) -> frozenset[str]:
         steps = [self._known.priced.made[number].steps for number in {case.priced for case in self._cases}]
         return frozenset().union(*(step.warnings for made in steps for step in made.values()))
+
+
+def _columns(made: Sequence[Averages], shaped: Any) -> Averages:
+    """Averages of many cases as one, every number a column."""
+
+    def shares(rows: list[Mapping[str, Any]]) -> dict[str, NDArray[np.float64]]:
+        return {state: shaped(np.array([row[state] for row in rows])) for state in rows[0]}
+
+    return Averages(
+        shaped(np.array([each.tokens_per_round for each in made])),
+        shares([each.inside for each in made]),
+        shares([each.to for each in made]),
+    )
 
 
 class _Table:

@@ -21,7 +21,8 @@ from ssdsim.speculation.acceptance import expected_tokens
 
 RANDOM = "random"
 _ACCEPTANCE = ("alpha", "alpha_concentration")
-_HITS = {"": "rejected", "_all": "all_accepted", "_backup": "after_backup"}
+CURVES = ("", "_all", "_backup")
+"""What an option's name ends in: hits after a rejection, after all were accepted, after a backup."""
 
 
 def settle_pair(settings: Settings) -> None:
@@ -31,23 +32,24 @@ def settle_pair(settings: Settings) -> None:
     ------
     InputError : no such file, set, backup or temperature; a pair without any acceptance.
     """
-    found = _chosen(settings)
+    found = chosen_in(settings)
     if found is None:
         return
-    if not _is_given(settings, "temperature") and found.temperature is not None:
+    if not is_given(settings, "temperature") and found.temperature is not None:
         _derive(settings, "temperature", found.temperature, f"measured, {found.name}")
     _settle_acceptance(settings, found)
-    if not _is_given(settings, "p_hit"):
-        _settle_hits(settings, "", found.findings.hits.rejected, found)
-        _settle_hits(settings, "_all", found.findings.hits.all_accepted, found)
+    if not is_given(settings, "p_hit"):
+        for whose in ("", "_all"):
+            _settle_hits(settings, whose, curve_of(found, whose, None), found)
     _settle_backup(settings, found)
-    curves = any(settings[f"hit_curve{whose}"] is not None for whose in _HITS)
-    if curves and not _is_given(settings, "fan_out_policy"):
+    curves = any(settings[f"hit_curve{whose}"] is not None for whose in CURVES)
+    if curves and not is_given(settings, "fan_out_policy"):
         settings.settle("fan_out_policy", "optimal", "for a curve that is no power law")
 
 
-def _chosen(settings: Settings) -> Chosen | None:
-    return chosen_by(settings, settings["temperature"] if _is_given(settings, "temperature") else None)
+def chosen_in(settings: Settings) -> Chosen | None:
+    """The findings that the settings are about; None without a pair."""
+    return chosen_by(settings, settings["temperature"] if is_given(settings, "temperature") else None)
 
 
 def pair_of(options: Mapping[str, Any]) -> str | None:
@@ -56,18 +58,19 @@ def pair_of(options: Mapping[str, Any]) -> str | None:
     return None if found is None else found.source
 
 
-def _is_given(settings: Settings, name: str) -> bool:
+def is_given(settings: Settings, name: str) -> bool:
+    """A person said it, so no pair does."""
     return settings.source(name) == GIVEN
 
 
 def _derive(settings: Settings, name: str, value: Any, source: str) -> None:
-    if not _is_given(settings, name):
+    if not is_given(settings, name):
         settings.settle(name, value, source)
 
 
 def _settle_acceptance(settings: Settings, found: Chosen) -> None:
     """Rates by position, or one; and how requests differ."""
-    if any(_is_given(settings, name) for name in _ACCEPTANCE):
+    if any(is_given(settings, name) for name in _ACCEPTANCE):
         return
     findings = found.findings
     rates: Any = findings.rates or findings.alpha.mean
@@ -76,19 +79,26 @@ def _settle_acceptance(settings: Settings, found: Chosen) -> None:
             f"{found.path}: has no acceptance rate, only lengths: rounds drafted different numbers of tokens"
         )
     _derive(settings, "alpha", rates, found.source)
-    if isinstance(rates, tuple) and not _is_given(settings, "k") and len(rates) < settings["k"]:
+    if isinstance(rates, tuple) and not is_given(settings, "k") and len(rates) < settings["k"]:
         settings.settle("k", len(rates), f"as far as {found.name} knows acceptance")
     spread = findings.requests
     if isinstance(rates, tuple) and spread.concentration and not spread.alike:
         _derive(settings, "alpha_concentration", spread.concentration, found.source)
 
 
+def curve_of(found: Chosen, whose: str, backup: str | None) -> HitLaw | None:
+    """The measured curve behind the options of a name's ending; of a backup, by default random tokens."""
+    hits = found.findings.hits
+    own = {"": hits.rejected, "_all": hits.all_accepted}
+    return own[whose] if whose in own else hits.after_backup.get(backup or RANDOM)
+
+
 def _settle_hits(settings: Settings, whose: str, law: HitLaw | None, found: Chosen) -> None:
     """The law where it fits, else the curve itself."""
     names = tuple(f"hit_{what}{whose}" for what in ("curve", "c", "r"))
-    if law is None or any(_is_given(settings, name) for name in names):
+    if law is None or any(is_given(settings, name) for name in names):
         return
-    if whose == "" and _is_given(settings, "hit_curve"):
+    if whose == "" and is_given(settings, "hit_curve"):
         return
     curve, c, r = names
     if law.c is not None and law.r is not None and law.fits is not False:
@@ -108,12 +118,12 @@ def _settle_backup(settings: Settings, found: Chosen) -> None:
     if asked is not None and asked not in known:
         allowed = f"Allowed: {', '.join(known)}" if known else "It has none"
         raise InputError(f"{found.path}: no backup '{asked}' in it{nearest(asked, known)} {allowed}")
-    if name in findings.backups and not _is_given(settings, "alpha_backup"):
+    if name in findings.backups and not is_given(settings, "alpha_backup"):
         rate = _rate_of(findings.backups[name])
         if rate is not None:
             _derive(settings, "alpha_backup", rate, f"{found.source}, backup {name}")
-    if not _is_given(settings, "p_hit"):
-        _settle_hits(settings, "_backup", findings.hits.after_backup.get(name), found)
+    if not is_given(settings, "p_hit"):
+        _settle_hits(settings, "_backup", curve_of(found, "_backup", asked), found)
 
 
 def _rate_of(backup: Backup) -> float | None:
@@ -134,14 +144,14 @@ def token_warnings(settings: Settings) -> Iterator[str]:
     drafting = [name for name in settings["strategies"] if strategies.ALL.named(name).drafts]
     if not drafting:
         return
-    found = _chosen(settings)
+    found = chosen_in(settings)
     if found is None:
         yield from _placeholders(settings, drafting)
         return
     yield from _other_models(settings, found)
     if found.temperature is None:
         yield f"{found.name}: does not say at which temperature it was measured"
-    overriding = [spelled(name) for name in _OVERRIDING if _is_given(settings, name)]
+    overriding = [spelled(name) for name in _OVERRIDING if is_given(settings, name)]
     if overriding:
         yield f"{found.name}: overridden by {', '.join(overriding)}"
     if any(strategies.ALL.named(name).miss is not None for name in drafting) and _guesses_hits(settings):
@@ -151,7 +161,7 @@ def token_warnings(settings: Settings) -> Iterator[str]:
 
 _OVERRIDING = (
     *_ACCEPTANCE,
-    *(f"hit_{what}{whose}" for whose in _HITS for what in ("curve", "c", "r")),
+    *(f"hit_{what}{whose}" for whose in CURVES for what in ("curve", "c", "r")),
     "p_hit",
     "alpha_backup",
 )
@@ -177,7 +187,7 @@ def _guesses_hits(settings: Settings) -> bool:
     """The hit curve is the default one."""
     names = ("hit_c", "hit_r")
     return (
-        not _is_given(settings, "p_hit")
+        not is_given(settings, "p_hit")
         and settings["hit_curve"] is None
         and all(settings.source(name) == DEFAULT for name in names)
     )

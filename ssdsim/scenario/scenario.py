@@ -13,8 +13,9 @@ from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.protocols.strategy import Strategy
 from ssdsim.rounds.estimate import Estimate
-from ssdsim.rounds.kernel import Tokens
+from ssdsim.rounds.kernel import Averages, Tokens
 from ssdsim.rounds.round import Round, Seconds
+from ssdsim.scenario.token_errors import Moves, drawn, moves
 from ssdsim.settings import Settings
 
 
@@ -57,11 +58,17 @@ class Scenario:
         return self._round(self.seconds)
 
     def sampled(self, errors: TimingErrors) -> Round:
-        """The round with its durations under each draw of the timings' errors."""
-        return self._round({name: step.sample(errors) for name, step in self.steps.items()})
+        """The round under each draw of the errors: of timings, and of rates that were measured."""
+        seconds = {name: step.sample(errors) for name, step in self.steps.items()}
+        return self._round(seconds, drawn(self.tokens.averages, self.moves, errors))
 
-    def _round(self, seconds: Mapping[str, Seconds]) -> Round:
-        return Round(self.batch, self.gpus, seconds, self.tokens.averages)
+    @cached_property
+    def moves(self) -> Moves:
+        """How the averages of rounds move with what is uncertain of acceptance and hits."""
+        return moves(self.strategy, self.settings, self.drafter)
+
+    def _round(self, seconds: Mapping[str, Seconds], averages: Averages | None = None) -> Round:
+        return Round(self.batch, self.gpus, seconds, averages or self.tokens.averages)
 
     @cached_property
     def estimate(self) -> Estimate:

@@ -96,8 +96,10 @@ def beta_kinds_by_position(rates: tuple[float, ...], concentration: float) -> Re
     rounds = np.full(_BETA_KINDS, 1.0 / _BETA_KINDS)  # the share of rounds that are of each kind
     for _ in range(_SETTLED):
         survival = _survival_of_kinds(rates, concentration, rounds)
-        rounds = 1.0 / (1.0 + survival.sum(axis=0))
+        before, rounds = rounds, 1.0 / (1.0 + survival.sum(axis=0))
         rounds /= rounds.sum()
+        if np.max(np.abs(rounds - before)) < _NOBODY:
+            break
     survival = _survival_of_kinds(rates, concentration, rounds)
     reached = np.vstack([np.ones(_BETA_KINDS), survival])
     pmfs = np.vstack([reached[:-1] - reached[1:], reached[-1:]]).T

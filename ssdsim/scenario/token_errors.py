@@ -1,0 +1,136 @@
+"""How far acceptance and hits, measured on so many requests, may be off, and how that moves what rounds do.
+
+A pair's intervals are of single rates. Here each is one direction in which all of its rates move together, in logits
+for acceptance and by a factor on the misses for each hit curve, with the cached outcomes held; averages of rounds move
+with it linearly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from ssdsim.pairs.choice import Chosen
+from ssdsim.pairs.file import HitLaw, Mean
+from ssdsim.pricing.cost import TimingErrors
+from ssdsim.pricing.drafter import Drafter
+from ssdsim.protocols.strategy import Strategy
+from ssdsim.rounds.kernel import Averages
+from ssdsim.scenario.measured_pair import CURVES, chosen_in, curve_of, is_given
+from ssdsim.settings import Settings
+
+_BOUNDS_SDS = 2.0 * 1.96  # standard deviations between the bounds of a 95 % interval
+_SURE = 1e-6
+
+Moves = Mapping[str, Averages]
+"""By direction, what one standard deviation adds to the averages."""
+
+
+def moves(strategy: Strategy, settings: Settings, drafter: Drafter) -> Moves:
+    """The directions in which a strategy's rounds may be off; none without a measured pair.
+
+    ``settings`` are those that the strategy's kernel was made with.
+    """
+    found: dict[str, Averages] = {}
+    for name, up, down in _directions(settings):
+        high, low = (_averages(strategy, settings, drafter, change) for change in (up, down))
+        found[name] = Averages(
+            (high.tokens_per_round - low.tokens_per_round) / 2.0,
+            {state: (high.inside[state] - low.inside[state]) / 2.0 for state in high.inside},
+            {state: (high.to[state] - low.to[state]) / 2.0 for state in high.to},
+        )
+    return found
+
+
+def drawn(averages: Averages, by_direction: Moves, errors: TimingErrors) -> Averages:
+    """The averages under each draw, columns that broadcast with them; as they are without directions."""
+    if not by_direction:
+        return averages
+    tokens, inside, to = averages.tokens_per_round, dict(averages.inside), dict(averages.to)
+    for name, move in by_direction.items():
+        off = errors.standard_normal(name)
+        tokens = tokens + move.tokens_per_round * off
+        inside = {state: share + move.inside[state] * off for state, share in inside.items()}
+        to = {state: share + move.to[state] * off for state, share in to.items()}
+    return Averages(
+        np.maximum(1.0, tokens),
+        {state: np.clip(share, 0.0, 1.0) for state, share in inside.items()},
+        {state: np.clip(share, 0.0, 1.0) for state, share in to.items()},
+    )
+
+
+def _averages(strategy: Strategy, settings: Settings, drafter: Drafter, change: Mapping[str, Any]) -> Averages:
+    changed = settings.copy()
+    for name, value in change.items():
+        changed.settle(name, value, "moved")
+    for outcomes, given in (("fan_outs", "fl"), ("fan_outs_after_miss", "flm")):
+        if changed.get(outcomes) is not None:  # the cache was planned for what was measured
+            changed.settle(given, changed[outcomes], "held")
+    return strategy.kernel(changed, drafter).averages
+
+
+def _directions(settings: Settings) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
+    """A name, and the options with that one rate a standard deviation up and down."""
+    found = chosen_in(settings)
+    if found is None:
+        return
+    yield from _of_acceptance(settings, found)
+    if is_given(settings, "p_hit"):
+        return
+    for whose in CURVES:
+        law = curve_of(found, whose, settings["pair_backup"])
+        log_sd = 0.0 if law is None else _log_sd_of_misses(law)
+        if log_sd > _SURE and settings.source(f"hit_c{whose}") == settings.source(f"hit_r{whose}"):
+            up, down = (_missing(settings, whose, math.exp(sign * log_sd)) for sign in (-1.0, 1.0))
+            if up:
+                yield f"hits{whose} of {found.path}", up, down
+
+
+def _of_acceptance(settings: Settings, found: Chosen) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
+    sd = _logit_sd(found.findings.alpha)
+    if is_given(settings, "alpha") or sd <= _SURE:
+        return
+    up, down = (_shifted(settings["alpha"], sign * sd) for sign in (1.0, -1.0))
+    yield f"acceptance of {found.path}", {"alpha": up}, {"alpha": down}
+
+
+def _logit_sd(alpha: Mean) -> float:
+    if alpha.low is None or alpha.high is None:
+        return 0.0
+    return (_logit(alpha.high) - _logit(alpha.low)) / _BOUNDS_SDS
+
+
+def _logit(rate: float) -> float:
+    rate = min(1.0 - _SURE, max(_SURE, rate))
+    return math.log(rate / (1.0 - rate))
+
+
+def _shifted(alpha: Any, by: float) -> Any:
+    if isinstance(alpha, int | float):
+        return alpha if alpha in (0.0, 1.0) else 1.0 / (1.0 + math.exp(-_logit(alpha) - by))
+    return tuple(_shifted(rate, by) for rate in alpha)
+
+
+def _log_sd_of_misses(law: HitLaw) -> float:
+    """Of the miss rate: the median over the curve's points, or that of c."""
+    sds = [
+        (math.log(1.0 - low) - math.log(1.0 - high)) / _BOUNDS_SDS
+        for _, _, low, high in law.curve or ()
+        if low is not None and high is not None and 0.0 <= low < high < 1.0 - _SURE
+    ]
+    if sds:
+        return float(np.median(sds))
+    if law.c_interval is None or law.c_interval[0] <= 0.0:
+        return 0.0
+    return (math.log(law.c_interval[1]) - math.log(law.c_interval[0])) / _BOUNDS_SDS
+
+
+def _missing(settings: Settings, whose: str, factor: float) -> dict[str, Any]:
+    """The options of a curve with its misses times ``factor``; none where the curve is the default."""
+    points, c = settings[f"hit_curve{whose}"], settings[f"hit_c{whose}"]
+    if points is not None:
+        return {f"hit_curve{whose}": tuple((f, max(0.0, 1.0 - (1.0 - h) * factor)) for f, h in points)}
+    return {} if c is None else {f"hit_c{whose}": min(1.0, c * factor)}
