@@ -76,13 +76,13 @@ def _asked(options: Mapping[str, Any]) -> tuple[tuple[str, ...], frozenset[str]]
     settle_spread(settings, site_of(settings))
     first = {*settings.reads, "subject", "drafter", "spread"}  # read by those who ask strategies, and who simulate
     read = frozenset(first).union(*(options_read(name, options) for name in names))
-    return names, read | _of_the_pair(read)
+    return names, read | (_of_the_pair(read) if options.get("pair") is not None else frozenset())
 
 
 def _of_the_pair(read: frozenset[str]) -> frozenset[str]:
     """A measured pair is read by who reads what it says."""
     backups = {"pair_backup"} if read & set(BACKUP_QUALITY) else set()
-    return frozenset({"pair", "pair_set", *backups}) if "alpha" in read else frozenset()
+    return frozenset({"pair", "pair_set", "temperature", *backups}) if "alpha" in read else frozenset()
 
 
 def _readers(option: str, options: Mapping[str, Any]) -> Iterator[str]:

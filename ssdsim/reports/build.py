@@ -15,6 +15,7 @@ from ssdsim.reports.header import origins, strategies_table, verdict_lines
 from ssdsim.reports.hit_rate import hit_rate
 from ssdsim.reports.measured import measured, measured_lines
 from ssdsim.reports.page import html
+from ssdsim.reports.pair import pair
 from ssdsim.reports.pareto import pareto
 from ssdsim.reports.roofs import roofs
 from ssdsim.reports.speedups import speedups
@@ -27,6 +28,7 @@ from ssdsim.runs.report_folder import RunFolder, read_run_folder
 _GROUPS: tuple[Callable[[Study], Sequence[Figure | LeftOut]], ...] = (
     speedups,
     hit_rate,
+    pair,
     batch_and_fallback,
     timeline,
     roofs,

@@ -17,6 +17,7 @@ from ssdsim.reports.style import LOG2_TICKS, PALETTE, colour_of, new_plot
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.options import members
 from ssdsim.scenario.scenario import Scenario
+from ssdsim.settings import DEFAULT
 from ssdsim.speculation.hit_models import POLICIES
 
 _FAN_OUTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
@@ -121,7 +122,7 @@ def _this_run(scenario: Scenario, name: str, colour: str, size: int) -> go.Scatt
 def _law(study: Study) -> str:
     settings = study.configuration.settings
     if settings.get("hit_curve") is not None:
-        return "One guess hits as often as --hit-curve says."
-    given = any(name in study.base for name in ("hit_c", "hit_r"))
-    origin = "" if given else "; placeholders, not measurements: give your own with --hit-c, --hit-r"
+        return "One guess hits as often as the measured curve says."
+    guessed = all(settings.source(name) == DEFAULT for name in ("hit_c", "hit_r"))
+    origin = "; placeholders, not measurements: give --pair, or your own with --hit-c, --hit-r" if guessed else ""
     return f"h(F) = 1 - c F^-r with c = {settings['hit_c']:g}, r = {settings['hit_r']:g}{origin}."

@@ -296,6 +296,8 @@ def _unused(chosen: Sequence[Strategy], settings: Settings, site: Site | None) -
     """What shaped none of the scenarios."""
     unused = {name for name, value in settings.items() if value is None} | of_others(settings)
     unused |= set(members(Group.HARDWARE if site is None else Group.UNIT_FREE))
+    if site is None and settings["pair"] is None:
+        unused |= {"temperature"}
     for strategy in chosen:
         unused |= strategy.unused(settings)
     if settings["acceptance"] is not None:

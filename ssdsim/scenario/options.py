@@ -453,11 +453,10 @@ SHARED: tuple[Option, ...] = (
         name="temperature",
         default=0.0,
         kind=Number(1e6),
-        about="above 0 the draft's logits travel to the target",
+        about="of the sampling: above 0 the draft's logits travel to the target; a pair has rates of its own at each",
         axis="temperature",
         spellings=("--temp",),
         read_by=("window",),
-        groups=(Group.HARDWARE,),
     ),
     Option(
         name="dtype",

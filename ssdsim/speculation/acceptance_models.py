@@ -79,7 +79,7 @@ def _beta_rates(mean: float, concentration: float) -> NDArray[np.float64]:
     rates = mean * np.diff(betainc(a + 1.0, b, edges)) * _BETA_KINDS
     # close to 1 a double cannot tell edges apart, and slices seem empty: they are at least as high as those below
     rates = np.clip(np.maximum.accumulate(rates), 0.0, 1.0)
-    return np.clip(rates * (mean / rates.mean()), 0.0, 1.0)
+    return np.asarray(np.clip(rates * (mean / rates.mean()), 0.0, 1.0))
 
 
 @lru_cache(maxsize=1024)

@@ -1,0 +1,309 @@
+"""What was measured of target and draft as a pair: hit curves with their laws, acceptance, correlation, sets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ssdsim.pairs.choice import Chosen, chosen_by
+from ssdsim.pairs.file import Batch, Findings, HitLaw
+from ssdsim.reports.figure import Figure, LeftOut, enumerated, rounded
+from ssdsim.reports.study import Study
+from ssdsim.reports.style import LOG2_TICKS, PALETTE, SYMBOLS, new_plot
+
+_SECTION = "The measured pair"
+_REJECTED, _ALL, _BACKUP = "after a rejection", "after all accepted", "after backup"
+_INTERVAL = "Bars: 95 %, over requests where it was measured, of the counts where it was logged."
+_NO_INTERVAL = "No interval: the file has none."
+
+
+def pair(study: Study) -> list[Figure | LeftOut]:
+    """The figures of the pair that the run is about; none without one."""
+    found = chosen_by(study.configurable(study.base), study.configuration.settings.get("temperature"))
+    if found is None:
+        return []
+    made = (_hits(found), _acceptance(found), _correlation(found), _sets(found))
+    return [
+        each if isinstance(each, Figure) else LeftOut(what, each)
+        for what, each in zip(("hit curves", "acceptance by position", "batches", "sets"), made, strict=True)
+    ]
+
+
+# hit curves
+
+
+def _hits(found: Chosen) -> Figure | str:
+    laws = dict(_laws(found.findings))
+    if not laws:
+        return f"{found.name} knows no hit rates: an engine's log has none, ssdsim measure has"
+    plot = new_plot("fan-out F (guesses; log scale)", "P(the bonus token is cached)")
+    plot.update_xaxes(type="log", tickvals=LOG2_TICKS[:8])
+    plot.update_yaxes(tickformat=".0%")
+    for at, (name, law) in enumerate(laws.items()):
+        _add_curve(plot, name, law, PALETTE[1 + at % (len(PALETTE) - 1)], SYMBOLS[at % len(SYMBOLS)])
+    table = pd.DataFrame([row for name, law in laws.items() for row in _rows(name, law)])
+    return Figure(
+        key="pair-hits",
+        section=_SECTION,
+        title=_hits_title(laws),
+        about=f"Points are measured, lines the fitted law h(F) = 1 - c F^-r: {'; '.join(map(_said, laws.items()))}. "
+        "Where a law misfits the curve itself is used.",
+        plot=plot,
+        table=table,
+        provenance=found.source,
+        interval=_INTERVAL if any(_is_bounded(law) for law in laws.values()) else _NO_INTERVAL,
+    )
+
+
+def _laws(findings: Findings) -> Iterator[tuple[str, HitLaw]]:
+    hits = findings.hits
+    named = {_REJECTED: hits.rejected, _ALL: hits.all_accepted}
+    named |= {f"{_BACKUP} {name}": law for name, law in hits.after_backup.items()}
+    for name, law in named.items():
+        if law is not None and (law.curve or (law.c is not None and law.r is not None)):
+            yield name, law
+
+
+def _add_curve(plot: Any, name: str, law: HitLaw, colour: str, symbol: str) -> None:
+    points = law.curve or ()
+    fan_outs = [f for f, *_ in points] or LOG2_TICKS[:7]
+    if law.c is not None and law.r is not None:
+        line = np.geomspace(1.0, max(fan_outs), 60)
+        plot.add_scatter(
+            x=rounded(line),
+            y=rounded(1.0 - law.c * line**-law.r),
+            name=f"{name}, law",
+            legendgroup=name,
+            mode="lines",
+            line={"color": colour, "width": 2, "dash": "dot" if law.fits is False else "solid"},
+            hovertemplate=f"{name}, law %{{y:.1%}}<extra>F = %{{x:.3g}}</extra>",
+        )
+    if points:
+        plot.add_scatter(
+            x=fan_outs,
+            y=rounded(h for _, h, *_ in points),
+            error_y=_bars([(h, low, high) for _, h, low, high in points]),
+            name=name,
+            legendgroup=name,
+            mode="markers",
+            marker={"color": colour, "symbol": symbol, "size": 8},
+            hovertemplate=f"{name} %{{y:.1%}}<extra>F = %{{x}}</extra>",
+        )
+
+
+def _bars(points: Sequence[tuple[float, float | None, float | None]]) -> dict[str, Any]:
+    """Error bars of values with their bounds; none where a bound is not known."""
+    up = [0.0 if high is None else max(0.0, high - value) for value, _, high in points]
+    down = [0.0 if low is None else max(0.0, value - low) for value, low, _ in points]
+    return {"array": rounded(up), "arrayminus": rounded(down), "thickness": 1, "width": 3}
+
+
+def _rows(name: str, law: HitLaw) -> Iterator[dict[str, Any]]:
+    for fan_out, h, low, high in law.curve or ():
+        fitted = None if law.c is None or law.r is None else 1.0 - law.c * fan_out**-law.r
+        yield {"hits": name, "F": fan_out, "measured": h, "low": low, "high": high, "law": fitted}
+    if not law.curve:
+        yield {"hits": name, "F": 1, "measured": None, "low": None, "high": None, "law": 1.0 - (law.c or 0.0)}
+
+
+def _is_bounded(law: HitLaw) -> bool:
+    return any(low is not None for _, _, low, _ in law.curve or ())
+
+
+def _said(named: tuple[str, HitLaw]) -> str:
+    name, law = named
+    if law.c is None or law.r is None:
+        return f"{name} none was fitted"
+    fits = {True: "fits", False: "misfits", None: "given"}[law.fits]
+    return f"{name} c {law.c:.3g}, r {law.r:.3g} ({fits})"
+
+
+def _hits_title(laws: Mapping[str, HitLaw]) -> str:
+    first = {name: rate for name, law in laws.items() if (rate := _at_3(law)) is not None}
+    if not first:
+        return "How often so many guesses hit"
+    parts = [f"{rate:.0%} {name}" for name, rate in first.items()]
+    return f"Three guesses hit {enumerated(parts)}"
+
+
+def _at_3(law: HitLaw) -> float | None:
+    exact = [h for f, h, *_ in law.curve or () if f == 3]
+    if exact:
+        return exact[0]
+    return None if law.c is None or law.r is None else float(1.0 - law.c * 3.0**-law.r)
+
+
+# acceptance
+
+
+def _acceptance(found: Chosen) -> Figure | str:
+    findings = found.findings
+    if not findings.rates:
+        return f"{found.name} knows no acceptance by position"
+    plot = new_plot("position in the draft", "P(accepted | all before it were)")
+    plot.update_yaxes(tickformat=".0%", rangemode="tozero")
+    plot.update_xaxes(dtick=1)
+    sets = {} if found.set_name else getattr(_whole(found), "sets", {})
+    shown = {found.set_name or "all requests": findings, **{n: each for n, each in sets.items() if each.rates}}
+    rows = []
+    for at, (name, each) in enumerate(shown.items()):
+        bounds = each.alpha_k_bounds or (None,) * len(each.rates)
+        points = [(r, *(b or (None, None))) for r, b in zip(each.rates, bounds, strict=False)]
+        plot.add_scatter(
+            x=list(range(1, len(points) + 1)),
+            y=rounded(rate for rate, *_ in points),
+            error_y=_bars(points),
+            name=name,
+            mode="lines+markers",
+            line={"color": PALETTE[(1 + at) % len(PALETTE)], "width": 3 if at == 0 else 1.5},
+            marker={"symbol": SYMBOLS[at % len(SYMBOLS)], "size": 8},
+            hovertemplate=f"{name} %{{y:.1%}}<extra>position %{{x}}</extra>",
+        )
+        rows += [
+            {"set": name, "position": i, "accepted": rate, "low": low, "high": high}
+            for i, (rate, low, high) in enumerate(points, 1)
+        ]
+    return Figure(
+        key="pair-acceptance",
+        section=_SECTION,
+        title=_acceptance_title(findings),
+        about="The conditional rate of each position, as the lookahead needs it; engines' own rates by position are "
+        f"of all rounds, the running product of these. {_lengths(findings)}",
+        plot=plot,
+        table=pd.DataFrame(rows),
+        provenance=found.source,
+        interval=_INTERVAL if findings.alpha_k_bounds else _NO_INTERVAL,
+    )
+
+
+def _whole(found: Chosen) -> Findings:
+    return next(each for each in found.pair.by_temperature if each.temperature == found.temperature)
+
+
+def _acceptance_title(findings: Findings) -> str:
+    rates = findings.rates
+    first, last = rates[0], rates[-1]
+    if abs(last - first) < 0.02:
+        return f"Acceptance is {first:.0%} at the first position and {last:.0%} at the last"
+    return f"Acceptance {'rises' if last > first else 'falls'} from {first:.0%} at the first position to {last:.0%}"
+
+
+def _lengths(findings: Findings) -> str:
+    length = findings.length
+    if length.pooled is None:
+        return ""
+    said = f"{length.pooled:.2f} tokens a round over all rounds"
+    if length.mean_of_requests is not None:
+        said += f", {length.mean_of_requests:.2f} as the mean of requests"
+    return f"{said}."
+
+
+# batches
+
+
+def _correlation(found: Chosen) -> Figure | str:
+    batches = [each for each in found.findings.correlation.batch if each.p_all_hit is not None]
+    if not batches:
+        return f"{found.name} knows no rounds of batches"
+    plot = new_plot("batch (log scale)", "P(all hit)")
+    plot.update_xaxes(type="log", tickvals=LOG2_TICKS[:7])
+    plot.update_yaxes(type="log", tickformat=".1%")
+    sizes = [each.b for each in batches]
+    lines = {
+        "measured in lockstep": [each.p_all_hit for each in batches],
+        "p^b": [each.independent for each in batches],
+        "product of the requests' own": [each.by_request for each in batches],
+    }
+    for at, (name, values) in enumerate(lines.items()):
+        if any(value is not None for value in values):
+            plot.add_scatter(
+                x=sizes,
+                y=rounded(float("nan") if value is None or value <= 0.0 else value for value in values),
+                error_y=_bars([(each.p_all_hit or 0.0, each.low, each.high) for each in batches]) if at == 0 else None,
+                name=name,
+                mode="lines+markers",
+                line={"color": PALETTE[1 + at], "dash": ("solid", "dash", "dot")[at]},
+                marker={"symbol": SYMBOLS[at], "size": 8},
+                hovertemplate=f"{name} %{{y:.2%}}<extra>b = %{{x}}</extra>",
+            )
+    return Figure(
+        key="pair-batches",
+        section=_SECTION,
+        title=_batch_title(batches[-1]),
+        about=f"A round is only as fast as its slowest sequence, so a batch must hit together. {_lags(found.findings)}",
+        plot=plot,
+        table=pd.DataFrame([each.model_dump() for each in batches]),
+        provenance=found.source,
+        interval=_INTERVAL if any(each.low is not None for each in batches) else _NO_INTERVAL,
+    )
+
+
+def _batch_title(largest: Batch) -> str:
+    measured, independent = largest.p_all_hit or 0.0, largest.independent
+    if independent is None:
+        return f"All {largest.b} hit in {measured:.1%} of rounds"
+    return f"All {largest.b} hit in {measured:.1%} of rounds; independent sequences would in {independent:.1%}"
+
+
+def _lags(findings: Findings) -> str:
+    found = findings.correlation
+    parts = [
+        f"{what} {value:+.2f}"
+        for what, value in (
+            ("lag-1 correlation of accepts", found.lag1),
+            ("of hits", found.lag1_hits),
+            ("intraclass correlation of hits", found.icc),
+        )
+        if value is not None
+    ]
+    return f"Inside a request: {', '.join(parts)}." if parts else ""
+
+
+# sets
+
+
+def _sets(found: Chosen) -> Figure | str:
+    whole = _whole(found)
+    sets = {name: each for name, each in getattr(whole, "sets", {}).items() if each.alpha.mean is not None}
+    if not sets:
+        return f"{found.name} has no sets of requests"
+    rows = [_set_row(name, each) for name, each in {"all": whole, **sets}.items()]
+    means = [row["alpha"] for row in rows]
+    plot = new_plot("set of requests", "acceptance rate")
+    plot.update_yaxes(tickformat=".0%", rangemode="tozero")
+    plot.add_bar(
+        x=[row["set"] for row in rows],
+        y=rounded(float("nan") if mean is None else mean for mean in means),
+        error_y=_bars([(row["alpha"] or 0.0, row["low"], row["high"]) for row in rows]),
+        marker={"color": [PALETTE[0], *[PALETTE[1]] * len(sets)]},
+        hovertemplate="%{x} %{y:.1%}<extra></extra>",
+        showlegend=False,
+    )
+    compared = sets if len(sets) > 1 else {**sets, "all requests": whole}
+    best, worst = (pick(compared, key=lambda name: compared[name].alpha.mean or 0.0) for pick in (max, min))
+    return Figure(
+        key="pair-sets",
+        section=_SECTION,
+        title=f"Accepted: {compared[best].alpha.mean or 0:.0%} of {best}, {compared[worst].alpha.mean or 0:.0%} of {worst}",
+        about="The same pair on other texts; --pair-set takes one of them.",
+        plot=plot,
+        table=pd.DataFrame(rows),
+        provenance=found.source,
+        interval=_INTERVAL if any(row["low"] is not None for row in rows) else _NO_INTERVAL,
+    )
+
+
+def _set_row(name: str, found: Findings) -> dict[str, Any]:
+    rejected = found.hits.rejected
+    return {
+        "set": name,
+        "requests": found.count,
+        "alpha": found.alpha.mean,
+        "low": found.alpha.low,
+        "high": found.alpha.high,
+        "tokens a round": found.length.pooled,
+        "h(3) after a rejection": None if rejected is None else _at_3(rejected),
+    }
