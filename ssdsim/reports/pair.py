@@ -283,11 +283,12 @@ def _sets(found: Chosen) -> Figure | str:
         showlegend=False,
     )
     compared = sets if len(sets) > 1 else {**sets, "all requests": whole}
-    best, worst = (pick(compared, key=lambda name: compared[name].alpha.mean or 0.0) for pick in (max, min))
+    rates = {name: each.alpha.mean or 0.0 for name, each in compared.items()}
+    best, worst = max(rates, key=lambda name: rates[name]), min(rates, key=lambda name: rates[name])
     return Figure(
         key="pair-sets",
         section=_SECTION,
-        title=f"Accepted: {compared[best].alpha.mean or 0:.0%} of {best}, {compared[worst].alpha.mean or 0:.0%} of {worst}",
+        title=f"Accepted: {rates[best]:.0%} of {best}, {rates[worst]:.0%} of {worst}",
         about="The same pair on other texts; --pair-set takes one of them.",
         plot=plot,
         table=pd.DataFrame(rows),
