@@ -190,7 +190,7 @@ def test_a_draft_that_is_faster_on_one_device_is_noted_for_vllm() -> None:
 
 
 def test_a_placeholder_is_called_one() -> None:
-    placeholder = "the acceptance rate 0.8 is a placeholder, not a measurement: give --alpha"
+    placeholder = "the acceptance rate 0.8 is a placeholder, not a measurement: give --pair or --alpha"
     assert placeholder in export("csv", b=1, k=2, f=2).notes
     assert placeholder not in export("csv", b=1, k=2, f=2, alpha=0.8).notes
 
