@@ -322,8 +322,8 @@ class _Table:
             columns |= self._intervals(names, columns, TimingErrors(draws, seed))
         nowhere = np.full(len(self._errors), np.nan)
         wanted = [*named.results(names), *(named.intervals(names) if draws else ())]
-        warnings = frozenset().union(*(column.warnings for column in self._columns.values()))
-        return Evaluated({name: columns.get(name, nowhere) for name in wanted}, self._errors, sorted(warnings | self._of_tokens))
+        warnings = self._of_tokens.union(*(column.warnings for column in self._columns.values()))
+        return Evaluated({name: columns.get(name, nowhere) for name in wanted}, self._errors, sorted(warnings))
 
     def _results(self, names: Sequence[str], column: _Column) -> dict[str, NDArray[Any]]:
         """A strategy's columns over all points; NaN, or None for words, where it is not possible."""

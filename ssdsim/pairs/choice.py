@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ssdsim.errors import InputError, nearest
-from ssdsim.pairs.file import Findings, Pair, load_pair
+
+if TYPE_CHECKING:
+    from ssdsim.pairs.file import Findings, Pair
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,8 @@ def chosen(path: str, temperature: float | None, set_name: str | None) -> Chosen
     ------
     InputError : no such file, temperature or set.
     """
+    from ssdsim.pairs.file import load_pair  # here: its records take time to make, and most calls have no pair
+
     pair = load_pair(path)
     at = {each.temperature: each for each in pair.by_temperature}
     known = [each for each in at if each is not None]

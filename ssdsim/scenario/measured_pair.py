@@ -6,18 +6,18 @@ An option that is given stays as it is. What the file does not know keeps its de
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
-
-from scipy.optimize import brentq
+from typing import TYPE_CHECKING, Any
 
 from ssdsim import strategies
 from ssdsim.errors import InputError, nearest
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.option import spelled
 from ssdsim.pairs.choice import Chosen, chosen_by
-from ssdsim.pairs.file import Backup, HitLaw
 from ssdsim.settings import DEFAULT, GIVEN, Settings
 from ssdsim.speculation.acceptance import expected_tokens
+
+if TYPE_CHECKING:
+    from ssdsim.pairs.file import Backup, HitLaw
 
 RANDOM = "random"
 _ACCEPTANCE = ("alpha", "alpha_concentration")
@@ -132,8 +132,10 @@ def _rate_of(backup: Backup) -> float | None:
         return backup.alpha
     if not 1.0 < backup.length < backup.k + 1.0:
         return 0.0 if backup.length <= 1.0 else 1.0
-    excess = lambda alpha: float(expected_tokens(alpha, backup.k)) - backup.length  # noqa: E731
-    return float(brentq(excess, 0.0, 1.0))
+    from scipy.optimize import brentq  # here, because predict must start fast
+
+    k, length = backup.k, backup.length
+    return float(brentq(lambda alpha: float(expected_tokens(alpha, k)) - length, 0.0, 1.0))
 
 
 # what must be said

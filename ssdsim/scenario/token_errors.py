@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ssdsim.pairs.choice import Chosen
-from ssdsim.pairs.file import HitLaw, Mean
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.protocols.strategy import Strategy
 from ssdsim.rounds.kernel import Averages
 from ssdsim.scenario.measured_pair import CURVES, chosen_in, curve_of, is_given
 from ssdsim.settings import Settings
+
+if TYPE_CHECKING:
+    from ssdsim.pairs.file import HitLaw, Mean
 
 _BOUNDS_SDS = 2.0 * 1.96  # standard deviations between the bounds of a 95 % interval
 _SURE = 1e-6
