@@ -162,7 +162,7 @@ def test_a_histogram_that_does_not_add_up_is_refused(log: Logs) -> None:
     response["metrics"]["speculative_decoding"]["num_spec_steps"] += 1
     assert "the histogram counts 60 rounds, but there were 61" in log.refused("vllm", json.dumps(response))
     response = logs.vllm_response(MADE[0])
-    response["metrics"]["speculative_decoding"]["num_accepted_draft_tokens"] += 1
+    response["metrics"]["speculative_decoding"]["num_accepted_draft_tokens"] += 20
     assert "accepted tokens, not" in log.refused("vllm", json.dumps(response))
 
 

@@ -11,6 +11,8 @@ from ssdsim.pairs.file import Cache
 
 WHOLE_DRAFTS = 0.02
 """Rounds that drafted less than K, at the end of an answer, may leave out this share of the tokens."""
+_COUNTERS_APART = 0.02
+"""Two counters of one thing may be read at two moments."""
 _ROUNDING = 0.006
 """Of a share or a length that was printed with two digits."""
 
@@ -220,6 +222,12 @@ def of_length(where: str, length: float, k: int | None, rounds: float | None = N
         raise InputError(f"{where}: a round yields at least 1 token, its bonus, but the mean is {length:g}")
     accepted = None if rounds is None else (length - 1.0) * rounds
     return Counts(where, rounds, accepted, length, k)
+
+
+def check_accepted(found: Counts, accepted: int | None) -> None:
+    """Raise :class:`InputError` where another counter of accepted tokens is far from what the histogram adds up to."""
+    if accepted is not None and abs((found.accepted or 0.0) - accepted) > 1.0 + _COUNTERS_APART * accepted:
+        raise InputError(f"{found.where}: the histogram counts {found.accepted:g} accepted tokens, not {accepted}")
 
 
 @dataclass(frozen=True)

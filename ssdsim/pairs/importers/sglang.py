@@ -16,7 +16,7 @@ import numpy as np
 
 from ssdsim.documents import parse_records
 from ssdsim.errors import InputError
-from ssdsim.pairs.importers.counts import Asked, Counts, Log, Source, of_histogram, of_length, of_totals
+from ssdsim.pairs.importers.counts import Asked, Counts, Log, Source, check_accepted, of_histogram, of_length, of_totals
 from ssdsim.pairs.importers.fields import Record, count, counts_by_index, first, found_with, number, prometheus
 
 _ROUNDS = ("spec_verify_ct",)
@@ -105,8 +105,7 @@ def _request(own: Record, where: str, asked: Asked) -> Counts:
         if rounds is not None and sum(histogram) != rounds:
             raise InputError(f"{where}: the histogram counts {sum(histogram)} rounds, but spec_verify_ct is {rounds}")
         found = of_histogram(where, histogram, asked.k if drafted is None else None, drafted)
-        if accepted is not None and found.accepted != accepted:
-            raise InputError(f"{where}: the histogram counts {found.accepted:g} accepted tokens, not {accepted}")
+        check_accepted(found, accepted)
         return found
     if rounds is None:
         raise InputError(f"{where}: no spec_verify_ct in it")

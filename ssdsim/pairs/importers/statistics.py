@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from ssdsim.errors import InputError, told
-from ssdsim.pairs.importers.counts import WHOLE_DRAFTS, Counts, of_histogram, of_steps, of_totals
+from ssdsim.pairs.importers.counts import WHOLE_DRAFTS, Counts, check_accepted, of_histogram, of_steps, of_totals
 from ssdsim.pairs.importers.fields import Record, count, counts_by_index, number
 
 NAMES = ("acceptance_histogram", "num_spec_steps", "mean_acceptance_length")
@@ -49,8 +49,7 @@ def counts_of(record: Record, where: str) -> Counts | None:
     if found is not None:
         if steps is not None and found.rounds != steps:
             raise InputError(f"{where}: the histogram counts {found.rounds:g} rounds, but there were {steps} steps")
-        if accepted is not None and found.accepted != accepted:
-            raise InputError(f"{where}: the histogram counts {found.accepted:g} accepted tokens, not {accepted}")
+        check_accepted(found, accepted)
         return found
     length = number(record, ("mean_acceptance_length",), where)
     drafted = count(record, ("num_draft_tokens",), where)
