@@ -35,6 +35,9 @@ from ssdsim.hardware.prefill_attention import PrefillAttentionModel
 
 HELD_OUT = 0.3
 FEWEST_ROWS = 8
+FEWEST_SIZES = 6
+"""Of collectives: two regimes."""
+
 _SECONDS, _SIZES = (1e-9, 100.0), (1.0, 1e15)
 GEMM_BLENDS = ((64.0, 96.0), (512.0, 768.0))
 """Where the segments of GEMMs meet, in m: decoding, verification of large batches, prefill."""
@@ -207,9 +210,9 @@ def fit_collective(message_bytes: ArrayLike, seconds: ArrayLike, source: str, se
 
     Raises
     ------
-    InputError : fewer than eight rows, sizes or times that are not positive, or a single size.
+    InputError : fewer than six rows, sizes or times that are not positive, or a single size.
     """
-    rows = _checked("collective", message_bytes=message_bytes, seconds=seconds)
+    rows = _checked("collective", fewest=FEWEST_SIZES, message_bytes=message_bytes, seconds=seconds)
     sizes, measured = rows["message_bytes"], rows["seconds"]
     regimes = fit_regimes(sizes, measured)
 
@@ -261,14 +264,14 @@ def fit_elementwise(moved_bytes: ArrayLike, seconds: ArrayLike, source: str, see
     return judged(model, found, rows["moved_bytes"])
 
 
-def _checked(what: str, **columns: ArrayLike) -> dict[str, Array]:
+def _checked(what: str, *, fewest: int = FEWEST_ROWS, **columns: ArrayLike) -> dict[str, Array]:
     """The columns as arrays of one length, each within what an operation on a machine can be."""
     rows = {name: np.atleast_1d(np.asarray(column, float)) for name, column in columns.items()}
     lengths = {name: len(column) for name, column in rows.items()}
     if len(set(lengths.values())) > 1:
         raise InputError(f"{what} timings: columns of different lengths ({lengths})")
-    if min(lengths.values()) < FEWEST_ROWS:
-        raise InputError(f"{what} timings: {min(lengths.values())} rows; a fit needs at least {FEWEST_ROWS}")
+    if min(lengths.values()) < fewest:
+        raise InputError(f"{what} timings: {min(lengths.values())} rows; a fit needs at least {fewest}")
     for name, column in rows.items():
         if not np.all(np.isfinite(column) & (column > 0)):
             raise InputError(f"{what} timings: {name} must be finite and positive in every row")

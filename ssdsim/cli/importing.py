@@ -10,6 +10,7 @@ import click
 from ssdsim.cli.groups import Group
 from ssdsim.cli.import_acceptance import command as acceptance
 from ssdsim.cli.values import OutputFile
+from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.runtimes.catalog import SUFFIX, save_runtime
@@ -121,18 +122,20 @@ def vidur(
 
 @command.command("nccl-tests")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option(
-    "--operation", type=click.Choice(["all_reduce", "all_gather", "sendrecv"]), help="where a file does not say"
-)
-@click.option("--ranks", type=click.IntRange(2), help="where a file does not say")
+@click.option("--operation", type=click.Choice(_OPERATIONS), help="where a file does not say; which, of several")
+@click.option("--ranks", type=click.IntRange(2), help="where a file does not say; which, of several")
 @_BASE
 @_OUTPUT
 def nccl_tests(files: tuple[Path, ...], operation: str | None, ranks: int | None, base: str, output: Path) -> None:
-    """Text, CSV or JSON of nccl-tests and rccl-tests, on top of a profile."""
-    from calibration.importers.nccl_tests import read_nccl_tests, with_nccl_tests
+    """Text, CSV or JSON of nccl-tests and rccl-tests, of any version and launcher, on top of a profile."""
+    from calibration.importers.nccl_tests import read_nccl_tests, unlike, with_nccl_tests
 
     timings = [timed for file in files for timed in read_nccl_tests(file, operation, ranks)]
-    profile = with_nccl_tests(find_hardware(base), timings, "nccl-tests")
+    for timed in timings:
+        click.echo(f"{timed.where}: {timed.told}", err=True)
+    under = find_hardware(base)
+    print_warnings([*(remark for timed in timings for remark in timed.remarks), *unlike(under, timings)], quiet=False)
+    profile = with_nccl_tests(under, timings, "nccl-tests")
     _save(profile.model_copy(update={"name": output.stem}), output)
 
 
