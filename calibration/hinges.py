@@ -19,6 +19,7 @@ _SELECTION_ROWS = 4000  # terms are chosen on a sample this large; coefficients 
 _ROWS_PER_TERM = 10
 _LARGEST_RESIDUAL = 0.5  # a wilder timing (log ratio) counts as this much when terms are chosen
 _HUBER = 0.03  # residuals (log ratio) beyond this count by their size, not by their square
+_LEFT = 0.03  # of a feature's length, beside the features chosen: less of it is not chosen
 _RIDGE = 0.01  # keeps coefficients of terms that hardly vary in the rows near zero
 
 
@@ -59,8 +60,12 @@ def with_uncertainty(correction: Correction, log_ratio: Array, values: Mapping[s
     columns = _columns(correction, values)
     fitted = np.array([correction.intercept, *correction.terms.values()])
     weights = _weights(columns, log_ratio, fitted)
-    wandering = directions(lambda rows: _least_squares(columns[rows], log_ratio[rows], weights[rows]), columns)
-    return correction.model_copy(update={"uncertainty": wandering})
+
+    def refit(rows: NDArray[np.intp]) -> Array:
+        drawn, times = np.unique(rows, return_counts=True)  # a row drawn twice counts twice: a third is not there
+        return _least_squares(columns[drawn], log_ratio[drawn], times * weights[drawn])
+
+    return correction.model_copy(update={"uncertainty": directions(refit, columns)})
 
 
 def _columns(correction: Correction, values: Mapping[str, Array]) -> Array:
@@ -115,23 +120,34 @@ def _with_products(hinges: list[str], values: Mapping[str, Array]) -> tuple[list
 
 
 def _matching_pursuit(features: NDArray[np.float32], target: Array, most: int) -> list[int]:
-    """Greedy choice: each time the feature whose part orthogonal to those chosen explains the target best."""
-    centred = features - features.mean(axis=1, keepdims=True)
-    norms = np.linalg.norm(centred, axis=1)
-    axes = centred / np.maximum(norms, 1e-6)[:, None]
+    """Greedy choice: each time the feature whose part orthogonal to those chosen explains the target best.
+
+    The features stay as they are: of each, only the length of what is left beside those chosen is kept, and how much of
+    it lies along the residual, which is orthogonal to all chosen.
+    """
+    axes = features - features.mean(axis=1, keepdims=True)
+    norms = np.sqrt(np.einsum("ij,ij->i", axes, axes, dtype=float))
     usable = norms > 1e-6
-    residual = (target - target.mean()).astype(np.float32)
+    axes /= np.maximum(norms, 1e-6)[:, None].astype(np.float32)
+    residual = np.asarray(target - target.mean(), float)
+    along = (axes @ residual.astype(np.float32)).astype(float)
+    squares = np.ones(len(axes))
+    basis = np.empty((min(most, len(axes)), axes.shape[1]))
     chosen: list[int] = []
-    while len(chosen) < min(most, len(features)):
-        lengths = np.linalg.norm(axes, axis=1)
-        usable &= lengths > 0.03  # what is left of the others is rounding
-        gain = np.where(usable, np.abs(axes @ residual) / np.maximum(lengths, 1e-9), 0.0)
+    while len(chosen) < len(basis):
+        usable &= squares > _LEFT**2  # what is left of the others is rounding
+        gain = np.where(usable, np.abs(along) / np.sqrt(np.maximum(squares, 1e-18)), 0.0)
         best = int(gain.argmax())
         if gain[best] <= 1e-5:
             break
-        axis = axes[best] / lengths[best]
-        residual = residual - axis * (axis @ residual)
-        axes -= np.outer(axes @ axis, axis)
+        before = basis[: len(chosen)]
+        axis = axes[best] - before.T @ (before @ axes[best])
+        axis /= np.linalg.norm(axis)
+        basis[len(chosen)] = axis
+        shares = (axes @ axis.astype(np.float32)).astype(float)
+        along -= shares * float(axis @ residual)
+        squares -= shares**2
+        residual -= axis * float(axis @ residual)
         usable[best] = False
         chosen.append(best)
     return chosen

@@ -43,7 +43,7 @@ GEMM_FORMATS = DTYPES | {"fp8_block": "float8-block", "nvfp4": "nvfp4"}
 WEIGHT_BYTES = DTYPE_BYTES | {"float8-block": 1, "nvfp4": 0.5625}
 """Of a weight: four bits and an eight-bit scale for sixteen make 0.5625 (scales of 128 x 128 blocks are nothing)."""
 
-COMPUTE_UNITS = {"V100": 80, "A100": 108, "H100": 132, "H200": 132, "L40S": 142, "B200": 148, "GB200": 148}
+COMPUTE_UNITS = {"V100": 80, "A100": 108, "H100": 132, "H200": 132, "L40S": 142, "B200": 148, "RTX PRO 6000": 188}
 """Streaming multiprocessors, from NVIDIA's datasheets."""
 
 _COLUMNS = {
@@ -72,6 +72,7 @@ _GEMM_SHAPE = ["m", "n", "k"]
 _ATTENTION_SHAPE = ["batch_size", "num_heads", "num_key_value_heads", "head_dim", "context"]
 _PREFILL_SHAPE = ["batch_size", "isl", "num_heads", "num_key_value_heads", "head_dim"]
 _FEW_TOKENS, _HOST_BOUND = 16, 5.0  # a GEMM of few tokens so many times slower than another format's waits for the host
+_STREAMED_TOKENS = 512  # products of more wait for arithmetic
 _IMPOSSIBLE = 0.01  # share of a table's rows; a single one may be a slip of the timer
 _WIDE_QUERIES = ("bfloat16", "float16", "half")
 _FLOAT_BYTES = 2  # of the 16-bit floats whose messages are imported
@@ -102,8 +103,10 @@ def import_aiconfigurator(
     device = _device(card, tables)
     host_bound = _host_bound(tables["gemm_perf"]) if "gemm_perf" in tables else []
     prefills = _possible_prefills(tables, max(device["peak_flops"].values()))
+    gemms, from_cache = _gemms(tables["gemm_perf"], host_bound, card) if "gemm_perf" in tables else ({}, "")
     left_out = {
         "gemm_perf": "".join(f"; {theirs} left out, its times of few tokens are the host's" for theirs in host_bound)
+        + from_cache
     }
     if "context_attention_perf" in tables and prefills is None:
         left_out["context_attention_perf"] = "; left out, it exceeds the device's peak flops and is no full attention"
@@ -123,7 +126,7 @@ def import_aiconfigurator(
         "schema": 1,
         "name": name or folder.resolve().name.replace("_", "-"),
         "device": device,
-        "gemm": _gemms(tables["gemm_perf"], host_bound) if "gemm_perf" in tables else {},
+        "gemm": gemms,
         "attention": _attentions(tables["generation_attention_perf"]) if "generation_attention_perf" in tables else {},
         "prefill_attention": _prefills(prefills) if prefills is not None else {},
         "experts": experts.import_experts(tables["moe_perf"], "moe_perf") if "moe_perf" in tables else {},
@@ -141,7 +144,8 @@ def _read_table(folder: Path, stem: str) -> pd.DataFrame | None:
         if not path.exists():
             continue
         table = read_table(path, "table", ("version", "device", "latency", *_COLUMNS[stem]))
-        latency_ms = pd.to_numeric(table["latency"].map(str), errors="coerce")  # of a failed run it is no number
+        latencies = table["latency"] if pd.api.types.is_float_dtype(table["latency"]) else _texts(table["latency"])
+        latency_ms = pd.to_numeric(latencies, errors="coerce")  # of a failed run it is no number
         table = table[np.isfinite(latency_ms) & (latency_ms > 0)]
         sizes = [name for name in _COLUMNS[stem] if name not in _NAMES]
         table = with_numbers(table, path, sizes, whole=True).dropna(subset=sizes)
@@ -149,9 +153,16 @@ def _read_table(folder: Path, stem: str) -> pd.DataFrame | None:
             raise InputError(f"{path}: no row with a latency and all of {', '.join(sizes)}")
         more = [name for name in _MORE_COLUMNS if name in table]
         names = ["version", "device", *(name for name in _COLUMNS[stem] if name in _NAMES), *more]
-        texts = table[names].map(str)  # a cell may hold anything, a list say, that cannot be grouped by
+        texts = table[names].apply(_texts)
         return texts.assign(seconds=1e-3 * latency_ms[table.index], **{name: table[name] for name in sizes})
     return None
+
+
+def _texts(column: pd.Series) -> pd.Series:
+    """The cells as text: one may hold anything, a list say, that cannot be grouped by."""
+    if isinstance(column.dtype, pd.StringDtype) and column.notna().all():
+        return column
+    return column.map(str)
 
 
 def _provenance(table: pd.DataFrame, commit: str, left_out: str) -> Provenance:
@@ -167,7 +178,8 @@ def _provenance(table: pd.DataFrame, commit: str, left_out: str) -> Provenance:
 
 def _versions(table: pd.DataFrame) -> list[tuple[str, str]]:
     frameworks = table["framework"] if "framework" in table else pd.Series("", index=table.index)
-    return list(dict.fromkeys(zip(frameworks, table["version"], strict=True)))
+    pairs = pd.DataFrame({"framework": frameworks, "version": table["version"]}).drop_duplicates()
+    return list(pairs.itertuples(index=False, name=None))
 
 
 def _one_time_per_shape(table: pd.DataFrame, shape: list[str]) -> pd.DataFrame:
@@ -201,15 +213,33 @@ def _host_bound(table: pd.DataFrame) -> list[str]:
     return [str(theirs) for theirs in slower.index[slower > _HOST_BOUND]]
 
 
-def _gemms(table: pd.DataFrame, host_bound: list[str]) -> dict[str, GemmModel]:
-    models = {}
+def _gemms(table: pd.DataFrame, host_bound: list[str], card: SystemCard) -> tuple[dict[str, GemmModel], str]:
+    """A model a format, and what of the table was left out."""
+    models, left_out = {}, ""
     for theirs, rows in table.groupby("gemm_dtype"):
         weights = GEMM_FORMATS.get(str(theirs)) if theirs not in host_bound else None
+        if not weights:
+            continue
         rows = _one_time_per_shape(rows, _GEMM_SHAPE)
-        if weights and len(rows) >= FEWEST_ROWS:
+        cached = _from_cache(rows, WEIGHT_BYTES[weights], card.figure("gpu", "mem_bw"))
+        if cached.any():
+            left_out += f"; {cached.sum()} of {len(rows)} rows of {theirs} left out, their weights came from a cache"
+        rows = rows[~cached]
+        if len(rows) >= FEWEST_ROWS:
             m, n, k, seconds = (rows[name] for name in (*_GEMM_SHAPE, "seconds"))
             models[weights] = fit_gemm(m, n, k, seconds, WEIGHT_BYTES[weights], "gemm_perf")
-    return models
+    return models, left_out
+
+
+def _from_cache(rows: pd.DataFrame, weight_bytes: float, memory_bandwidth: float) -> pd.Series:
+    """Rows of matrices whose weights arrived faster than memory streams: repeated, they stayed in the cache.
+
+    In a pass every matrix is read once, after all others, from memory. On an L40S (96 MB of cache) matrices of 4 to 16
+    MB show twice its bandwidth; a matrix that does at any number of tokens is left out where it streams.
+    """
+    faster = weight_bytes * rows["n"] * rows["k"] / rows["seconds"] > memory_bandwidth
+    of_matrix = faster.groupby([rows["n"], rows["k"]]).transform("any")
+    return of_matrix & (rows["m"] <= _STREAMED_TOKENS)
 
 
 def _attentions(table: pd.DataFrame) -> dict[str, AnyAttention]:

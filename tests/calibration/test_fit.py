@@ -160,3 +160,19 @@ def test_degenerate_timings_are_refused() -> None:
         fit_link(sizes, seconds[:9], "here")
     with pytest.raises(InputError, match="every row has the same shape"):
         fit_gemm(np.ones(10), np.ones(10), np.ones(10), seconds, 2, "here")
+
+
+def test_products_that_differ_by_how_tokens_fill_tiles_are_told_apart() -> None:
+    """A token more than a full tile costs a whole one: what is smooth in the tokens misses it by a fifth."""
+    n, k = (np.repeat(axis, 12) for axis in np.array([(a, b) for a in SIDES for b in SIDES], float).T)
+    m = np.tile([1.0, 2, 4, 8, 15, 16, 17, 32, 33, 48, 64, 65], len(SIDES) ** 2)
+    m, n, k = np.tile(m, 3), np.tile(n, 3), np.tile(k, 3)
+    seconds = gemm_seconds(m, n, k) * np.where(m % 16, 1.2, 1.0) * noise(len(m), 0.01)
+    model = fit_gemm(m, n, k, seconds, 2, "here")
+    assert model.report
+    assert model.report.median_error < 0.02
+    full, beyond = (float(model.seconds(tokens, 4096, 4096)) for tokens in (32, 33))
+    assert beyond / full > 1.15
+
+
+SIDES = (1024, 1536, 2048, 4096, 6144, 8192)

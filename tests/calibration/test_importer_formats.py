@@ -161,3 +161,16 @@ def test_prefill_beyond_the_devices_peak_is_left_out_and_said(tmp_path: Path) ->
     assert found.prefill_attention == {}
     assert "exceeds the device's peak" in found.sources["context_attention_perf"].note
     assert "was not timed" in str(found.seconds(PrefillAttention("x", 1, 4096, 32, 8, 128, "bfloat16")).warning)
+
+
+def test_rows_whose_weights_came_from_a_cache_are_left_out_and_counted(tmp_path: Path) -> None:
+    """Repeated matrices of some MB stay in a large cache: faster than memory, which a pass reads them from."""
+    table = gemms()
+    small = (table["n"] == 4096) & (table["k"] == 4096)
+    cached = table.assign(latency=table["latency"].where(~small, 1e3 * 2 * 4096**2 / (2.0 * BANDWIDTH)))
+    found = imported(tmp_path, gemm_perf=cached)
+    assert f"{small.sum()} of {len(table)} rows of bfloat16 left out, their weights came from a cache" in (
+        found.sources["gemm_perf"].note
+    )
+    predicted_s = found.seconds(Gemm("x", 8, 4096, 4096, "bfloat16")).seconds
+    assert predicted_s == pytest.approx(1e-3 * gemm_ms(8, 4096, 4096), rel=0.2)
