@@ -16,7 +16,7 @@ from ssdsim.hardware.what_if import scale
 from ssdsim.transformer.operations import Attention, PrefillAttention
 from tests.hardware.test_hardware import REPORT, ROOFLINE, profile
 
-TIMED = [name for name in hardware_names() if find_hardware(name).prefill_attention]
+TIMED = [(name, dtype) for name in hardware_names() for dtype in find_hardware(name).prefill_attention]
 HEADS = [(64, 8), (32, 8), (40, 8), (16, 2), (8, 1), (32, 32)]
 TOLERANCE_SDS = 4.0
 """How far a larger prompt may fall below a smaller one, in standard deviations of the law's held-out error.
@@ -67,21 +67,20 @@ def test_timed_prefill_carries_its_error_domain_and_provenance(tmp_path: Path) -
 
 
 @given(
-    name=st.sampled_from(TIMED),
-    dtype=st.sampled_from(["bfloat16", "float8"]),
+    timed=st.sampled_from(TIMED),
     heads=st.sampled_from(HEADS),
     head_dim=st.sampled_from([64, 128]),
     small=st.tuples(st.integers(1, 64), st.integers(1, 16384)),
     more=st.tuples(st.floats(1.0, 8.0), st.floats(1.0, 8.0)),
 )
 def test_a_larger_prefill_takes_longer_within_the_corrections_error(
-    name: str,
-    dtype: str,
+    timed: tuple[str, str],
     heads: tuple[int, int],
     head_dim: int,
     small: tuple[int, int],
     more: tuple[float, float],
 ) -> None:
+    name, dtype = timed
     found, shape = find_hardware(name), {"heads": heads[0], "kv_heads": heads[1], "head_dim": head_dim, "dtype": dtype}
     batch, tokens = small
     less = found.seconds(prefill(batch=batch, tokens=tokens, **shape))
@@ -93,8 +92,7 @@ def test_a_larger_prefill_takes_longer_within_the_corrections_error(
         assert timing.seconds > less.seconds * (1.0 - TOLERANCE_SDS * model.log_sd)
 
 
-@pytest.mark.parametrize("name", TIMED)
-@pytest.mark.parametrize("dtype", ["bfloat16", "float8"])
+@pytest.mark.parametrize(("name", "dtype"), TIMED)
 def test_bundled_profiles_prefill_at_a_plausible_rate(name: str, dtype: str) -> None:
     found, op = find_hardware(name), prefill(batch=1, tokens=8192, dtype=dtype)
     timing = found.seconds(op)
