@@ -6,7 +6,7 @@ from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
-from scipy.optimize import least_squares, nnls
+from scipy.optimize import least_squares
 
 from calibration.bootstrap import directions, significant
 from ssdsim.hardware.laws import Array, Directions, Regime
@@ -17,6 +17,7 @@ _ROWS_PER_REGIME = 3
 _FREE_BANDWIDTH = 1e15  # of a range in which time does not grow
 _TIMING_NOISE = 0.01  # regimes are not split to explain less than this relative error
 _OUTLIER = 0.25
+_SINGULAR = 1e-12  # of equal sizes, whose fixed and streamed time nothing tells apart
 
 
 def fit_line(sizes: Array, seconds: Array) -> tuple[float, float]:
@@ -63,10 +64,19 @@ def fit_regimes(sizes: Array, seconds: Array) -> tuple[Regime, ...]:
 
 
 def _relative_line(sizes: Array, seconds: Array) -> tuple[float, float]:
-    """Latency and seconds per byte, neither negative, of least squared relative error."""
+    """Latency and seconds per byte, neither negative, of least squared relative error.
+
+    Of two coefficients: the unconstrained minimum, or the better one with one of them zero.
+    """
     scale = sizes.max()
-    (latency, slope), _ = nnls(np.column_stack([1 / seconds, sizes / scale / seconds]), np.ones(len(sizes)))
-    return float(latency), float(slope / scale)
+    fixed, streamed = 1 / seconds, sizes / scale / seconds
+    ff, fs, ss, f, s = fixed @ fixed, fixed @ streamed, streamed @ streamed, fixed.sum(), streamed.sum()
+    determinant = ff * ss - fs * fs
+    if determinant > _SINGULAR * ff * ss:
+        latency, slope = (ss * f - fs * s) / determinant, (ff * s - fs * f) / determinant
+        if latency >= 0 and slope >= 0:
+            return float(latency), float(slope / scale)
+    return (float(f / ff), 0.0) if f * f / ff >= s * s / ss else (0.0, float(s / ss / scale))
 
 
 def _cuts(sizes: Array) -> list[int]:

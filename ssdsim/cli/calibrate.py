@@ -13,15 +13,19 @@ import click
 
 from ssdsim.checks import whole
 from ssdsim.cli.console import console, echo
+from ssdsim.cli.dry_run import show_dry_run
 from ssdsim.cli.hardware import print_profile
 from ssdsim.cli.options import common_options, echo_json
 from ssdsim.cli.progress import shown
 from ssdsim.cli.tables import Table
 from ssdsim.cli.values import OutputFile
 from ssdsim.errors import InputError
-from ssdsim.hardware.catalog import find_transformer
+from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.runs.lock import locked
 from ssdsim.transformer.operations import DTYPES
+
+DESCRIBED = {"dgx-1": "v100-sxm2-32gb"}
+"""Machines by their names, with the profile that describes their GPUs and links."""
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,14 +48,24 @@ if TYPE_CHECKING:
 @click.option("--context", type=click.IntRange(1), default=512, show_default=True)
 @click.option("--dtype", type=click.Choice(DTYPES), default=None, help="[default: by device]")
 @click.option("--minutes", type=click.FloatRange(0.0, min_open=True), default=5.0, show_default=True)
-@click.option("-o", "--output", type=OutputFile(), required=True)
+@click.option("--dry-run", is_flag=True, help="print the plan and end: points, repeats, minutes, memory, who does what")
+@click.option("--machine", help="with --dry-run: dgx-1, or a profile of the GPUs, in the place of this machine")
+@click.option("-o", "--output", type=OutputFile(), help="the profile [required, but for --dry-run]")
 @common_options
-def command(output: Path, minutes: float, as_json: bool, seed: int, quiet: bool, **options: Any) -> None:
+def command(output: Path | None, minutes: float, as_json: bool, seed: int, quiet: bool, **options: Any) -> None:
     """Time this machine and fit a hardware profile to it.
 
     Measurements are kept beside the output (.jsonl) as they come; run again to resume.
     """
     whole("--seed", seed, 0)
+    dry, machine = options.pop("dry_run"), options.pop("machine")
+    if dry:
+        print_dry_run(machine, minutes, as_json, **options)
+        return
+    if machine:
+        raise InputError("--machine describes a machine that is not here: it needs --dry-run")
+    if output is None:
+        raise InputError("-o is missing: the profile to write, such as -o mine.json")
     if find_spec("torch") is None:
         raise InputError("calibrate needs torch: pip install 'ssdsim[torch]'")
     alone_under_torchrun()
@@ -70,6 +84,26 @@ def command(output: Path, minutes: float, as_json: bool, seed: int, quiet: bool,
     if done.interrupted:
         click.echo(f"interrupted: a partial profile is in {output}; run again to resume", err=True)
         sys.exit(130)
+
+
+def print_dry_run(machine: str | None, minutes: float, as_json: bool, **options: Any) -> None:
+    """The plan for a described machine.
+
+    Raises
+    ------
+    InputError : no machine, more GPUs than it has, or a workload that its ranks cannot share.
+    """
+    from calibration.dry_run import dry_run
+
+    if find_spec("torch") is None:
+        raise InputError("calibrate needs torch: pip install 'ssdsim[torch]'")
+    if machine is None:
+        raise InputError(f"--dry-run needs --machine: {', '.join(DESCRIBED)}, or a profile (ssdsim hardware list)")
+    described = find_hardware(DESCRIBED.get(machine.lower(), machine))
+    device, gpus, tp, draft_gpu = (options.pop(name) for name in ("device", "gpus", "tp", "draft_gpu"))
+    devices = _devices(device, gpus, tp, draft_gpu, described)
+    found = dry_run(_workload(devices, described, **options), devices, described)
+    show_dry_run(found, described, minutes, as_json)
 
 
 @dataclass(frozen=True)
@@ -139,9 +173,12 @@ def alone_under_torchrun() -> None:
         sys.exit(0)
 
 
-def _workload(devices: list[str], **options: Any) -> Workload:
+def _workload(devices: list[str], described: HardwareProfile | None = None, **options: Any) -> Workload:
+    """``described`` stands for this machine's GPUs."""
     from calibration.points import Workload
     from ssdsim.machine.machine import check_dtype, natural_dtype
+
+    natural = _natural(described) if described else natural_dtype(devices)
 
     workload = Workload(
         target=find_transformer(options["target"]),
@@ -151,15 +188,29 @@ def _workload(devices: list[str], **options: Any) -> Workload:
         branches=options["budget"] or 3 * (options["k"] + 1),
         context=options["context"],
         tp=len(devices) - 1 if len(devices) > 1 else 1,
-        dtype=options["dtype"] or natural_dtype(devices),
+        dtype=options["dtype"] or natural,
     )
-    check_dtype(workload.dtype, devices)
+    if described is None:
+        check_dtype(workload.dtype, devices)
     workload.target_passes()  # refuses a tp that does not divide the heads before anything starts
     return workload
 
 
-def _devices(device: str | None, gpus: str | None, tp: int | None, draft_gpu: int | None) -> list[str]:
-    from ssdsim.machine.devices import parse_devices
+def _natural(described: HardwareProfile) -> str:
+    """bfloat16 where the GPU computes it, as its peaks tell."""
+    peaks = described.device.peak_flops
+    return next((dtype for dtype in ("bfloat16", "float16") if dtype in peaks), "float32")
+
+
+def _devices(
+    device: str | None,
+    gpus: str | None,
+    tp: int | None,
+    draft_gpu: int | None,
+    described: HardwareProfile | None = None,
+) -> list[str]:
+    """The target's, then the draft's; of a machine that is ``described`` where one is."""
+    from ssdsim.machine.devices import named_devices, parse_devices
 
     if (device is None) == (gpus is None):
         raise InputError("give either --device cpu or --gpus 0-4")
@@ -169,7 +220,11 @@ def _devices(device: str | None, gpus: str | None, tp: int | None, draft_gpu: in
         if draft_gpu is not None:
             raise InputError("--draft-gpu has no effect with --device cpu")
         return [f"cpu:{core}" for core in range((tp or 1) + 1)]
-    found = parse_devices(f"cuda:{gpus}")
+    found = named_devices(f"cuda:{gpus}") if described else parse_devices(f"cuda:{gpus}")
+    if described and max(int(name.split(":")[1]) for name in found) >= described.device.count:
+        raise InputError(
+            f"--gpus {gpus}: {described.name} has {described.device.count} GPUs, 0-{described.device.count - 1}"
+        )
     draft = f"cuda:{draft_gpu}" if draft_gpu is not None else found[-1]
     if draft not in found:
         raise InputError(f"--draft-gpu {draft_gpu} is not among --gpus {gpus}")

@@ -13,10 +13,14 @@ from ssdsim.cli.tables import Table
 from ssdsim.cli.values import OutputFile
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_hardware, hardware_names
+from ssdsim.hardware.from_datasheet import Datasheet, from_datasheet
 from ssdsim.hardware.laws import TimingModel
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.hardware.what_if import scale
 from ssdsim.runtimes.catalog import BY_DEFAULT, SUFFIX, runtime_of, save_runtime
+
+_MOST_TERA, _MOST_GIGA = 1e6, 1e6
+_ABOVE_ZERO = click.FloatRange(0.0, 1e6, min_open=True)
 
 
 @click.group("hardware", cls=Group)
@@ -126,6 +130,68 @@ def scale_hardware(name: str, memory_bandwidth: float, clock: float, link: str |
         save_runtime(own, output.with_suffix(SUFFIX))
     print_profile(scaled, output)
     click.echo(f"written to {output}", err=True)
+
+
+@command.command("new")
+@click.option("--like", required=True, help="profile whose launches and shapes' efficiencies are taken over")
+@click.option("--device", help="its name [default: the output's name]")
+@click.option("--memory", type=_ABOVE_ZERO, help="GiB")
+@click.option("--memory-bandwidth", type=_ABOVE_ZERO, help="GB/s")
+@click.option(
+    "--flops", multiple=True, help="TFLOP/s without sparsity, of 16-bit floats or as float8=1979; several times"
+)
+@click.option("--link", help="GB/s one way of a device, or pcie3, pcie4, pcie5, nvlink2, nvlink3, nvlink4")
+@click.option("--count", type=click.IntRange(1, 1024), help="devices of a node")
+@click.option("--compute-units", type=click.IntRange(1, 100_000), help="streaming multiprocessors")
+@click.option("-o", "--output", type=OutputFile(), required=True)
+def new_hardware(
+    like: str,
+    device: str | None,
+    memory: float | None,
+    memory_bandwidth: float | None,
+    flops: tuple[str, ...],
+    link: str | None,
+    count: int | None,
+    compute_units: int | None,
+    output: Path,
+) -> None:
+    """A hypothetical profile of a device that only has a datasheet; what is not given is as of --like."""
+    sheet = Datasheet(
+        name=device or output.stem,
+        memory_bytes=round(memory * 2**30) if memory else None,
+        memory_bandwidth=memory_bandwidth * 1e9 if memory_bandwidth else None,
+        peak_flops=dict(_flops(text) for text in flops),
+        link=_rate(link),
+        count=count,
+        compute_units=compute_units,
+    )
+    made = from_datasheet(find_hardware(like), sheet, output.stem)
+    made.save(output)
+    print_profile(made, output)
+    click.echo(f"written to {output}", err=True)
+
+
+def _flops(text: str) -> tuple[str, float]:
+    """``989`` or ``bfloat16=989`` as dtype and flop/s."""
+    dtype, equals, number = text.rpartition("=")
+    try:
+        tera = float(number)
+    except ValueError:
+        tera = 0.0
+    if not 0.0 < tera <= _MOST_TERA or (equals and not dtype):
+        raise InputError(f"--flops '{text}' is not TFLOP/s such as 989 or bfloat16=989")
+    return dtype, tera * 1e12
+
+
+def _rate(link: str | None) -> float | str | None:
+    """GB/s as bytes/s; a name as it is."""
+    try:
+        rate = float(link) if link else 0.0
+    except ValueError:
+        return link
+    if link and not 0.0 < rate <= _MOST_GIGA:
+        raise InputError(f"--link must be above 0 and at most {_MOST_GIGA:g} GB/s, got {link}")
+    return rate * 1e9 if link else None
 
 
 @command.command("check")

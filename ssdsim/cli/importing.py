@@ -86,6 +86,20 @@ def deepbench(table: Path, name: str | None, commit: str, output: Path) -> None:
     _save(import_deepbench(table, name=name or output.stem, commit=commit), output)
 
 
+@command.command("v100")
+@click.argument("deepbench", type=click.Path(path_type=Path))
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--name", help="of the profile [default: the output's name]")
+@click.option("--memory", type=click.Choice(["16", "32"]), default="32", show_default=True, help="GiB of the card")
+@_COMMIT
+@_OUTPUT
+def v100(deepbench: Path, folder: Path, name: str | None, memory: str, commit: str, output: Path) -> None:
+    """DeepBench's GEMMs and a folder of public V100 measurements: links, all-reduces, streaming, launches."""
+    from calibration.importers.v100 import import_v100
+
+    _save(import_v100(deepbench, folder, name or output.stem, int(memory), commit), output)
+
+
 _BASE = click.option("--base", default="h100-sxm", show_default=True, help="profile whose other timings are kept")
 
 

@@ -52,6 +52,8 @@ Model = TypeVar("Model", bound=TimingModel)
 EXTRAPOLATION_LOG_SD = 0.15
 """Added (in quadrature) to the error of a timing outside its domain."""
 
+LinkCount = Annotated[int, Field(ge=0, le=1000)]
+
 SHORTEST_S, LONGEST_S = 1e-15, 1e9
 """Of an operation: what lies outside comes from a profile whose numbers are wrong."""
 
@@ -75,7 +77,10 @@ class Provenance(Card):
 
 
 class Device(Card):
-    """One of ``count`` equal devices of a node; ``peak_flops`` is by dtype."""
+    """One of ``count`` equal devices of a node; ``peak_flops`` is by dtype.
+
+    ``nvlinks`` holds the number of NVLinks between each two of them, where pairs differ: row and column are devices.
+    """
 
     name: str
     kind: Literal["cuda", "cpu"]
@@ -85,6 +90,16 @@ class Device(Card):
     compute_units: Count | None = None
     count: Count
     topology: str
+    nvlinks: Annotated[tuple[Annotated[tuple[LinkCount, ...], FROM_LIST], ...], FROM_LIST] | None = None
+
+    @model_validator(mode="after")
+    def _links_are_of_pairs(self) -> Device:
+        rows = self.nvlinks or ()
+        if rows and [len(row) for row in rows] != [self.count] * self.count:
+            raise ValueError(f"nvlinks: must have {self.count} rows of {self.count} numbers, one for each device")
+        if any(rows[a][b] != rows[b][a] for a in range(len(rows)) for b in range(a)):
+            raise ValueError("nvlinks: two devices have as many links one way as the other")
+        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +129,10 @@ class HardwareProfile(Card):
 
     Models are by the weights' format (``gemm``, ``experts``), by the cache's dtype (``attention``,
     ``attention_masked``), by dtype (``prefill_attention``) or by kind and number of ranks (``collectives``); each names
-    its entry of ``sources``.
-    ``spread`` is the relative standard deviation of a timing from run to run. What lies between kernels is a
-    runtime's; ``fixed`` is read from profiles of before.
+    its entry of ``sources``. ``link`` is between any two devices, or, where ``links`` has one for each number of
+    NVLinks, between those that the device's ``nvlinks`` does not tell apart. ``spread`` is the relative standard
+    deviation of a timing from run to run. What lies between kernels is a runtime's; ``fixed`` is read from profiles of
+    before.
     """
 
     schema_: Literal[1] = Field(alias="schema")
@@ -129,6 +145,7 @@ class HardwareProfile(Card):
     experts: dict[str, ExpertsModel] = Field(default_factory=dict)
     collectives: dict[CollectiveKind, dict[Annotated[int, FROM_LIST], CollectiveModel]] = Field(default_factory=dict)
     link: LinkModel | None = None
+    links: dict[Annotated[int, FROM_LIST], LinkModel] | None = None
     elementwise: ElementwiseModel | None = None
     fixed: FixedCosts | None = None
     interference: Interference = Interference()
@@ -154,6 +171,7 @@ class HardwareProfile(Card):
         for kind, by_ranks in self.collectives.items():
             found |= {f"{kind}:{ranks}": model for ranks, model in by_ranks.items()}
         found |= {"link": self.link} if self.link else {}
+        found |= {f"link:{count}": model for count, model in (self.links or {}).items()}
         found |= {"elementwise": self.elementwise} if self.elementwise else {}
         return found
 
@@ -394,20 +412,33 @@ class HardwareProfile(Card):
         shared = _under("elementwise", model.wander(op.moved_bytes), model.log_sd)
         return self._timing("elementwise", model, model.seconds(op.moved_bytes), outside, shared)
 
-    def message_seconds(self, message_bytes: int) -> Timing:
-        """Time of a point-to-point message between two devices.
+    def link_between(self, pair: tuple[int, int] | None = None) -> tuple[str, LinkModel]:
+        """What a message between two devices of the node pays, and its name; of any two without a ``pair``.
 
         Raises
         ------
         InputError : the profile has no link.
         """
+        matrix, links = self.device.nvlinks, self.links or {}
+        if pair and matrix and max(pair) < len(matrix) and (count := matrix[pair[0]][pair[1]]) in links:
+            return f"link:{count}", links[count]
         if self.link is None:
             raise self._lacks("link", "", "calibrate")
-        smallest = self.link.domain.get("message_bytes", (0.0, 0.0))[0]
+        return "link", self.link
+
+    def message_seconds(self, message_bytes: int, pair: tuple[int, int] | None = None) -> Timing:
+        """Time of a point-to-point message between two devices, as of :meth:`link_between`.
+
+        Raises
+        ------
+        InputError : the profile has no link.
+        """
+        name, link = self.link_between(pair)
+        smallest = link.domain.get("message_bytes", (0.0, 0.0))[0]
         # a message below the smallest one timed takes the latency, which that one measured
-        outside = self.link.beyond({"message_bytes": max(message_bytes, smallest)})
-        shared = _under("link", self.link.wander(message_bytes), self.link.log_sd)
-        return self._timing("link", self.link, self.link.seconds(message_bytes), outside, shared)
+        outside = link.beyond({"message_bytes": max(message_bytes, smallest)})
+        shared = _under(name, link.wander(message_bytes), link.log_sd)
+        return self._timing(name, link, link.seconds(message_bytes), outside, shared)
 
     def _of_dtype(self, what: str, models: Mapping[str, Model], dtype: str) -> Model:
         if dtype not in models:

@@ -45,67 +45,85 @@ def scale(
         if not SMALLEST <= factor <= LARGEST:
             raise InputError(f"{what} must be a positive factor from {SMALLEST:g} to {LARGEST:g}, got {factor:g}")
     old_link, new_link = profile.link, _link(profile.link, link)
-    scaling = _Scaling(memory_bandwidth, clock, link=link)
+    ratio, delay_s = 1.0, 0.0
     if old_link is not None and new_link is not None:
         ratio, delay_s = new_link.bandwidth / old_link.bandwidth, new_link.latency_s - old_link.latency_s
-        scaling = _Scaling(memory_bandwidth, clock, ratio, delay_s, link)
-    attention, masked, collectives = profile.attention, profile.attention_masked, profile.collectives
-    changes = {
-        "name": name,
-        "device": scaling.device(profile.device),
-        "gemm": {dtype: scaling.gemm(model) for dtype, model in profile.gemm.items()},
-        "attention": {dtype: scaling.attention(model) for dtype, model in attention.items()},
-        "attention_masked": {dtype: scaling.attention(model) for dtype, model in masked.items()},
-        "prefill_attention": {dtype: scaling.prefill(model) for dtype, model in profile.prefill_attention.items()},
-        "collectives": {kind: {n: scaling.collective(m) for n, m in of.items()} for kind, of in collectives.items()},
-        "link": new_link,
-        "elementwise": scaling.elementwise(profile.elementwise) if profile.elementwise else None,
-        "sources": {_SOURCE: _provenance(profile, memory_bandwidth, clock, link)},
-    }
-    scaled = profile.model_copy(update=changes)
+    timed = (profile.gemm, profile.attention, profile.attention_masked, profile.prefill_attention)
+    arithmetic = dict.fromkeys([*profile.device.peak_flops, *(dtype for of in timed for dtype in of)], clock)
+    scaling = Scaling(memory_bandwidth, arithmetic, 1.0 / clock, ratio, delay_s)
+    device = _scaled_device(profile.device, scaling, link)
+    source = _provenance(profile, memory_bandwidth, clock, link)
+    scaled = hypothetical(profile, name, scaling, device, new_link, source)
     return as_record(HardwareProfile, scaled.model_dump(by_alias=True), name, "profile")
 
 
+def hypothetical(
+    profile: HardwareProfile, name: str, scaling: Scaling, device: Device, link: LinkModel | None, source: Provenance
+) -> HardwareProfile:
+    """``profile`` under a scaling, of ``device``; formats of GEMMs and caches that it does not know are left out."""
+    attention, masked, collectives = profile.attention, profile.attention_masked, profile.collectives
+    changes = {
+        "name": name,
+        "device": device,
+        "gemm": {d: scaling.gemm(model, d) for d, model in profile.gemm.items() if scaling.knows(d)},
+        "attention": {d: scaling.attention(model) for d, model in attention.items() if scaling.knows(d)},
+        "attention_masked": {d: scaling.attention(model) for d, model in masked.items() if scaling.knows(d)},
+        "prefill_attention": {
+            d: scaling.prefill(model) for d, model in profile.prefill_attention.items() if scaling.knows(d)
+        },
+        "collectives": {kind: {n: scaling.collective(m) for n, m in of.items()} for kind, of in collectives.items()},
+        "link": link.model_copy(update=_UNFITTED) if link else None,
+        "links": _links(profile, link),
+        "elementwise": scaling.elementwise(profile.elementwise) if profile.elementwise else None,
+        "sources": {_SOURCE: source},
+    }
+    return profile.model_copy(update=changes)
+
+
 @dataclass(frozen=True)
-class _Scaling:
-    """The factors, and each kind of model under them."""
+class Scaling:
+    """Factors, and each kind of model under them: memory bandwidth, peaks by dtype, launches, collectives."""
 
     memory_bandwidth: float
-    clock: float
+    arithmetic: Mapping[str, float]
+    launches: float = 1.0
     link_bandwidth: float = 1.0
     link_delay_s: float = 0.0
-    link: str | None = None
 
-    def device(self, old: Device) -> Device:
-        peak_flops = {dtype: flops * self.clock for dtype, flops in old.peak_flops.items()}
-        bandwidth = old.memory_bandwidth * self.memory_bandwidth
-        name = f"{old.name} (hypothetical)"
-        topology = f"{self.link}, instead of {old.topology}" if self.link else old.topology
-        roofs = {"memory_bandwidth": bandwidth, "peak_flops": peak_flops}
-        return old.model_copy(update={"name": name, "topology": topology, **roofs})
+    def knows(self, dtype: str) -> bool:
+        """Whether the device has arithmetic of it."""
+        return dtype in self.arithmetic
 
-    def roofline(self, old: Roofline) -> Roofline:
-        peak_flops, bandwidth = old.peak_flops * self.clock, old.bandwidth * self.memory_bandwidth
-        launch_s = old.launch_s / self.clock
+    def _wide(self) -> float:
+        """Of attention, whose queries have 16 bits whatever the cache has."""
+        return next((self.arithmetic[d] for d in ("bfloat16", "float16") if d in self.arithmetic), self._any())
+
+    def _any(self) -> float:
+        return max(self.arithmetic.values())
+
+    def roofline(self, old: Roofline, arithmetic: float) -> Roofline:
+        peak_flops, bandwidth = old.peak_flops * arithmetic, old.bandwidth * self.memory_bandwidth
+        launch_s = old.launch_s * self.launches
         return old.model_copy(update={"launch_s": launch_s, "bandwidth": bandwidth, "peak_flops": peak_flops})
 
-    def gemm(self, old: GemmModel) -> GemmModel:
+    def gemm(self, old: GemmModel, dtype: str) -> GemmModel:
+        arithmetic = self.arithmetic[dtype]
         segments = tuple(
-            segment.model_copy(update={"roofline": self.roofline(segment.roofline), "report": None})
+            segment.model_copy(update={"roofline": self.roofline(segment.roofline, arithmetic), "report": None})
             for segment in old.segments
         )
         return old.model_copy(update={**_UNFITTED, "segments": segments})
 
     def attention(self, old: AnyAttention) -> AnyAttention:
         if isinstance(old, AttentionModel):
-            return old.model_copy(update={**_UNFITTED, "roofline": self.roofline(old.roofline)})
+            return old.model_copy(update={**_UNFITTED, "roofline": self.roofline(old.roofline, self._wide())})
         return old.model_copy(update={**_UNFITTED, "laws": tuple(self._attention_law(law) for law in old.laws)})
 
     def prefill(self, old: PrefillAttentionModel) -> PrefillAttentionModel:
-        return old.model_copy(update={**_UNFITTED, "roofline": self.roofline(old.roofline)})
+        return old.model_copy(update={**_UNFITTED, "roofline": self.roofline(old.roofline, self._wide())})
 
     def _attention_law(self, old: AttentionLaw) -> AttentionLaw:
-        slower = {name: getattr(old, name) / self.clock for name in ("launch_s", "head_s", "block_s")}
+        slower = {name: getattr(old, name) * self.launches for name in ("launch_s", "head_s", "block_s")}
         bandwidth = old.bandwidth * self.memory_bandwidth
         return old.model_copy(update={**slower, "bandwidth": bandwidth, "uncertainty": ()})
 
@@ -123,8 +141,26 @@ class _Scaling:
         return old.model_copy(update={**_UNFITTED, "regimes": regimes})
 
     def elementwise(self, old: ElementwiseModel) -> ElementwiseModel:
-        launch_s, bandwidth = old.launch_s / self.clock, old.bandwidth * self.memory_bandwidth
+        launch_s, bandwidth = old.launch_s * self.launches, old.bandwidth * self.memory_bandwidth
         return old.model_copy(update={**_UNFITTED, "launch_s": launch_s, "bandwidth": bandwidth, "uncertainty": ()})
+
+
+def _links(profile: HardwareProfile, link: LinkModel | None) -> dict[int, LinkModel] | None:
+    """Those by number of NVLinks, as they were; none beside another link."""
+    old = profile.link
+    if profile.links is None or not (
+        link and old and (link.latency_s, link.bandwidth) == (old.latency_s, old.bandwidth)
+    ):
+        return None
+    return {count: each.model_copy(update=_UNFITTED) for count, each in profile.links.items()}
+
+
+def _scaled_device(old: Device, scaling: Scaling, link: str | None) -> Device:
+    peak_flops = {dtype: flops * scaling.arithmetic[dtype] for dtype, flops in old.peak_flops.items()}
+    bandwidth = old.memory_bandwidth * scaling.memory_bandwidth
+    topology = f"{link}, instead of {old.topology}" if link else old.topology
+    roofs = {"memory_bandwidth": bandwidth, "peak_flops": peak_flops}
+    return old.model_copy(update={"name": f"{old.name} (hypothetical)", "topology": topology, **roofs})
 
 
 def _link(old: LinkModel | None, name: str | None) -> LinkModel | None:

@@ -29,6 +29,18 @@ def parse_devices(text: str) -> list[str]:
     ------
     InputError : not a device, or one that this machine lacks.
     """
+    names = named_devices(text)
+    check_devices(names)
+    return names
+
+
+def named_devices(text: str) -> list[str]:
+    """The names alone, of a machine that need not be this one.
+
+    Raises
+    ------
+    InputError : not a device.
+    """
     match = _NAME.fullmatch(text)
     if not match:
         raise InputError(f"'{text}' is not a device; allowed: cpu, cpu:0, cuda:0, cuda:0-3")
@@ -37,7 +49,6 @@ def parse_devices(text: str) -> list[str]:
     names = [f"{kind}:{i}" for i in range(start, int(last or start) + 1)]
     if not names:
         raise InputError(f"'{text}' names no device: {start} is above {last}")
-    check_devices(names)
     return names
 
 

@@ -60,6 +60,7 @@ def streaming_share(forward: ForwardPass, seconds: float, profile: HardwareProfi
     return min(1.0, forward.moved_bytes / profile.device.memory_bandwidth / seconds)
 
 
-def cost_of_message(message_bytes: int, profile: HardwareProfile) -> Cost:
-    """A point-to-point message between the target and the draft."""
-    return _remembered(profile, message_bytes, lambda: _cost_of(profile.message_seconds(message_bytes), profile))
+def cost_of_message(message_bytes: int, profile: HardwareProfile, pair: tuple[int, int] | None = None) -> Cost:
+    """A point-to-point message between two devices, which ``pair`` numbers where pairs differ."""
+    timing = profile.message_seconds
+    return _remembered(profile, (message_bytes, pair), lambda: _cost_of(timing(message_bytes, pair), profile))

@@ -119,12 +119,12 @@ class Site:
     def outcome_message(self) -> Step:
         """Which tokens of each sequence were accepted, and the bonus token, to the draft."""
         sent = self.outcome_bytes
-        return _message("outcome", cost_of_message(sent, self.draft_profile), Message(sent))
+        return _message("outcome", cost_of_message(sent, self.draft_profile, self.draft_pair), Message(sent))
 
     def speculation_message(self, tokens: int) -> Step:
         """``tokens`` drafted tokens a sequence to the target's first device, which tells the others."""
         sent, told = self.speculation_bytes(tokens), self.token_bytes(tokens)
-        cost = cost_of_message(sent, self.draft_profile) + self.cost_of_telling(tokens)
+        cost = cost_of_message(sent, self.draft_profile, self.draft_pair) + self.cost_of_telling(tokens)
         return _message("speculation", cost, Message(sent, told))
 
     def telling(self, tokens: int, drafting: Pass | None) -> Step:
@@ -139,6 +139,11 @@ class Site:
         if self.tp == 1:
             return Cost()
         return cost_of_message(self.token_bytes(tokens), self.profile) * (self.tp - 1).bit_length()
+
+    @property
+    def draft_pair(self) -> tuple[int, int] | None:
+        """The target's first device and the draft's, the next after the target's; none where these are two machines."""
+        return (0, self.tp) if self.draft_profile is self.profile else None
 
     @property
     def outcome_bytes(self) -> int:

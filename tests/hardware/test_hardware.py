@@ -15,7 +15,8 @@ from ssdsim.bundled import models_folder
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_hardware, hardware_names
 from ssdsim.hardware.laws import DATASHEET_LOG_SD, Correction
-from ssdsim.hardware.profile import EXTRAPOLATION_LOG_SD, HardwareProfile, load_profile
+from ssdsim.hardware.profile import EXTRAPOLATION_LOG_SD, Device, HardwareProfile, load_profile
+from ssdsim.scenario.configuration import configure
 from ssdsim.transformer.operations import Attention, Collective, Elementwise, Gemm
 
 REPORT = {
@@ -210,7 +211,7 @@ def test_bundled_profiles_price_a_decode_pass(name: str) -> None:
         timing = found.seconds(Gemm("qkv", 1, 4096, 4096, dtype))
         slowest, fastest = 2e-3, found.gemm[dtype].element_bytes * 4096**2 / (1.3 * found.device.memory_bandwidth)
         assert fastest < timing.seconds < slowest
-    for ranks in (2, 4, 8):
+    for ranks in (ranks for ranks in (2, 4, 8) if ranks <= found.device.count):
         assert 3e-6 < found.seconds(Collective("reduce", "all_reduce", 65536, ranks)).seconds < 1e-4
 
 
@@ -220,7 +221,7 @@ def test_importing_hardware_is_light() -> None:
     assert shown.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("name", ["h100-sxm", "h200-sxm", "b200-sxm"])
+@pytest.mark.parametrize("name", ["h100-sxm", "h200-sxm", "b200-sxm", "gb200", "rtx-pro-6000"])
 def test_bundled_profiles_hold_what_a_served_model_needs(name: str) -> None:
     """GEMMs in 8 bits beside bfloat16, both caches, up to 8192 tokens, of a size that is read at once."""
     found = find_hardware(name)
@@ -234,5 +235,51 @@ def test_bundled_profiles_hold_what_a_served_model_needs(name: str) -> None:
         assert (few.warning, many.warning) == (None, None)
         assert few.seconds < many.seconds
     wide, narrow = (found.seconds(attention(batch=64, context=8192, dtype=dtype)) for dtype in ("bfloat16", "float8"))
-    assert 0.4 < narrow.seconds / wide.seconds < 1.0
+    assert 0.3 < narrow.seconds / wide.seconds < 1.0
     assert (models_folder() / "hardware" / f"{name}.json").stat().st_size < 150_000
+
+
+@pytest.mark.parametrize("name", ["h100-sxm", "h200-sxm"])
+def test_products_with_block_scales_pay_for_odd_numbers_of_tokens(name: str) -> None:
+    """Kernels take another way where four does not divide the tokens; a table that says so was fitted as if smooth."""
+    found = find_hardware(name)
+    block, plain = (
+        found.seconds(Gemm("up", 63, 8192, 8192, dtype)).seconds
+        / found.seconds(Gemm("up", 64, 8192, 8192, dtype)).seconds
+        for dtype in ("float8-block", "bfloat16")
+    )
+    assert block > 1.05 > plain
+
+
+def test_links_are_by_the_nvlinks_of_a_pair(tmp_path: Path) -> None:
+    found, size = find_hardware("v100-sxm2-32gb"), 1 << 24
+    matrix = found.device.nvlinks
+    assert matrix
+    assert [sum(row) for row in matrix] == [6] * 8  # all that a V100 has
+    pairs = [next((0, other) for other in range(1, 8) if matrix[0][other] == links) for links in (2, 1, 0)]
+    two, one, host = (found.message_seconds(size, pair).seconds for pair in pairs)
+    assert 1.9 * two < one < host / 2
+    assert found.message_seconds(size).seconds == one  # of a pair that nobody names
+    found.save(tmp_path / "again.json")
+    assert load_profile(tmp_path / "again.json") == found
+
+
+def test_a_matrix_of_links_is_of_the_devices() -> None:
+    device = find_hardware("v100-sxm2-32gb").device
+    with pytest.raises(ValueError, match="must have 8 rows of 8 numbers"):
+        Device.model_validate(device.model_dump() | {"nvlinks": [[0, 1], [1, 0]]})
+    lopsided = [[0] * 8 for _ in range(8)]
+    lopsided[0][1] = 2
+    with pytest.raises(ValueError, match="as many links one way as the other"):
+        Device.model_validate(device.model_dump() | {"nvlinks": lopsided})
+
+
+def test_a_draft_of_v100s_hears_through_the_links_of_its_pair() -> None:
+    """At tp 4 the draft is device 4, two NVLinks from device 0; at tp 1 device 1, one link away."""
+    options: dict[str, Any] = {"target": "llama-2-7b", "draft": "llama-2-7b", "dtype": "float16"}
+    told = []
+    for tp in (4, 1):
+        site = configure(**options, hardware="v100-sxm2-32gb", tp=tp).scenarios["ssd"].site
+        assert site
+        told.append(site.outcome_message().seconds)
+    assert told[0] < told[1]

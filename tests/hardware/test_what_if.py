@@ -10,6 +10,7 @@ import pytest
 from ssdsim.answers.predict import predict
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_hardware, find_transformer
+from ssdsim.hardware.from_datasheet import Datasheet, from_datasheet
 from ssdsim.hardware.profile import load_profile
 from ssdsim.hardware.what_if import scale
 from ssdsim.pricing.passes import cost_of_pass
@@ -44,6 +45,44 @@ def test_it_is_marked_hypothetical_and_survives_a_file(tmp_path: Path) -> None:
     assert load_profile(tmp_path / "weak.json") == weak
     assert {source.kind for source in weak.sources.values()} == {"hypothetical"}
     assert weak.seconds(STREAMED).log_sd > find_hardware("h100-sxm").seconds(STREAMED).log_sd
+
+
+A_SMALLER_ONE = Datasheet(
+    name="RTX 5090",
+    memory_bytes=32 * 2**30,
+    memory_bandwidth=1792e9,
+    peak_flops={"bfloat16": 209.5e12, "float8": 419e12},
+    link="pcie5",
+    count=2,
+)
+
+
+def test_a_device_of_a_datasheet_streams_and_computes_at_its_figures() -> None:
+    like, made = find_hardware("h100-sxm"), from_datasheet(find_hardware("h100-sxm"), A_SMALLER_ONE, "rtx-5090")
+    streamed, computed = ((made.seconds(op).seconds / like.seconds(op).seconds) for op in (STREAMED, COMPUTED))
+    assert streamed == pytest.approx(3350 / 1792, rel=0.05)
+    assert computed == pytest.approx(989 / 209.5, rel=0.1)
+    assert (made.device.count, made.device.memory_bytes) == (2, 32 * 2**30)
+    assert list(made.gemm) == ["bfloat16", "float8"]  # what the datasheet does not name is not there
+    assert list(made.collectives["all_reduce"]) == [2]
+    assert made.message_seconds(1 << 26).seconds > 5 * like.message_seconds(1 << 26).seconds
+    assert {source.kind for source in made.sources.values()} == {"hypothetical"}
+    assert all(model.report is None for model in made.models().values())
+
+
+def test_a_rate_alone_moves_every_format_in_proportion() -> None:
+    like = find_hardware("h100-sxm")
+    made = from_datasheet(like, Datasheet("half", peak_flops={"": 989e12 / 2}), "half")
+    assert made.device.peak_flops == {dtype: flops / 2 for dtype, flops in like.device.peak_flops.items()}
+    assert list(made.gemm) == list(like.gemm)
+
+
+def test_a_datasheet_that_cannot_be_read_is_one_line() -> None:
+    like = find_hardware("h100-sxm")
+    with pytest.raises(InputError, match="no peak of 'float9'; did you mean 'float8'"):
+        from_datasheet(like, Datasheet("x", peak_flops={"float9": 1e12}), "x")
+    with pytest.raises(InputError, match=r"unknown link 'pcie6'; did you mean 'pcie\d'.*or GB/s one way"):
+        from_datasheet(like, Datasheet("x", link="pcie6"), "x")
 
 
 def test_a_target_and_a_weaker_draft_on_two_profiles(tmp_path: Path) -> None:

@@ -1,0 +1,122 @@
+"""Devices that nobody timed: a profile from a datasheet's figures and the efficiencies of a device that was timed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ssdsim.documents import as_record
+from ssdsim.errors import InputError, nearest
+from ssdsim.hardware.laws import LinkModel
+from ssdsim.hardware.profile import Device, HardwareProfile, Provenance
+from ssdsim.hardware.what_if import LINKS, Scaling, hypothetical
+
+LINK_EFFICIENCY = 0.8
+"""Of a datasheet's rate, one way: what messages reach."""
+
+
+@dataclass(frozen=True)
+class Datasheet:
+    """What a datasheet says of a device; what it leaves out is as on the device that it is likened to.
+
+    ``peak_flops`` is by dtype, in flop/s without sparsity; those named are all that are kept, unless only ``""`` is,
+    the rate of 16-bit floats, with which the others change in proportion. ``link`` is bytes/s one way, or a name of
+    :data:`ssdsim.hardware.what_if.LINKS`.
+    """
+
+    name: str
+    memory_bytes: int | None = None
+    memory_bandwidth: float | None = None
+    peak_flops: Mapping[str, float] = field(default_factory=dict)
+    link: float | str | None = None
+    count: int | None = None
+    compute_units: int | None = None
+
+
+def from_datasheet(like: HardwareProfile, sheet: Datasheet, name: str) -> HardwareProfile:
+    """The profile called ``name``: the timings of ``like``, scaled by what the datasheets of both say.
+
+    Streaming scales with the memory's bandwidth, arithmetic with its dtype's peak, collectives with the link; launches
+    and latencies stay. No error of ``like`` is kept: its models carry a datasheet's.
+
+    Raises
+    ------
+    InputError : a dtype that ``like`` has no peak of, or an unknown link.
+    """
+    arithmetic = _arithmetic(like, sheet)
+    new_link = _link(like, sheet)
+    link_ratio = new_link.bandwidth / like.link.bandwidth if new_link and like.link else 1.0
+    delay_s = new_link.latency_s - like.link.latency_s if new_link and like.link else 0.0
+    bandwidth = sheet.memory_bandwidth or like.device.memory_bandwidth
+    scaling = Scaling(
+        memory_bandwidth=bandwidth / like.device.memory_bandwidth,
+        arithmetic=arithmetic,
+        link_bandwidth=link_ratio,
+        link_delay_s=delay_s,
+    )
+    device = _device(like.device, sheet, arithmetic, bandwidth)
+    source = Provenance(
+        kind="hypothetical", source=f"datasheet of {sheet.name}, shapes as of {like.name}", note=_note(like, device)
+    )
+    made = hypothetical(like, name, scaling, device, new_link, source)
+    fitting = {kind: {n: m for n, m in of.items() if n <= device.count} for kind, of in made.collectives.items()}
+    made = made.model_copy(update={"collectives": fitting})
+    return as_record(HardwareProfile, made.model_dump(by_alias=True), name, "profile")
+
+
+def _arithmetic(like: HardwareProfile, sheet: Datasheet) -> dict[str, float]:
+    """By what each kept dtype's peak changes."""
+    peaks, wide = like.device.peak_flops, ("bfloat16", "float16")
+    if not sheet.peak_flops:
+        return dict.fromkeys(peaks, 1.0)
+    for dtype in sheet.peak_flops:
+        if dtype and dtype not in peaks:
+            raise InputError(
+                f"--flops: {like.name} has no peak of '{dtype}'{nearest(dtype, peaks)} It has {', '.join(peaks)}"
+            )
+    if set(sheet.peak_flops) == {""}:
+        base = next((peaks[dtype] for dtype in wide if dtype in peaks), max(peaks.values()))
+        return dict.fromkeys(peaks, sheet.peak_flops[""] / base)
+    named = {dtype: flops for dtype, flops in sheet.peak_flops.items() if dtype}
+    if "" in sheet.peak_flops:
+        named = {dtype: sheet.peak_flops[""] for dtype in wide if dtype in peaks} | named
+    return {dtype: flops / peaks[dtype] for dtype, flops in named.items()}
+
+
+def _device(old: Device, sheet: Datasheet, arithmetic: Mapping[str, float], bandwidth: float) -> Device:
+    topology = old.topology if sheet.link is None else _told_link(sheet.link)
+    return Device(
+        name=f"{sheet.name} (hypothetical)",
+        kind=old.kind,
+        memory_bytes=sheet.memory_bytes or old.memory_bytes,
+        memory_bandwidth=bandwidth,
+        peak_flops={dtype: old.peak_flops[dtype] * factor for dtype, factor in arithmetic.items()},
+        compute_units=sheet.compute_units or old.compute_units,
+        count=sheet.count or old.count,
+        topology=topology,
+    )
+
+
+def _told_link(link: float | str) -> str:
+    return link if isinstance(link, str) else f"{link / 1e9:g} GB/s each way per device"
+
+
+def _link(like: HardwareProfile, sheet: Datasheet) -> LinkModel | None:
+    if sheet.link is None:
+        return like.link
+    latency_s = like.link.latency_s if like.link else LINKS["nvlink4"][0]
+    if isinstance(sheet.link, str):
+        if sheet.link not in LINKS:
+            allowed = f"{', '.join(LINKS)}, or GB/s one way"
+            raise InputError(f"unknown link '{sheet.link}'{nearest(sheet.link, LINKS)} Allowed: {allowed}")
+        latency_s, bandwidth = LINKS[sheet.link]
+    else:
+        bandwidth = LINK_EFFICIENCY * sheet.link
+    return LinkModel(source="hypothetical", latency_s=latency_s, bandwidth=bandwidth)
+
+
+def _note(like: HardwareProfile, device: Device) -> str:
+    peaks = ", ".join(f"{dtype} {flops / 1e12:.4g} TFLOP/s" for dtype, flops in device.peak_flops.items())
+    origins = "; ".join(dict.fromkeys(f"{source.kind} {source.source}" for source in like.sources.values()))
+    figures = f"{device.memory_bandwidth / 1e9:.4g} GB/s, {peaks}, {device.topology}"
+    return f"{figures}; launches as measured there; {origins}"

@@ -1,0 +1,63 @@
+"""A calibration's plan for a machine that is described: nothing is asked of this one."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from calibration.points import plan
+from tests.cli.in_process import asked
+
+DGX_1 = ("calibrate", "--dry-run", "--machine", "dgx-1", "--gpus", "0-4")
+PAIR = ("--target", "llama-2-13b", "--draft", "llama-2-7b")
+
+
+def test_the_plan_says_who_holds_and_does_what() -> None:
+    found = json.loads(asked(*DGX_1, *PAIR, "--json").stdout)
+    ranks = found["ranks"]
+    assert [rank["device"] for rank in ranks] == [f"cuda:{n}" for n in range(5)]
+    assert ranks[0]["to_draft"] == "2 NVLinks, 48.1 GB/s"
+    assert all("no NVLink, through the host" in rank["to_draft"] for rank in ranks[1:4])
+    assert ranks[4]["role"] == "draft, llama-2-7b"
+    assert ranks[4]["needs_bytes"] > 13 * 2**30  # the draft's weights in float16
+    assert all(rank["fits"] for rank in ranks)
+    work = {each["name"]: each for each in found["benchmarks"]}
+    assert work["gemm"]["who"] == "rank 0"
+    assert work["all_reduce"]["who"] == "target ranks"
+    assert work["rank link"]["fitted"] == 0
+    assert all(each["visits"] == 3 * each["points"] for each in work.values())
+    assert found["minutes"] == pytest.approx(1.0 + sum(each["minutes"] for each in work.values()))
+
+
+def test_a_pair_that_does_not_fit_is_warned_of() -> None:
+    told = asked(*DGX_1, "--target", "llama-2-70b", "--draft", "llama-2-7b", "--tp", "4")
+    assert told.returncode == 0
+    assert "warning: cuda:0 (target 0 of 4, llama-2-70b) needs more memory than it has" in told.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("calibrate", "--dry-run", "--machine", "dgx-1", "--gpus", "0-9"), "v100-sxm2-32gb has 8 GPUs, 0-7"),
+        (("calibrate", "--dry-run", "--gpus", "0-4"), "--dry-run needs --machine: dgx-1, or a profile"),
+        (("calibrate", "--machine", "dgx-1", "--gpus", "0-4", "-o", "x.json"), "it needs --dry-run"),
+        (("calibrate", "--device", "cpu"), "-o is missing"),
+    ],
+)
+def test_mistakes_are_one_line(arguments: tuple[str, ...], message: str) -> None:
+    told = asked(*arguments)
+    assert told.returncode == 2
+    assert message in " ".join(told.stderr.split())
+
+
+def test_the_plan_is_that_of_a_calibration() -> None:
+    from calibration.dry_run import dry_run
+    from calibration.points import Workload
+    from ssdsim.hardware.catalog import find_hardware, find_transformer
+
+    pair = find_transformer("llama-2-13b"), find_transformer("llama-2-7b")
+    workload = Workload(*pair, batch=2, lookahead=3, branches=12, context=256, tp=2, dtype="float16")
+    found = dry_run(workload, ["cuda:0", "cuda:3", "cuda:5"], find_hardware("v100-sxm2-32gb"))
+    assert sum(each.points for each in found.benchmarks) == len(plan(workload, 3))
+    assert [rank.to_draft.split(",")[0] for rank in found.ranks[:2]] == ["no NVLink", "no NVLink"]
