@@ -123,7 +123,7 @@ def _print(plan: Plan, results: pd.DataFrame, sort: str | None, top: int) -> Non
     sort = sort or contest.sort
     axes = " x ".join(f"{name} {len(values)}" for name, values in plan.grid.items()) or "one point"
     out.print(f"{len(results)} points: {axes}", style="bold")
-    possible = results[results["error"].isna()]
+    possible = _with_ratios(results[results["error"].isna()], contest)
     best = possible.sort_values(sort, ascending=_less_is_better(sort), kind="stable").head(top)
     if len(best):
         out.print(_table(plan, contest, best, sort))
@@ -132,6 +132,15 @@ def _print(plan: Plan, results: pd.DataFrame, sort: str | None, top: int) -> Non
     if len(refused):
         reason, count = refused.value_counts().index[0], refused.value_counts().iloc[0]
         out.print(f"{len(refused)} points are not possible; {count} of them: {reason}", style="yellow")
+
+
+def _with_ratios(possible: pd.DataFrame, contest: _Contest) -> pd.DataFrame:
+    """The points with the subject's ratio to each rival: results hold each strategy over those before it only."""
+    rate = possible[f"{contest.subject}_tokens_per_second"]
+    over = {
+        f"{contest.subject}_over_{rival}": rate / possible[f"{rival}_tokens_per_second"] for rival in contest.rivals
+    }
+    return possible.assign(**over)
 
 
 def _less_is_better(name: str) -> bool:

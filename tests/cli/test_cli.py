@@ -204,3 +204,10 @@ def test_simulate_writes_a_timeline(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     names = {e["args"]["name"] for e in json.loads(path.read_text())["traceEvents"] if e["name"] == "thread_name"}
     assert {"target GPU 0", "target GPU 3", "draft GPU 0", "link"} <= names
+
+
+def test_a_sweep_is_shown_whatever_comes_before_the_subject() -> None:
+    """The subject is held against strategies that are named after it too."""
+    done = run("sweep", "--t-sd", "0.2", "--b", "1,2", "--strategies", "ar,sd,ssd,pearl", "--subject", "sd")
+    assert done.returncode == 0, done.stderr
+    assert "SD/PEARL" in done.stdout

@@ -34,7 +34,7 @@ def write_measured(folder: Path, found: Sequence[Row]) -> Path:
     """A folder as ``ssdsim validate --measured -o`` leaves it."""
     checked = check_rows(found, HIDDEN)
     folder.mkdir(exist_ok=True)
-    (folder / "measured.json").write_text(json.dumps(as_document(checked, summarise(checked))))
+    (folder / "measured.json").write_text(json.dumps(as_document(checked, summarise(checked), [])))
     if not (folder / "config.toml").exists():
         (folder / "config.toml").write_text('schema = 1\nverb = "validate"\n')
     return folder
