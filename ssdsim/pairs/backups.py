@@ -1,0 +1,136 @@
+"""What a cache miss can be answered with at once: random tokens, or a look-up of what was written before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from ssdsim.errors import InputError
+
+
+class Lookup(Protocol):
+    """Proposes tokens from the text that it was told. A proposal is accepted iff it comes: it has no distribution."""
+
+    def read(self, tokens: Sequence[int]) -> None:
+        """The text goes on with these tokens."""
+        ...
+
+    def propose(self, tokens: int) -> list[int]:
+        """At most ``tokens`` tokens that may come next; none where nothing is found."""
+        ...
+
+
+class RandomTokens:
+    """Any tokens: next to none of them is accepted."""
+
+    def __init__(self, vocabulary: int, seed: int = 0) -> None:
+        self._vocabulary, self._rng = vocabulary, np.random.default_rng(seed)
+
+    def read(self, tokens: Sequence[int]) -> None:
+        """It does not matter."""
+
+    def propose(self, tokens: int) -> list[int]:
+        drawn: list[int] = self._rng.integers(0, self._vocabulary, tokens).tolist()
+        return drawn
+
+
+class NGrams:
+    """What followed the latest earlier occurrence of the last n tokens, n from ``longest`` down to 1.
+
+    Source: Saxena, prompt lookup decoding, 2023.
+    """
+
+    def __init__(self, longest: int) -> None:
+        self._longest = longest
+        self._text: list[int] = []
+        self._goes_on: dict[tuple[int, ...], int] = {}  # n-gram -> where the text goes on after its latest occurrence
+
+    def read(self, tokens: Sequence[int]) -> None:
+        for token in tokens:
+            end = len(self._text)
+            for n in range(1, min(self._longest, end) + 1):
+                self._goes_on[tuple(self._text[end - n : end])] = end
+            self._text.append(int(token))
+
+    def propose(self, tokens: int) -> list[int]:
+        for n in range(min(self._longest, len(self._text)), 0, -1):
+            after = self._goes_on.get(tuple(self._text[-n:]))
+            if after is not None:
+                return self._text[after : after + tokens]
+        return []
+
+
+class Suffixes:
+    """What followed the first occurrence of the longest suffix of the text that occurred before, by an automaton.
+
+    Source: Oliaro et al., SuffixDecoding, 2024, on the request's own text. The suffix automaton grows with the text by
+    Blumer's construction, in amortised constant work a token.
+    """
+
+    def __init__(self) -> None:
+        self._text: list[int] = []
+        self._next: list[dict[int, int]] = [{}]
+        self._link, self._length, self._end = [-1], [0], [-1]
+        self._last = 0
+
+    def read(self, tokens: Sequence[int]) -> None:
+        for token in tokens:
+            self._extend(int(token))
+
+    def propose(self, tokens: int) -> list[int]:
+        # the longest suffix that occurred before is the suffix link of the whole text's state
+        state = self._link[self._last]
+        return [] if state <= 0 else self._text[self._end[state] + 1 :][:tokens]
+
+    def _extend(self, token: int) -> None:
+        state = self._new(self._length[self._last] + 1, len(self._text))
+        self._text.append(token)
+        at = self._last
+        while at >= 0 and token not in self._next[at]:
+            self._next[at][token] = state
+            at = self._link[at]
+        if at < 0:
+            self._link[state] = 0
+        else:
+            self._link[state] = self._state_for(at, token)
+        self._last = state
+
+    def _state_for(self, at: int, token: int) -> int:
+        """The state of the suffix that ends in ``token`` from ``at``, split off where it is longer."""
+        found = self._next[at][token]
+        if self._length[found] == self._length[at] + 1:
+            return found
+        split = self._new(self._length[at] + 1, self._end[found])
+        self._next[split] = dict(self._next[found])
+        self._link[split] = self._link[found]
+        self._link[found] = split
+        while at >= 0 and self._next[at].get(token) == found:
+            self._next[at][token] = split
+            at = self._link[at]
+        return split
+
+    def _new(self, length: int, end: int) -> int:
+        self._next.append({})
+        self._link.append(0)
+        self._length.append(length)
+        self._end.append(end)
+        return len(self._next) - 1
+
+
+def lookup_named(name: str, vocabulary: int, seed: int) -> Lookup:
+    """``random``, ``ngram:3`` (or ``ngram``), ``suffix``.
+
+    Raises
+    ------
+    InputError : another name.
+    """
+    word, _, number = name.partition(":")
+    if word == "random" and not number:
+        return RandomTokens(vocabulary, seed)
+    if word == "suffix" and not number:
+        return Suffixes()
+    if word == "ngram" and (number or "3").isdecimal() and int(number or 3) >= 1:
+        return NGrams(int(number or 3))
+    raise InputError(f"unknown backup '{name}'. Allowed: random, ngram:N with N from 1, suffix")

@@ -1,0 +1,83 @@
+"""From a folder of records to the pair's file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date
+from typing import Any
+
+from ssdsim import __version__
+from ssdsim.documents import as_record, read_json
+from ssdsim.pairs.analysis import by_temperature
+from ssdsim.pairs.doubts import doubts
+from ssdsim.pairs.file import Lossless, Pair, Participant, Provenance, Settings
+from ssdsim.pairs.questions import Questions
+from ssdsim.pairs.records import RecordFolder
+
+HOW = "teacher-forced"
+_LOSSLESS = "lossless.json"
+
+
+def header_of(target: Participant, draft: Participant, settings: Settings, about: Mapping[str, Any]) -> dict[str, Any]:
+    """What a folder of records begins with."""
+    return {
+        "target": target.model_dump(mode="json"),
+        "draft": draft.model_dump(mode="json"),
+        "settings": settings.model_dump(mode="json"),
+        "about": dict(about),
+    }
+
+
+def pair_of(folder: RecordFolder, asked: Questions, lossless: Lossless | None = None) -> Pair:
+    """The pair that the records speak of; ``lossless`` is what a loop found.
+
+    Raises
+    ------
+    InputError : no records, or questions that they cannot answer.
+    """
+    header = folder.header
+    target, draft = (as_record(Participant, header[role], folder.path, role) for role in ("target", "draft"))
+    settings = as_record(Settings, header["settings"], folder.path, "settings")
+    requests = list(folder.requests())
+    vocabulary = min(found.vocabulary or 0 for found in (target, draft))
+    temperatures = {request.temperature for request in requests}
+    pair = Pair(
+        target=target,
+        draft=draft,
+        how=HOW,
+        settings=settings.model_copy(
+            update={
+                "temperature": temperatures.pop() if len(temperatures) == 1 else None,
+                "k": asked.k,
+                "starts": asked.starts,
+                "saguaro_width": asked.width,
+            }
+        ),
+        requests=len({request.id for request in requests}),
+        tokens=sum(map(len, requests)),
+        by_temperature=by_temperature(requests, vocabulary, asked),
+        lossless=lossless,
+        provenance=Provenance(
+            ssdsim=__version__,
+            created=date.today().isoformat(),
+            device=header["about"].get("device"),
+            libraries=header["about"].get("libraries", {}),
+            files=tuple(header["about"].get("files", ())),
+        ),
+    )
+    said = pair.provenance.model_copy(update={"warnings": tuple(doubts(pair))})
+    return pair.model_copy(update={"provenance": said})
+
+
+def keep_lossless(folder: RecordFolder, found: Lossless) -> None:
+    """Beside the records, for whoever analyses them again."""
+    file = folder.path / _LOSSLESS
+    partial = file.with_suffix(".partial")
+    partial.write_text(found.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    partial.replace(file)
+
+
+def said_of_loops(folder: RecordFolder) -> Lossless | None:
+    """What was found when loops were last run; None where they never were."""
+    file = folder.path / _LOSSLESS
+    return as_record(Lossless, read_json(file, "finding"), file, "finding") if file.is_file() else None

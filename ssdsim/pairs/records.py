@@ -1,0 +1,163 @@
+"""What was collected: a folder with a header and one Parquet file an answer, which a kill cannot spoil."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ssdsim.documents import read_json
+from ssdsim.errors import InputError
+from ssdsim.pairs.distributions import Positions
+
+_HEADER = "measurement.json"
+_SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Request:
+    """An answer and the numbers of its positions. ``prompt`` is empty where tokens may not be kept."""
+
+    id: str
+    data_set: str
+    temperature: float
+    prompt: tuple[int, ...]
+    prompt_tokens: int
+    finish: str
+    seed: int
+    positions: Positions
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def without_tokens(self) -> Request:
+        """The numbers alone, as nobody may read what was asked and answered."""
+        blank = replace(
+            self.positions,
+            token=np.full_like(self.positions.token, -1),
+            top_ids=np.full_like(self.positions.top_ids, -1),
+        )
+        return replace(self, prompt=(), positions=blank)
+
+    @property
+    def has_tokens(self) -> bool:
+        return len(self.prompt) > 0 or self.prompt_tokens == 0
+
+
+@dataclass(frozen=True)
+class RecordFolder:
+    """``measurement.json`` says which models and settings; ``<temperature>/<request>.parquet`` are the answers."""
+
+    path: Path
+
+    def open(self, header: Mapping[str, Any]) -> None:
+        """Begin, or go on with what an earlier run left.
+
+        Raises
+        ------
+        InputError : the folder is of other models or settings.
+        """
+        file = self.path / _HEADER
+        asked = json.loads(json.dumps({"schema": _SCHEMA, **header}))
+        if file.exists():
+            differing = [key for key, value in asked.items() if self.header.get(key) != value]
+            if differing:
+                raise InputError(f"{self.path}: measured with another {differing[0]}; remove the folder or use -o")
+            return
+        self.path.mkdir(parents=True, exist_ok=True)
+        _replace(file, lambda partial: partial.write_text(json.dumps(asked, indent=1) + "\n", encoding="utf-8"))
+
+    @property
+    def header(self) -> dict[str, Any]:
+        """Models and settings.
+
+        Raises
+        ------
+        InputError : the folder holds no measurement, or one of another version.
+        """
+        file = self.path / _HEADER
+        if not file.is_file():
+            raise InputError(f"{self.path}: no measurement there: {_HEADER} is missing")
+        found = read_json(file, "measurement")
+        if not isinstance(found, dict) or found.get("schema") != _SCHEMA:
+            raise InputError(f"{file}: written by another version of ssdsim; measure again")
+        return found
+
+    def has(self, id_: str, temperature: float) -> bool:
+        return self._file(id_, temperature).is_file()
+
+    def add(self, request: Request) -> None:
+        """Write an answer, whole or not at all."""
+        file = self._file(request.id, request.temperature)
+        file.parent.mkdir(exist_ok=True)
+        # tops barely compress and their numbers are of no use beyond a few digits: zstd alone
+        _replace(file, lambda partial: pq.write_table(_table(request), partial, compression="zstd"))
+
+    def requests(self) -> Iterator[Request]:
+        """Every answer, by temperature and id.
+
+        Raises
+        ------
+        InputError : there is none, or a file is not readable.
+        """
+        files = sorted(self.path.glob("t*/*.parquet"))
+        if not files:
+            raise InputError(f"{self.path}: no answer was collected")
+        yield from map(_request, files)
+
+    def _file(self, id_: str, temperature: float) -> Path:
+        return self.path / f"t{temperature:g}" / f"{id_}.parquet"
+
+
+def _replace(file: Path, write: Any) -> None:
+    partial = file.with_name(f"{file.name}.partial")
+    write(partial)
+    with partial.open("rb") as written:
+        os.fsync(written.fileno())
+    partial.replace(file)
+
+
+def _table(request: Request) -> pa.Table:
+    columns: dict[str, Any] = {}
+    for field in fields(Positions):
+        values = getattr(request.positions, field.name)
+        if values.ndim == 2:
+            flat = pa.array(np.ascontiguousarray(values).ravel())
+            columns[field.name] = pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
+        else:
+            columns[field.name] = pa.array(values)
+    about = {
+        "id": request.id,
+        "data_set": request.data_set,
+        "temperature": request.temperature,
+        "prompt": request.prompt,
+        "prompt_tokens": request.prompt_tokens,
+        "finish": request.finish,
+        "seed": request.seed,
+    }
+    return pa.table(columns).replace_schema_metadata({"request": json.dumps(about)})
+
+
+def _request(file: Path) -> Request:
+    try:
+        table = pq.read_table(file)
+        about = json.loads(table.schema.metadata[b"request"])
+        arrays = {field.name: _values(table.column(field.name)) for field in fields(Positions)}
+    except (OSError, pa.ArrowException, KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{file}: not a readable answer ({error}); remove it and measure again") from None
+    about["prompt"] = tuple(about["prompt"])
+    return Request(positions=Positions(**arrays), **about)
+
+
+def _values(column: pa.ChunkedArray) -> Any:
+    whole = column.combine_chunks()
+    if pa.types.is_fixed_size_list(whole.type):
+        return np.asarray(whole.flatten()).reshape(-1, whole.type.list_size)
+    return np.asarray(whole)

@@ -1,0 +1,125 @@
+"""How requests differ: a Beta-binomial of their accepted tokens, and whether one rate would do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ssdsim.pairs.drawn import Course
+
+Whole = NDArray[np.int64]
+
+_LEVEL = 0.05
+_LARGEST = 1e5
+_ENOUGH = 5.0  # expected rounds in a bin of the chi-square test
+
+
+@dataclass(frozen=True)
+class RequestSpread:
+    """Mean and concentration (a + b) of the Beta of request rates, with a 95 % profile interval of the latter.
+
+    ``alike`` where one rate fits as well (likelihood ratio, p > 0.05): there is then no concentration to speak of.
+    """
+
+    mean: float
+    concentration: float | None
+    low: float | None
+    high: float | None
+    alike: bool
+    rates: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class OneRate:
+    """Chi-square of lengths against one acceptance rate at every position, and the tokens a round that it gives."""
+
+    chi2: float
+    p: float
+    length: float
+
+
+def trials(course: Course, k: int) -> tuple[int, int]:
+    """Accepted tokens and those looked at: the first rejected one ends a round."""
+    return int(course.accepted.sum()), int(np.minimum(course.accepted + 1, k).sum())
+
+
+def spread(courses: Sequence[Course], k: int) -> RequestSpread | None:
+    """The requests' spread; None where no request has a round.
+
+    Rounds are drawn, not averaged over: an average varies less than what an engine's requests do, and would make them
+    look more alike than they are.
+    """
+    from scipy.optimize import minimize
+    from scipy.special import betaln, chdtrc
+
+    counts = np.array([trials(course, k) for course in courses if len(course) > 0], dtype=float)
+    if not len(counts):
+        return None
+    accepted, looked_at = counts.T
+    mean = float(accepted.sum() / looked_at.sum())
+    rates = tuple((accepted / looked_at).tolist())
+    if mean in (0.0, 1.0) or len(counts) < 3:
+        return RequestSpread(mean, None, None, None, True, rates)
+
+    def log_likelihood(m: float, size: float) -> float:
+        a, b = m * size, (1.0 - m) * size
+        return float((betaln(accepted + a, looked_at - accepted + b) - betaln(a, b)).sum())
+
+    def worst(at: Whole) -> float:
+        return -log_likelihood(1.0 / (1.0 + np.exp(-at[0])), float(np.exp(at[1])))
+
+    start = np.log(mean / (1.0 - mean)), np.log(_moments(accepted, looked_at, mean))
+    limits = ((-15.0, 15.0), (np.log(1e-2), np.log(_LARGEST)))
+    best = minimize(worst, start, method="L-BFGS-B", bounds=limits)
+    m, size = 1.0 / (1.0 + np.exp(-best.x[0])), float(np.exp(best.x[1]))
+    one_rate = float((accepted * np.log(mean) + (looked_at - accepted) * np.log1p(-mean)).sum())
+    # at the edge of the parameter half of the chi-square's mass is at 0
+    p = 0.5 * float(chdtrc(1, max(0.0, 2.0 * (-best.fun - one_rate))))
+    low, high = _profile(lambda value: log_likelihood(m, value), size, -best.fun)
+    return RequestSpread(float(m), None if p > _LEVEL else size, low, high, p > _LEVEL, rates)
+
+
+def _moments(accepted: Whole, looked_at: Whole, mean: float) -> float:
+    """A concentration to start from: the scatter of rates beyond the binomial's."""
+    scatter = float(np.average((accepted / looked_at - mean) ** 2, weights=looked_at))
+    binomial = mean * (1.0 - mean) * float(len(looked_at) / looked_at.sum())
+    return float(np.clip(mean * (1.0 - mean) / max(scatter - binomial, 1e-6) - 1.0, 0.1, 1e4))
+
+
+def _profile(log_likelihood: Callable[[float], float], best: float, highest: float) -> tuple[float, float | None]:
+    """Where the likelihood has fallen by 1.92; None where it does not before the largest concentration."""
+    sizes = np.exp(np.linspace(np.log(1e-2), np.log(_LARGEST), 400))
+    inside = [size for size in sizes if log_likelihood(size) >= highest - 1.92]
+    inside.append(best)
+    return float(min(inside)), (None if max(inside) >= 0.95 * _LARGEST else float(max(inside)))
+
+
+def one_rate(histogram: Sequence[int] | Whole, alpha: float) -> OneRate | None:
+    """Test of the rounds' lengths, ``histogram[j]`` of j accepted tokens; None where there is nothing to test.
+
+    The likeliest one rate is accepted tokens over those looked at, which ``alpha`` is. Neighbouring lengths share a bin
+    until 5 rounds are expected in it.
+    """
+    from scipy.special import chdtrc
+
+    from ssdsim.speculation.acceptance import accepted_length_pmf, expected_tokens
+
+    counts = np.asarray(histogram, dtype=float)
+    k = counts.size - 1
+    expected = counts.sum() * accepted_length_pmf(alpha, k)
+    bins: list[list[float]] = [[0.0, 0.0]]
+    for found, due in zip(counts, expected, strict=True):
+        if bins[-1][1] >= _ENOUGH:
+            bins.append([0.0, 0.0])
+        bins[-1][0] += found
+        bins[-1][1] += due
+    if len(bins) > 1 and bins[-1][1] < _ENOUGH:
+        last = bins.pop()
+        bins[-1] = [a + b for a, b in zip(bins[-1], last, strict=True)]
+    if len(bins) < 3:
+        return None
+    value = sum((found - due) ** 2 / due for found, due in bins)
+    return OneRate(value, float(chdtrc(len(bins) - 2, value)), float(expected_tokens(alpha, k)))
