@@ -1,0 +1,1 @@
+"""Real models: what they write, what they make of an answer, and real loops of speculative decoding (torch)."""

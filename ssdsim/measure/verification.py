@@ -1,0 +1,81 @@
+"""Lossless verification: which drafted tokens stay, and the token that comes after them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ssdsim.pairs.distributions import softmax
+from ssdsim.speculation.sampling import saguaro_distribution
+
+Probabilities = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Speculation:
+    """Drafted tokens, and what each was drawn from, shape ``(tokens, V)``; certain where it was looked up.
+
+    ``backup`` says that it answers a cache miss without the draft model.
+    """
+
+    tokens: tuple[int, ...]
+    drawn_from: Probabilities
+    backup: bool = False
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How many drafted tokens stay, and the token after them."""
+
+    accepted: int
+    bonus: int
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Draws and decides. At temperature 0 every distribution is certain, and the same rules are greedy ones.
+
+    ``c`` scales the draft's ``fan_out`` likeliest tokens (Saguaro). Source: Leviathan et al., 2023, algorithm 1.
+    """
+
+    temperature: float
+    rng: np.random.Generator
+    c: float = 1.0
+    fan_out: int = 1
+
+    def target(self, logits: NDArray[Any]) -> Probabilities:
+        return softmax(logits, self.temperature)
+
+    def drafted(self, logits: NDArray[Any]) -> tuple[list[int], Probabilities]:
+        """A drafted token of each row, and what it is tested against: what it was drawn from."""
+        q = self.draft(logits)
+        return self.draw(q), q
+
+    def draft(self, logits: NDArray[Any]) -> Probabilities:
+        """What drafted tokens are drawn from."""
+        if self.c == 1.0 or self.temperature == 0.0:
+            return softmax(logits, self.temperature)
+        return saguaro_distribution(np.asarray(logits, dtype=float) / self.temperature, self.fan_out, self.c)
+
+    def draw(self, probabilities: Probabilities) -> list[int]:
+        """A token of each row."""
+        sums = np.cumsum(probabilities, axis=-1)
+        at = self.rng.random((len(sums), 1)) * sums[:, -1:]
+        return [int(token) for token in np.minimum((sums <= at).sum(axis=-1), probabilities.shape[-1] - 1)]
+
+    def verify(self, speculation: Speculation, target: Probabilities) -> Verdict:
+        """``target``, shape ``(tokens + 1, V)``, is its distribution at each drafted token and after the last."""
+        for i, token in enumerate(speculation.tokens):
+            p, q = target[i], speculation.drawn_from[i]
+            if self.rng.random() * q[token] >= p[token]:
+                return Verdict(i, self.draw(self.after_rejection(p, q)[None])[0])
+        return Verdict(len(speculation.tokens), self.draw(target[-1:])[0])
+
+    def after_rejection(self, p: Probabilities, q: Probabilities) -> Probabilities:
+        """The residual ``max(p - q, 0)``; a looked-up token is certain, so all of p but that token."""
+        left = np.maximum(p - q, 0.0)
+        total = left.sum()
+        return left / total if total > 0.0 else p
