@@ -21,6 +21,7 @@ VERBS = {
     "window": ("ssdsim.cli.window", "How much drafting fits into one verification."),
     "roofline": ("ssdsim.cli.roofline", "What binds each operation: memory, compute, latency, communication."),
     "export": ("ssdsim.cli.export", "The best strategy over batch and context, for vLLM, SGLang, the SSD engine."),
+    "measure": ("ssdsim.cli.measure", "Measure acceptance and hit rates of your own target and draft."),
     "calibrate": ("ssdsim.cli.calibrate", "Time this machine and fit a hardware profile to it."),
     "validate": ("ssdsim.cli.validate", "Compare predictions with measured results."),
     "report": ("ssdsim.cli.report", "Show a run folder as one interactive HTML page."),

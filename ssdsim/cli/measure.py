@@ -1,0 +1,167 @@
+"""``ssdsim measure``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ssdsim.cli.console import console
+from ssdsim.cli.options import common_options, echo_json
+from ssdsim.cli.progress import shown
+from ssdsim.cli.render_pair import print_compared, print_pair
+from ssdsim.cli.values import OutputFile, Values
+from ssdsim.cli.warning_lines import print_warnings
+from ssdsim.errors import InputError
+from ssdsim.runs.lock import locked
+
+if TYPE_CHECKING:
+    from ssdsim.measure.checks import Compared
+    from ssdsim.measure.run import Job
+    from ssdsim.pairs.file import Pair
+    from ssdsim.pairs.questions import Questions
+
+_PATH = click.Path(path_type=Path)
+
+
+@click.command("measure")
+@click.option("--target", help="the target: a folder, a cached hub id, or a .gguf file")
+@click.option("--draft", help="the draft, likewise")
+@click.option("--prompts", type=_PATH, help="prompts: JSON lines or Parquet")
+@click.option("--set", "named", multiple=True, metavar="NAME=FILE", help="prompts of a data set; several times")
+@click.option("--answers", type=_PATH, help="prompts with what the target wrote: nothing is generated")
+@click.option("--resume", type=_PATH, help="analyse the records in this folder again, without the models")
+@click.option("--temperature", type=Values(float), help="temperatures [default: 0,1; of --answers it must be said]")
+@click.option("--max-new-tokens", type=click.IntRange(4), default=256, show_default=True)
+@click.option("--requests", type=click.IntRange(1), default=200, show_default=True, help="at most, over all sets")
+@click.option("--limit-minutes", type=click.FloatRange(0.0, min_open=True), help="of collecting; run again to go on")
+@click.option("--precision", type=click.FloatRange(0.0, min_open=True), help="stop at this half-width of alpha")
+@click.option("--batch", type=click.IntRange(1), default=8, show_default=True, help="requests that are written at once")
+@click.option("--dtype", type=click.Choice(["float32", "bfloat16", "float16"]), help="[default: by device]")
+@click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
+@click.option("--device-map", help="how transformers lays layers out, such as auto")
+@click.option("--chat-template", "template", type=click.Choice(["auto", "none"]), default="auto", show_default=True)
+@click.option("--top", type=click.IntRange(1, 1024), default=64, show_default=True, help="tokens kept a position")
+@click.option("--no-tokens", is_flag=True, help="keep no token ids and no text; look-ups are then not judged")
+@click.option("--k", type=Values(int), default="1:12", show_default=True, help="lookaheads")
+@click.option("--f", type=Values(int), default="1:64", show_default=True, help="guesses an outcome")
+@click.option("--c", type=Values(float), default="0.3,0.5,0.7,1", show_default=True, help="Saguaro's C")
+@click.option("--backup", default="random,ngram:3,suffix", show_default=True, help="look-ups that answer a miss")
+@click.option("--starts", type=click.Choice(["first", "offsets"]), default="first", show_default=True, help="of rounds")
+@click.option("--saguaro-width", "width", type=click.Choice(["F", "F+1"]), default="F", show_default=True)
+@click.option("--check-loop", type=click.IntRange(1), help="run a real SSD loop on so many requests beside it")
+@click.option("--lossless", type=click.IntRange(1), help="check real loops' tokens on so many requests")
+@click.option("-o", "--output", type=OutputFile(), help="the pair (JSON); records are kept in a folder beside it")
+@common_options
+def command(output: Path | None, resume: Path | None, as_json: bool, seed: int, quiet: bool, **options: Any) -> int:
+    """Measure acceptance and hit rates of a target and its draft on your prompts.
+
+    The target writes answers, then each model passes over them once: that answers every K, F and C. What was collected
+    is kept beside the output as it comes; run again to resume, or --resume FOLDER to ask other questions of it.
+    """
+    asked = _questions(options, seed)
+    loops: list[Compared] = []
+    if resume is not None:
+        _only_questions(options)
+        from ssdsim.pairs.records import RecordFolder
+
+        folder, output = RecordFolder(resume), output or resume.with_suffix(".json")
+        pair = _analysed(folder, asked)
+    else:
+        if output is None:
+            raise InputError("-o names the file to write, such as -o pair.json")
+        pair, loops = _measured(output, options, asked, seed, quiet)
+    pair.save(output)
+    if as_json:
+        echo_json({**pair.model_dump(mode="json", by_alias=True), "loop": [_as_json(each) for each in loops]})
+    else:
+        print_pair(pair, console())
+        print_compared(loops, console())
+        click.echo(f"written to {output}", err=True)
+        print_warnings(pair.provenance.warnings, quiet)
+    return _exit_code(pair, loops)
+
+
+def _exit_code(pair: Pair, loops: Sequence[Compared]) -> int:
+    """1 where a check says no."""
+    lossless = pair.lossless
+    lost = lossless is not None and (
+        bool(lossless.greedy and lossless.greedy.bugs) or bool(lossless.sampling and lossless.sampling.passed is False)
+    )
+    return int(lost or not all(each.agrees for each in loops))
+
+
+def _as_json(each: Compared) -> dict[str, Any]:
+    return {**vars(each), "agrees": each.agrees}
+
+
+def _questions(options: dict[str, Any], seed: int) -> Questions:
+    from ssdsim.pairs.questions import Questions
+
+    return Questions(
+        ks=tuple(options.pop("k")),
+        fan_outs=tuple(options.pop("f")),
+        cs=tuple(options.pop("c")),
+        backups=tuple(name for name in options.pop("backup").split(",") if name),
+        starts=options.pop("starts"),
+        width=options.pop("width"),
+        seed=seed,
+    )
+
+
+def _only_questions(options: dict[str, Any]) -> None:
+    given = [name for name in ("target", "draft", "prompts", "answers", "check_loop", "lossless") if options[name]]
+    if given or options["named"]:
+        name = (given or ["set"])[0].replace("_", "-")
+        raise InputError(f"--resume runs no model, so --{name} has no place beside it")
+
+
+def _analysed(folder: Any, asked: Questions) -> Pair:
+    from ssdsim.pairs.measured import pair_of, said_of_loops
+
+    return pair_of(folder, asked, said_of_loops(folder))
+
+
+def _measured(
+    output: Path, options: dict[str, Any], asked: Questions, seed: int, quiet: bool
+) -> tuple[Pair, list[Compared]]:
+    for name in ("torch", "transformers"):
+        if find_spec(name) is None:
+            raise InputError(f"measure needs {name}: pip install 'ssdsim[measure]'")
+    if options["target"] is None or options["draft"] is None:
+        raise InputError("give --target and --draft, or --resume FOLDER")
+    from ssdsim.measure.run import Job
+    from ssdsim.pairs.records import RecordFolder
+
+    folder = RecordFolder(output.with_suffix(""))
+    if folder.path == output:
+        raise InputError(f"-o {output}: needs a suffix, such as {output}.json: records go to the folder {output.name}")
+    job = Job(options, asked, folder, seed)
+
+    def told(what: str) -> Any:
+        return shown("measure", what, quiet)
+
+    lock = folder.path.with_name(f".{folder.path.name}.lock")
+    try:
+        with locked(lock, folder.path, "measurement"):
+            return _run(job, told)
+    except KeyboardInterrupt:
+        click.echo(f"interrupted: what was collected is in {folder.path}; run again to resume", err=True)
+        sys.exit(130)
+
+
+def _run(job: Job, told: Callable[[str], Any]) -> tuple[Pair, list[Compared]]:
+    with told("answers") as progress:
+        job.collect(progress)
+    loops: list[Compared] = []
+    if job.options["check_loop"]:
+        with told("requests of a real loop") as progress:
+            loops = job.check_loop(progress)
+    if job.options["lossless"]:
+        with told("answers of real loops") as progress:
+            job.check_lossless(progress)
+    return _analysed(job.folder, job.asked), loops

@@ -1,0 +1,279 @@
+"""Causal language models of Hugging Face transformers: folders, hub ids, GGUF files."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.cache_utils import DynamicCache
+from transformers.utils import logging as transformers_logging
+
+from ssdsim.errors import InputError, nearest
+from ssdsim.measure.language import Branches, Logits
+from ssdsim.pairs.file import Participant
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+_WINDOWS = ("sliding_window", "attention_chunk_size")
+
+
+@dataclass
+class CausalModel:
+    """A model with what it worked out of the text so far; ``vocabulary`` is as many logits as both models have."""
+
+    name: str
+    model: Any
+    tokenizer: Any
+    vocabulary: int
+
+    def __post_init__(self) -> None:
+        self._cache = DynamicCache(config=self.model.config)
+        self._kept: list[int] = []
+
+    @property
+    def device(self) -> torch.device:
+        return torch.device(self.model.device)
+
+    @cached_property
+    def context(self) -> int | None:
+        """Most positions, None where the config does not say."""
+        return getattr(self.model.config, "max_position_embeddings", None)
+
+    @cached_property
+    def end(self) -> frozenset[int]:
+        """Tokens that end an answer."""
+        named = self.model.generation_config.eos_token_id
+        ids = [] if named is None else named if isinstance(named, list) else [named]
+        return frozenset(int(i) for i in ids)
+
+    @torch.inference_mode()
+    def after(self, text: Sequence[int], last: int) -> Logits:
+        """One pass over what is new of the text, or was cut off: the beginning that was read before is kept."""
+        text = list(text)
+        known = self._keep(text[: len(text) - last])
+        out = self.model(
+            input_ids=self._ids([text[known:]]), past_key_values=self._cache, use_cache=True, logits_to_keep=last
+        )
+        self._kept = text
+        return self._logits(out.logits[0, -last:])
+
+    def _keep(self, text: Sequence[int]) -> int:
+        """Of what was read only what the text begins with; how many tokens that are."""
+        known = _shared(self._kept, text)
+        if known < len(self._kept):
+            self._cache.crop(known - len(self._kept))  # a negative number is how many to take away
+            self._kept = self._kept[:known]
+        return known
+
+    @torch.inference_mode()
+    def scored(self, text: Sequence[int], last: int) -> Logits:
+        """The same by one pass over the whole text that keeps nothing: right for every kind of attention and state."""
+        out = self.model(input_ids=self._ids([list(text)]), use_cache=False, logits_to_keep=last)
+        return self._logits(out.logits[0, -last:])
+
+    def branches(self, text: Sequence[int], suffixes: Sequence[Sequence[int]]) -> Branches:
+        """All suffixes in one batch over the text that is kept."""
+        text = list(text)
+        if self._keep(text) < len(text):
+            self.after(text, 1)
+        return _Batch(self, copy.deepcopy(self._cache), len(text), suffixes)
+
+    @torch.inference_mode()
+    def write(
+        self, prompts: Sequence[Sequence[int]], new_tokens: int, draw: Any, stop: frozenset[int]
+    ) -> list[list[int]]:
+        """Answers to prompts of any lengths, in one batch; ``draw(row, logits)`` gives a row's next token."""
+        longest = max(map(len, prompts))
+        mask = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts], device=self.device)
+        ids = self._ids([[0] * (longest - len(p)) + list(p) for p in prompts])
+        positions = (mask.cumsum(-1) - 1).clamp(min=0)
+        cache = DynamicCache(config=self.model.config)
+        written: list[list[int]] = [[] for _ in prompts]
+        for _ in range(new_tokens):
+            out = self.model(
+                input_ids=ids, attention_mask=mask, position_ids=positions, past_key_values=cache, logits_to_keep=1
+            )
+            logits = self._logits(out.logits[:, -1])
+            for row, answer in enumerate(written):
+                if not answer or answer[-1] not in stop:
+                    answer.append(draw(row, logits[row]))
+            if all(answer[-1] in stop for answer in written):
+                break
+            ids = self._ids([[answer[-1]] for answer in written])
+            mask = torch.cat([mask, torch.ones_like(mask[:, :1])], dim=1)
+            positions = positions[:, -1:] + 1
+        return written
+
+    def _ids(self, rows: Sequence[Sequence[int]]) -> torch.Tensor:
+        return torch.tensor(rows, dtype=torch.long, device=self.device)
+
+    def _logits(self, logits: torch.Tensor) -> Logits:
+        found: Logits = logits[..., : self.vocabulary].float().cpu().numpy()
+        return found
+
+
+class _Batch:
+    """Branches in one batch: suffixes are aligned at their ends, what stands before shorter ones is masked."""
+
+    def __init__(self, owner: CausalModel, cache: Any, before: int, suffixes: Sequence[Sequence[int]]) -> None:
+        self._owner, self._cache = owner, cache
+        cache.batch_repeat_interleave(len(suffixes))
+        longest = max(map(len, suffixes))
+        own = [[0] * (longest - len(s)) + [1] * len(s) for s in suffixes]
+        self._mask = torch.tensor([[1] * before + row for row in own], device=owner.device)
+        self._positions = (before + torch.tensor(own, device=owner.device).cumsum(-1) - 1).clamp(min=0)
+        self._logits = self._pass([[0] * (longest - len(s)) + list(s) for s in suffixes])
+
+    @property
+    def logits(self) -> Logits:
+        return self._logits
+
+    def extend(self, tokens: Sequence[int]) -> None:
+        self._mask = torch.cat([self._mask, torch.ones_like(self._mask[:, :1])], dim=1)
+        self._positions = self._positions[:, -1:] + 1
+        self._logits = self._pass([[token] for token in tokens])
+
+    @torch.inference_mode()
+    def _pass(self, rows: Sequence[Sequence[int]]) -> Logits:
+        out = self._owner.model(
+            input_ids=self._owner._ids(rows),
+            attention_mask=self._mask,
+            position_ids=self._positions,
+            past_key_values=self._cache,
+            logits_to_keep=1,
+        )
+        return self._owner._logits(out.logits[:, -1])
+
+
+def _shared(kept: Sequence[int], text: Sequence[int]) -> int:
+    """How many first tokens are the same."""
+    return next((i for i, (a, b) in enumerate(zip(kept, text, strict=False)) if a != b), min(len(kept), len(text)))
+
+
+def load_pair_of_models(
+    target: str, draft: str, dtype: str, device: str, device_map: str | None
+) -> tuple[CausalModel, CausalModel]:
+    """Target and draft, whose tokens mean the same.
+
+    Raises
+    ------
+    InputError : a model that is not there or cannot be read, different vocabularies, no memory for one.
+    """
+    models = [load_model(name, dtype, device, device_map) for name in (target, draft)]
+    for found in models[1:]:
+        check_vocabularies(models[0], found)
+    shared = min(found.vocabulary for found in models)
+    for found in models:
+        found.vocabulary = shared
+    return models[0], models[1]
+
+
+def load_model(name: str, dtype: str, device: str, device_map: str | None = None) -> CausalModel:
+    """A model by a folder, the id of a hub, or a GGUF file.
+
+    Raises
+    ------
+    InputError : it is not there, is no causal model, or there is no memory for it.
+    """
+    where, extra = _source(name)
+    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # ours tells what takes long
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(where, **extra)
+        model: Any = AutoModelForCausalLM.from_pretrained(where, dtype=DTYPES[dtype], device_map=device_map, **extra)
+        model = model if device_map else model.to(device)
+    except torch.OutOfMemoryError:
+        raise InputError(f"{name}: no memory for it on {device}: try --device-map auto or another --dtype") from None
+    except (OSError, ValueError, KeyError, ImportError) as error:
+        raise InputError(f"{name}: not a model that transformers can load ({_first_line(error)})") from None
+    model.eval()
+    size = int(model.get_output_embeddings().weight.shape[0])
+    return CausalModel(name, model, tokenizer, size)
+
+
+def _source(name: str) -> tuple[str, dict[str, Any]]:
+    """What transformers takes: a folder, a hub id, or a folder and the GGUF file in it."""
+    path = Path(name).expanduser()
+    if path.suffix == ".gguf":
+        if not path.is_file():
+            raise InputError(f"{name}: no such file")
+        _need_gguf()
+        return str(path.parent), {"gguf_file": path.name}
+    if path.exists():
+        if not (path / "config.json").is_file():
+            raise InputError(f"{name}: not a model's folder: config.json is missing")
+        return str(path), {}
+    if name.startswith((".", "/", "~")) or name.count("/") > 1:
+        beside = [str(p.name) for p in path.parent.iterdir()] if path.parent.is_dir() else []
+        raise InputError(f"{name}: no such folder{nearest(path.name, beside)}")
+    return name, {}
+
+
+def _need_gguf() -> None:
+    missing = [name for name in ("accelerate", "gguf") if find_spec(name) is None]
+    if missing:
+        raise InputError(f"a GGUF file needs {missing[0]}: pip install 'ssdsim[measure]'")
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+
+
+def check_vocabularies(target: CausalModel, draft: CausalModel) -> None:
+    """Token ids must mean the same; sizes may differ by padding.
+
+    Raises
+    ------
+    InputError : an id that is another token in the two, or a draft without the target's tokens.
+    """
+    ours, theirs = ({i: token for token, i in m.tokenizer.get_vocab().items()} for m in (target, draft))
+    for i in sorted(set(ours) & set(theirs)):
+        if ours[i] != theirs[i]:
+            raise InputError(
+                f"{draft.name} has another vocabulary than {target.name}: id {i} is {theirs[i]!r}, not {ours[i]!r}"
+            )
+    if not set(ours) & set(theirs):
+        raise InputError(f"{draft.name} and {target.name} have no token in common")
+
+
+def participant(found: CausalModel, dtype: str) -> Participant:
+    """What the pair's file says of a model."""
+    folder = Path(found.name).expanduser()
+    config, tokenizer = found.model.config.to_json_string(use_diff=False), found.tokenizer.backend_tokenizer.to_str()
+    return Participant(
+        id=folder.name if folder.exists() else found.name,
+        revision=getattr(found.model.config, "_commit_hash", None),
+        config_sha256=hashlib.sha256(config.encode()).hexdigest(),
+        tokenizer_sha256=hashlib.sha256(tokenizer.encode()).hexdigest(),
+        vocabulary=found.vocabulary,
+        parameters=sum(p.numel() for p in found.model.parameters()),
+        dtype=dtype,
+    )
+
+
+def keeps_a_window(found: CausalModel) -> str | None:
+    """What in a config lets old tokens go, so that a cache cannot be cut back; None where nothing does."""
+    config = found.model.config
+    if getattr(config, "use_sliding_window", True) is False:
+        return None
+    return next((name for name in _WINDOWS if getattr(config, name, None)), None)
+
+
+def row_sampler(temperature: float, seeds: Sequence[int]) -> Any:
+    """``draw(row, logits)`` with a stream of its own for each row, so that an answer does not depend on its batch."""
+    from ssdsim.pairs.distributions import softmax
+
+    streams = [np.random.default_rng(seed) for seed in seeds]
+
+    def draw(row: int, logits: Logits) -> int:
+        sums = np.cumsum(softmax(logits, temperature))
+        return int(min(np.searchsorted(sums, streams[row].random() * sums[-1], side="right"), sums.size - 1))
+
+    return draw
