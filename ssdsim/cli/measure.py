@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ssdsim.answers.pair_verdict import consequences
 from ssdsim.cli.console import console
 from ssdsim.cli.options import common_options, echo_json
 from ssdsim.cli.progress import shown
-from ssdsim.cli.render_pair import print_compared, print_pair
+from ssdsim.cli.render_pair import print_compared, print_consequences, print_pair
 from ssdsim.cli.values import OutputFile, Values
 from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.errors import InputError
@@ -76,11 +77,14 @@ def command(output: Path | None, resume: Path | None, as_json: bool, seed: int, 
             raise InputError("-o names the file to write, such as -o pair.json")
         pair, loops = _measured(output, options, asked, seed, quiet)
     pair.save(output)
+    verdicts = list(consequences(pair, output))
     if as_json:
-        echo_json({**pair.model_dump(mode="json", by_alias=True), "loop": [_as_json(each) for each in loops]})
+        checked = {"loop": [_as_json(each) for each in loops], "consequences": [vars(each) for each in verdicts]}
+        echo_json({**pair.model_dump(mode="json", by_alias=True), **checked})
     else:
         print_pair(pair, console())
         print_compared(loops, console())
+        print_consequences(verdicts, console())
         click.echo(f"written to {output}", err=True)
         print_warnings(pair.provenance.warnings, quiet)
     return _exit_code(pair, loops)

@@ -11,6 +11,7 @@ from ssdsim.cli.console import print_labelled
 from ssdsim.cli.tables import Table
 
 if TYPE_CHECKING:
+    from ssdsim.answers.pair_verdict import Consequence
     from ssdsim.measure.checks import Compared
     from ssdsim.pairs.file import AtTemperature, Backup, Findings, HitLaw, Pair
 
@@ -176,3 +177,10 @@ def print_compared(loops: Sequence[Compared], out: Console) -> None:
         numbers = (f"{each.coupling:.3f}", f"{each.loop:.3f}", f"{each.error:.3f}")
         table.add_row(each.what, f"{each.temperature:g}", *numbers, "yes" if each.agrees else "NO")
     out.print(table)
+
+
+def print_consequences(found: Sequence[Consequence], out: Console) -> None:
+    """What it does to the answer."""
+    out.print()
+    for each in found:
+        _line(out, f"at {each.temperature:g}", str(each))

@@ -1,0 +1,60 @@
+"""What a measured pair changes: the first rival's verdict with it, and with the placeholders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ssdsim.answers.predict import Prediction, predict
+from ssdsim.pairs.file import Pair
+
+BATCH = 16
+
+
+@dataclass(frozen=True)
+class Consequence:
+    """The subject's tokens/s over its first rival's at a temperature, all other options being the defaults."""
+
+    temperature: float
+    batch: int
+    hardware: str
+    subject: str
+    rival: str
+    measured: float
+    placeholders: float
+
+    def __str__(self) -> str:
+        return (
+            f"with this pair {self.subject} is {self.measured:.2f}x {self.rival} at batch {self.batch} on "
+            f"{self.hardware}; the placeholders say {self.placeholders:.2f}x"
+        )
+
+
+def consequences(pair: Pair, path: Path, batch: int = BATCH) -> Iterator[Consequence]:
+    """One for each temperature that the pair in the file at ``path`` was measured at.
+
+    Raises
+    ------
+    InputError : as of :func:`ssdsim.answers.predict.predict`.
+    """
+    for temperature in pair.temperatures:
+        if temperature is None:
+            continue
+        options: dict[str, Any] = {"b": batch, "temperature": temperature}
+        found, before = predict(**options, pair=str(path)), predict(**options)
+        rival, versus = next(iter(found.verdict.over.items()))
+        yield Consequence(
+            temperature,
+            batch,
+            str(found.configuration.settings["hardware"]),
+            versus.subject.title,
+            versus.rival.title,
+            versus.ratio,
+            _ratio(before, rival),
+        )
+
+
+def _ratio(found: Prediction, rival: str) -> float:
+    return found.verdict.over[rival].ratio
