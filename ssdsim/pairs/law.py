@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.floating[Any]]
 
 _STEEPEST = 12.0
-_HALVINGS = 50
+_HALVINGS = 40
 
 
 @dataclass(frozen=True)

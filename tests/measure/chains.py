@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.measure.language import Branches, Logits
-from ssdsim.pairs.distributions import positions_of, softmax
+from ssdsim.pairs.distributions import Positions, positions_of, softmax
 from ssdsim.pairs.records import Request
 
 VOCABULARY = 40
@@ -63,12 +65,20 @@ def written(target: MarkovChain, tokens: int, temperature: float, seed: int) -> 
     return text[:1], np.array(text[1:])
 
 
+@cache
+def _every_position(target: MarkovChain, draft: MarkovChain, temperature: float) -> Positions:
+    """Each token after each token, in the order of the token before."""
+    before, came = np.divmod(np.arange(VOCABULARY**2), VOCABULARY)
+    return positions_of(target.logits[before], draft.logits[before], came, temperature, 64)
+
+
 def answer(
     pair: tuple[MarkovChain, MarkovChain], tokens: int, temperature: float, seed: int, data_set: str = "all"
 ) -> Request:
     """A request that was collected from the chains."""
     target, draft = pair
     prompt, came = written(target, tokens, temperature, seed)
-    before = [*prompt, *came[:-1]]
-    positions = positions_of(target.logits[before], draft.logits[before], came, temperature, 64)
+    before = np.array([*prompt, *came[:-1]])
+    every = _every_position(target, draft, temperature)
+    positions = Positions(*(getattr(every, field.name)[before * VOCABULARY + came] for field in fields(Positions)))
     return Request(f"{data_set}-{seed:05d}", data_set, temperature, tuple(prompt), 1, "length", seed, positions)
