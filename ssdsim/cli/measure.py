@@ -42,7 +42,13 @@ _PATH = click.Path(path_type=Path)
 @click.option("--limit-minutes", type=click.FloatRange(0.0, min_open=True), help="of collecting; run again to go on")
 @click.option("--precision", type=click.FloatRange(0.0, min_open=True), help="stop at this half-width of alpha")
 @click.option(
-    "--batch", type=click.IntRange(1), default=16, show_default=True, help="requests that are written at once"
+    "--b",
+    "--batch",
+    "b",
+    type=click.IntRange(1),
+    default=16,
+    show_default=True,
+    help="requests written at once",
 )
 @click.option("--dtype", type=click.Choice(["float32", "bfloat16", "float16"]), help="[default: by device]")
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from ssdsim.documents import as_record
 from ssdsim.errors import InputError, nearest
 from ssdsim.hardware.attention import AnyAttention, AttentionLaw, AttentionModel
+from ssdsim.hardware.experts import ExpertCosts, ExpertsModel
 from ssdsim.hardware.laws import CollectiveModel, ElementwiseModel, GemmModel, LinkModel, Roofline
 from ssdsim.hardware.prefill_attention import PrefillAttentionModel
 from ssdsim.hardware.profile import Device, HardwareProfile, Provenance
+from ssdsim.transformer.operations import WEIGHTS_ARITHMETIC
 
 SMALLEST, LARGEST = 1e-3, 1e3  # factors
 _SOURCE = "hypothetical"
@@ -71,6 +73,7 @@ def hypothetical(
         "prefill_attention": {
             d: scaling.prefill(model) for d, model in profile.prefill_attention.items() if scaling.knows(d)
         },
+        "experts": {d: scaling.experts(model, d) for d, model in profile.experts.items() if scaling.multiplies(d)},
         "collectives": {kind: {n: scaling.collective(m) for n, m in of.items()} for kind, of in collectives.items()},
         "link": link.model_copy(update=_UNFITTED) if link else None,
         "links": _links(profile, link),
@@ -94,6 +97,10 @@ class Scaling:
         """Whether the device has arithmetic of it."""
         return dtype in self.arithmetic
 
+    def multiplies(self, weights: str) -> bool:
+        """Whether weights of this format are multiplied: as they are, or turned back into 16 bits first."""
+        return self.knows(weights) or WEIGHTS_ARITHMETIC.get(weights) is None
+
     def _wide(self) -> float:
         """Of attention, whose queries have 16 bits whatever the cache has."""
         return next((self.arithmetic[d] for d in ("bfloat16", "float16") if d in self.arithmetic), self._any())
@@ -113,6 +120,20 @@ class Scaling:
             for segment in old.segments
         )
         return old.model_copy(update={**_UNFITTED, "segments": segments})
+
+    def experts(self, old: ExpertsModel, weights: str) -> ExpertsModel:
+        arithmetic = self.arithmetic.get(weights, self._wide())
+
+        def scaled(costs: ExpertCosts) -> ExpertCosts:
+            floors = ("launch_s", "per_hidden_s", "per_width_s", "per_expert_s")
+            update = {name: getattr(costs, name) * self.launches for name in floors}
+            update["bandwidth"] = costs.bandwidth * self.memory_bandwidth
+            update["per_value_s"] = costs.per_value_s / self.memory_bandwidth
+            if costs.flops_per_s is not None:
+                update["flops_per_s"] = costs.flops_per_s * arithmetic
+            return costs.model_copy(update=update)
+
+        return old.model_copy(update={**_UNFITTED, "few": scaled(old.few), "many": scaled(old.many)})
 
     def attention(self, old: AnyAttention) -> AnyAttention:
         if isinstance(old, AttentionModel):

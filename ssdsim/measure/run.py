@@ -62,7 +62,7 @@ class Job:
             new_tokens=options["max_new_tokens"],
             top=options["top"],
             seed=self.seed,
-            batch=options["batch"],
+            batch=options["b"],
             template=options["template"],
             keep_tokens=not options["no_tokens"],
             precision=options["precision"],

@@ -25,10 +25,14 @@ QUANTISED_BYTES: dict[str, float] = {
 WEIGHT_BYTES: dict[str, float] = {dtype: DTYPE_BYTES[dtype] for dtype in DTYPES} | QUANTISED_BYTES
 """Of a weight in each format, plain or quantised."""
 
-_ARITHMETIC = {"float8": "float8", "float8-block": "float8", "nvfp4": "nvfp4", "int8": "int8"}
+WEIGHTS_ARITHMETIC = {"float8": "float8", "float8-block": "float8", "nvfp4": "nvfp4", "int8": "int8"}
 """What quantised weights are multiplied in where the device can; the other formats are turned back into 16 bits."""
 
 CollectiveKind = Literal["all_reduce", "all_gather"]
+
+
+def _arithmetic(weights: str, activations: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((WEIGHTS_ARITHMETIC.get(weights, activations), activations)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,9 @@ class Gemm:
     @property
     def arithmetic(self) -> tuple[str, ...]:
         """What is multiplied in, best first: a device that cannot do the first does the other."""
-        return tuple(dict.fromkeys((_ARITHMETIC.get(self.dtype, self.activations_dtype), self.activations_dtype)))
+        return tuple(
+            dict.fromkeys((WEIGHTS_ARITHMETIC.get(self.dtype, self.activations_dtype), self.activations_dtype))
+        )
 
     @property
     def flops(self) -> float:
@@ -203,7 +209,9 @@ class ExpertMlp:
     @property
     def arithmetic(self) -> tuple[str, ...]:
         """As of :class:`Gemm`."""
-        return tuple(dict.fromkeys((_ARITHMETIC.get(self.dtype, self.activations_dtype), self.activations_dtype)))
+        return tuple(
+            dict.fromkeys((WEIGHTS_ARITHMETIC.get(self.dtype, self.activations_dtype), self.activations_dtype))
+        )
 
     @property
     def flops(self) -> float:
