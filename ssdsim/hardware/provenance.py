@@ -8,16 +8,17 @@ from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.transformer.operations import QUANTISED_BYTES
 
 
-def summary(profile: HardwareProfile, dtypes: set[str], ranks: int) -> str:
+def summary(profile: HardwareProfile, dtypes: set[str], ranks: int, experts: bool = False) -> str:
     """The timings that a placement reads, by the kind of their provenance, with held-out median errors.
 
-    ``dtypes`` are of weights, activations and caches; timings in a quantised one are told by its name.
+    ``dtypes`` are of weights, activations and caches; timings in a quantised one are told by its name. ``experts``: a
+    model has some.
     """
     by_kind: dict[str, list[str]] = defaultdict(list)
     origins: dict[str, set[str]] = defaultdict(set)
     for name, model in profile.models().items():
         what, _, variant = name.partition(":")
-        if what == "prefill_attention":  # no pass that decodes reads it
+        if what == "prefill_attention" or (what == "experts" and not experts):  # no pass that decodes reads it
             continue
         if variant and variant not in {*dtypes, str(ranks)}:
             continue

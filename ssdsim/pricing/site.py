@@ -50,6 +50,11 @@ class Site:
     draft_dtype: str | None = None
     kv_dtype: str | None = None
 
+    @property
+    def has_experts(self) -> bool:
+        """Whether one of the models is a mixture of experts."""
+        return self.target.experts is not None or self.draft.experts is not None
+
     # passes
 
     def target_pass(self, name: str, queries: int) -> Pass:

@@ -71,7 +71,8 @@ class Configuration:
             return []
         dtypes = {*site.precision_of("target").formats, *site.precision_of("draft").formats}
         profiles = {p.name: p for p in (site.profile, site.draft_profile)}
-        return [{"profile": name, "summary": summary(p, dtypes, site.tp)} for name, p in profiles.items()]
+        said = {name: summary(p, dtypes, site.tp, site.has_experts) for name, p in profiles.items()}
+        return [{"profile": name, "summary": text} for name, text in said.items()]
 
     @property
     def pair(self) -> str | None:

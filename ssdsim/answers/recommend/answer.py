@@ -200,5 +200,5 @@ def _provenance(request: Request) -> tuple[tuple[str, str], ...]:
     profiles = {
         p.name: p for p in (find_hardware(options[r] or options["hardware"]) for r in ("hardware", "draft_hardware"))
     }
-    degrees = request.searched[TARGET.option] or ()
-    return tuple((name, summary(p, dtypes, max(degrees))) for name, p in profiles.items())
+    most, experts = max(request.searched[TARGET.option] or ()), any(card.experts for card in cards)
+    return tuple((name, summary(p, dtypes, most, experts)) for name, p in profiles.items())
