@@ -46,10 +46,10 @@ def check_read(given: Mapping[str, Any], points: Iterable[Mapping[str, Any]]) ->
 
     Nothing is said of more than some hundred points, or where one of them is not possible.
 
-    >>> check_read({"k": 5}, [{"t_sd": 0.2, "k": 5, "strategies": "ar"}])
+    >>> check_read({"f": 5}, [{"t_sd": 0.2, "f": 5, "strategies": "ar"}])
     Traceback (most recent call last):
         ...
-    ssdsim.errors.InputError: --k has no effect with --strategies ar: only SD, SSD, PEARL read it
+    ssdsim.errors.InputError: --f has no effect with --strategies ar: only SSD reads it
     """
     unread, asked = [name for name, value in given.items() if value is not None], dict[str, None]()
     looked_at = list(islice(points, _MOST_LOOKED_AT + 1))

@@ -1,0 +1,211 @@
+"""SpecBranch: PEARL whose draft goes on from several candidates of the token that it cannot be sure of."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ssdsim.checks import FloatOrArray
+from ssdsim.kinds import SHARE, Whole
+from ssdsim.option import Group, Option
+from ssdsim.pricing.drafter import Drafter
+from ssdsim.pricing.occupancy import Occupancy, target_alone
+from ssdsim.pricing.prespeculation import beside_each_other
+from ssdsim.pricing.room import Devices
+from ssdsim.pricing.site import Site
+from ssdsim.pricing.step import Step, unit_free
+from ssdsim.protocols.axes import Lookahead, Numbers
+from ssdsim.protocols.lockstep import Lockstep, late
+from ssdsim.rounds.actor import Actor, Program
+from ssdsim.rounds.kernel import Kernel, Tokens
+from ssdsim.rounds.mixing import tokens_of
+from ssdsim.rounds.round import Seconds
+from ssdsim.rounds.states import States
+from ssdsim.settings import Settings
+
+Array = NDArray[np.float64]
+
+
+class SpecBranch(Lockstep):
+    """``R = [(1 - a^(g-1) h) + h E(a, g-1)] / [(1 + h - a^(g-1) h) max(g T_d(k), 1)]`` tokens per T_v.
+
+    As PEARL, but that the first new token is tested in k versions, one of which is right with probability
+    ``h = 1 - (1 - a) k^-r`` (the power law of the hit curve; settled here, the paper has none), and that each of them
+    is drafted on: g steps over k branches. Tokens that the draft is unsure of (a share ``hrad_low`` of all, alike and
+    independent: settled here for H-RAD) end what is pending and become the next branch point. In the released code
+    H-RAD is switched off, and k is a constant. That the branch of highest target probability may be taken is lossless
+    for greedy decoding only. Every step costs what verifying g tokens does, also where fewer are pending.
+    """
+
+    name = "specbranch"
+    title = "SpecBranch"
+    source = "Shen et al., ICLR 2026, arXiv 2506.01979"
+    rival = "pearl"
+    searched = (
+        Lookahead(
+            option="branch_gamma",
+            about="SpecBranch's tokens a branch that may be chosen [default: 1:16]",
+            says="{symbol} {value}",
+        ),
+        Numbers(
+            option="branches",
+            about="SpecBranch's branches that may be chosen [default: 1:8]",
+            says="{value} branches",
+            most=8,
+            tabled=(1, 2, 3, 4, 6, 8),
+        ),
+    )
+    options = (
+        Option(
+            name="branch_gamma",
+            kind=Whole(most=1_000),
+            about="SpecBranch's tokens a branch",
+            axis="SpecBranch's tokens a branch γ",
+            otherwise="the same as --k",
+            symbol="γ",
+            varied_by=("recommend", "schedule"),
+            groups=(Group.CHOICE,),
+        ),
+        Option(
+            name="branches",
+            kind=Whole(most=1_000),
+            default=3,
+            about="SpecBranch's branches",
+            axis="SpecBranch's branches",
+            varied_by=("recommend", "schedule"),
+            groups=(Group.CHOICE,),
+        ),
+        Option(
+            name="branch_hit",
+            kind=SHARE,
+            about="P(one of SpecBranch's branches is right)",
+            axis="hit rate of the branches",
+            otherwise="1 - (1 - alpha) branches^-r, with the r of --hit-r",
+        ),
+        Option(
+            name="hrad_low",
+            kind=SHARE,
+            default=0.0,
+            about="share of tokens that H-RAD makes SpecBranch branch at (0: as released)",
+            axis="share of branch points by H-RAD",
+        ),
+        Option(
+            name="hrad_hit",
+            kind=SHARE,
+            about="P(one of the branches is right) at those tokens",
+            axis="hit rate at H-RAD's branch points",
+            otherwise="--branch-hit",
+        ),
+    )
+
+    def settle(self, settings: Settings, site: Site | None, drafter: Drafter) -> None:
+        if settings["branch_gamma"] is None:
+            settings.derive("branch_gamma", settings["k"], "same as k")
+
+    def unused(self, settings: Settings) -> set[str]:
+        return {"hrad_hit"} if settings["hrad_low"] == 0.0 else set()
+
+    def lookahead(self, options: Mapping[str, Any]) -> int:
+        return int(options["branch_gamma"])
+
+    def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:
+        branches, r = settings["branches"], settings["hit_r"]
+        given, low, low_hit = settings["branch_hit"], settings["hrad_low"], settings["hrad_hit"]
+
+        def kernel(accepted_pmf: Array) -> Kernel:
+            hit = 1.0 - accepted_pmf[0] * branches**-r if given is None else given
+            pending = np.append(accepted_pmf[:-2], accepted_pmf[-2:].sum())  # of one token less
+            return _kernel(pending, hit, low, hit if low_hit is None else low_hit)
+
+        return tokens_of(drafter.accepted(settings, settings["branch_gamma"]), kernel)
+
+    def devices(self, options: Mapping[str, Any], tp: int, drafter: Drafter) -> Devices:
+        return Devices(tp, int(drafter.needs_device))
+
+    def occupancies(self, site: Site, drafter: Drafter) -> Iterable[Occupancy]:
+        gamma, branches = self.lookahead(site.options), site.options["branches"]
+        yield target_alone(site, gamma)
+        if drafter.needs_device:
+            what = f"{site.draft.name} with {branches} branches a sequence"
+            yield Occupancy(what, [drafter.demand(site, gamma, branches)], site.draft_profile)
+
+    def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
+        gamma, branches = self.lookahead(site.options), site.options["branches"]
+        draft = Step("draft", drafter.prespeculate(site, gamma, branches)[-1:])  # the steps over branches
+        verify = Step("verify", (site.piece(site.target_pass("verify", gamma)),))
+        pre_verify = Step("verify", (site.piece(site.target_pass("pre-verify", 1)),))
+        pre_verify, _ = beside_each_other(site, pre_verify, draft)
+        verify, draft = beside_each_other(site, verify, draft)
+        return {
+            "verify": verify,
+            "pre-verify": pre_verify,
+            "sample": site.sampling_step(),
+            "draft": draft,
+            "outcome": site.outcome_message(),
+            "speculation": site.speculation_message(gamma * branches),
+        }
+
+    def unit_free_steps(self, settings: Settings) -> Mapping[str, Step]:
+        draft_step = settings["t_sd"] / settings["k"]
+        return {
+            "verify": unit_free("verify", ("verify", 1.0, 1)),
+            "pre-verify": unit_free("verify", ("pre-verify", 1.0, 1)),
+            "sample": Step("host"),
+            "draft": unit_free("draft", ("branch step", draft_step, settings["branch_gamma"])),
+            "outcome": Step("communicate"),
+            "speculation": Step("communicate"),
+        }
+
+    def parts(self, t: Mapping[str, Seconds], states: States) -> Mapping[str, FloatOrArray]:
+        post, drafted = states.any_in("post"), t["draft"] + t["speculation"]
+        return {
+            "verify": post * t["verify"] + (1.0 - post) * t["pre-verify"],
+            "draft": post * late(drafted, t["verify"]) + (1.0 - post) * late(drafted, t["pre-verify"]),
+            "communicate": t["outcome"],
+            "host": t["sample"],
+        }
+
+    def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
+        return {"target": _target, "draft": _draft}
+
+
+def _kernel(pending_pmf: Array, hit: float, low: float, low_hit: float) -> Kernel:
+    """From P(exactly k of the g - 1 tokens that may be pending are accepted).
+
+    ``hit`` is that of the branches after a rejection, and at a window's end or another token that the draft is sure of;
+    ``low_hit`` at those that it is unsure of, a share ``low`` of all.
+    """
+    longest = pending_pmf.size - 1
+    lengths = low * (1.0 - low) ** np.arange(longest + 1)  # P(so many are pending)
+    lengths[longest] = (1.0 - low) ** longest
+    at_any = low * low_hit + (1.0 - low) * hit
+    right = np.full(longest + 1, low_hit)  # by how many are pending
+    right[longest] = at_any
+    pends_more = np.append(1.0 - np.cumsum(lengths)[:-1], 0.0)
+    all_accepted = lengths * np.cumsum(pending_pmf[::-1])[::-1]
+    rejected = pending_pmf * np.maximum(0.0, pends_more)
+    return Kernel.by_state(
+        {
+            "pre": {"pre": np.array([1.0 - at_any]), "post": np.array([at_any])},
+            "post": {"pre": rejected + all_accepted * (1.0 - right), "post": all_accepted * right},
+        }
+    )
+
+
+def _target(me: Actor) -> Generator[Any, Any, None]:
+    for _ in me.rounds():
+        yield me.do("verify" if me.any_in("post") else "pre-verify")
+        yield me.receive("speculation")
+        yield me.do("sample")
+        yield me.send("draft", "outcome", me.outcome())
+        me.end_round()
+
+
+def _draft(me: Actor) -> Generator[Any, Any, None]:
+    for _ in me.rounds():
+        yield me.do("draft")
+        yield me.send("target", "speculation")
+        yield me.receive("outcome")
