@@ -248,7 +248,8 @@ def _columns(made: Sequence[Averages], shaped: Any) -> Averages:
     """Averages of many cases as one, every number a column."""
 
     def shares(rows: list[Mapping[str, Any]]) -> dict[str, NDArray[np.float64]]:
-        return {state: shaped(np.array([row[state] for row in rows])) for state in rows[0]}
+        states = dict.fromkeys(state for row in rows for state in row)
+        return {state: shaped(np.array([row.get(state, 0.0) for row in rows])) for state in states}
 
     return Averages(
         shaped(np.array([each.tokens_per_round for each in made])),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Generator, Iterator, Sequence
 from itertools import count
 from typing import Any
 
@@ -15,11 +16,11 @@ from ssdsim.engine.steps import StepDurations, Steps
 from ssdsim.engine.stopping import Stopping
 from ssdsim.engine.trace import Trace
 from ssdsim.pricing.step import Step
-from ssdsim.rounds.block import RoundBlock
 from ssdsim.rounds.outcomes import OutcomeBlock, OutcomeSource
 from ssdsim.scenario.scenario import Scenario
 
 _INSIDE_S = 1e-9  # arrows of a trace start and end this far inside a slice
+_SAME_INSTANT = 1e-6  # of a step: two times this close differ by rounding only
 
 
 class Run:
@@ -49,7 +50,11 @@ class Run:
         """Run the programs until the first role has run its rounds; returns each device's busy seconds."""
         programs = self.scenario.strategy.programs(self.scenario.settings, self.scenario.drafter)
         roles = list(programs)
-        actors = {role: SimActor(self, role, leads=role == roles[0], device=self._of_role(role)) for role in roles}
+        alike = Counter(_kind(role) for role in roles)
+        actors = {
+            role: SimActor(self, role, leads=role == roles[0], device=self._of_role(role, alike[_kind(role)]))
+            for role in roles
+        }
         processes = {role: self.env.process(programs[role](actors[role])) for role in reversed(roles)}
         self.env.run(until=processes[roles[0]])
         if self.trace is not None:
@@ -66,9 +71,8 @@ class Run:
             yield self.block
 
     def record(self, block: OutcomeBlock, round_s: np.ndarray[Any, np.dtype[np.float64]]) -> None:
-        """Record a block whose rounds the clock has timed; what the time went to follows from the steps."""
-        drawn = self.scenario.strategy.monte_carlo(block, self.steps.block(block.rounds))
-        self._recorder.add(RoundBlock(block, drawn.parts_s, round_s))
+        """Record a block whose rounds the clock has timed."""
+        self._recorder.add(self.scenario.strategy.clocked(block, self.steps.block(block.rounds), round_s))
 
     def mailbox(self, to: str, message: str) -> Mailbox:
         """The mailbox of a message to a role."""
@@ -80,13 +84,18 @@ class Run:
     def link(self) -> Device:
         return self.devices.get("link") or self._device("link", ["link"])
 
-    def _of_role(self, role: str) -> Device:
-        gpus: int = getattr(self.scenario.devices, role)
+    def _of_role(self, role: str, alike: int) -> Device:
+        """Of several roles alike (``target 1``, ``target 2``) each has its share of the devices."""
+        gpus: int = getattr(self.scenario.devices, _kind(role), 0) // alike
         return self._device(role, [f"{role} GPU {i}" for i in range(gpus)] or [f"{role} on the host"])
 
     def _device(self, role: str, tracks: list[str]) -> Device:
         self.devices[role] = Device(self.env, tracks, self.trace)
         return self.devices[role]
+
+
+def _kind(role: str) -> str:
+    return role.split(" ", maxsplit=1)[0]
 
 
 class SimActor:
@@ -98,6 +107,9 @@ class SimActor:
         self._at = 0  # its place in the block
         self._ends: list[float] = []
         self._any_in: dict[str, list[bool]] = {}
+        self._any_to: dict[str, list[bool]] = {}
+        self._judged: list[int] = []  # accepted tokens of the block's rounds, where programs find them out
+        self._last_s = 0.0  # of the step done last
         self._constant = run.steps.constant
         self._varying: dict[str, StepDurations] = {}
         self._done = run.env.event()  # what takes no time is done at once: an event that was processed long ago
@@ -109,14 +121,16 @@ class SimActor:
                 yield self._number
         for block in self._run.blocks():
             started = self._env.now
-            self._ends, self._any_in = [], {}
+            self._ends, self._any_in, self._any_to, self._judged = [], {}, {}, []
             for self._at in range(block.rounds):
                 yield self._number
                 self._number += 1
-            self._run.record(block, np.diff(self._ends, prepend=started))
+            done = block.shortened_to(self._judged) if self._judged else block
+            self._run.record(done, np.diff(self._ends, prepend=started))
 
     def do(self, step: str) -> Event:
         seconds = self._constant[step] if self._constant is not None else self._drawn(step)
+        self._last_s = seconds
         if seconds == 0.0:
             return self._done
         if self._run.trace is None:
@@ -166,8 +180,54 @@ class SimActor:
             self._any_in[state] = (self._run.block.count_in(state) > 0).tolist()
         return self._any_in[state][self._at]
 
+    def any_to(self, state: str) -> bool:
+        if state not in self._any_to:
+            assert self._run.block is not None
+            self._any_to[state] = (self._run.block.count_to(state) > 0).tolist()
+        return self._any_to[state][self._at]
+
     def end_round(self) -> None:
         self._ends.append(self._env.now)
+
+    def post(self, to: str, message: str, content: int, takes: str | None = None) -> None:
+        seconds = 0.0
+        if takes is not None:
+            seconds = self._constant[takes] if self._constant is not None else self._drawn(takes)
+        mailbox = self._run.mailbox(to, message)
+        if self._run.trace is not None:
+            self._run.arrows[to, message] = self._device.tracks[0], self._arrow_from(seconds)
+        if seconds == 0.0:
+            mailbox.put(content)
+            return
+        event = self._env.timeout(seconds)
+        assert event.callbacks is not None
+        event.callbacks.append(lambda _: mailbox.put(content))
+
+    def look(self, message: str) -> Generator[Any, Any, list[int]]:
+        """What comes at this very instant is seen, too: whoever acts first, then whom that one answers."""
+        gap = self._env.peek() - self._env.now
+        if gap <= _SAME_INSTANT * self._last_s:
+            yield self._env.timeout(gap)
+            if self._leads:  # a follower that acts at this instant looks before it sends
+                yield self._env.timeout(0.0)
+        return self._run.mailbox(self._role, message).here()
+
+    def judge(self, drafted: int) -> bool:
+        assert self._run.block is not None
+        accepted, guessed = self._run.block.one(self._at)
+        self._judged.append(min(drafted, accepted))
+        return accepted >= drafted and guessed
+
+    def do_unless(self, step: str, message: str) -> Generator[Any, Any, bool]:
+        mailbox = self._run.mailbox(self._role, message)
+        stop = mailbox.get()
+        if not stop.triggered:
+            yield self._env.any_of([self.do(step), stop])
+        if stop.triggered:
+            self._device.stop()
+            return False
+        mailbox.forget()
+        return True
 
     def _drawn(self, step: str) -> float:
         if step not in self._varying:

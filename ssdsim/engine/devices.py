@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -48,6 +49,14 @@ class Device:
         self.busy_until_s = at
         return self.env.timeout(at - self.env.now)
 
+    def stop(self) -> None:
+        """Break off what is under way."""
+        self._busy_s = self.busy_s
+        self.busy_until_s = self.env.now
+        if self.trace is not None:
+            for track in self.tracks:
+                self.trace.cut(self.env.now, track)
+
     @property
     def busy_s(self) -> float:
         """Seconds of work done by now (work under way counts up to now)."""
@@ -55,22 +64,33 @@ class Device:
 
 
 class Mailbox:
-    """Holds one message between two processes that take turns; a message sent early waits for its receiver."""
+    """Messages to one process, in their order; those sent early wait for their receiver."""
 
     def __init__(self, env: Environment) -> None:
         self._env = env
         self._waiting: Event | None = None
-        self._held: Event | None = None
+        self._held: deque[Event] = deque()
 
     def put(self, message: Any) -> None:
         event, self._waiting = self._waiting, None
         if event is None:
-            event = self._held = self._env.event()
+            event = self._env.event()
+            self._held.append(event)
         event.succeed(message)
 
     def get(self) -> Event:
-        """Yield it to wait for the message, which is its value."""
-        event, self._held = self._held, None
-        if event is None:
-            event = self._waiting = self._env.event()
-        return event
+        """Yield it to wait for the next message, which is its value."""
+        if self._held:
+            return self._held.popleft()
+        self._waiting = self._env.event()
+        return self._waiting
+
+    def forget(self) -> None:
+        """Nobody waits any more."""
+        self._waiting = None
+
+    def here(self) -> list[Any]:
+        """All messages that have come and were not got."""
+        messages = [event.value for event in self._held]
+        self._held.clear()
+        return messages

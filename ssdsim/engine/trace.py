@@ -33,11 +33,12 @@ class Trace:
         self._add(from_track, {**common, "ph": "s", "ts": from_s * _MICROSECONDS})
         self._add(to_track, {**common, "ph": "f", "bp": "e", "ts": to_s * _MICROSECONDS})
 
-    def cut(self, end_s: float) -> None:
-        """Shorten what goes on after ``end_s``, where the run stopped."""
+    def cut(self, end_s: float, track: str | None = None) -> None:
+        """Shorten what goes on after ``end_s``, where the run, or work on one track, stopped."""
         end = end_s * _MICROSECONDS
+        of = None if track is None else self._tracks.get(track)
         for event in self._events:
-            if event["ph"] == "X":
+            if event["ph"] == "X" and of in (None, event["tid"]):
                 event["dur"] = min(event["dur"], max(0.0, end - event["ts"]))
         self._events = [e for e in self._events if e["ph"] != "X" or e["dur"] > 0.0]
 

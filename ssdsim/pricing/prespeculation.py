@@ -33,6 +33,14 @@ def beside_each_other(site: Site, verify: Step, prespeculate: Step) -> tuple[Ste
     return verify.stretched(stretched[0]), prespeculate.stretched(stretched[1])
 
 
+def always_beside(site: Site, verify: Step, draft: Step) -> tuple[Step, Step]:
+    """A verification and a step of drafting, where both sides work without a pause."""
+    if not draft.passes:
+        return verify, draft
+    slower = slow_downs(site, (verify.passes[0], verify.seconds), (draft.passes[0], draft.pieces[0].cost.seconds))
+    return verify.stretched(slower[0]), draft.stretched(slower[1])
+
+
 def window_budget(site: Site, drafter: Drafter, k: int, largest: int = MOST_OUTCOMES) -> int:
     """The most outcomes a sequence that the draft can cache before the target's outcome arrives (at least K + 1).
 

@@ -56,6 +56,12 @@ def check_context(site: Site, lookahead: int) -> None:
             )
 
 
+def check_sequences(title: str, batch: int, most: int | None) -> None:
+    """Raise :class:`NoRoom` at a larger batch than a strategy decodes."""
+    if most is not None and batch > most:
+        raise NoRoom(f"{title} decodes {most} sequence at a time, got --b {batch}")
+
+
 def check_devices(title: str, site: Site, devices: Devices, together: bool = True) -> None:
     """Each profile's node must have the devices of the model that runs there; of both, where they share a node.
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ssdsim.checks import FloatOrArray
 from ssdsim.option import Option
@@ -35,6 +36,8 @@ class Lockstep:
     searched: tuple[Axis, ...] = ()
     told: tuple[str, ...] = ()
     drafts: bool = True
+    most_sequences: int | None = None
+    free_running: bool = False
 
     @property
     def called(self) -> str:
@@ -84,6 +87,12 @@ class Lockstep:
         """The closed form's round, with drawn outcomes and durations."""
         parts = _all_parts(self.parts(t, outcomes))
         return RoundBlock(outcomes, parts, total(parts, outcomes.rounds))
+
+    def clocked(
+        self, outcomes: OutcomeBlock, t: Mapping[str, FloatOrArray], round_s: NDArray[np.float64]
+    ) -> RoundBlock:
+        """Its parts follow from the steps' durations."""
+        return RoundBlock(outcomes, self.monte_carlo(outcomes, t).parts_s, round_s)
 
 
 def _all_parts(parts: Mapping[str, FloatOrArray]) -> dict[str, FloatOrArray]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ssdsim.checks import FloatOrArray
 from ssdsim.option import Option
 from ssdsim.pricing.drafter import Drafter
@@ -85,6 +88,16 @@ class Strategy(Protocol):
         """It needs a drafter."""
         ...
 
+    @property
+    def most_sequences(self) -> int | None:
+        """The largest batch that it decodes; None where any."""
+        ...
+
+    @property
+    def free_running(self) -> bool:
+        """Its sides do not wait for each other, so a round's tokens depend on durations: programs find them out."""
+        ...
+
     # from options to what they mean
 
     def alternatives(self, settings: Settings) -> Iterable[Settings]:
@@ -146,6 +159,12 @@ class Strategy(Protocol):
 
     def monte_carlo(self, outcomes: OutcomeBlock, t: Mapping[str, FloatOrArray]) -> RoundBlock:
         """Drawn rounds without a clock."""
+        ...
+
+    def clocked(
+        self, outcomes: OutcomeBlock, t: Mapping[str, FloatOrArray], round_s: NDArray[np.float64]
+    ) -> RoundBlock:
+        """Rounds that a clock has timed, with what their time went to."""
         ...
 
     def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:

@@ -48,9 +48,40 @@ class Actor(Protocol):
         """Some sequence begins this round in ``state`` (the first role's)."""
         ...
 
+    def any_to(self, state: str) -> bool:
+        """Some sequence ends this round in ``state`` (the first role's)."""
+        ...
+
     def end_round(self) -> None:
         """The round's tokens are out (the first role's)."""
         ...
 
+    # for sides that do not wait for each other
 
-Program = Callable[[Actor], Generator[Any, Any, None]]
+    def post(self, to: str, message: str, content: int, takes: str | None = None) -> None:
+        """Start a message on its way; nobody waits until it is through, and others may be on their way before it.
+
+        It takes as long as the step ``takes``; no time where None (between programs on one host).
+        """
+        ...
+
+    def look(self, message: str) -> Generator[Any, Any, list[int]]:
+        """What messages have come since the last look, in their order."""
+        ...
+
+    def judge(self, drafted: int) -> bool:
+        """Verify so many tokens of the one sequence: all are right, and the draft's guess of what follows them (the
+        first role's). The round's tokens are those that are accepted, and one more.
+        """
+        ...
+
+
+class Stoppable(Actor, Protocol):
+    """One side of a round, on a clock on which work can be broken off."""
+
+    def do_unless(self, step: str, message: str) -> Generator[Any, Any, bool]:
+        """Run a step; False where it is broken off, because a message comes before its end (or had come)."""
+        ...
+
+
+Program = Callable[[Any], Generator[Any, Any, None]]

@@ -52,9 +52,28 @@ class OutcomeBlock:
         """Tokens of each sequence and round, shape ``(b, rounds)``: the accepted ones and the bonus token."""
         return (self.draws & _LOW).astype(np.int64)
 
+    @cached_property
+    def _ones(self) -> list[int]:
+        draws: list[int] = self.draws[0].tolist()
+        return draws
+
+    def one(self, round_: int) -> tuple[int, bool]:
+        """Of the one sequence: tokens less 1, and whether the round ends in the first state."""
+        draw = self._ones[round_]
+        return (draw & _LOW) - 1, draw < _STATE
+
+    def shortened_to(self, accepted: list[int]) -> OutcomeBlock:
+        """Where rounds of the one sequence accept no more than so many tokens."""
+        tokens = np.asarray(accepted, dtype=np.uint32) + np.uint32(1)
+        return OutcomeBlock(self.states, (tokens + (self.draws[0] & ~np.uint32(_LOW)))[None, :], self.first)
+
     def leads_to(self, state: str) -> NDArray[np.bool_]:
         """Whether each sequence ends each round in ``state``, shape ``(b, rounds)``."""
-        return np.asarray(self.draws >> 16 == self.states.index(state))
+        return np.asarray(self.draws >> 16 == self._number(state))
+
+    def _number(self, state: str) -> int:
+        """Of a state; one that no sequence has where it is none of these."""
+        return self.states.index(state) if state in self.states else len(self.states)
 
     @cached_property
     def _packed(self) -> Draws:
@@ -69,14 +88,14 @@ class OutcomeBlock:
 
     def count_to(self, state: str) -> Draws:
         """How many sequences end each round in ``state``, shape ``(rounds,)``."""
-        if len(self.states) == 2:
+        if len(self.states) == 2 and state in self.states:
             second = self._packed >> 16
             return np.asarray(second if state == self.states[1] else self.batch - second, dtype=np.uint32)
         return np.asarray(self.leads_to(state).sum(axis=0, dtype=np.uint32))
 
     def count_in(self, state: str) -> Draws:
         """How many sequences begin each round in ``state``, shape ``(rounds,)``."""
-        return np.asarray((self._before == self.states.index(state)).sum(axis=0, dtype=np.uint32))
+        return np.asarray((self._before == self._number(state)).sum(axis=0, dtype=np.uint32))
 
     @cached_property
     def _before(self) -> NDArray[np.uint32]:

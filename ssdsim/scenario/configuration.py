@@ -15,7 +15,7 @@ from ssdsim.option import Group
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.occupancy import check_memory
-from ssdsim.pricing.room import Devices, NoRoom, check_context, check_devices, check_dtypes
+from ssdsim.pricing.room import Devices, NoRoom, check_context, check_devices, check_dtypes, check_sequences
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.protocols.strategy import Strategy
@@ -272,6 +272,7 @@ def price(strategy: Strategy, settings: Settings, site: Site | None, drafter: Dr
     ------
     NoRoom : too few devices, too little memory, too long a context.
     """
+    check_sequences(strategy.title, settings["b"], strategy.most_sequences)
     if site is None:
         strategy.settle(settings, None, drafter)
         return Priced(strategy.unit_free_steps(settings), strategy.devices(settings, 1, drafter))
