@@ -3,12 +3,13 @@
 from ssdsim.protocols.strategy import Strategy
 from ssdsim.registry import Registry
 from ssdsim.strategies.autoregressive import Autoregressive
+from ssdsim.strategies.dsi import DSI
 from ssdsim.strategies.pearl import PEARL
 from ssdsim.strategies.specbranch import SpecBranch
 from ssdsim.strategies.speculative import Speculative
 from ssdsim.strategies.ssd import SSD
 
-ALL: Registry[Strategy] = Registry("strategy", Autoregressive(), Speculative(), SSD(), PEARL(), SpecBranch())
+ALL: Registry[Strategy] = Registry("strategy", Autoregressive(), Speculative(), SSD(), PEARL(), SpecBranch(), DSI())
 
 SUBJECT = "ssd"
 """What answers are about where nothing else is asked for: the question that ssdsim exists for."""
