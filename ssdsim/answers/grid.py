@@ -220,7 +220,9 @@ class _Column:
         nowhere = dict.fromkeys(self._known.averages.made[cases[0].averages].averages.inside, 0.0)
         still = Averages(0.0, nowhere, nowhere)
         return {
-            name: _columns([each.get(name, still) for each in made], lambda column: column[:, None])
+            name: _columns(
+                [each.get(name, still) for each in made], lambda column: column[:, None], self.strategy.free_running
+            )
             for name in dict.fromkeys(name for each in made for name in each)
         }
 
@@ -235,7 +237,11 @@ class _Column:
             batch=shaped(np.array([case.batch for case in cases], dtype=float)),
             gpus=shaped(np.array([self._known.priced.made[case.priced].devices.total for case in cases], dtype=float)),
             seconds=seconds,
-            averages=_columns([self._known.averages.made[case.averages].averages for case in cases], shaped),
+            averages=_columns(
+                [self._known.averages.made[case.averages].averages for case in cases],
+                shaped,
+                self.strategy.free_running,
+            ),
         )
 
     @property
@@ -244,7 +250,7 @@ class _Column:
         return frozenset().union(*(step.warnings for made in steps for step in made.values()))
 
 
-def _columns(made: Sequence[Averages], shaped: Any) -> Averages:
+def _columns(made: Sequence[Averages], shaped: Any, free_running: bool) -> Averages:
     """Averages of many cases as one, every number a column."""
 
     def shares(rows: list[Mapping[str, Any]]) -> dict[str, NDArray[np.float64]]:
@@ -255,7 +261,17 @@ def _columns(made: Sequence[Averages], shaped: Any) -> Averages:
         shaped(np.array([each.tokens_per_round for each in made])),
         shares([each.inside for each in made]),
         shares([each.to for each in made]),
+        shaped(_rows([each.accepted for each in made])) if free_running else None,
     )
+
+
+def _rows(pmfs: Sequence[NDArray[np.float64] | None]) -> NDArray[np.float64]:
+    """Distributions of different lengths below each other, NaN beyond each one's end."""
+    rows = np.full((len(pmfs), max((pmf.size for pmf in pmfs if pmf is not None), default=1)), np.nan)
+    for row, pmf in zip(rows, pmfs, strict=True):
+        if pmf is not None:
+            row[: pmf.size] = pmf
+    return rows
 
 
 class _Table:

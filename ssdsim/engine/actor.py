@@ -15,6 +15,7 @@ from ssdsim.engine.recorder import Recorder
 from ssdsim.engine.steps import StepDurations, Steps
 from ssdsim.engine.stopping import Stopping
 from ssdsim.engine.trace import Trace
+from ssdsim.errors import InputError
 from ssdsim.pricing.step import Step
 from ssdsim.rounds.outcomes import OutcomeBlock, OutcomeSource
 from ssdsim.scenario.scenario import Scenario
@@ -130,12 +131,19 @@ class SimActor:
 
     def do(self, step: str) -> Event:
         seconds = self._constant[step] if self._constant is not None else self._drawn(step)
-        self._last_s = seconds
         if seconds == 0.0:
+            self._check_ends(step)
             return self._done
+        self._last_s = seconds
         if self._run.trace is None:
             return self._device.run(step, seconds)
         return self._device.run_slices(_slices(self._run.scenario.steps[step], seconds))
+
+    def _check_ends(self, step: str) -> None:
+        """Raise :class:`InputError` where a side that waits for nobody would never let time pass."""
+        strategy = self._run.scenario.strategy
+        if strategy.free_running and not self._leads:
+            raise InputError(f"{strategy.title}'s step '{step}' takes no time: take --engine mc, or closed")
 
     def send(self, to: str, message: str, content: Any = None) -> Event:
         seconds = self._constant[message] if self._constant is not None else self._drawn(message)
@@ -204,12 +212,14 @@ class SimActor:
         event.callbacks.append(lambda _: mailbox.put(content))
 
     def look(self, message: str) -> Generator[Any, Any, list[int]]:
-        """What comes at this very instant is seen, too: whoever acts first, then whom that one answers."""
-        gap = self._env.peek() - self._env.now
-        if gap <= _SAME_INSTANT * self._last_s:
+        """What comes at this very instant is seen, too."""
+        # Twice, as a wait until an event may end a rounding before it; the leader, which acts first at an instant,
+        # waits until followers have looked and answered.
+        for _ in range(4 if self._leads else 2):
+            gap = self._env.peek() - self._env.now
+            if gap > _SAME_INSTANT * self._last_s:
+                break
             yield self._env.timeout(gap)
-            if self._leads:  # a follower that acts at this instant looks before it sends
-                yield self._env.timeout(0.0)
         return self._run.mailbox(self._role, message).here()
 
     def judge(self, drafted: int) -> bool:

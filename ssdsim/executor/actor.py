@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy as np
 from ssdsim.executor.cache import Guesses, Outcome, SpeculationCache, misses
 from ssdsim.executor.messages import Mail
 from ssdsim.executor.plan import RankPlan
+from ssdsim.executor.post import Post
 from ssdsim.executor.timeline import Timeline
 from ssdsim.rounds.actor import Program
 from ssdsim.rounds.outcomes import OutcomeBlock, outcome_source, rounds_to_run_in
@@ -53,27 +55,36 @@ class RankActor:
         outcomes: OutcomeBlock | None,
         mail: Mail,
         actions: Callable[[str], Sequence[tuple[str, int, Action]]],
+        post: Post | None = None,
     ) -> None:
         self.timeline = Timeline()
-        self._plan, self._rounds, self._outcomes, self._mail = plan, rounds, outcomes, mail
+        self._plan, self._rounds, self._outcomes, self._mail, self._post = plan, rounds, outcomes, mail, post
         fan_out = plan.strategy.guesses(plan.options)
         guesses = Guesses(fan_out or ())
         self._cache = SpeculationCache(guesses) if fan_out else None
         if outcomes is not None:
             self._found = guesses.outcomes(outcomes, plan.strategy.miss)
             self._tokens = outcomes.total_tokens.tolist()
-            self._any_in: dict[str, list[bool]] = {
-                state: (outcomes.count_in(state) > 0).tolist() for state in outcomes.states
-            }
+            self._any_in, self._any_to = (
+                {state: (count(state) > 0).tolist() for state in outcomes.states}
+                for count in (outcomes.count_in, outcomes.count_to)
+            )
         self._actions = actions
         self._steps: dict[str, Sequence[tuple[str, int, Action]]] = {}
         self._round = 0
 
     def rounds(self) -> Iterator[int]:
         self.timeline.start_s = time.perf_counter()
-        for number in range(self._rounds):
+        for number in range(self._rounds) if self._leads_or_follows else count():
+            if self._post is not None and self._post.over:
+                return
             self._round = number
             yield number
+
+    @property
+    def _leads_or_follows(self) -> bool:
+        """It has as many rounds as the leader, as all have where nobody posts."""
+        return self._post is None or self._outcomes is not None
 
     def do(self, step: str) -> None:
         if step not in self._steps:
@@ -86,6 +97,8 @@ class RankActor:
         self.timeline.record(message, f"send {message}", partial(self._mail.send, message, content))
 
     def receive(self, message: str) -> Any:
+        if self._post is not None:
+            return self.timeline.record(message, f"wait for {message}", partial(self._post.wait, message), waits=True)
         return self.timeline.record(message, f"wait for {message}", partial(self._mail.receive, message), waits=True)
 
     def tell(self, message: str) -> None:
@@ -109,7 +122,27 @@ class RankActor:
 
     def any_in(self, state: str) -> bool:
         self._check_knows()
-        return self._any_in[state][self._round]
+        return bool(self._any_in[state][self._round])
+
+    def any_to(self, state: str) -> bool:
+        self._check_knows()
+        return bool(self._any_to[state][self._round])
+
+    def post(self, to: str, message: str, content: int, takes: str | None = None) -> None:
+        assert self._post is not None  # of a free-running strategy
+        self._post.send(message, content)
+
+    def look(self, message: str) -> Generator[Any, Any, list[int]]:
+        assert self._post is not None
+        yield  # no time
+        return self._post.look(message)
+
+    def judge(self, drafted: int) -> bool:
+        self._check_knows()
+        assert self._outcomes is not None
+        accepted, guessed = self._outcomes.one(self._round)
+        self._tokens[self._round] = min(drafted, accepted) + 1
+        return accepted >= drafted and guessed
 
     def end_round(self) -> None:
         self._check_knows()
@@ -118,6 +151,8 @@ class RankActor:
     def close(self) -> None:
         """Wait until every message is through."""
         self._mail.close()
+        if self._post is not None:
+            self._post.close()
 
     def _check_knows(self) -> None:
         if self._outcomes is None:

@@ -16,6 +16,7 @@ from ssdsim.executor.actor import Action, RankActor, drive, outcomes_of
 from ssdsim.executor.messages import Mail, Route
 from ssdsim.executor.models import Models, Room
 from ssdsim.executor.plan import RankPass, RankPlan, RankStep, role_of
+from ssdsim.executor.post import Post
 from ssdsim.executor.timeline import Timeline
 from ssdsim.machine.devices import busy, group_of
 from ssdsim.machine.graph import DTYPES
@@ -85,7 +86,10 @@ class Executor:
         route = Route(self.rank, ranks, others[0][0] if others else None, self._groups.get(ranks), *links)
         mail = Mail(route, plan.messages, plan.batch, self.device)
         outcomes = outcomes_of(plan, seed, rounds) if leads else None
-        return RankActor(plan, rounds, outcomes, mail, partial(self._actions, plan, role))
+        post = None
+        if plan.strategy.free_running:
+            post = Post(others[0][0], {name: tag for tag, name in enumerate(plan.messages, start=len(plan.messages))})
+        return RankActor(plan, rounds, outcomes, mail, partial(self._actions, plan, role), post)
 
     def _actions(self, plan: RankPlan, role: str, name: str) -> list[tuple[str, int, Action]]:
         """What this rank runs of a step that its role does."""

@@ -20,11 +20,14 @@ class Averages:
 
     ``inside[s]`` is the share of rounds that begin in state s, ``to[s]`` of those that end in it. They differ only
     where requests end: a new one begins in the first state, whatever the last round of the old one led to.
+    ``accepted[..., k]`` is P(exactly k accepted) in a round that begins in the first state, NaN beyond its most (None
+    where requests differ).
     """
 
     tokens_per_round: FloatOrArray
     inside: Mapping[str, FloatOrArray]
     to: Mapping[str, FloatOrArray]
+    accepted: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,8 @@ class Kernel:
     @cached_property
     def averages(self) -> Averages:
         shares = dict(zip(self.states, self.stationary.tolist(), strict=True))
-        return Averages(float(self.stationary @ self.expected_tokens), shares, shares)
+        accepted = np.asarray(self.p[0, 1:].sum(axis=1))
+        return Averages(float(self.stationary @ self.expected_tokens), shares, shares, accepted)
 
 
 def _limit(transitions: Array) -> Array:
@@ -159,8 +163,10 @@ class Mix:
         inside = began.sum(axis=1)
         to = np.einsum("gs,gst->gt", inside, p.sum(axis=2))
         rounds = float(self.weights @ inside.sum(axis=1))
-        shares = [dict(zip(self.states, (self.weights @ each / rounds).tolist(), strict=True)) for each in (inside, to)]
-        return Averages(tokens * float(self.weights.sum()) / rounds, *shares)
+        began_in, ended_in = (
+            dict(zip(self.states, (self.weights @ each / rounds).tolist(), strict=True)) for each in (inside, to)
+        )
+        return Averages(tokens * float(self.weights.sum()) / rounds, began_in, ended_in)
 
 
 Tokens = Kernel | Mix

@@ -31,13 +31,14 @@ class OutcomeBlock:
     """``draws[i, t]`` packs the tokens of sequence i in round t (low 16 bits) and the state it leads to (high bits).
 
     ``first[i]`` is the state in which its first round begins; a later one begins where the one before led to, or, where
-    requests end, as ``begun[i, t]`` says.
+    requests end, as ``begun[i, t]`` says. ``most_accepted`` is what a round of alike sequences may accept.
     """
 
     states: tuple[str, ...]
     draws: Draws
     first: NDArray[np.uint32] | None = None
     begun: NDArray[np.uint32] | None = None
+    most_accepted: int = 0
 
     @property
     def batch(self) -> int:
@@ -175,7 +176,8 @@ class CertainOutcomes:
         self._draw = np.uint32(tokens + _STATE * state)
 
     def block(self, rounds: int) -> OutcomeBlock:
-        return OutcomeBlock(self._states, np.full((self._batch, rounds), self._draw))
+        draws = np.full((self._batch, rounds), self._draw)
+        return OutcomeBlock(self._states, draws, most_accepted=int(self._draw & _LOW) - 1)
 
 
 class _Buffered:
@@ -188,6 +190,7 @@ class _Buffered:
 
     def __init__(self, kernel: Kernel, batch: int) -> None:
         self._states = kernel.states
+        self._most_accepted = kernel.p.shape[1] - 2
         self._chunk_rounds = max(64, self._chunk_draws // batch)
         self._left = np.empty((batch, 0), dtype=np.uint32)
         self._first = np.zeros(batch, dtype=np.uint32)
@@ -199,7 +202,7 @@ class _Buffered:
             have += self._chunk_rounds
         drawn = np.concatenate(parts, axis=1) if len(parts) > 1 else self._left
         draws, self._left = drawn[:, :rounds], drawn[:, rounds:]
-        block = OutcomeBlock(self._states, draws, self._first)
+        block = OutcomeBlock(self._states, draws, self._first, most_accepted=self._most_accepted)
         if rounds:
             self._first = np.asarray(draws[:, -1] >> 16, dtype=np.uint32)
         return block

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ssdsim.pairs.choice import Chosen
 from ssdsim.pricing.cost import TimingErrors
@@ -43,6 +44,7 @@ def moves(strategy: Strategy, settings: Settings, drafter: Drafter) -> Moves:
             (high.tokens_per_round - low.tokens_per_round) / 2.0,
             {state: (high.inside[state] - low.inside[state]) / 2.0 for state in high.inside},
             {state: (high.to[state] - low.to[state]) / 2.0 for state in high.to},
+            None if high.accepted is None or low.accepted is None else (high.accepted - low.accepted) / 2.0,
         )
     return found
 
@@ -52,16 +54,28 @@ def drawn(averages: Averages, by_direction: Moves, errors: TimingErrors) -> Aver
     if not by_direction:
         return averages
     tokens, inside, to = averages.tokens_per_round, dict(averages.inside), dict(averages.to)
+    accepted = averages.accepted
     for name, move in by_direction.items():
         off = errors.standard_normal(name)
         tokens = tokens + move.tokens_per_round * off
-        inside = {state: share + move.inside[state] * off for state, share in inside.items()}
-        to = {state: share + move.to[state] * off for state, share in to.items()}
+        inside = {state: share + move.inside.get(state, 0.0) * off for state, share in inside.items()}
+        to = {state: share + move.to.get(state, 0.0) * off for state, share in to.items()}
+        if accepted is not None and move.accepted is not None:
+            shift = np.nan_to_num(move.accepted)
+            longer = [(0, 0)] * (shift.ndim - 1) + [(0, accepted.shape[-1] - shift.shape[-1])]
+            accepted = accepted + np.pad(shift, longer) * off[..., None]
     return Averages(
         np.maximum(1.0, tokens),
         {state: np.clip(share, 0.0, 1.0) for state, share in inside.items()},
         {state: np.clip(share, 0.0, 1.0) for state, share in to.items()},
+        None if accepted is None else _distribution(accepted),
     )
+
+
+def _distribution(pmf: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What a linear move left, without what is below 0."""
+    kept = np.maximum(pmf, 0.0)
+    return np.asarray(kept / np.nansum(kept, axis=-1, keepdims=True))
 
 
 def _averages(strategy: Strategy, settings: Settings, drafter: Drafter, change: Mapping[str, Any]) -> Averages:
