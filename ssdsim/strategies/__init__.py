@@ -2,6 +2,7 @@
 
 from ssdsim.protocols.strategy import Strategy
 from ssdsim.registry import Registry
+from ssdsim.strategies.amusd import AMUSD
 from ssdsim.strategies.autoregressive import Autoregressive
 from ssdsim.strategies.dsi import DSI
 from ssdsim.strategies.pearl import PEARL
@@ -9,7 +10,9 @@ from ssdsim.strategies.specbranch import SpecBranch
 from ssdsim.strategies.speculative import Speculative
 from ssdsim.strategies.ssd import SSD
 
-ALL: Registry[Strategy] = Registry("strategy", Autoregressive(), Speculative(), SSD(), PEARL(), SpecBranch(), DSI())
+ALL: Registry[Strategy] = Registry(
+    "strategy", Autoregressive(), Speculative(), SSD(), PEARL(), SpecBranch(), DSI(), AMUSD()
+)
 
 SUBJECT = "ssd"
 """What answers are about where nothing else is asked for: the question that ssdsim exists for."""

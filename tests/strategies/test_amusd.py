@@ -1,0 +1,185 @@
+"""AMUSD against its exact recursion, a literal event loop and its limits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ssdsim import InputError
+from ssdsim.answers.grid import evaluate
+from ssdsim.answers.predict import predict
+from ssdsim.engine.simulate import simulate
+from ssdsim.engine.trace import Trace
+from ssdsim.scenario.configuration import configure
+from ssdsim.scenario.scenario import Scenario
+
+
+def amusd(alpha: float, d: float, least: int = 2, hit: float | None = None, **options: Any) -> Scenario:
+    """Unit-free, with a draft step of ``d``."""
+    given = {"alpha": alpha, "k": 4, "t_sd": 4 * d, "amusd_least": least, "amusd_hit": hit, **options}
+    return configure(strategies="amusd", **given).scenarios["amusd"]
+
+
+def rate(case: Scenario) -> float:
+    return float(case.estimate.tokens_per_second)
+
+
+# (alpha, d, least, hit, R), checked against a literal event loop apart from this code; 1/d = 4 exercises ties
+ROWS = [
+    (0.8, 0.1, 2, 0.8, 2.819143),
+    (0.9, 0.25, 2, 0.9, 2.762582),
+    (0.95, 0.459, 2, 0.95, 1.891666),
+    (0.8, 0.2, 1, 0.8, 2.323498),
+    (0.8, 0.2, 2, 0.7, 2.244171),
+    (0.5, 1.3, 2, 0.5, 0.448718),
+]
+AT_A_TENTH = [(0.5, 1.509295), (0.7, 2.146424), (0.8, 2.819143), (0.9, 4.311715), (0.95, 5.993963)]
+BREAK_EVEN = [(0.05, 0.0915), (0.1, 0.1701), (0.25, 0.3525), (0.4, 0.5551)]
+
+
+@pytest.mark.parametrize(("alpha", "d", "least", "hit", "expected"), ROWS)
+def test_the_closed_form_is_the_recursion(alpha: float, d: float, least: int, hit: float, expected: float) -> None:
+    assert rate(amusd(alpha, d, least, hit)) == pytest.approx(expected, abs=5e-7)
+
+
+@pytest.mark.parametrize(("alpha", "expected"), AT_A_TENTH)
+def test_at_a_tenth_of_the_targets_time(alpha: float, expected: float) -> None:
+    assert rate(amusd(alpha, 0.1)) == pytest.approx(expected, abs=5e-7)
+
+
+@pytest.mark.parametrize("engine", ["des", "mc"])
+@pytest.mark.parametrize(("alpha", "d", "least", "hit", "expected"), ROWS)
+def test_events_and_monte_carlo_agree(
+    alpha: float, d: float, least: int, hit: float, expected: float, engine: Any
+) -> None:
+    run = simulate(amusd(alpha, d, least, hit), engine=engine, rounds=20_000, seed=6, confidence=0.99)
+    assert run.tokens_per_second.covers(expected)
+    assert sum(run.breakdown_s.values()) == pytest.approx(run.round_s.value)
+
+
+@given(d=st.floats(0.02, 2.0), least=st.integers(1, 4))
+@settings(deadline=None, max_examples=25)
+def test_a_sure_draft_decodes_at_its_own_speed(d: float, least: int) -> None:
+    assert rate(amusd(1.0, d, least)) == pytest.approx(1.0 / d, rel=1e-3)
+
+
+@given(alpha=st.floats(0.0, 0.999), d=st.floats(0.02, 2.0))
+@settings(deadline=None, max_examples=50)
+def test_bounds(alpha: float, d: float) -> None:
+    assert rate(amusd(alpha, d)) <= 1.0 / d * (1.0 + 1e-9)
+    assert rate(amusd(0.0, d)) < 1.0, "the target waits for two tokens that it rejects"
+
+
+@given(alphas=st.tuples(st.floats(0.0, 0.99), st.floats(0.0, 0.99)).map(sorted))
+@settings(deadline=None, max_examples=20)
+@pytest.mark.parametrize("d", [0.05, 0.1, 0.2, 0.25, 0.4, 0.7, 1.3])
+def test_a_higher_acceptance_rate_is_never_slower(d: float, alphas: list[float]) -> None:
+    low, high = (rate(amusd(alpha, d)) for alpha in alphas)
+    assert high >= low * (1.0 - 1e-9)
+
+
+@pytest.mark.parametrize(("d", "alpha"), BREAK_EVEN)
+def test_break_even_with_decoding_without_a_draft(d: float, alpha: float) -> None:
+    assert rate(amusd(alpha - 1e-4, d)) < 1.0 < rate(amusd(alpha + 1e-4, d))
+
+
+def test_limits() -> None:
+    # the first pass after a divergence starts with two tokens, however fast the draft is
+    two = 1.0 + 0.8 + 0.8**2
+    assert rate(amusd(0.8, 1e-4)) == pytest.approx((two + 0.8**3 / 0.2) / (1.0 + 0.8**3), rel=1e-3)
+    for alpha, d in ((0.6, 0.1), (0.8, 0.1), (0.9, 0.1)):
+        lockstep = [
+            rate(
+                configure(
+                    strategies="ssd",
+                    alpha=alpha,
+                    k=k,
+                    t_sd=k * d,
+                    t_p=(k + 1) * d,
+                    p_hit=alpha ** (k + 1),
+                    backup="jit",
+                ).scenarios["ssd"]
+            )
+            for k in range(1, 12)
+        ]
+        assert rate(amusd(alpha, d)) > max(lockstep)
+
+
+@pytest.mark.parametrize("alpha", [0.6, 0.95])
+def test_messages_delay_what_both_sides_know(alpha: float) -> None:
+    """On hardware messages take time: events say the same as the closed form."""
+    case = configure(strategies="amusd", alpha=alpha).scenarios["amusd"]
+    assert case.seconds["token"] > 0.0
+    run = simulate(case, rounds=12_000, confidence=0.999)
+    assert run.round_s.covers(float(case.estimate.round_s))
+    assert run.tokens_per_round.covers(float(case.estimate.tokens_per_round))
+
+
+def test_columns_of_many_points_are_the_points() -> None:
+    points: list[dict[str, Any]] = [
+        {"strategies": "amusd", "t_sd": t_sd, "alpha": alpha, "amusd_most": most}
+        for t_sd in (0.3, 1.1)
+        for alpha in (0.3, 0.95)
+        for most in (3, 20)
+    ]
+    together = evaluate(points)["amusd_tokens_per_second"]
+    alone = [rate(configure(**point).scenarios["amusd"]) for point in points]
+    assert np.allclose(together, alone, rtol=1e-12)
+
+
+def test_its_interval_moves_with_both_models_timings() -> None:
+    interval = predict(strategies="ar,amusd", subject="amusd").intervals["amusd"]
+    assert interval is not None
+    assert interval.low < interval.high
+
+
+def test_neither_side_pauses() -> None:
+    trace = Trace()
+    case = configure(strategies="amusd", alpha=0.8).scenarios["amusd"]
+    run = simulate(case, rounds=60, trace=trace)
+    assert run.utilisation["draft"] > 0.99
+    assert {event["name"] for event in trace.to_json()["traceEvents"] if event["ph"] == "X"} >= {"verify", "draft step"}
+
+
+def test_what_it_cannot_do_is_refused_in_one_line() -> None:
+    with pytest.raises(InputError, match="AMUSD decodes 1 sequence at a time, got --b 4"):
+        amusd(0.8, 0.1, b=4)
+    with pytest.raises(InputError, match="AMUSD takes requests that are alike"):
+        amusd(0.8, 0.1, alpha_concentration=3.0)
+    with pytest.raises(InputError, match="takes no time: take --engine mc, or closed"):
+        simulate(amusd(0.8, 0.0), rounds=10)
+
+
+# The released samples: tokens accepted a token drafted, ms a draft step and a pass, then what is measured in the loop
+SAMPLES = [(315 / 331, 12.20, 26.6, 13.99, 15.16), (0.9616, 11.94, 31.2, 13.33, 13.76)]
+BASELINES = [(315 / 331, 11.69, 26.63, 18.18, 17.96), (0.9616, 11.74, 31.19, 18.66, 18.73)]
+
+
+@pytest.mark.parametrize(("alpha", "draft_ms", "pass_ms", "ours", "measured"), SAMPLES)
+def test_the_released_samples(alpha: float, draft_ms: float, pass_ms: float, ours: float, measured: float) -> None:
+    """Measured is 8 and 3 % slower: the passes were timed in a run of SD, without a draft beside them."""
+    ms = pass_ms / rate(amusd(alpha, draft_ms / pass_ms))
+    assert ms == pytest.approx(ours, abs=0.02)
+    assert ms == pytest.approx(measured, rel=0.10)
+
+
+@pytest.mark.parametrize(("alpha", "draft_ms", "pass_ms", "ours", "measured"), BASELINES)
+def test_the_baseline_of_the_samples_is_weaker_than_textbook_sd(
+    alpha: float, draft_ms: float, pass_ms: float, ours: float, measured: float
+) -> None:
+    """After all K = 5 were accepted it drafts K + 1, the first of them for the bonus token that it has already."""
+    k, d = 5, draft_ms / pass_ms
+    tokens = sum(alpha**j for j in range(k + 1))
+    again = alpha**k / (1.0 - alpha ** (k + 1))
+    share = again / (1.0 + again)
+    mean_tokens = (1.0 - share) * tokens + share * (alpha * tokens + 1.0 - alpha)
+    mean_passes = (1.0 - share) * (k * d + 1.0) + share * ((k + 1) * d + 1.0)
+    ms = pass_ms * mean_passes / mean_tokens
+    assert ms == pytest.approx(ours, abs=0.02)
+    assert ms == pytest.approx(measured, rel=0.02)
+    textbook = configure(strategies="sd", alpha=alpha, k=k, t_sd=k * d).scenarios["sd"]
+    assert pass_ms / rate(textbook) < 0.9 * ms
