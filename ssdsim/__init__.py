@@ -11,6 +11,7 @@ from typing import Any
 __version__ = "0.2.0"
 
 _HOME = {
+    "Comparison": "ssdsim.answers.compare.compare",
     "Configuration": "ssdsim.scenario.configuration",
     "Exported": "ssdsim.answers.export.export",
     "ForwardPass": "ssdsim.transformer.forward",
@@ -26,6 +27,7 @@ _HOME = {
     "TokenRates": "ssdsim.answers.token_model",
     "TokenRounds": "ssdsim.answers.token_model",
     "Transformer": "ssdsim.transformer.card",
+    "compare": "ssdsim.answers.compare.compare",
     "configure": "ssdsim.scenario.configuration",
     "evaluate": "ssdsim.answers.grid",
     "export": "ssdsim.answers.export.export",

@@ -16,6 +16,7 @@ from ssdsim.errors import InputError, nearest
 VERBS = {
     "predict": ("ssdsim.cli.predict", "Predict AR, SD and SSD and say whether SSD is worth its GPU."),
     "recommend": ("ssdsim.cli.recommend", "Say which strategy, placement and settings to use on your GPUs."),
+    "compare": ("ssdsim.cli.compare", "Hold all strategies against each other on as many GPUs."),
     "simulate": ("ssdsim.cli.simulate", "Replay rounds as events or by Monte Carlo: tails, timelines."),
     "sweep": ("ssdsim.cli.sweep", "Predict a whole grid: any option takes a list or a range."),
     "window": ("ssdsim.cli.window", "How much drafting fits into one verification."),

@@ -51,7 +51,7 @@ def _following(begun: list[int]) -> Any:
     return None
 
 
-def _narrowed_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def narrowed_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Every option that is searched, as a list or range of what may be chosen."""
     for axis in reversed(every_axis()):
         option = ALL[axis.option]
@@ -72,7 +72,7 @@ def _narrowed_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--rank", type=click.Choice(RANKS), default="user", show_default=True, help="what counts")
 @click.option("--gpu-hour", type=float, help="price of a GPU for an hour")
 @click.option("--at-least", type=float, help="tokens/s that a user must get")
-@_narrowed_options
+@narrowed_options
 @chosen_options(*workload(), instead=dict(pair for axis in every_axis() for pair in axis.beside))
 @common_options
 def command(as_json: bool, seed: int, quiet: bool, **options: Any) -> int:

@@ -47,20 +47,21 @@ def _answer(answer: Answer, price: float | None) -> dict[str, Any]:
     return {
         "b": answer.batch,
         "error": answer.error,
-        "best": _deployment(answer.best, price),
+        "best": deployment_as_json(answer.best, price),
         "low": answer.interval[0] if answer.interval else None,
         "high": answer.interval[1] if answer.interval else None,
-        "runner_up": _deployment(answer.runner_up, price),
+        "runner_up": deployment_as_json(answer.runner_up, price),
         "margin": answer.margin,
         "probability": answer.probability,
-        "by_strategy": {name: _deployment(deployment, price) for name, deployment in by_strategy.items()},
+        "by_strategy": {name: deployment_as_json(deployment, price) for name, deployment in by_strategy.items()},
         "impossible": dict(answer.impossible),
-        "pareto": [_deployment(deployment, price) for deployment in answer.pareto],
+        "pareto": [deployment_as_json(deployment, price) for deployment in answer.pareto],
         "equal_gpus": _equal(answer.equal, price) if answer.equal else None,
     }
 
 
-def _deployment(d: Deployment | None, price: float | None) -> dict[str, Any] | None:
+def deployment_as_json(d: Deployment | None, price: float | None) -> dict[str, Any] | None:
+    """A deployment; its price where a GPU has one."""
     if d is None:
         return None
     shape = d.shape
@@ -87,8 +88,8 @@ def _deployment(d: Deployment | None, price: float | None) -> dict[str, Any] | N
 def _equal(count: EqualCount, price: float | None) -> dict[str, Any]:
     return {
         "gpus": count.gpus,
-        "subject": _deployment(count.subject, price),
-        "best": _deployment(count.best, price),
+        "subject": deployment_as_json(count.subject, price),
+        "best": deployment_as_json(count.best, price),
         "probability": count.probability,
         "sentence": count.sentence,
         "over": [_versus(versus, price) for versus in count.rivals],
@@ -98,7 +99,7 @@ def _equal(count: EqualCount, price: float | None) -> dict[str, Any]:
 def _versus(versus: Versus, price: float | None) -> dict[str, Any]:
     return {
         "what": versus.what,
-        "deployment": _deployment(versus.other, price),
+        "deployment": deployment_as_json(versus.other, price),
         "ratio": versus.ratio,
         "low": versus.low,
         "high": versus.high,

@@ -1,0 +1,1 @@
+"""Which strategy is the fastest on as many GPUs, given what is known of acceptance: ranges, draws, verdict."""

@@ -1,0 +1,218 @@
+"""Every strategy at its best on as many GPUs, and how likely each is to be the fastest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ssdsim import strategies
+from ssdsim.answers.compare.inputs import AcceptanceInput, Range, acceptance_inputs, drawn
+from ssdsim.answers.predict import DRAWS
+from ssdsim.answers.recommend.choice import best
+from ssdsim.answers.recommend.deployment import Deployment
+from ssdsim.answers.recommend.equal_count import DECIDED, Errors
+from ssdsim.answers.recommend.request import Request, make_request
+from ssdsim.answers.recommend.search import Search
+from ssdsim.checks import whole
+from ssdsim.intervals import Draws, bounds_95
+from ssdsim.option import spelled
+from ssdsim.pricing.cost import TimingErrors
+from ssdsim.pricing.room import NoRoom
+from ssdsim.rounds.round import Round
+from ssdsim.scenario.configuration import configure, effective, runtime_for
+from ssdsim.scenario.scenario import Scenario
+
+_OF_ACCEPTANCE = 50  # draws of the acceptance inputs; each meets as many of the timings' errors as are left
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A strategy's best deployment with its tokens/s per user: 95 % interval, quantiles, P(the fastest)."""
+
+    deployment: Deployment
+    low: float
+    high: float
+    quantiles: Mapping[float, float]
+    probability: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Strategies from the fastest to the slowest; ``winner`` is None where the question is open.
+
+    ``impossible`` says why others have no room.
+    """
+
+    request: Request
+    batch: int
+    compared: Mapping[str, Compared]
+    inputs: Sequence[AcceptanceInput]
+    impossible: Mapping[str, str]
+    winner: str | None
+    sentence: str
+    runtime: str
+    warnings: Sequence[str]
+
+
+def compare(
+    *, gpus: int, b: int = 1, ranges: Mapping[str, Range] | None = None, seed: int = 0, **options: Any
+) -> Comparison:
+    """Which strategy serves ``b`` sequences the fastest on at most ``gpus`` GPUs, and how sure that is.
+
+    Parameters
+    ----------
+    gpus, b : the budget, and sequences in flight over all copies.
+    ranges : where an acceptance input may lie, ``{"alpha": (0.75, 0.85)}``. One that is given without a range is
+        taken to be exact, a default within :data:`ssdsim.answers.compare.inputs.ASSUMED`.
+    seed : of the draws.
+    options : as :func:`ssdsim.recommend` takes them; ``strategies`` are by default, and with ``all``, all.
+
+    Returns
+    -------
+    Every strategy's best settings, as :func:`ssdsim.recommend` finds them at the inputs' values, under the same draws
+    of the inputs and of the timings' errors. A strategy that caches plans its cache for what is drawn.
+
+    Raises
+    ------
+    InputError : an unknown option or value, or one without effect here; nothing fits.
+    """
+    whole("b", b, 1)
+    if options.get("strategies") in (None, "all"):
+        options["strategies"] = strategies.ALL.names
+    request = make_request(gpus=gpus, b=b, rank="user", gpu_hour=None, at_least=None, seed=seed, given=options)
+    search = Search(request)
+    search.run()
+    found = _best_of_each(search, b)
+    impossible = search.why_not(b)
+    if not found:
+        raise NoRoom(impossible[request.strategies[0]])
+    points = {name: d.shape.point(request.options, d.copy_batch) for name, d in found.items()}
+    inputs = acceptance_inputs(points, ranges or {})
+    rates = _draws(found, points, inputs, request)
+    fastest = np.argmax(np.stack(list(rates.values())), axis=0)
+    compared = {
+        name: Compared(
+            deployment=deployment,
+            low=float(bounds_95(rates[name])[0]),
+            high=float(bounds_95(rates[name])[1]),
+            quantiles={q: float(np.quantile(rates[name], q)) for q in QUANTILES},
+            probability=float(np.mean(fastest == number)),
+        )
+        for number, (name, deployment) in enumerate(found.items())
+    }
+    winner = _winner(compared, inputs)
+    return Comparison(
+        request=request,
+        batch=b,
+        compared=compared,
+        inputs=inputs,
+        impossible=impossible,
+        winner=winner,
+        sentence=_sentence(compared, inputs, winner, gpus, b),
+        runtime=runtime_for(request.options).summary,
+        warnings=(*request.warnings, *sorted(search.warnings)),
+    )
+
+
+def _best_of_each(search: Search, batch: int) -> dict[str, Deployment]:
+    """By strategy, the fastest first."""
+    deployments = search.deployments(batch)
+    found = {
+        name: best((d for d in deployments if d.shape.strategy == name), "user") for name in search.request.strategies
+    }
+    fitting = [(name, d) for name, d in found.items() if d is not None]
+    return dict(sorted(fitting, key=lambda pair: -pair[1].per_user))
+
+
+def _draws(
+    found: Mapping[str, Deployment],
+    points: Mapping[str, Mapping[str, Any]],
+    inputs: Sequence[AcceptanceInput],
+    request: Request,
+) -> dict[str, Draws]:
+    """Tokens/s per user of each strategy under the same draws of the inputs and of the timings' errors."""
+    errors, timings = Errors(request), TimingErrors(DRAWS, request.seed)
+    ranged = any(each.within is not None for each in inputs)
+    several = list(drawn(inputs, _OF_ACCEPTANCE, request.seed)) if ranged else []
+    rates = {}
+    for name, deployment in found.items():
+        rates[name] = errors.per_user(deployment)
+        read = {each.name for each in inputs if name in each.read_by}
+        if read & {input_ for draw in several for input_ in draw}:
+            rates[name] = _under(several, read, deployment, points[name], timings, rates[name])
+    return rates
+
+
+def _under(
+    several: Sequence[Mapping[str, float]],
+    read: set[str],
+    deployment: Deployment,
+    point: Mapping[str, Any],
+    timings: TimingErrors,
+    centred: Draws,
+) -> Draws:
+    """Draw i of the timings' errors under draw i of the inputs, counted round; ``centred`` are under errors alone."""
+    scenario = configure(**point).scenarios[deployment.shape.strategy]
+    alone = scenario.sampled(timings)
+    found = np.empty(DRAWS)
+    for number, inputs in enumerate(several):
+        mine = slice(number, None, len(several))
+        seconds = {step: np.asarray(s)[mine] for step, s in alone.seconds.items()}
+        changed = {name: value for name, value in inputs.items() if name in read}
+        round_ = Round(alone.batch, alone.gpus, seconds, _tokens(scenario, point, changed))
+        found[mine] = scenario.strategy.closed_form(round_).tokens_per_second
+    # as errors alone: their median is the prediction
+    raw = np.asarray(scenario.strategy.closed_form(alone).tokens_per_second)
+    return np.asarray(found * (np.median(centred) / np.median(raw)))
+
+
+def _tokens(scenario: Scenario, point: Mapping[str, Any], changed: Mapping[str, float]) -> Any:
+    """What rounds do on average with other inputs and the same settings."""
+    settings, site = effective({**point, **changed}), scenario.site
+    assert site is not None  # nobody can be advised to deploy unit-free times
+    scenario.strategy.settle(settings, replace(site, options=settings), scenario.drafter)
+    return scenario.strategy.kernel(settings, scenario.drafter).averages
+
+
+def _winner(compared: Mapping[str, Compared], inputs: Sequence[AcceptanceInput]) -> str | None:
+    """Nobody wins on placeholders alone, or where it is not decided."""
+    likeliest = max(compared, key=lambda name: compared[name].probability)
+    if inputs and all(each.origin == "placeholder" for each in inputs):
+        return None
+    return likeliest if compared[likeliest].probability >= DECIDED else None
+
+
+def _sentence(
+    compared: Mapping[str, Compared], inputs: Sequence[AcceptanceInput], winner: str | None, gpus: int, batch: int
+) -> str:
+    names = sorted(compared, key=lambda name: -compared[name].probability)
+    first = compared[names[0]].deployment
+    others = [compared[name].deployment for name in compared if name != names[0]]
+    ahead = ""
+    if others:
+        second = max(others, key=lambda d: d.per_user)
+        ahead = f" ({first.per_user / second.per_user:.2f}x {second.name})"
+    what = f"{first.name}{ahead}, P {compared[names[0]].probability:.2f}"
+    where = f"at batch {batch} on up to {gpus} GPU{'s' if gpus > 1 else ''}"
+    unknown = [each for each in inputs if each.origin == "placeholder"]
+    if winner is not None:
+        rests = f"; {_listed(unknown)} are placeholders" if unknown else ""
+        return f"{first.title} {where}: {what}{rests}."
+    if unknown and len(unknown) == len(inputs):
+        give = " ".join(spelled(each.name) for each in unknown)
+        return (
+            f"No winner is named {where}: every acceptance input is a placeholder ({_listed(unknown)}). With them it "
+            f"would be {what}. Measure them and give {give}."
+        )
+    likely = " or ".join(compared[n].deployment.title for n in names if compared[n].probability > 1.0 - DECIDED)
+    return f"Undecided {where}: {likely}; the likeliest is {what}."
+
+
+def _listed(inputs: Sequence[AcceptanceInput]) -> str:
+    return ", ".join(
+        f"{each.name} {each.value:g}" if isinstance(each.value, int | float) else each.name for each in inputs
+    )

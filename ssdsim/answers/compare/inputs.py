@@ -1,0 +1,122 @@
+"""What a comparison rests on beside timings: how often tokens are accepted and guesses hit, and who says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from ssdsim.answers.reads import options_read
+from ssdsim.errors import InputError, nearest
+from ssdsim.kinds import Number, OneOrByPosition
+from ssdsim.option import spelled
+from ssdsim.scenario.options import ALL, DEFAULTS
+
+Origin = Literal["placeholder", "given", "card", "trace"]
+Range = tuple[float, float]
+
+NAMES = (
+    "acceptance",
+    "alpha",
+    "alpha_concentration",
+    "alpha_backup",
+    "p_hit",
+    "p_hit_backup",
+    "hit_curve",
+    "hit_c",
+    "hit_r",
+    "hit_c_all",
+    "hit_r_all",
+    "branch_hit",
+    "hrad_hit",
+    "amusd_hit",
+)
+"""Options that say how tokens are accepted and guesses hit."""
+
+ASSUMED: Mapping[str, Range] = {"alpha": (0.7, 0.9), "hit_c": (0.2, 0.6), "hit_r": (0.4, 1.0)}
+"""Where placeholders may lie: assumed, no measurement. The fitted rates of the SSD paper's four data sets lie between
+0.81 and 0.92."""
+
+
+@dataclass(frozen=True)
+class AcceptanceInput:
+    """An option's value, where it comes from, and in which range it may lie (None: exactly there).
+
+    A ``placeholder`` is nobody's: a default. ``given`` is a user's word, a ``card`` rates with a source, a ``trace``
+    accepted lengths of a real run. ``read_by`` are the strategies whose speed rests on it.
+    """
+
+    name: str
+    value: Any
+    origin: Origin
+    within: Range | None
+    read_by: tuple[str, ...]
+
+    @property
+    def is_measured(self) -> bool:
+        return self.origin == "trace"
+
+
+def acceptance_inputs(points: Mapping[str, Mapping[str, Any]], ranges: Mapping[str, Range]) -> list[AcceptanceInput]:
+    """The inputs behind the strategies at their ``points`` (options by strategy).
+
+    Raises
+    ------
+    InputError : a range of an option that is no such number, that has no effect here, or that is none.
+    """
+    read: dict[str, list[str]] = {}
+    for strategy, point in points.items():
+        for name in options_read(strategy, point) & set(NAMES):
+            if _value(name, point) is not None:
+                read.setdefault(name, []).append(strategy)
+    _check_ranges(ranges, read)
+    options = {name: value for point in points.values() for name, value in point.items()}
+    found = []
+    for name in NAMES:
+        if name in read:
+            origin = _origin(name, options)
+            assumed = ASSUMED.get(name) if origin == "placeholder" else None
+            value = _value(name, options)
+            found.append(AcceptanceInput(name, value, origin, ranges.get(name, assumed), tuple(read[name])))
+    return found
+
+
+def _value(name: str, options: Mapping[str, Any]) -> Any:
+    return options.get(name, DEFAULTS[name])
+
+
+def _origin(name: str, options: Mapping[str, Any]) -> Origin:
+    if options.get(name) is None:
+        return "placeholder"
+    if name == "acceptance":
+        return "trace" if Path(options[name]).suffix in (".csv", ".jsonl") else "card"
+    return "given"
+
+
+def _check_ranges(ranges: Mapping[str, Range], read: Mapping[str, Any]) -> None:
+    ranged = [name for name in NAMES if isinstance(ALL[name].kind, Number | OneOrByPosition)]
+    for name, (low, high) in ranges.items():
+        if name not in ranged:
+            raise InputError(f"--range: no such number '{name}'{nearest(name, ranged)} Allowed: {', '.join(ranged)}")
+        for end in (low, high):
+            ALL[name].checked(end)
+        if not low <= high:
+            raise InputError(f"--range {name}={low:g}:{high:g} must not fall")
+        if name not in read:
+            raise InputError(f"--range {name} has no effect: no strategy that is compared reads {spelled(name)}")
+
+
+def drawn(inputs: Iterable[AcceptanceInput], draws: int, seed: int) -> Iterator[Mapping[str, float]]:
+    """``draws`` points of the ranges, uniform and spread evenly in each of them (a Latin hypercube)."""
+    rng = np.random.default_rng(seed)
+    ranged = [each for each in inputs if each.within is not None]
+    columns: Sequence[Any] = [
+        each.within[0] + (rng.permutation(draws) + rng.random(draws)) / draws * (each.within[1] - each.within[0])
+        for each in ranged
+        if each.within is not None
+    ]
+    for row in range(draws):
+        yield {each.name: float(column[row]) for each, column in zip(ranged, columns, strict=True)}

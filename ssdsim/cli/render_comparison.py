@@ -1,0 +1,86 @@
+"""A comparison as a person reads it in a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ssdsim import strategies
+from ssdsim.answers.compare.compare import Comparison
+from ssdsim.answers.compare.inputs import AcceptanceInput
+from ssdsim.cli.console import console, print_labelled
+from ssdsim.cli.tables import Table
+from ssdsim.cli.warning_lines import print_warnings
+from ssdsim.option import spelled
+
+_WHAT = {
+    "placeholder": "a placeholder, not measured",
+    "given": "given",
+    "card": "a card of rates",
+    "trace": "measured",
+}
+_BAR = 24
+
+
+def print_comparison(found: Comparison, quiet: bool) -> None:
+    """The sentence, the strategies from the fastest on, and what acceptance they rest on."""
+    out = console()
+    print_labelled(out, "Verdict  ", found.sentence, "green" if found.winner else "yellow", "bold")
+    out.print()
+    out.print(
+        f"Tokens/s per user at batch {found.batch} on up to {found.request.gpus} GPUs, each at its best settings",
+        style="bold",
+    )
+    out.print(_strategies(found))
+    for name, reason in found.impossible.items():
+        out.print(f"no {strategies.ALL.named(name).title}: {reason}", style="yellow")
+    out.print()
+    out.print("Acceptance inputs", style="bold")
+    out.print(_inputs(found))
+    out.print()
+    out.print("95 % and P(fastest) from the timings' held-out errors and the ranges of these inputs", style="dim")
+    print_labelled(out, "Runtime  ", found.runtime, "dim")
+    print_warnings(found.warnings, quiet)
+
+
+def _strategies(found: Comparison) -> Table:
+    table = Table()
+    for column in ("deployment", "settings", "GPUs", "/user", "95 %", "/GPU", "P", ""):
+        table.add_column(column, words=column in ("deployment", "settings", ""), joined=column in ("settings", "95 %"))
+    longest = max(each.high for each in found.compared.values())
+    for each in found.compared.values():
+        d = each.deployment
+        table.add_row(
+            d.name,
+            d.settings,
+            str(d.gpus),
+            f"{d.per_user:.1f}",
+            f"{each.low:.1f}-{each.high:.1f}",
+            f"{d.per_gpu:.1f}",
+            f"{each.probability:.2f}",
+            _bar(each.low / longest, d.per_user / longest, each.high / longest),
+        )
+    return table
+
+
+def _bar(low: float, at: float, high: float) -> str:
+    """The interval as a line, the prediction as a block."""
+    first, middle, last = (min(_BAR - 1, int(share * _BAR)) for share in (low, at, high))
+    return "".join("█" if n == middle else "─" if first <= n <= last else " " for n in range(_BAR))
+
+
+def _inputs(found: Comparison) -> Table:
+    table = Table()
+    for column in ("input", "value", "range", "what it is", "read by"):
+        table.add_column(column, words=column != "value")
+    for each in found.inputs:
+        table.add_row(*_cells(each))
+    return table
+
+
+def _cells(each: AcceptanceInput) -> Iterator[str]:
+    yield spelled(each.name)
+    yield f"{each.value:g}" if isinstance(each.value, int | float) else str(each.value)
+    yield f"{each.within[0]:g}-{each.within[1]:g}" if each.within else "exact"
+    assumed = " (range assumed)" if each.origin == "placeholder" and each.within else ""
+    yield _WHAT[each.origin] + assumed
+    yield ", ".join(strategies.ALL.named(name).title for name in each.read_by)

@@ -1,0 +1,142 @@
+"""All strategies against each other on as many GPUs: who wins, how surely, and on what that rests."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from ssdsim import InputError, compare, recommend
+from ssdsim.answers.compare.inputs import AcceptanceInput, drawn
+
+ALL = ("ar", "sd", "ssd", "pearl", "specbranch", "dsi", "amusd")
+NARROWED: dict[str, dict[str, Any]] = {
+    "sd": {"k": [4, 8]},
+    "ssd": {"k": [4, 8], "budget": 8},
+    "pearl": {"gamma": [4, 8]},
+    "specbranch": {"branch_gamma": 4, "branches": 3},
+    "dsi": {"dsi_k": 4, "dsi_targets": 1},
+}
+
+
+def small(*names: str) -> dict[str, Any]:
+    """A search of a moment."""
+    narrowed = {option: value for name in names for option, value in NARROWED.get(name, {}).items()}
+    return {"gpus": 2, "target": "llama-3.1-8b", "tp": 1, "strategies": names, **narrowed}
+
+
+def test_on_placeholders_alone_no_winner_is_named() -> None:
+    found = compare(**{**small(*ALL), "strategies": "all"})
+    assert found.winner is None
+    assert found.sentence.startswith("No winner is named at batch 1 on up to 2 GPUs: every acceptance input is a")
+    assert {each.origin for each in found.inputs} == {"placeholder"}
+    assert {each.name: each.read_by for each in found.inputs}["hit_c"] == ("ssd",)
+    assert sum(each.probability for each in found.compared.values()) == pytest.approx(1.0)
+
+
+def test_every_strategy_is_there_at_the_settings_that_recommend_finds() -> None:
+    found = compare(**{**small(*ALL), "strategies": "all"})
+    assert set(found.compared) == set(ALL)
+    rates = [each.deployment.per_user for each in found.compared.values()]
+    assert rates == sorted(rates, reverse=True)
+    searched = recommend(**small(*ALL)).answers[0].by_strategy
+    assert {name: each.deployment for name, each in found.compared.items()} == searched
+    assert all(each.deployment.gpus <= 2 for each in found.compared.values())
+    assert all(each.low < each.deployment.per_user < each.high for each in found.compared.values())
+
+
+def test_given_inputs_let_a_winner_be_named_and_what_is_left_is_said() -> None:
+    found = compare(**small("ar", "ssd"), alpha=0.95)
+    assert found.winner == "ssd"
+    assert "SSD TP 1 + 1" in found.sentence
+    assert "hit_c 0.4, hit_r 0.7 are placeholders" in found.sentence
+    assert {each.name: each.origin for each in found.inputs} == {
+        "alpha": "given",
+        "hit_c": "placeholder",
+        "hit_r": "placeholder",
+    }
+    sure = compare(**small("ar", "ssd"), alpha=0.95, p_hit=0.9)
+    assert "placeholder" not in sure.sentence
+    assert [each.within for each in sure.inputs] == [None, None]
+
+
+def test_a_range_widens_the_interval_and_may_leave_the_question_open() -> None:
+    exact, wide = (compare(**small("sd", "pearl"), alpha=0.7, ranges=ranges) for ranges in ({}, {"alpha": (0.3, 0.98)}))
+    for name in ("sd", "pearl"):
+        assert wide.compared[name].high - wide.compared[name].low > exact.compared[name].high - exact.compared[name].low
+    again = compare(**small("sd", "pearl"), alpha=0.7, ranges={"alpha": (0.3, 0.98)})
+    assert again.compared == wide.compared
+    assert wide.winner is None
+    assert wide.sentence.startswith("Undecided at batch 1 on up to 2 GPUs: ")
+
+
+def test_a_trace_is_measured_and_a_card_is_not(tmp_path: Path) -> None:
+    trace = tmp_path / "accepted.csv"
+    trace.write_text("accepted\n" + "\n".join(str(n % 9) for n in range(200)) + "\n")
+    by_file = {
+        name: compare(**small("ar", "sd", "amusd"), acceptance=file)
+        for name, file in (("trace", str(trace)), ("card", "kumar2026-llama"))
+    }
+    assert [(each.name, each.origin, each.is_measured) for each in by_file["trace"].inputs] == [
+        ("acceptance", "trace", True)
+    ]
+    assert [(each.origin, each.is_measured) for each in by_file["card"].inputs] == [("card", False)]
+    assert "takes requests that are alike" in by_file["card"].impossible["amusd"]
+
+
+def test_single_sequence_systems_have_no_room_at_a_larger_batch() -> None:
+    found = compare(**small("sd", "dsi", "amusd", "pearl"), b=16)
+    assert set(found.compared) == {"sd", "pearl"}
+    assert "DSI decodes 1 sequence at a time, got --b" in found.impossible["dsi"]
+    assert "AMUSD decodes 1 sequence at a time, got --b" in found.impossible["amusd"]
+
+
+def test_draws_are_spread_over_every_part_of_a_range() -> None:
+    inputs = [AcceptanceInput("alpha", 0.8, "given", (0.5, 0.9), ("sd",))]
+    values = sorted(draw["alpha"] for draw in drawn(inputs, 40, 1))
+    assert all(0.5 + 0.01 * n <= value <= 0.5 + 0.01 * (n + 1) for n, value in enumerate(values))
+
+
+@pytest.mark.parametrize(
+    ("names", "given", "message"),
+    [
+        (("ar", "sd"), {"ranges": {"alfa": (0.1, 0.2)}}, "--range: no such number 'alfa'"),
+        (("ar", "sd"), {"ranges": {"alpha": (0.9, 0.2)}}, r"--range alpha=0.9:0.2 must not fall"),
+        (("ar", "sd"), {"ranges": {"alpha": (0.9, 1.2)}}, r"--alpha must lie in \[0, 1\], got 1.2"),
+        (("ar", "sd"), {"ranges": {"hit_c": (0.1, 0.2)}}, "--range hit_c has no effect: no strategy that is"),
+        (("ar", "sd"), {"strategies": "ar,sdd"}, "unknown strategy 'sdd'"),
+        (("amusd",), {"b": 2}, "AMUSD decodes 1 sequence at a time, got --b 2"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(names: tuple[str, ...], given: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        compare(**{**small(*names), **given})
+
+
+def test_the_command_prints_the_table_and_its_inputs() -> None:
+    from ssdsim.cli.main import cli
+
+    asked = (
+        "compare --gpus 2 --target llama-3.1-8b --tp 1 --strategies ar,sd,ssd --k 4 --budget 8 --range alpha=0.7:0.8"
+    )
+    shown = CliRunner().invoke(cli, asked.split(), standalone_mode=False)
+    assert shown.exception is None
+    for words in ("Verdict  ", "SSD TP 1 + 1", "Acceptance inputs", "a placeholder, not measured (range assumed)", "█"):
+        assert words in shown.output
+    found = json.loads(CliRunner().invoke(cli, [*asked.split(), "--json"], standalone_mode=False).stdout)
+    assert found["verb"] == "compare"
+    assert [each["deployment"]["strategy"] for each in found["strategies"]] == ["ssd", "sd", "ar"]
+    assert found["inputs"][0] == {
+        "name": "alpha",
+        "value": 0.8,
+        "origin": "placeholder",
+        "measured": False,
+        "low": 0.7,
+        "high": 0.8,
+        "read_by": found["inputs"][0]["read_by"],
+    }
+    wrong = CliRunner().invoke(cli, ["compare", "--gpus", "2", "--range", "alpha"])
+    assert "'alpha' is not an input with its range such as alpha=0.75:0.85" in wrong.output
