@@ -20,6 +20,7 @@ from ssdsim.pricing.step import Step
 from ssdsim.rounds.outcomes import OutcomeBlock, OutcomeSource
 from ssdsim.scenario.scenario import Scenario
 
+_DONE = object()  # in place of a message
 _INSIDE_S = 1e-9  # arrows of a trace start and end this far inside a slice
 _SAME_INSTANT = 1e-6  # of a step: two times this close differ by rounding only
 
@@ -220,6 +221,9 @@ class SimActor:
             if gap > _SAME_INSTANT * self._last_s:
                 break
             yield self._env.timeout(gap)
+        return self.here(message)
+
+    def here(self, message: str) -> list[int]:
         return self._run.mailbox(self._role, message).here()
 
     def judge(self, drafted: int) -> bool:
@@ -230,14 +234,17 @@ class SimActor:
 
     def do_unless(self, step: str, message: str) -> Generator[Any, Any, bool]:
         mailbox = self._run.mailbox(self._role, message)
-        stop = mailbox.get()
-        if not stop.triggered:
-            yield self._env.any_of([self.do(step), stop])
-        if stop.triggered:
-            self._device.stop()
-            return False
-        mailbox.forget()
-        return True
+        event = mailbox.get()  # of whichever comes first
+        if not event.triggered:
+            work = self.do(step)
+            if work.callbacks is None:
+                mailbox.give_up(event, _DONE)
+            else:
+                work.callbacks.append(lambda _: mailbox.give_up(event, _DONE))
+        if (yield event) is _DONE:
+            return True
+        self._device.stop()
+        return False
 
     def _drawn(self, step: str) -> float:
         if step not in self._varying:

@@ -85,9 +85,11 @@ class Mailbox:
         self._waiting = self._env.event()
         return self._waiting
 
-    def forget(self) -> None:
-        """Nobody waits any more."""
-        self._waiting = None
+    def give_up(self, event: Event, instead: object) -> None:
+        """Nobody waits any more; ``event``, if it still does, gets no message but what is there ``instead``."""
+        if event is self._waiting:
+            self._waiting = None
+            event.succeed(instead)
 
     def here(self) -> list[Any]:
         """All messages that have come and were not got."""

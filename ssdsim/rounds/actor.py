@@ -79,6 +79,10 @@ class Actor(Protocol):
 class Stoppable(Actor, Protocol):
     """One side of a round, on a clock on which work can be broken off."""
 
+    def here(self, message: str) -> list[int]:
+        """What messages have come so far, in their order; one that comes at this instant may be among the next."""
+        ...
+
     def do_unless(self, step: str, message: str) -> Generator[Any, Any, bool]:
         """Run a step; False where it is broken off, because a message comes before its end (or had come)."""
         ...

@@ -234,7 +234,7 @@ def _verifies(me: Stoppable) -> Generator[Any, Any, None]:
     epoch = 0
     for _ in me.rounds():
         block = yield me.receive("block")
-        epoch = max([epoch, *(yield from me.look("restart"))])
+        epoch = max([epoch, *me.here("restart")])
         if block != epoch:
             continue
         if (yield from me.do_unless("verify", "restart")) and (yield from me.do_unless("sample", "restart")):
@@ -247,7 +247,7 @@ def _drafts(servers: list[str], me: Stoppable) -> Generator[Any, Any, None]:
     """A block after the other, each for the next target; never more ahead than they could take up."""
     epoch = made = judged = 0
     for _ in me.rounds():
-        judged += (yield from me.look("outcome")).count(epoch)
+        judged += me.here("outcome").count(epoch)
         while made - judged > 2 * len(servers):
             judged += int((yield me.receive("outcome")) == epoch)
         if (yield from me.do_unless("draft", "restart")):
