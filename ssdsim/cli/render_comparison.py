@@ -17,6 +17,7 @@ _WHAT = {
     "given": "given",
     "card": "a card of rates",
     "trace": "measured",
+    "pair": "measured, of the pair",
 }
 _BAR = 24
 

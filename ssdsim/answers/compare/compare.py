@@ -155,19 +155,20 @@ def _under(
     timings: TimingErrors,
     centred: Draws,
 ) -> Draws:
-    """Draw i of the timings' errors under draw i of the inputs, counted round; ``centred`` are under errors alone."""
+    """``centred`` (under errors alone), each draw moved as one of the inputs' draws moves it, counted round."""
     scenario = configure(**point).scenarios[deployment.shape.strategy]
     alone = scenario.sampled(timings)
-    found = np.empty(DRAWS)
+    moved = np.empty(DRAWS)
     for number, inputs in enumerate(several):
         mine = slice(number, None, len(several))
         seconds = {step: np.asarray(s)[mine] for step, s in alone.seconds.items()}
         changed = {name: value for name, value in inputs.items() if name in read}
-        round_ = Round(alone.batch, alone.gpus, seconds, _tokens(scenario, point, changed))
-        found[mine] = scenario.strategy.closed_form(round_).tokens_per_second
-    # as errors alone: their median is the prediction
-    raw = np.asarray(scenario.strategy.closed_form(alone).tokens_per_second)
-    return np.asarray(found * (np.median(centred) / np.median(raw)))
+        rates = [
+            scenario.strategy.closed_form(Round(alone.batch, alone.gpus, seconds, averages)).tokens_per_second
+            for averages in (_tokens(scenario, point, changed), scenario.tokens.averages)
+        ]
+        moved[mine] = np.asarray(rates[0]) / np.asarray(rates[1])
+    return np.asarray(centred * moved)
 
 
 def _tokens(scenario: Scenario, point: Mapping[str, Any], changed: Mapping[str, float]) -> Any:

@@ -13,9 +13,11 @@ from ssdsim.answers.reads import options_read
 from ssdsim.errors import InputError, nearest
 from ssdsim.kinds import Number, OneOrByPosition
 from ssdsim.option import spelled
-from ssdsim.scenario.options import ALL, DEFAULTS
+from ssdsim.scenario.configuration import effective
+from ssdsim.scenario.options import ALL
+from ssdsim.settings import DEFAULT, GIVEN, Settings
 
-Origin = Literal["placeholder", "given", "card", "trace"]
+Origin = Literal["placeholder", "given", "card", "trace", "pair"]
 Range = tuple[float, float]
 
 NAMES = (
@@ -26,10 +28,14 @@ NAMES = (
     "p_hit",
     "p_hit_backup",
     "hit_curve",
+    "hit_curve_all",
+    "hit_curve_backup",
     "hit_c",
     "hit_r",
     "hit_c_all",
     "hit_r_all",
+    "hit_c_backup",
+    "hit_r_backup",
     "branch_hit",
     "hrad_hit",
     "amusd_hit",
@@ -46,7 +52,8 @@ class AcceptanceInput:
     """An option's value, where it comes from, and in which range it may lie (None: exactly there).
 
     A ``placeholder`` is nobody's: a default. ``given`` is a user's word, a ``card`` rates with a source, a ``trace``
-    accepted lengths of a real run. ``read_by`` are the strategies whose speed rests on it.
+    accepted lengths of a real run, a ``pair`` the file of a pair that was measured, whose own intervals are drawn with
+    the timings' errors. ``read_by`` are the strategies whose speed rests on it.
     """
 
     name: str
@@ -57,7 +64,7 @@ class AcceptanceInput:
 
     @property
     def is_measured(self) -> bool:
-        return self.origin == "trace"
+        return self.origin in ("trace", "pair")
 
 
 def acceptance_inputs(points: Mapping[str, Mapping[str, Any]], ranges: Mapping[str, Range]) -> list[AcceptanceInput]:
@@ -68,31 +75,32 @@ def acceptance_inputs(points: Mapping[str, Mapping[str, Any]], ranges: Mapping[s
     InputError : a range of an option that is no such number, that has no effect here, or that is none.
     """
     read: dict[str, list[str]] = {}
+    settings: dict[str, Settings] = {}
     for strategy, point in points.items():
+        known = effective(point)
         for name in options_read(strategy, point) & set(NAMES):
-            if _value(name, point) is not None:
+            if known[name] is not None:
                 read.setdefault(name, []).append(strategy)
+                settings[name] = known
     _check_ranges(ranges, read)
-    options = {name: value for point in points.values() for name, value in point.items()}
     found = []
     for name in NAMES:
         if name in read:
-            origin = _origin(name, options)
+            origin = _origin(name, settings[name])
             assumed = ASSUMED.get(name) if origin == "placeholder" else None
-            value = _value(name, options)
-            found.append(AcceptanceInput(name, value, origin, ranges.get(name, assumed), tuple(read[name])))
+            within = ranges.get(name, assumed)
+            found.append(AcceptanceInput(name, settings[name][name], origin, within, tuple(read[name])))
     return found
 
 
-def _value(name: str, options: Mapping[str, Any]) -> Any:
-    return options.get(name, DEFAULTS[name])
-
-
-def _origin(name: str, options: Mapping[str, Any]) -> Origin:
-    if options.get(name) is None:
+def _origin(name: str, settings: Settings) -> Origin:
+    source = settings.source(name)
+    if source == DEFAULT:
         return "placeholder"
+    if source != GIVEN:
+        return "pair"
     if name == "acceptance":
-        return "trace" if Path(options[name]).suffix in (".csv", ".jsonl") else "card"
+        return "trace" if Path(settings[name]).suffix in (".csv", ".jsonl") else "card"
     return "given"
 
 
