@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from ssdsim import InputError, compare, recommend
 from ssdsim.answers.compare.inputs import AcceptanceInput, drawn
+from tests.pairs import made
 
 ALL = ("ar", "sd", "ssd", "pearl", "specbranch", "dsi", "amusd")
 NARROWED: dict[str, dict[str, Any]] = {
@@ -140,3 +141,17 @@ def test_the_command_prints_the_table_and_its_inputs() -> None:
     }
     wrong = CliRunner().invoke(cli, ["compare", "--gpus", "2", "--range", "alpha"])
     assert "'alpha' is not an input with its range such as alpha=0.75:0.85" in wrong.output
+
+
+def test_a_measured_pair_is_told_and_its_intervals_reach_every_strategy(tmp_path: Path) -> None:
+    """Also one that never waits, whose passes are cut short: it drafts no further than acceptance was measured."""
+    given = {**small("ar", "sd", "ssd", "amusd"), "k": 4, "pair": made.written(tmp_path)}
+    found = compare(**given)
+    origins = {each.name: each.origin for each in found.inputs}
+    assert origins["alpha"] == "pair"
+    assert {name for name, origin in origins.items() if origin != "pair"} <= {"alpha_backup"}
+    assert next(each for each in found.inputs if each.name == "alpha").is_measured
+    sure = compare(**given, alpha=list(made.RATES))
+    for name in ("sd", "ssd", "amusd"):
+        widths = [each.compared[name].high - each.compared[name].low for each in (found, sure)]
+        assert widths[0] > widths[1], name
