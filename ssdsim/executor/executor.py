@@ -12,6 +12,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from ssdsim.errors import InputError
 from ssdsim.executor.actor import Action, RankActor, drive, outcomes_of
 from ssdsim.executor.messages import Mail, Route
 from ssdsim.executor.models import Models, Room
@@ -88,6 +89,10 @@ class Executor:
         outcomes = outcomes_of(plan, seed, rounds) if leads else None
         post = None
         if plan.strategy.free_running:
+            if dist.get_backend() == "nccl":
+                raise InputError(
+                    f"{plan.strategy.title} posts messages while passes run, which NCCL cannot: run it on CPUs"
+                )
             post = Post(others[0][0], {name: tag for tag, name in enumerate(plan.messages, start=len(plan.messages))})
         return RankActor(plan, rounds, outcomes, mail, partial(self._actions, plan, role), post)
 
