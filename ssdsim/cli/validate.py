@@ -37,6 +37,12 @@ _CALIBRATION_MINUTES = 5.0
 _COMMON = ("hardware", "max_error", "as_json", "seed", "quiet")
 _OF_PAPER = ("paper", *_COMMON)  # options that --paper takes
 _ONLY_MEASURED = ("measured", "files", "runtime", "tp", "b", "kv_dtype", "k", "acceptance_length")
+_ONLY_PAIR = ("pair", "prompts", "requests", "max_new_tokens", "f")
+_OF_PAIR = (
+    *_ONLY_PAIR,
+    *("target", "draft", "target_device", "draft_device", "dtype", "strategies", "k", "repeats", "output"),
+    *("max_error", "as_json", "quiet"),
+)
 _OF_MEASURED = (*_ONLY_MEASURED, "target", "dtype", "draft", "output", *_COMMON)
 
 
@@ -49,6 +55,15 @@ _OF_MEASURED = (*_ONLY_MEASURED, "target", "dtype", "draft", "output", *_COMMON)
 )
 @click.option("--runtime", help="with --measured: the engine's card [default: the one that predict takes]")
 @row_options("tp", "batch", "kv_dtype", "k", "acceptance_length")
+@click.option(
+    "--pair",
+    type=click.Path(path_type=Path),
+    help="a measured pair.json, whose models run greedily on --prompts, one request at a time",
+)
+@click.option("--prompts", type=click.Path(path_type=Path), help="with --pair: prompts that it was not measured on")
+@click.option("--requests", type=click.IntRange(1), default=16, show_default=True, help="with --pair: answered")
+@click.option("--max-new-tokens", type=click.IntRange(1), default=64, show_default=True, help="with --pair: an answer")
+@click.option("--f", type=click.IntRange(1), help="with --pair: bonus tokens guessed for each outcome [default: 3]")
 @click.option("--paper", help="published results to replay: kumar2026, or a card's path; runs nothing")
 @click.option("--hardware", help=f"a profile measured here [default: calibrate now; with --paper: {_PAPER_HARDWARE}]")
 @click.option(
@@ -91,6 +106,7 @@ def command(
     files: tuple[Path, ...],
     measured: Path | None,
     runtime: str | None,
+    pair: Path | None,
     paper: str | None,
     hardware: str | None,
     max_error: float | None,
@@ -104,14 +120,14 @@ def command(
     Predictions come from microbenchmarks alone; no round enters a fit.
     """
     if paper is not None:
-        _refuse_others("paper", _OF_PAPER)
+        _refuse_others("paper", _OF_PAPER, "which runs nothing")
         from ssdsim.cli.validate_paper import replay_paper
 
         within = replay_paper(paper, hardware or _PAPER_HARDWARE, 0.05 if max_error is None else max_error, as_json)
         sys.exit(0 if within else 1)
     whole("--seed", seed, 0)
     if measured is not None:
-        _refuse_others("measured", _OF_MEASURED)
+        _refuse_others("measured", _OF_MEASURED, "which runs nothing")
         from ssdsim.cli.validate_measured import check_measured
 
         folder = options["output"]
@@ -119,7 +135,16 @@ def command(
         given = _given(hardware, options)
         within = check_measured((measured, *files), given, runtime, max_error, folder, seed, as_json)
         sys.exit(0 if within else 1)
-    _refuse_without_measured()
+    if pair is not None:
+        _refuse_others("pair", _OF_PAIR, "which runs the pair's models")
+        from ssdsim.cli.validate_pair import check_pair
+
+        alone_under_torchrun()
+        named = {name: options[name] if _is_given(name) else None for name in ("target", "draft")}
+        folder = Path(str(options["output"] or _OUTPUT))
+        sys.exit(0 if check_pair(pair, folder, {**options, **named}, max_error, as_json, quiet) else 1)
+    _refuse_without("measured", _ONLY_MEASURED)
+    _refuse_without("pair", _ONLY_PAIR)
     alone_under_torchrun()
     if find_spec("torch") is None:
         raise InputError("validate needs torch: pip install 'ssdsim[torch]'")
@@ -147,17 +172,17 @@ def command(
     sys.exit(1 if max_error is not None and errors.max() > max_error else 0)
 
 
-def _refuse_others(mode: str, taken: Sequence[str]) -> None:
-    """Raise :class:`InputError` for an option that a replay does not read."""
+def _refuse_others(mode: str, taken: Sequence[str], says: str) -> None:
+    """Raise :class:`InputError` for an option that a use of the verb does not read."""
     for name in click.get_current_context().params:
         if _is_given(name) and name not in taken:
-            raise InputError(f"{_called(name)} has no effect with --{mode}, which runs nothing")
+            raise InputError(f"{_called(name)} has no effect with --{mode}, {says}")
 
 
-def _refuse_without_measured() -> None:
-    for name in _ONLY_MEASURED:
+def _refuse_without(mode: str, names: Sequence[str]) -> None:
+    for name in names:
         if _is_given(name):
-            raise InputError(f"{_called(name)} has no effect without --measured")
+            raise InputError(f"{_called(name)} has no effect without --{mode}")
 
 
 def _is_given(name: str) -> bool:

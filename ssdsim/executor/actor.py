@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import count
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -22,7 +22,15 @@ from ssdsim.rounds.outcomes import OutcomeBlock, outcome_source, rounds_to_run_i
 Action = Callable[[], object]
 
 
-def drive(program: Program, actor: RankActor) -> Timeline:
+class Driven(Protocol):
+    """An actor whose deeds take real time."""
+
+    timeline: Timeline
+
+    def close(self) -> None: ...
+
+
+def drive(program: Program, actor: Driven) -> Timeline:
     """Run a role's program to its end: what it yields is done already, and is handed back to it."""
     playing, reply = program(actor), None
     with suppress(StopIteration):
@@ -41,7 +49,40 @@ def outcomes_of(plan: RankPlan, seed: int, rounds: int) -> OutcomeBlock:
     return source.block(rounds)
 
 
-class RankActor:
+class Messages(Protocol):
+    """A rank's messages: as they are (:class:`ssdsim.executor.messages.Mail`), or with contents of another kind."""
+
+    def send(self, name: str, content: Any) -> None: ...
+
+    def receive(self, name: str) -> Any: ...
+
+    def tell(self, name: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class MailActor:
+    """What ranks do alike, whatever their steps are: messages, timed."""
+
+    def __init__(self, mail: Messages) -> None:
+        self.timeline = Timeline()
+        self._mail = mail
+
+    def send(self, to: str, message: str, content: Any = None) -> None:
+        self.timeline.record(message, f"send {message}", partial(self._mail.send, message, content))
+
+    def receive(self, message: str) -> Any:
+        return self.timeline.record(message, f"wait for {message}", partial(self._mail.receive, message), waits=True)
+
+    def tell(self, message: str) -> None:
+        self.timeline.record(message, f"tell {message}", partial(self._mail.tell, message))
+
+    def close(self) -> None:
+        """Wait until every message is through."""
+        self._mail.close()
+
+
+class RankActor(MailActor):
     """One rank of a role: what it does takes real time (:class:`ssdsim.rounds.actor.Actor`).
 
     ``actions`` gives what this rank has to run of a step: (name, times, action). How much each sequence accepts and
@@ -57,8 +98,8 @@ class RankActor:
         actions: Callable[[str], Sequence[tuple[str, int, Action]]],
         post: Post | None = None,
     ) -> None:
-        self.timeline = Timeline()
-        self._plan, self._rounds, self._outcomes, self._mail, self._post = plan, rounds, outcomes, mail, post
+        super().__init__(mail)
+        self._plan, self._rounds, self._outcomes, self._post = plan, rounds, outcomes, post
         fan_out = plan.strategy.guesses(plan.options)
         guesses = Guesses(fan_out or ())
         self._cache = SpeculationCache(guesses) if fan_out else None
@@ -93,16 +134,10 @@ class RankActor:
             for _ in range(times):
                 self.timeline.record(step, name, action)
 
-    def send(self, to: str, message: str, content: Any = None) -> None:
-        self.timeline.record(message, f"send {message}", partial(self._mail.send, message, content))
-
     def receive(self, message: str) -> Any:
         if self._post is not None:
             return self.timeline.record(message, f"wait for {message}", partial(self._post.wait, message), waits=True)
-        return self.timeline.record(message, f"wait for {message}", partial(self._mail.receive, message), waits=True)
-
-    def tell(self, message: str) -> None:
-        self.timeline.record(message, f"tell {message}", partial(self._mail.tell, message))
+        return super().receive(message)
 
     def outcome(self) -> Outcome:
         self._check_knows()
@@ -150,7 +185,7 @@ class RankActor:
 
     def close(self) -> None:
         """Wait until every message is through."""
-        self._mail.close()
+        super().close()
         if self._post is not None:
             self._post.close()
 

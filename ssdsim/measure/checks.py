@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from ssdsim.measure.collect import Asked
-from ssdsim.measure.loop import Loop, PlayedRound, Way
+from ssdsim.measure.loop import Loop, Way
 from ssdsim.measure.lossless import compare_greedy, sampled, tolerance_of
 from ssdsim.measure.models import CausalModel, row_sampler
+from ssdsim.measure.sides import PlayedRound
 from ssdsim.measure.verification import Rules
 from ssdsim.pairs.coupling import rounds_of
 from ssdsim.pairs.file import Greedy, Lossless, Sampling

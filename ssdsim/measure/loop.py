@@ -9,17 +9,19 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count
 from typing import Any
 
 from ssdsim import drafters, strategies
 from ssdsim.errors import InputError
 from ssdsim.measure.language import LanguageModel
 from ssdsim.measure.roles import Speculator, Verifier
+from ssdsim.measure.sides import Answer, DraftSide, PlayedRound, TargetSide, with_hits
 from ssdsim.measure.verification import Rules, Speculation, Verdict
 from ssdsim.pairs.backups import lookup_named
 
 _STRATEGIES = ("ar", "sd", "ssd")
+APART = {"sd_draft": "separate"}
+"""Settings of the programs: the draft is a role of its own."""
 Playing = Generator[Any, Any, None]
 
 
@@ -47,16 +49,6 @@ class Way:
     @property
     def title(self) -> str:
         return f"{self.strategy.upper()} {self.backup}" if self.strategy == "ssd" else self.strategy.upper()
-
-
-@dataclass(frozen=True)
-class PlayedRound:
-    """A round: drafted and accepted tokens, whether a backup drafted them, and whether the outcome was foreseen."""
-
-    drafted: int
-    accepted: int
-    backup: bool
-    hit: bool | None
 
 
 @dataclass
@@ -88,41 +80,26 @@ class Loop:
             speculator = Speculator(self.draft, self.rules, verifier.text, self.way.k, self.way.fan_out, backup)
             if self.way.strategy == "ssd":  # its first speculation is there when the target's first pass begins
                 speculator.current = speculator.draft()
-        played = Played()
-        strategy = strategies.ALL.named(self.way.strategy)
-        programs = strategy.programs({"sd_draft": "separate"}, drafters.ALL.named("model"))
-        table = _Table(verifier, speculator, len(prompt), new_tokens, end, played)
-        actors = {role: _Actor(role, table) for role in programs}
-        _converse({role: (actors[role], program(actors[role])) for role, program in programs.items()}, table)
-        played.tokens = cut(verifier.text[len(prompt) :], new_tokens, end)
-        return played
+        target = TargetSide(verifier, None if speculator is None else speculator.current)
+        sides: dict[str, TargetSide | DraftSide] = {"target": target}
+        draft = None if speculator is None else DraftSide(speculator)
+        if draft is not None:
+            sides["draft"] = draft
+        answer, post = Answer(len(prompt), new_tokens, end), _Post()
+        programs = strategies.ALL.named(self.way.strategy).programs(APART, drafters.ALL.named("model"))
+        actors = {role: _Actor(role, sides[role], answer, post) for role in programs}
+        _converse({role: (actors[role], program(actors[role])) for role, program in programs.items()}, post)
+        return Played(answer.cut(verifier.text), with_hits(target.rounds, [] if draft is None else draft.hits))
 
 
-def cut(tokens: list[int], most: int, end: frozenset[int]) -> list[int]:
-    """At most so many tokens, up to the first that ends the text."""
-    stop = next((i + 1 for i, token in enumerate(tokens[:most]) if token in end), most)
-    return tokens[:stop]
+class _Post:
+    """Messages under way, by the role that they are for and their names."""
 
-
-@dataclass
-class _Table:
-    """What the two roles of a loop share: their sides, and the messages under way between them."""
-
-    verifier: Verifier
-    speculator: Speculator | None
-    prompt: int
-    new_tokens: int
-    end: frozenset[int]
-    played: Played
-    messages: dict[tuple[str, str], deque[Any]] = field(default_factory=dict)
-
-    @property
-    def ended(self) -> bool:
-        came = self.verifier.text[self.prompt :]
-        return len(came) >= self.new_tokens or not self.end.isdisjoint(came)
+    def __init__(self) -> None:
+        self._boxes: dict[tuple[str, str], deque[Any]] = {}
 
     def box(self, role: str, message: str) -> deque[Any]:
-        return self.messages.setdefault((role, message), deque())
+        return self._boxes.setdefault((role, message), deque())
 
 
 @dataclass(frozen=True)
@@ -132,82 +109,40 @@ class _Waiting:
 
 
 class _Actor:
-    """One role with real models (:class:`ssdsim.rounds.actor.Actor`); steps are those that the strategies name."""
+    """One role with real models (:class:`ssdsim.rounds.actor.Actor`)."""
 
-    def __init__(self, role: str, table: _Table) -> None:
-        self._role, self._table = role, table
-        self._verdict = Verdict(0, 0)
-        self._speculation = None if table.speculator is None else table.speculator.current
+    def __init__(self, role: str, side: TargetSide | DraftSide, answer: Answer, post: _Post) -> None:
+        self._role, self._side, self._answer, self._post = role, side, answer, post
 
     def rounds(self) -> Iterator[int]:
-        for number in count():
-            if self._role == "target" and self._table.ended:
-                return
-            yield number
+        return self._answer.rounds(self._side.text)
 
     def do(self, step: str) -> None:
-        table = self._table
-        match step:
-            case "decode":
-                table.verifier.decode()
-            case "verify":
-                assert self._speculation is not None
-                table.verifier.verify(self._speculation)
-            case "sample":
-                self._verdict = table.verifier.sample(self._speculation)
-                self._note()
-            case "draft":
-                assert table.speculator is not None
-                table.speculator.current = table.speculator.draft()
-            case "pre-speculate":
-                assert table.speculator is not None
-                table.speculator.prespeculate()
-            case "look up":
-                pass  # by misses()
-            case "fallback":
-                assert table.speculator is not None
-                table.speculator.fall_back()
-            case _:
-                raise ValueError(f"a loop of tokens knows no step '{step}'")
-
-    def _note(self) -> None:
-        spoken = self._speculation
-        drafted, backup = (0, False) if spoken is None else (len(spoken.tokens), spoken.backup)
-        self._table.played.rounds.append(PlayedRound(drafted, self._verdict.accepted, backup, None))
+        self._side.do(step)
 
     def send(self, to: str, message: str, content: Any = None) -> None:
-        if message == "speculation":
-            assert self._table.speculator is not None
-            content = self._table.speculator.current
-        self._table.box(to, message).append(content)
+        self._post.box(to, message).append(self._side.content())
 
     def receive(self, message: str) -> _Waiting:
         return _Waiting(self._role, message)
 
-    def received(self, message: str, content: Any) -> Any:
+    def received(self, content: Any) -> Any:
         """Take in what came, before the program sees it."""
-        if isinstance(content, Speculation):
-            self._speculation = content
-        if isinstance(content, Verdict):
-            assert self._table.speculator is not None
-            self._table.speculator.learn(content)
+        self._side.take(content)
         return content
 
     def tell(self, message: str) -> None:
         """One process has nobody else to tell."""
 
-    def outcome(self) -> Verdict:
-        return self._verdict
+    def outcome(self) -> Speculation | Verdict:
+        return self._side.content()
 
     def fill(self) -> None:
         """The branches are in the cache already."""
 
     def misses(self, outcome: Verdict) -> int:
-        assert self._table.speculator is not None
-        hit = self._table.speculator.look_up(outcome)
-        rounds = self._table.played.rounds
-        rounds[-1] = PlayedRound(rounds[-1].drafted, rounds[-1].accepted, rounds[-1].backup, hit)
-        return int(not hit)
+        assert isinstance(self._side, DraftSide)
+        return self._side.misses(outcome)
 
     def any_in(self, state: str) -> bool:
         raise ValueError("a loop of tokens knows no states")
@@ -216,26 +151,26 @@ class _Actor:
         """The tokens are in the text."""
 
 
-def _converse(playing: Mapping[str, tuple[_Actor, Playing]], table: _Table) -> None:
+def _converse(playing: Mapping[str, tuple[_Actor, Playing]], post: _Post) -> None:
     """Run the roles in turn until the first one ends; a role runs until what it waits for is not there."""
     waiting: dict[str, _Waiting | None] = dict.fromkeys(playing)
     leader = next(iter(playing))
     while True:
         for role, (actor, program) in playing.items():
-            if not _runs_on(program, actor, waiting, role, table) and role == leader:
+            if not _runs_on(program, actor, waiting, role, post) and role == leader:
                 return
 
 
-def _runs_on(program: Playing, actor: _Actor, waiting: dict[str, _Waiting | None], role: str, table: _Table) -> bool:
+def _runs_on(program: Playing, actor: _Actor, waiting: dict[str, _Waiting | None], role: str, post: _Post) -> bool:
     """Go on until a message is missing; False at the program's end."""
     reply = None
     while True:
         wait = waiting[role]
         if wait is not None:
-            box = table.box(wait.role, wait.message)
+            box = post.box(wait.role, wait.message)
             if not box:
                 return True
-            waiting[role], reply = None, actor.received(wait.message, box.popleft())
+            waiting[role], reply = None, actor.received(box.popleft())
         try:
             yielded = program.send(reply)
         except StopIteration:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
@@ -22,6 +23,7 @@ from ssdsim.measure.language import Branches, Logits
 from ssdsim.pairs.file import Participant
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+_OF_LOADING = ("_name_or_path", "transformers_version")  # of where a config was read, and by what
 _WINDOWS = ("sliding_window", "attention_chunk_size")
 
 
@@ -233,24 +235,30 @@ def check_vocabularies(target: CausalModel, draft: CausalModel) -> None:
     ------
     InputError : an id that is another token in the two, or a draft without the target's tokens.
     """
-    ours, theirs = ({i: token for token, i in m.tokenizer.get_vocab().items()} for m in (target, draft))
+    check_tokens(*((each.name, each.tokenizer.get_vocab()) for each in (target, draft)))
+
+
+def check_tokens(target: tuple[str, Mapping[str, int]], draft: tuple[str, Mapping[str, int]]) -> None:
+    """The same of names and vocabularies."""
+    ours, theirs = ({i: token for token, i in vocabulary.items()} for _, vocabulary in (target, draft))
     for i in sorted(set(ours) & set(theirs)):
         if ours[i] != theirs[i]:
             raise InputError(
-                f"{draft.name} has another vocabulary than {target.name}: id {i} is {theirs[i]!r}, not {ours[i]!r}"
+                f"{draft[0]} has another vocabulary than {target[0]}: id {i} is {theirs[i]!r}, not {ours[i]!r}"
             )
     if not set(ours) & set(theirs):
-        raise InputError(f"{draft.name} and {target.name} have no token in common")
+        raise InputError(f"{draft[0]} and {target[0]} have no token in common")
 
 
 def participant(found: CausalModel, dtype: str) -> Participant:
     """What the pair's file says of a model."""
     folder = Path(found.name).expanduser()
-    config, tokenizer = found.model.config.to_json_string(use_diff=False), found.tokenizer.backend_tokenizer.to_str()
+    config = {name: value for name, value in found.model.config.to_dict().items() if name not in _OF_LOADING}
+    tokenizer = found.tokenizer.backend_tokenizer.to_str()
     return Participant(
         id=folder.name if folder.exists() else found.name,
         revision=getattr(found.model.config, "_commit_hash", None),
-        config_sha256=hashlib.sha256(config.encode()).hexdigest(),
+        config_sha256=hashlib.sha256(json.dumps(config, sort_keys=True, default=str).encode()).hexdigest(),
         tokenizer_sha256=hashlib.sha256(tokenizer.encode()).hexdigest(),
         vocabulary=found.vocabulary,
         parameters=sum(p.numel() for p in found.model.parameters()),

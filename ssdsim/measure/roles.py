@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ssdsim.measure.language import LanguageModel, Logits
-from ssdsim.measure.verification import Rules, Speculation, Verdict
+from ssdsim.measure.verification import Rules, Speculation, Verdict, certain
 from ssdsim.pairs.backups import Lookup
 
 
@@ -65,9 +65,7 @@ class Speculator:
         """What the backup proposes: certain tokens, perhaps none."""
         assert self._backup is not None
         tokens = tuple(self._backup.propose(self.k))
-        certain = np.zeros((len(tokens), self.model.vocabulary))
-        certain[np.arange(len(tokens)), list(tokens)] = 1.0
-        return Speculation(tokens, certain, backup=True)
+        return Speculation(tokens, certain(tokens, self.model.vocabulary), backup=True)
 
     def prespeculate(self) -> None:
         """A branch for every outcome that is guessed: ``fan_out`` bonus tokens after each number of accepted ones.

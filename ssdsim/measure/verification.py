@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +25,13 @@ class Speculation:
     tokens: tuple[int, ...]
     drawn_from: Probabilities
     backup: bool = False
+
+
+def certain(tokens: Sequence[int], vocabulary: int) -> Probabilities:
+    """What tokens that nobody drew are drawn from, shape ``(tokens, V)``: looked up, or the likeliest ones."""
+    found = np.zeros((len(tokens), vocabulary))
+    found[np.arange(len(tokens)), list(tokens)] = 1.0
+    return found
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,141 @@
+"""The two sides of a loop of tokens: what each does of the steps that the strategies name.
+
+However their messages travel (:mod:`ssdsim.measure.loop` within a process, ranks over a network), the sides are these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, Protocol
+
+from ssdsim.measure.roles import Speculator, Verifier
+from ssdsim.measure.verification import Speculation, Verdict
+
+
+@dataclass(frozen=True)
+class PlayedRound:
+    """A round: drafted and accepted tokens, whether a backup drafted them, and whether the outcome was foreseen."""
+
+    drafted: int
+    accepted: int
+    backup: bool
+    hit: bool | None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """When an answer is over: at so many tokens after the prompt, or at one that ends a text."""
+
+    prompt: int
+    new_tokens: int
+    end: frozenset[int]
+
+    def rounds(self, text: Sequence[int]) -> Iterator[int]:
+        """Numbers of rounds until the growing ``text`` is over; both sides' texts are over after the same one."""
+        for number in count():
+            came = text[self.prompt :]
+            if len(came) >= self.new_tokens or not self.end.isdisjoint(came):
+                return
+            yield number
+
+    def cut(self, text: Sequence[int]) -> list[int]:
+        """What came after the prompt, without what the last round wrote past the end."""
+        came = list(text[self.prompt : self.prompt + self.new_tokens])
+        return came[: next((i + 1 for i, token in enumerate(came) if token in self.end), len(came))]
+
+
+class Side(Protocol):
+    """One role with its model."""
+
+    @property
+    def text(self) -> Sequence[int]: ...
+
+    def do(self, step: str) -> None: ...
+
+    def content(self) -> Speculation | Verdict:
+        """What it has to tell the other side."""
+        ...
+
+    def take(self, content: Any) -> None:
+        """Take in what the other side told."""
+        ...
+
+
+class TargetSide:
+    """Decodes, verifies and samples; ``rounds`` are those that it played."""
+
+    def __init__(self, verifier: Verifier, speculation: Speculation | None) -> None:
+        self.rounds: list[PlayedRound] = []
+        self._verifier, self._speculation = verifier, speculation
+        self._verdict = Verdict(0, 0)
+
+    @property
+    def text(self) -> list[int]:
+        return self._verifier.text
+
+    def do(self, step: str) -> None:
+        match step:
+            case "decode":
+                self._verifier.decode()
+            case "verify":
+                assert self._speculation is not None
+                self._verifier.verify(self._speculation)
+            case "sample":
+                self._verdict = self._verifier.sample(self._speculation)
+                self._note()
+            case _:
+                raise ValueError(f"a target of tokens knows no step '{step}'")
+
+    def _note(self) -> None:
+        spoken = self._speculation
+        drafted, backup = (0, False) if spoken is None else (len(spoken.tokens), spoken.backup)
+        self.rounds.append(PlayedRound(drafted, self._verdict.accepted, backup, None))
+
+    def content(self) -> Verdict:
+        return self._verdict
+
+    def take(self, content: Speculation) -> None:
+        self._speculation = content
+
+
+class DraftSide:
+    """Drafts, pre-speculates, looks up and falls back; ``hits`` are those of the rounds that it played."""
+
+    def __init__(self, speculator: Speculator) -> None:
+        self.hits: list[bool] = []
+        self._speculator = speculator
+
+    @property
+    def text(self) -> list[int]:
+        return self._speculator.text
+
+    def do(self, step: str) -> None:
+        match step:
+            case "draft":
+                self._speculator.current = self._speculator.draft()
+            case "pre-speculate":
+                self._speculator.prespeculate()
+            case "look up":
+                pass  # by misses()
+            case "fallback":
+                self._speculator.fall_back()
+            case _:
+                raise ValueError(f"a draft of tokens knows no step '{step}'")
+
+    def content(self) -> Speculation:
+        return self._speculator.current
+
+    def take(self, content: Verdict) -> None:
+        self._speculator.learn(content)
+
+    def misses(self, outcome: Verdict) -> int:
+        self.hits.append(self._speculator.look_up(outcome))
+        return int(not self.hits[-1])
+
+
+def with_hits(rounds: Sequence[PlayedRound], hits: Sequence[bool]) -> list[PlayedRound]:
+    """The target's rounds with what the draft found in its cache; None where it did not look."""
+    found = [*hits, *[None] * (len(rounds) - len(hits))]
+    return [PlayedRound(r.drafted, r.accepted, r.backup, hit) for r, hit in zip(rounds, found, strict=True)]
