@@ -94,7 +94,8 @@ def test_any_strategy_is_measured_predicted_and_held_against_its_rival(calibrati
     for c in compared:  # parts lie between marks of the round, which is timed around them: other work may come between
         assert set(c.parts) <= set(PARTS)
         assert sum(measured for measured, _ in c.parts.values()) == pytest.approx(c.measured.value, rel=0.05)
-        assert sum(predicted for _, predicted in c.parts.values()) == pytest.approx(c.predicted_s)
+        # parts are of whole rounds, the prediction is the mean over a simulated run with its two ends
+        assert sum(predicted for _, predicted in c.parts.values()) == pytest.approx(c.predicted_s, rel=1e-3)
         assert c.parts["verify"][0] > 0.0
     assert [found[:2] for found in speedups(compared)] == [("alternating", "ar")]
     assert {track for track in trace.tracks if track.startswith("measured")} == {
