@@ -54,7 +54,8 @@ def _drawn(rng: np.random.Generator, rows: int, fewest: int) -> NDArray[np.intp]
     """Rows drawn with replacement, but ``fewest`` different ones at least."""
     while True:
         drawn = rng.integers(rows, size=rows)
-        if len(np.unique(drawn)) >= fewest:
+        # the first few mostly tell, and a set of them takes a twentieth of the time of sorting all
+        if len(set(drawn[: 8 * fewest].tolist())) >= fewest or len(np.unique(drawn)) >= fewest:
             return drawn
 
 
