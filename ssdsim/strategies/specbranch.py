@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.checks import FloatOrArray
 from ssdsim.kinds import SHARE, Whole
 from ssdsim.option import Group, Option
 from ssdsim.pricing.drafter import Drafter
-from ssdsim.pricing.occupancy import Occupancy, target_alone
-from ssdsim.pricing.prespeculation import beside_each_other
-from ssdsim.pricing.room import Devices
 from ssdsim.pricing.site import Site
-from ssdsim.pricing.step import Step, unit_free
+from ssdsim.pricing.step import Piece
 from ssdsim.protocols.axes import Lookahead, Numbers
-from ssdsim.protocols.lockstep import Lockstep, late
-from ssdsim.rounds.actor import Actor, Program
+from ssdsim.protocols.pre_post import PrePost
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.mixing import tokens_of
-from ssdsim.rounds.round import Seconds
-from ssdsim.rounds.states import States
 from ssdsim.settings import Settings
 
 Array = NDArray[np.float64]
 
 
-class SpecBranch(Lockstep):
+class SpecBranch(PrePost):
     """``R = [(1 - a^(g-1) h) + h E(a, g-1)] / [(1 + h - a^(g-1) h) max(g T_d(k), 1)]`` tokens per T_v.
 
     As PEARL, but that the first new token is tested in k versions, one of which is right with probability
@@ -44,6 +37,7 @@ class SpecBranch(Lockstep):
     title = "SpecBranch"
     source = "Shen et al., ICLR 2026, arXiv 2506.01979"
     rival = "pearl"
+    draft_step = "branch step"
     searched = (
         Lookahead(
             option="branch_gamma",
@@ -122,54 +116,15 @@ class SpecBranch(Lockstep):
 
         return tokens_of(drafter.accepted(settings, settings["branch_gamma"]), kernel)
 
-    def devices(self, options: Mapping[str, Any], tp: int, drafter: Drafter) -> Devices:
-        return Devices(tp, int(drafter.needs_device))
+    def branches(self, options: Mapping[str, Any]) -> int | None:
+        return int(options["branches"])
 
-    def occupancies(self, site: Site, drafter: Drafter) -> Iterable[Occupancy]:
-        gamma, branches = self.lookahead(site.options), site.options["branches"]
-        yield target_alone(site, gamma)
-        if drafter.needs_device:
-            what = f"{site.draft.name} with {branches} branches a sequence"
-            yield Occupancy(what, [drafter.demand(site, gamma, branches)], site.draft_profile)
+    def drafting(self, site: Site, drafter: Drafter) -> tuple[Piece, ...]:
+        """The steps over branches, without the pass before them."""
+        return drafter.prespeculate(site, self.lookahead(site.options), site.options["branches"])[-1:]
 
-    def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
-        gamma, branches = self.lookahead(site.options), site.options["branches"]
-        draft = Step("draft", drafter.prespeculate(site, gamma, branches)[-1:])  # the steps over branches
-        verify = Step("verify", (site.piece(site.target_pass("verify", gamma)),))
-        pre_verify = Step("verify", (site.piece(site.target_pass("pre-verify", 1)),))
-        pre_verify, _ = beside_each_other(site, pre_verify, draft)
-        verify, draft = beside_each_other(site, verify, draft)
-        return {
-            "verify": verify,
-            "pre-verify": pre_verify,
-            "sample": site.sampling_step(),
-            "draft": draft,
-            "outcome": site.outcome_message(),
-            "speculation": site.speculation_message(gamma * branches),
-        }
-
-    def unit_free_steps(self, settings: Settings) -> Mapping[str, Step]:
-        draft_step = settings["t_sd"] / settings["k"]
-        return {
-            "verify": unit_free("verify", ("verify", 1.0, 1)),
-            "pre-verify": unit_free("verify", ("pre-verify", 1.0, 1)),
-            "sample": Step("host"),
-            "draft": unit_free("draft", ("branch step", draft_step, settings["branch_gamma"])),
-            "outcome": Step("communicate"),
-            "speculation": Step("communicate"),
-        }
-
-    def parts(self, t: Mapping[str, Seconds], states: States) -> Mapping[str, FloatOrArray]:
-        post, drafted = states.any_in("post"), t["draft"] + t["speculation"]
-        return {
-            "verify": post * t["verify"] + (1.0 - post) * t["pre-verify"],
-            "draft": post * late(drafted, t["verify"]) + (1.0 - post) * late(drafted, t["pre-verify"]),
-            "communicate": t["outcome"],
-            "host": t["sample"],
-        }
-
-    def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
-        return {"target": _target, "draft": _draft}
+    def draft_device(self, site: Site) -> str:
+        return f"{site.draft.name} with {site.options['branches']} branches a sequence"
 
 
 def _kernel(pending_pmf: Array, hit: float, low: float, low_hit: float) -> Kernel:
@@ -193,19 +148,3 @@ def _kernel(pending_pmf: Array, hit: float, low: float, low_hit: float) -> Kerne
             "post": {"pre": rejected + all_accepted * (1.0 - right), "post": all_accepted * right},
         }
     )
-
-
-def _target(me: Actor) -> Generator[Any, Any, None]:
-    for _ in me.rounds():
-        yield me.do("verify" if me.any_in("post") else "pre-verify")
-        yield me.receive("speculation")
-        yield me.do("sample")
-        yield me.send("draft", "outcome", me.outcome())
-        me.end_round()
-
-
-def _draft(me: Actor) -> Generator[Any, Any, None]:
-    for _ in me.rounds():
-        yield me.do("draft")
-        yield me.send("target", "speculation")
-        yield me.receive("outcome")

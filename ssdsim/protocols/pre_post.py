@@ -1,0 +1,112 @@
+"""What strategies share in which both models work in every step and meet at its end (PEARL's round)."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Generator, Iterable, Mapping
+from typing import Any
+
+from ssdsim.checks import FloatOrArray
+from ssdsim.pricing.drafter import Drafter
+from ssdsim.pricing.occupancy import Occupancy, target_alone
+from ssdsim.pricing.prespeculation import beside_each_other
+from ssdsim.pricing.room import Devices
+from ssdsim.pricing.site import Site
+from ssdsim.pricing.step import Piece, Step, unit_free
+from ssdsim.protocols.lockstep import Lockstep, late
+from ssdsim.rounds.actor import Actor, Program
+from ssdsim.rounds.round import Seconds
+from ssdsim.rounds.states import States
+from ssdsim.settings import Settings
+
+
+class PrePost(Lockstep):
+    """In the state ``pre`` the target checks the draft's first new token, in ``post`` also what is pending.
+
+    Either way the draft makes the next tokens meanwhile, and sends them while the target verifies. A strategy says what
+    it drafts, for how many branches, and its kernel over both states.
+    """
+
+    draft_step = "draft step"
+    """What timelines call one pass of the draft."""
+
+    @abstractmethod
+    def lookahead(self, options: Mapping[str, Any]) -> int:
+        """Tokens of a draft, or of each of its branches."""
+
+    @abstractmethod
+    def branches(self, options: Mapping[str, Any]) -> int | None:
+        """How many continuations are drafted; None for one, without a mask."""
+
+    @abstractmethod
+    def drafting(self, site: Site, drafter: Drafter) -> tuple[Piece, ...]:
+        """The draft's passes of a step."""
+
+    @abstractmethod
+    def draft_device(self, site: Site) -> str:
+        """What lies on the draft's device, in a refusal's words."""
+
+    def devices(self, options: Mapping[str, Any], tp: int, drafter: Drafter) -> Devices:
+        return Devices(tp, int(drafter.needs_device))
+
+    def occupancies(self, site: Site, drafter: Drafter) -> Iterable[Occupancy]:
+        tokens = self.lookahead(site.options)
+        yield target_alone(site, tokens)
+        if drafter.needs_device:
+            demand = drafter.demand(site, tokens, self.branches(site.options) or 0)
+            yield Occupancy(self.draft_device(site), [demand], site.draft_profile)
+
+    def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
+        tokens = self.lookahead(site.options)
+        draft = Step("draft", self.drafting(site, drafter))
+        verify = Step("verify", (site.piece(site.target_pass("verify", tokens)),))
+        pre_verify = Step("verify", (site.piece(site.target_pass("pre-verify", 1)),))
+        pre_verify, _ = beside_each_other(site, pre_verify, draft)
+        verify, draft = beside_each_other(site, verify, draft)
+        return {
+            "verify": verify,
+            "pre-verify": pre_verify,
+            "sample": site.sampling_step(),
+            "draft": draft,
+            "outcome": site.outcome_message(),
+            "speculation": site.speculation_message(tokens * (self.branches(site.options) or 1)),
+        }
+
+    def unit_free_steps(self, settings: Settings) -> Mapping[str, Step]:
+        draft_step = settings["t_sd"] / settings["k"]
+        return {
+            "verify": unit_free("verify", ("verify", 1.0, 1)),
+            "pre-verify": unit_free("verify", ("pre-verify", 1.0, 1)),
+            "sample": Step("host"),
+            "draft": unit_free("draft", (self.draft_step, draft_step, self.lookahead(settings))),
+            "outcome": Step("communicate"),
+            "speculation": Step("communicate"),
+        }
+
+    def parts(self, t: Mapping[str, Seconds], states: States) -> Mapping[str, FloatOrArray]:
+        post, drafted = states.any_in("post"), t["draft"] + t["speculation"]
+        return {
+            "verify": post * t["verify"] + (1.0 - post) * t["pre-verify"],
+            "draft": post * late(drafted, t["verify"]) + (1.0 - post) * late(drafted, t["pre-verify"]),
+            "communicate": t["outcome"],
+            "host": t["sample"],
+        }
+
+    def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
+        return {"target": _target, "draft": _draft}
+
+
+def _target(me: Actor) -> Generator[Any, Any, None]:
+    for _ in me.rounds():
+        yield me.do("verify" if me.any_in("post") else "pre-verify")
+        yield me.receive("speculation")
+        yield me.do("sample")
+        yield me.send("draft", "outcome", me.outcome())
+        me.end_round()
+
+
+def _draft(me: Actor) -> Generator[Any, Any, None]:
+    for _ in me.rounds():
+        yield me.do("draft")
+        yield me.send("target", "speculation")
+        yield me.receive("outcome")
