@@ -23,7 +23,7 @@ from scipy.stats import norm
 from scipy.stats import t as student
 
 from calibration.bootstrap import significant
-from calibration.runtimes.fit import Fit, fit_with_likelier_cache
+from calibration.runtimes.fit import Fit, fit_runtime
 from ssdsim.bundled import models_folder
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.measured.price import seconds_of, work_of
@@ -223,7 +223,7 @@ def rows_of(frame: pd.DataFrame, group: Group, steady: Sequence[str]) -> Iterato
 def fitted(group: Group, rows: Sequence[Row]) -> Fit:
     """The card of a group."""
     source = ", ".join(sorted({row.source for row in rows}))
-    return fit_with_likelier_cache(rows, group.base, group.card, group.engine, source=source)
+    return fit_runtime(rows, group.base, group.card, group.engine, source=source)
 
 
 # How well cards predict rows.

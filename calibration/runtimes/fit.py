@@ -98,20 +98,36 @@ def fit_runtime(
     the others stay as in ``base``. Series are left out one at a time for the error that the card carries; rows of
     speculation alone say nothing of a target pass by itself, whose error then stays that of ``base``.
 
+    Where rows do not say their cache's dtype beside quantised weights, the card keeps the likelier one: that is a
+    choice between two, not a number that is fitted.
+
     Raises
     ------
     InputError : an unknown field, more than :data:`MOST_FIELDS`, or fewer rows than fields.
     """
     chosen = tuple(dict.fromkeys(fields if fields is not None else default_fields(rows)))
     check_fields(chosen, len(rows))
+    named = name, engine or base.engine, source or "rows of the user's own"
+    return min((_fit(rows, each, chosen, *named) for each in _caches(rows, base)), key=lambda fit: fit.misfit)
+
+
+def _caches(rows: Sequence[Row], base: Runtime) -> Iterator[Runtime]:
+    """The card to start from with every cache that the rows leave open: of 16 bits, as the models', or of 8."""
+    if not any(row.kv_dtype is None and row.dtype in QUANTISED_BYTES for row in rows):
+        yield base
+        return
+    yield from (base.model_copy(update={"cache_dtype": kept}) for kept in (None, "float8"))
+
+
+def _fit(rows: Sequence[Row], base: Runtime, chosen: tuple[str, ...], name: str, engine: str, source: str) -> Fit:
     made = features(rows, base)
     solution = _solve(made, base, chosen)
     errors = made.predicted(solution.values) / made.seconds - 1.0
     left_out = _left_out(made, base, chosen)
     low, high = solution.interval()
-    card = _card(solution.values, base, name, engine or base.engine)
+    card = _card(solution.values, base, name, engine)
     evidence = Evidence(
-        source=source or "rows of the user's own",
+        source=source,
         rows=len(rows),
         series=len(set(made.series)),
         error=significant(float(np.abs(errors).mean())),
@@ -126,24 +142,6 @@ def fit_runtime(
     card = card.model_copy(update={"evidence": evidence, "errors": base.errors.model_copy(update=of_passes)})
     told, alike = solution.told(), solution.alike()
     return Fit(card, chosen, low, high, told, alike, errors, left_out, made.series, solution.misfit)
-
-
-def fit_with_likelier_cache(
-    rows: Sequence[Row],
-    base: Runtime,
-    name: str,
-    engine: str = "",
-    fields: Sequence[str] | None = None,
-    source: str = "",
-) -> Fit:
-    """As :func:`fit_runtime`; where rows do not say their cache's dtype beside quantised weights, the likelier one.
-
-    That is a choice between two, not a number that is fitted: of 16 bits, as the models', or of 8.
-    """
-    if not any(row.kv_dtype is None and row.dtype in QUANTISED_BYTES for row in rows):
-        return fit_runtime(rows, base, name, engine, fields, source)
-    bases = (base.model_copy(update={"cache_dtype": kept}) for kept in (None, "float8"))
-    return min((fit_runtime(rows, each, name, engine, fields, source) for each in bases), key=lambda fit: fit.misfit)
 
 
 def default_fields(rows: Sequence[Row]) -> tuple[str, ...]:

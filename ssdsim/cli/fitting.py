@@ -54,14 +54,14 @@ def runtime(
     """What your engine adds to a hardware profile, from its own benchmarks: CSV rows, or results of
     vllm bench serve, sglang.bench_serving, trtllm-bench or aiperf.
     """
-    from calibration.runtimes.fit import fit_with_likelier_cache
+    from calibration.runtimes.fit import fit_runtime
 
     rows = rows_of(files, by_column(given))
     base = find_runtime(like or (_LIKE if _LIKE in runtime_names() else DEFAULT))
     chosen = tuple(field.strip() for field in fields.split(",")) if fields is not None else None
     engines = {row.engine for row in rows if row.engine}
     engine = engines.pop() if len(engines) == 1 else ""
-    fit = fit_with_likelier_cache(rows, base, name or output.stem, engine, chosen, _source(files))
+    fit = fit_runtime(rows, base, name or output.stem, engine, chosen, _source(files))
     save_runtime(fit.card, output)
     if as_json:
         echo_json(_json(fit, output))

@@ -30,18 +30,18 @@ class ExpertCosts(Card):
     per_value_s: Seconds
     flops_per_s: Positive | None = None
 
-    def floor_s(self, hidden: float, width: float) -> float:
+    def floor_s(self, hidden: ArrayLike, width: ArrayLike) -> Array:
         """However few experts are read."""
-        return self.launch_s + self.per_hidden_s * hidden + self.per_width_s * width
+        hidden, width = np.asarray(hidden, float), np.asarray(width, float)
+        return np.asarray(self.launch_s + self.per_hidden_s * hidden + self.per_width_s * width)
 
     def seconds(
         self, visits: ArrayLike, hidden: ArrayLike, width: ArrayLike, touched: ArrayLike, expert_bytes: ArrayLike
     ) -> Array:
         visits, hidden, width, touched = (np.asarray(each, float) for each in (visits, hidden, width, touched))
-        floor = self.launch_s + self.per_hidden_s * hidden + self.per_width_s * width  # as floor_s, of arrays
         read = touched * (self.per_expert_s + np.asarray(expert_bytes, float) / self.bandwidth)
         products = 6 * hidden * width / self.flops_per_s if self.flops_per_s else 0.0
-        return np.asarray(floor + read + visits * (self.per_value_s * hidden + products))
+        return np.asarray(self.floor_s(hidden, width) + read + visits * (self.per_value_s * hidden + products))
 
 
 class ExpertsModel(TimingModel):

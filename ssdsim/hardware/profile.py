@@ -257,7 +257,7 @@ class HardwareProfile(Card):
             case Elementwise() if self.elementwise:
                 return self.elementwise.launch_s
             case ExpertMlp() if op.dtype in self.experts:
-                return self.experts[op.dtype].few.floor_s(op.hidden, op.width)
+                return float(self.experts[op.dtype].few.floor_s(op.hidden, op.width))
             case ExpertMlp() | LatentAttention():
                 return self._few_tokens(op.activations_dtype if isinstance(op, ExpertMlp) else op.dtype).launch_s
         return 0.0

@@ -6,7 +6,7 @@ out, its default there is taken.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,10 +22,6 @@ class Family:
     architecture: str
     unsaid: Fields = field(default_factory=dict)
     own: Callable[[ConfigValues, int], Fields] = lambda config, layers: {}
-
-
-def _in_every(count: int, layers: Sequence[int]) -> int:
-    return len({layer for layer in layers if 0 <= layer < count})
 
 
 # windows
@@ -86,7 +82,7 @@ def _experts(config: ConfigValues, layers: int, width: int, shared_width: int = 
     }
 
 
-def _where(layers: int, experts: Fields, dense_width: int) -> Fields:
+def _beside_dense(experts: Fields, dense_width: int) -> Fields:
     """Experts in some layers; a model without any other layers has no dense MLP, whatever width its config says."""
     if not experts["layers"]:
         return {}
@@ -95,7 +91,7 @@ def _where(layers: int, experts: Fields, dense_width: int) -> Fields:
 
 def _mixtral(config: ConfigValues, layers: int) -> Fields:
     width = config.whole("intermediate_size")
-    return _windows(config, layers) | _where(layers, _experts(config, layers, width), width)
+    return _windows(config, layers) | _beside_dense(_experts(config, layers, width), width)
 
 
 def _qwen_moe(config: ConfigValues, layers: int) -> Fields:
@@ -104,22 +100,21 @@ def _qwen_moe(config: ConfigValues, layers: int) -> Fields:
     shared = config.some("shared_expert_intermediate_size")
     experts = _experts(config, len(sparse), config.whole("moe_intermediate_size"), shared)
     windows = _qwen2(config, layers)
-    return windows | _where(layers, experts, config.whole("intermediate_size"))
+    return windows | _beside_dense(experts, config.whole("intermediate_size"))
 
 
 def _gpt_oss(config: ConfigValues, layers: int) -> Fields:
     """Every second layer has a window; attention sinks are a value a head, which costs nothing."""
     width = config.whole("intermediate_size")
-    return _windows(config, layers, (layers + 1) // 2) | _where(layers, _experts(config, layers, width), width)
+    return _windows(config, layers, (layers + 1) // 2) | _beside_dense(_experts(config, layers, width), width)
 
 
 def _llama4(config: ConfigValues, layers: int) -> Fields:
     """Local layers attend within chunks; experts are interleaved with dense layers of another width."""
     step, width = config.whole("interleave_moe_layer_step", 1), config.whole("intermediate_size")
     listed = config.layers_in("moe_layers") or list(range(step - 1, layers, step))
-    found = _where(
-        layers,
-        _experts(config, _in_every(layers, listed), width, shared_width=width),
+    found = _beside_dense(
+        _experts(config, len({layer for layer in listed if 0 <= layer < layers}), width, shared_width=width),
         config.whole("intermediate_size_mlp"),
     )
     local = _local_layers(config, layers)
@@ -151,14 +146,14 @@ def _behind_dense(config: ConfigValues, layers: int) -> Fields:
     width, every = config.whole("moe_intermediate_size"), config.whole("moe_layer_freq", 1)
     sparse = [n for n in range(config.some("first_k_dense_replace"), layers) if n % every == 0]
     shared = config.some("n_shared_experts") * width
-    return _where(layers, _experts(config, len(sparse), width, shared), config.whole("intermediate_size"))
+    return _beside_dense(_experts(config, len(sparse), width, shared), config.whole("intermediate_size"))
 
 
 def _minimax(config: ConfigValues, layers: int) -> Fields:
     width = config.whole("intermediate_size")
     experts = _experts(config, layers, width, config.some("shared_intermediate_size"))
     predicts = config.flag("use_mtp")
-    return _where(layers, experts, width) | {
+    return _beside_dense(experts, width) | {
         "qk_norm": config.flag("use_qk_norm"),
         "mtp_layers": config.some("num_mtp_modules") if predicts else 0,
     }

@@ -204,10 +204,18 @@ class _Shard:
                 ops.append(self._elementwise("qk_norm", 2 * (q_out + kv_out)))
             # rotary embedding of q and k in place, then k and v written to the cache (as wide as the activations here)
             ops.append(self._elementwise("rotary", 2 * (q_out + kv_out) + 4 * kv_out))
-        of_cache = "" if self.precision.kv == dtype else self.precision.kv
         ops.append(
             Attention(
-                "attention", self.batch, self.queries, context, heads, kv_heads, head_dim, dtype, self.masked, of_cache
+                "attention",
+                self.batch,
+                self.queries,
+                context,
+                heads,
+                kv_heads,
+                head_dim,
+                dtype,
+                self.masked,
+                self._kv_dtype,
             )
         )
         ops.append(self._gemm("attention_out", card.hidden_size, q_out, weights))
@@ -227,14 +235,13 @@ class _Shard:
             ops.append(self._gemm("q_up", q_out, latent.query_rank, weights))
         else:
             ops.append(self._gemm("qkv_down", q_out + latent.cached, hidden, weights))
-        of_cache = "" if self.precision.kv == dtype else self.precision.kv
         ops += [
             self._elementwise("latent_norm", 4 * small),
             self._elementwise("rotary", 2 * heads * latent.rope_dim + 4 * latent.cached),
             self._gemm("kv_up", heads * (latent.nope_dim + latent.value_dim), latent.rank, weights),
             LatentAttention(
                 "attention", self.batch, self.queries, self.context, heads, latent.rank, latent.rope_dim, dtype,
-                self.masked, of_cache,
+                self.masked, self._kv_dtype,
             ),
             self._gemm("attention_out", hidden, heads * latent.value_dim, weights),
             *self._all_reduce("attention_all_reduce"),
@@ -277,6 +284,11 @@ class _Shard:
             )
         )  # fmt: skip
         return (*ops, *self._all_reduce("experts_all_reduce"))
+
+    @property
+    def _kv_dtype(self) -> str:
+        """Of the cache, as operations have it: empty where it is the activations'."""
+        return "" if self.precision.kv == self.precision.activations else self.precision.kv
 
     @property
     def _value_bytes(self) -> int:

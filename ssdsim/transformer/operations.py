@@ -72,8 +72,26 @@ class Gemm:
         return float(DTYPE_BYTES[self.activations_dtype] * values + WEIGHT_BYTES[self.dtype] * (self.k * self.n))
 
 
+class OverCache:
+    """Attention that reads a cache: ``dtype`` is the arithmetic's, ``kv_dtype`` the cache's where it is another."""
+
+    __slots__ = ()
+    dtype: str
+    kv_dtype: str
+
+    @property
+    def cache_dtype(self) -> str:
+        """Of what is cached."""
+        return self.kv_dtype or self.dtype
+
+    @property
+    def arithmetic(self) -> tuple[str, ...]:
+        """What is multiplied in."""
+        return (self.dtype,)
+
+
 @dataclass(frozen=True, slots=True)
-class Attention:
+class Attention(OverCache):
     """Decode attention: ``batch`` sequences, each with ``queries`` new tokens over ``context`` cached tokens.
 
     ``masked`` marks a branch mask: the queries of a sequence are not a causal chain but tips of branches, each
@@ -93,16 +111,6 @@ class Attention:
     dtype: str
     masked: bool = False
     kv_dtype: str = ""
-
-    @property
-    def cache_dtype(self) -> str:
-        """Of the cached keys and values."""
-        return self.kv_dtype or self.dtype
-
-    @property
-    def arithmetic(self) -> tuple[str, ...]:
-        """What is multiplied in."""
-        return (self.dtype,)
 
     @property
     def flops(self) -> float:
@@ -144,7 +152,7 @@ class PrefillAttention:
 
 
 @dataclass(frozen=True, slots=True)
-class LatentAttention:
+class LatentAttention(OverCache):
     """Decode attention over a latent cache (DeepSeek-V2): all heads read one vector of ``rank + rope_dim`` a token.
 
     The rest is as of :class:`Attention`.
@@ -160,16 +168,6 @@ class LatentAttention:
     dtype: str
     masked: bool = False
     kv_dtype: str = ""
-
-    @property
-    def cache_dtype(self) -> str:
-        """Of the cached vectors."""
-        return self.kv_dtype or self.dtype
-
-    @property
-    def arithmetic(self) -> tuple[str, ...]:
-        """What is multiplied in."""
-        return (self.dtype,)
 
     @property
     def flops(self) -> float:
