@@ -9,7 +9,7 @@ from ssdsim.documents import as_record
 from ssdsim.errors import InputError, nearest
 from ssdsim.hardware.laws import LinkModel
 from ssdsim.hardware.profile import Device, HardwareProfile, Provenance
-from ssdsim.hardware.what_if import LINKS, Scaling, hypothetical
+from ssdsim.hardware.what_if import LINKS, Scaling, hypothetical, link_change
 
 LINK_EFFICIENCY = 0.8
 """Of a datasheet's rate, one way: what messages reach."""
@@ -45,8 +45,7 @@ def from_datasheet(like: HardwareProfile, sheet: Datasheet, name: str) -> Hardwa
     """
     arithmetic = _arithmetic(like, sheet)
     new_link = _link(like, sheet)
-    link_ratio = new_link.bandwidth / like.link.bandwidth if new_link and like.link else 1.0
-    delay_s = new_link.latency_s - like.link.latency_s if new_link and like.link else 0.0
+    link_ratio, delay_s = link_change(like.link, new_link)
     bandwidth = sheet.memory_bandwidth or like.device.memory_bandwidth
     scaling = Scaling(
         memory_bandwidth=bandwidth / like.device.memory_bandwidth,

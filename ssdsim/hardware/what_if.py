@@ -46,13 +46,10 @@ def scale(
     for what, factor in (("--memory-bandwidth", memory_bandwidth), ("--clock", clock)):
         if not SMALLEST <= factor <= LARGEST:
             raise InputError(f"{what} must be a positive factor from {SMALLEST:g} to {LARGEST:g}, got {factor:g}")
-    old_link, new_link = profile.link, _link(profile.link, link)
-    ratio, delay_s = 1.0, 0.0
-    if old_link is not None and new_link is not None:
-        ratio, delay_s = new_link.bandwidth / old_link.bandwidth, new_link.latency_s - old_link.latency_s
+    new_link = _link(profile.link, link)
     timed = (profile.gemm, profile.attention, profile.attention_masked, profile.prefill_attention)
     arithmetic = dict.fromkeys([*profile.device.peak_flops, *(dtype for of in timed for dtype in of)], clock)
-    scaling = Scaling(memory_bandwidth, arithmetic, 1.0 / clock, ratio, delay_s)
+    scaling = Scaling(memory_bandwidth, arithmetic, 1.0 / clock, *link_change(profile.link, new_link))
     device = _scaled_device(profile.device, scaling, link)
     source = _provenance(profile, memory_bandwidth, clock, link)
     scaled = hypothetical(profile, name, scaling, device, new_link, source)
@@ -164,6 +161,13 @@ class Scaling:
     def elementwise(self, old: ElementwiseModel) -> ElementwiseModel:
         launch_s, bandwidth = old.launch_s * self.launches, old.bandwidth * self.memory_bandwidth
         return old.model_copy(update={**_UNFITTED, "launch_s": launch_s, "bandwidth": bandwidth, "uncertainty": ()})
+
+
+def link_change(old: LinkModel | None, new: LinkModel | None) -> tuple[float, float]:
+    """The ratio of bandwidths and the difference of latencies (s), by which collectives change with the link."""
+    if old is None or new is None:
+        return 1.0, 0.0
+    return new.bandwidth / old.bandwidth, new.latency_s - old.latency_s
 
 
 def _links(profile: HardwareProfile, link: LinkModel | None) -> dict[int, LinkModel] | None:

@@ -94,11 +94,12 @@ def compare(
     inputs = acceptance_inputs(points, ranges or {})
     rates = _draws(found, points, inputs, request)
     fastest = np.argmax(np.stack(list(rates.values())), axis=0)
+    ends = {name: bounds_95(rates[name]) for name in found}
     compared = {
         name: Compared(
             deployment=deployment,
-            low=float(bounds_95(rates[name])[0]),
-            high=float(bounds_95(rates[name])[1]),
+            low=float(ends[name][0]),
+            high=float(ends[name][1]),
             quantiles={q: float(np.quantile(rates[name], q)) for q in QUANTILES},
             probability=float(np.mean(fastest == number)),
         )
