@@ -31,7 +31,7 @@ from ssdsim.hardware.profile import Device, HardwareProfile, Provenance
 from ssdsim.machine.machine import gpus
 from ssdsim.pricing.passes import cost_of_pass, streaming_share
 from ssdsim.runtimes.card import Errors, Evidence, Host, Runtime
-from ssdsim.transformer.forward import ForwardPass
+from ssdsim.transformer.forward import Block, ForwardPass
 from ssdsim.transformer.operations import DTYPE_BYTES
 
 _SOURCE = "calibration"
@@ -136,9 +136,13 @@ def check_passes(
                 role, name = parameters["role"], parameters["name"]
                 forward, label = passes[role, name], name
                 if row.point.benchmark == "layer":
-                    forward, label = replace(forward, before=(), after=(), layers=1), f"{name}, a layer"
+                    forward, label = _one_layer(forward), f"{name}, a layer"
                 found.append(PassCheck(role, label, row.seconds, cost_of_pass(forward, profile, runtime, role).seconds))
     return found
+
+
+def _one_layer(forward: ForwardPass) -> ForwardPass:
+    return replace(forward, before=(), blocks=(Block(forward.layer, 1),), layers=1, after=())
 
 
 def _of(rows: Sequence[Row], benchmark: str) -> list[Row]:

@@ -9,6 +9,7 @@ import torch.distributed as dist
 
 from calibration.benchmarks.bench import Bench, Result
 from ssdsim.machine.capture import capture
+from ssdsim.machine.timing import Clock
 
 _MESSAGE_BYTES = 1 << 20
 _IN_GRAPH = 20
@@ -65,7 +66,8 @@ def _over_target(bench: Bench, action: Callable[[], object], with_messages: bool
 
     if not bench.has_target and not talks:
         return None
-    timed = bench.time(once, warm_ups=5, least_runs=_RUNS, most_runs=_RUNS, clock="wall")
+    clock: Clock = "core" if bench.device.type == "cuda" else "wall"
+    timed = bench.time(once, warm_ups=5, least_runs=_RUNS, most_runs=_RUNS, clock=clock)
     return timed.to_json() if bench.rank == 0 else None
 
 

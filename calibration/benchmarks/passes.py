@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import torch
+
 from calibration.benchmarks.bench import Bench, Result
 from calibration.points import Shape
 from ssdsim.machine.graph import Graph
@@ -46,9 +48,10 @@ def graph_and_pass(bench: Bench, role: str, shape: Shape) -> tuple[Graph, Forwar
     )
 
 
-def clock_of(forward: ForwardPass) -> Clock:
-    """A pass with collectives waits for the other ranks."""
-    return "wall" if any(isinstance(op, Collective) for op, _ in forward.counted()) else "core"
+def clock_of(forward: ForwardPass, device: torch.device) -> Clock:
+    """A pass with collectives waits for the other ranks; one on a GPU is launched and waited for, as in a round."""
+    waits = any(isinstance(op, Collective) for op, _ in forward.counted())
+    return "wall" if waits or device.type == "cuda" else "core"
 
 
 def _reports(bench: Bench, role: str) -> bool:
@@ -56,6 +59,6 @@ def _reports(bench: Bench, role: str) -> bool:
 
 
 def _time(bench: Bench, graph: Graph, forward: ForwardPass, reports: bool) -> Result | None:
-    runs = _RUNS[bench.device.type]
-    timed = bench.time(graph.prepare(forward), warm_ups=1, least_runs=runs, most_runs=runs, clock=clock_of(forward))
+    runs, clock = _RUNS[bench.device.type], clock_of(forward, bench.device)
+    timed = bench.time(graph.prepare(forward), warm_ups=1, least_runs=runs, most_runs=runs, clock=clock)
     return timed.to_json() if reports else None

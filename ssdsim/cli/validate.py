@@ -73,7 +73,9 @@ _OF_MEASURED = (*_ONLY_MEASURED, "target", "dtype", "draft", "output", *_COMMON)
 @click.option("--target", "--model", default="transformer-shaped-1536x4", show_default=True, help="the target's card")
 @click.option("--draft", default="transformer-shaped-768x2", show_default=True, help="the draft's card")
 @click.option("--target-device", default="cpu:0", show_default=True, help="cpu:0, cuda:0 or cuda:0-3")
-@click.option("--draft-device", default="cpu:1", show_default=True, help="the draft's own device")
+@click.option(
+    "--draft-device", help="the draft's own device [default: the one after the target's; none where there is no other]"
+)
 @click.option("--context", type=click.IntRange(1), default=256, show_default=True)
 @click.option("--dtype", type=click.Choice(DTYPES), help="[default: the profile's]")
 @chosen_options("strategies")
@@ -204,9 +206,11 @@ def _calibrate(log: Path, points: Sequence[GridPoint], seed: int, quiet: bool, *
     Where rounds were measured beside it already it is done: they are predicted with what it was then.
     """
     from ssdsim.cli.calibrate import calibrate
-    from ssdsim.machine.devices import parse_devices
 
-    devices = [*parse_devices(str(options["target_device"])), *parse_devices(str(options["draft_device"]))[:1]]
+    target, draft = _devices(options)
+    devices = [*target, *draft[:1]]
+    if len(target) > 1 and not draft:
+        raise InputError("several GPUs of a target and none of a draft need --hardware, from ssdsim calibrate")
     if len({name.split(":")[0] for name in devices}) > 1:
         raise InputError("devices of two kinds need --hardware and --draft-hardware, each from ssdsim calibrate")
     output = log.with_name(f"{log.stem}-profile.json")
@@ -231,6 +235,14 @@ def _calibrate(log: Path, points: Sequence[GridPoint], seed: int, quiet: bool, *
     return output
 
 
+def _devices(options: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """The target's and the draft's."""
+    from ssdsim.machine.devices import draft_devices, parse_devices
+
+    target = parse_devices(options["target_device"])
+    return target, draft_devices(options["draft_device"], target)
+
+
 def _run(
     hardware: str,
     log: Path,
@@ -241,11 +253,10 @@ def _run(
     **options: object,
 ) -> list[list[Comparison]]:
     from ssdsim.hardware.catalog import find_hardware
-    from ssdsim.machine.devices import parse_devices
     from ssdsim.machine.ranks import RankError
     from ssdsim.validation.bench import Bench, check_profile, run_grid
 
-    on_target, on_draft = (tuple(parse_devices(str(options[f"{role}_device"]))) for role in ("target", "draft"))
+    on_target, on_draft = map(tuple, _devices(options))
     profile = find_hardware(hardware)
     if len({name.split(":")[0] for name in (*on_target, *on_draft)}) > 1 and not options["draft_hardware"]:
         raise InputError("a draft on a device of another kind needs --draft-hardware, a profile of that device")

@@ -64,7 +64,7 @@ def check_pair(
 
 
 def _bench(path: Path, options: Mapping[str, Any]) -> TokenBench:
-    from ssdsim.machine.devices import parse_devices
+    from ssdsim.machine.devices import draft_devices, parse_devices
     from ssdsim.scenario.configuration import effective
     from ssdsim.validation.tokens.calibration import Size
     from ssdsim.validation.tokens.run import RUNS, TokenBench
@@ -76,10 +76,11 @@ def _bench(path: Path, options: Mapping[str, Any]) -> TokenBench:
             raise InputError(f"--strategies: {name} has no steps of real tokens; allowed: {', '.join(RUNS)}")
     if "ar" not in names:
         raise InputError("--strategies: ar must be among them: its tokens are what the others' are compared with")
-    devices = [parse_devices(str(options[f"{role}_device"])) for role in ("target", "draft")]
+    target = parse_devices(options["target_device"])
+    devices = [target, draft_devices(options["draft_device"], target)]
     for role, on in zip(("target", "draft"), devices, strict=True):
-        if len(on) > 1:
-            raise InputError(f"--{role}-device: one device for each model here, got {len(on)}")
+        if len(on) != 1:
+            raise InputError(f"--{role}-device: one device for each model here, got {len(on) or 'none'}")
     size = Size(options["k"] or _K, options["f"] or _F, options["max_new_tokens"], 0)
     if size.new_tokens < 2 * (size.k + 1):
         raise InputError(f"--max-new-tokens must be at least 2 (K + 1) = {2 * (size.k + 1)}, got {size.new_tokens}")

@@ -62,6 +62,21 @@ def check_devices(names: Sequence[str]) -> None:
             raise InputError(f"cuda:{index} is not there: {have}; --device cpu calibrates pinned cores")
 
 
+def draft_devices(named: str | None, target: Sequence[str]) -> list[str]:
+    """The draft's: those that are named, else the one after the target's last; none where there is no such GPU.
+
+    Raises
+    ------
+    InputError : not a device, or one that this machine lacks.
+    """
+    if named is not None:
+        return parse_devices(named)
+    kind, last = target[-1].split(":")
+    if kind == "cuda" and int(last) + 1 >= torch.cuda.device_count():
+        return []
+    return [f"{kind}:{int(last) + 1}"]
+
+
 def backend_of(names: Sequence[str]) -> str:
     """Nccl where every rank has a GPU, gloo otherwise.
 

@@ -16,6 +16,7 @@ POOL_BYTES = {"cpu": 256 << 20, "cuda": 1 << 30}  # beyond an L3 of a CPU, and m
 _GRAPH_BYTES = 512 << 20  # streamed by the runs of one CUDA graph
 _FEWEST_IN_GRAPH, _MOST_IN_GRAPH = 8, 256
 _MOST_RUNS, _AT_LEAST_S = 4, 0.002  # of each visit: short operations more often
+_SMALL_GEMM = (1, 1024, 1024)  # a few microseconds
 _ALIGNED = 64  # values: views start at a cache line
 
 
@@ -75,6 +76,20 @@ class Streams:
         times = round(min(max(wanted, _FEWEST_IN_GRAPH), _MOST_IN_GRAPH))
         timed = time_action(capture(action, times), self.device)
         return replace(timed, seconds=timed.seconds / times)
+
+    def time_between_gemms(self, action: Action) -> Timed:
+        """Seconds that a small kernel adds to a CUDA graph in which another one comes before and after it.
+
+        Alone it follows its like, which has just been fetched and ends at once: on an H100 it takes a quarter less.
+        """
+        gemm = self.gemm(*_SMALL_GEMM)
+
+        def both() -> None:
+            gemm()
+            action()
+
+        with_it, without = self.time_captured(both, 0.0), self.time_captured(gemm, 0.0)
+        return replace(with_it, seconds=max(0.0, with_it.seconds - without.seconds))
 
     def time_gemms(self, shapes: Sequence[tuple[int, int, int]], runs: int) -> float:
         """Mean seconds of GEMMs ``(m, n, k)`` one after the other, as a layer runs them."""

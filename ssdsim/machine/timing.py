@@ -3,6 +3,9 @@
 On a CPU a rank computes in one thread on one core, so what it computes takes the time that the thread spends on its
 core: when another program takes the core for a while, that is the neighbour's time and not the machine's speed.
 An action that waits for other ranks is timed by the wall clock.
+
+On a GPU the core's clock is its own, between two events in its stream; by the wall clock an action is launched and
+waited for, as a round does.
 """
 
 from __future__ import annotations
@@ -14,6 +17,8 @@ from typing import Literal
 
 import numpy as np
 import torch
+
+from ssdsim.machine.devices import synchronised
 
 Action = Callable[[], object]
 Clock = Literal["core", "wall"]
@@ -51,7 +56,7 @@ def time_action(
     clock: Clock = "core",
     before: Action | None = None,
 ) -> Timed:
-    """Time ``action`` until ``at_least_s`` seconds were measured; CUDA by events, the CPU by ``clock``.
+    """Time ``action`` until ``at_least_s`` seconds were measured by ``clock``.
 
     Warms up until stable, or a given number of times, which ranks that act together need. ``before`` runs untimed
     before each run.
@@ -75,7 +80,7 @@ def time_action(
 def time_once(action: Action, device: torch.device, clock: Clock = "core") -> float:
     """Seconds of one run."""
     if device.type == "cuda":
-        return _once_on_cuda(action)
+        return _once_on_cuda(action) if clock == "core" else _once_by(time.perf_counter, synchronised(action, device))
     return _once_by(time.thread_time if clock == "core" else time.perf_counter, action)
 
 

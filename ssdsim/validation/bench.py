@@ -110,7 +110,7 @@ class Bench:
             "hardware": self.hardware,
             "draft_hardware": self.draft_hardware,
             "tp": self.tp,
-            "draft_gpus": len(self.draft_devices),
+            "draft_gpus": len(self.draft_devices) or None,
             "context": self.context,
             "dtype": self.dtype,
         }
@@ -173,7 +173,7 @@ def _compare(
             simulate(scenario, engine="des", rounds=bench.rounds, seed=bench.seed + repeat)
             for repeat in range(bench.repeats)
         ]
-        firsts = [[one for one in (answers[0], answers[bench.tp]) if one] for answers in of_strategy.timelines]
+        firsts = [[one for one in (answers[0], *answers[bench.tp :][:1]) if one] for answers in of_strategy.timelines]
         found.append(
             Comparison(
                 point=point,

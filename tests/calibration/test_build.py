@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -71,7 +70,7 @@ def result(point: Point) -> dict[str, Any]:
         case "pass":
             return {"seconds": pass_s(passes[given["name"]])}
         case "layer":
-            return {"seconds": pass_s(replace(passes[given["name"]], before=(), after=(), layers=1))}
+            return {"seconds": GAP_S + sum(map(operation_s, passes[given["name"]].layer))}
         case "interference":
             alone = {role: pass_s(passes[given[role]]) for role in ("target", "draft")}
             figures = {f"{role}_alone_s": seconds for role, seconds in alone.items()}
