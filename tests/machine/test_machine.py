@@ -7,6 +7,7 @@ import torch
 
 from ssdsim.errors import InputError
 from ssdsim.machine import machine
+from ssdsim.machine.devices import draft_devices
 from ssdsim.machine.machine import Gpu, check_dtype, device_names, gpus, natural_dtype
 
 V100 = Gpu("Tesla V100", "", (7, 0), memory_bytes=32 << 30, free_bytes=30 << 30, compute_units=80, peers=frozenset())
@@ -43,3 +44,13 @@ def test_bfloat16_needs_a_gpu_that_has_it(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(machine, "gpus", lambda devices: {"cuda:0": A100})
     assert natural_dtype(["cuda:0"]) == "bfloat16"
     check_dtype("bfloat16", ["cuda:0"])
+
+
+@pytest.mark.parametrize(("gpus_here", "found"), [(1, []), (2, ["cuda:1"])])
+def test_a_draft_lies_on_the_gpu_after_the_targets_where_there_is_one(
+    gpus_here: int, found: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus_here)
+    assert draft_devices(None, ["cuda:0"]) == found
+    assert draft_devices("cpu:3", ["cuda:0"]) == ["cpu:3"]
+    assert draft_devices(None, ["cpu:0"]) == ["cpu:1"]

@@ -109,6 +109,18 @@ def test_any_strategy_is_measured_predicted_and_held_against_its_rival(calibrati
         )
 
 
+@pytest.mark.ranks
+def test_a_machine_with_one_device_measures_what_needs_no_other(calibration: Path, tmp_path: Path) -> None:
+    alone = {"strategies": ("ar", "sd"), "draft_devices": ()}
+    here = bench(str(calibration / "validation-profile.json"), "float32", **alone)
+    point = replace(POINT, sd_draft="colocated")
+    (compared,) = run_grid(here, [point], tmp_path / "log.jsonl", lambda done, total: None, None)
+    assert [(c.strategy, c.devices) for c in compared] == [("ar", (1, 0)), ("sd", (1, 0))]
+    assert all(c.measured.value > 0.0 for c in compared)
+    with pytest.raises(InputError, match="SD needs 1 target and 1 draft ranks, there are 1 and 0"):
+        here.configuration(POINT)
+
+
 @pytest.mark.usefixtures("_toys")
 def test_what_cannot_run_here_is_refused_before_anything_is_timed() -> None:
     with pytest.raises(InputError, match="Refusing cannot run here: it is a made-up one"):
