@@ -16,7 +16,7 @@ from scipy.optimize import least_squares
 
 from calibration.bootstrap import judged, significant
 from calibration.hinges import choose_terms, domain_of, fit_terms, with_uncertainty
-from calibration.regimes import fit_line, fit_regimes, line_uncertainty
+from calibration.regimes import fit_line, fit_regimes, line_uncertainty, regimes_with_uncertainty
 from ssdsim.errors import InputError
 from ssdsim.hardware.attention import AttentionModel
 from ssdsim.hardware.laws import (
@@ -223,7 +223,7 @@ def fit_collective(message_bytes: ArrayLike, seconds: ArrayLike, source: str, se
     """
     rows = _checked("collective", fewest=FEWEST_SIZES, message_bytes=message_bytes, seconds=seconds)
     sizes, measured = rows["message_bytes"], rows["seconds"]
-    regimes = fit_regimes(sizes, measured)
+    regimes = regimes_with_uncertainty(sizes, measured)
 
     def fit(sizes: Array, seconds: Array) -> Callable[[Array], Array]:
         return CollectiveModel(source=source, regimes=fit_regimes(sizes, seconds)).seconds

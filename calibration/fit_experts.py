@@ -17,6 +17,8 @@ _ROUNDS = 3
 _LARGE = 0.1  # relative error from which on a row weighs less: Huber's, on squares
 _FIELDS = ("launch_s", "per_hidden_s", "per_width_s", "bandwidth", "per_expert_s", "flops_per_s", "per_value_s")
 _SHAPE = ["hidden", "width_of_all", "per_token", "count"]
+FITTED = ["tokens", *_SHAPE, "width", "touched", "expert_bytes", "seconds"]
+"""Columns of the rows that :func:`fit_experts` takes."""
 
 
 def fit_experts(rows: pd.DataFrame, source: str) -> ExpertsModel:
@@ -24,8 +26,8 @@ def fit_experts(rows: pd.DataFrame, source: str) -> ExpertsModel:
 
     Parameters
     ----------
-    rows : columns ``tokens``, ``per_token``, ``count``, ``hidden``, ``width`` (of an expert on the device),
-        ``width_of_all`` (on all devices together), ``touched``, ``expert_bytes`` (on the device) and ``seconds``.
+    rows : columns :data:`FITTED`: ``tokens``, ``per_token``, ``count``, ``hidden``, ``width`` (of an expert on the
+        device), ``width_of_all`` (on all devices together), ``touched``, ``expert_bytes`` (on the device), ``seconds``.
     source : entry of the profile's sources.
 
     Returns

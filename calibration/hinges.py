@@ -88,9 +88,10 @@ def _weights(columns: Array, log_ratio: Array, coefficients: Array) -> Array:
 
 
 def _least_squares(columns: Array, log_ratio: Array, weights: Array) -> Array:
-    weighted = columns * weights[:, None]
-    normal = weighted.T @ columns + _RIDGE * np.eye(columns.shape[1])
-    return np.asarray(np.linalg.solve(normal, weighted.T @ log_ratio), float)
+    roots = np.sqrt(weights)
+    weighted = columns * roots[:, None]
+    normal = weighted.T @ weighted + _RIDGE * np.eye(columns.shape[1])  # of one matrix: half of it is worked out
+    return np.asarray(np.linalg.solve(normal, weighted.T @ (roots * log_ratio)), float)
 
 
 def _hinges(values: Mapping[str, Array], knots: Mapping[str, int]) -> list[str]:

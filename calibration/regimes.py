@@ -60,7 +60,19 @@ def fit_regimes(sizes: Array, seconds: Array) -> tuple[Regime, ...]:
         return float(rows * np.log(best[count][0] / rows + _TIMING_NOISE**2) + 3 * count * np.log(rows))
 
     edges = best[min(best, key=criterion)][1]
-    return tuple(_regime(sizes, seconds, a, b) for a, b in pairwise(edges))
+    return tuple(_regime(sizes[a:b], seconds[a:b]) for a, b in pairwise(edges))
+
+
+def regimes_with_uncertainty(sizes: Array, seconds: Array) -> tuple[Regime, ...]:
+    """:func:`fit_regimes`, with how the coefficients of each wander when its timings are drawn anew."""
+
+    def wandering(regime: Regime) -> Directions:
+        inside = (sizes >= regime.from_bytes) & (sizes <= regime.to_bytes)
+        order = np.argsort(sizes[inside], kind="stable")
+        return _wandering(_relative_line, sizes[inside][order], seconds[inside][order])
+
+    regimes = fit_regimes(sizes, seconds)
+    return tuple(regime.model_copy(update={"uncertainty": wandering(regime)}) for regime in regimes)
 
 
 def _relative_line(sizes: Array, seconds: Array) -> tuple[float, float]:
@@ -114,13 +126,11 @@ def _loss(sizes: Array, seconds: Array) -> float:
     return float(np.sum(np.minimum(error, _OUTLIER) ** 2))
 
 
-def _regime(sizes: Array, seconds: Array, first: int, end: int) -> Regime:
-    sizes, seconds = sizes[first:end], seconds[first:end]
+def _regime(sizes: Array, seconds: Array) -> Regime:
     latency, slope = _relative_line(sizes, seconds)
     return Regime(
         latency_s=significant(latency),
         bandwidth=significant(1 / max(slope, 1 / _FREE_BANDWIDTH)),
-        uncertainty=_wandering(_relative_line, sizes, seconds),
         from_bytes=float(sizes[0]),
         to_bytes=float(sizes[-1]),
     )

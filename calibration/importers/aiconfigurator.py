@@ -8,6 +8,8 @@ datasheet figures. A missing table leaves its operations out of the profile; onl
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +21,10 @@ from calibration.importers import experts, vidur
 from calibration.importers.messages import bytes_per_count
 from calibration.importers.system_card import SystemCard, read_system_card
 from calibration.importers.tables import read_table, with_numbers
+from calibration.side_by_side import fitted
 from ssdsim.documents import as_record
 from ssdsim.errors import InputError
-from ssdsim.hardware.attention import AnyAttention
-from ssdsim.hardware.laws import CollectiveModel, GemmModel, LinkModel
-from ssdsim.hardware.prefill_attention import PrefillAttentionModel
+from ssdsim.hardware.laws import LinkModel, TimingModel
 from ssdsim.hardware.profile import HardwareProfile, Provenance
 from ssdsim.transformer.operations import DTYPE_BYTES, CollectiveKind
 
@@ -45,6 +46,11 @@ WEIGHT_BYTES = DTYPE_BYTES | {"float8-block": 1, "nvfp4": 0.5625}
 
 COMPUTE_UNITS = {"V100": 80, "A100": 108, "H100": 132, "H200": 132, "L40S": 142, "B200": 148, "RTX PRO 6000": 188}
 """Streaming multiprocessors, from NVIDIA's datasheets."""
+
+COLLECTIVES: tuple[CollectiveKind, ...] = ("all_gather", "all_reduce")
+
+Fits = dict[tuple[str, Any], Callable[[], TimingModel]]
+"""By the part of a profile, and the format or the number of ranks within it."""
 
 _COLUMNS = {
     "gemm_perf": ("gemm_dtype", "m", "n", "k"),
@@ -85,11 +91,13 @@ def import_aiconfigurator(
     link_csv: str | Path | None = None,
     commit: str = "",
     link_commit: str = "",
+    jobs: int | None = None,
 ) -> HardwareProfile:
     """The profile called ``name`` (the folder's name if not given).
 
     ``system`` is the system card (``system.yaml`` in the folder if not given), ``link_csv`` Vidur's
-    ``send_recv.csv`` of the same machine (the datasheet's link if not given).
+    ``send_recv.csv`` of the same machine (the datasheet's link if not given), ``jobs`` the processes that fit (None:
+    one a core for large tables), which change no digit.
 
     Raises
     ------
@@ -103,7 +111,15 @@ def import_aiconfigurator(
     device = _device(card, tables)
     host_bound = _host_bound(tables["gemm_perf"]) if "gemm_perf" in tables else []
     prefills = _possible_prefills(tables, max(device["peak_flops"].values()))
-    gemms, from_cache = _gemms(tables["gemm_perf"], host_bound, card) if "gemm_perf" in tables else ({}, "")
+    fits, from_cache = _gemms(tables["gemm_perf"], host_bound, card) if "gemm_perf" in tables else ({}, "")
+    if "generation_attention_perf" in tables:
+        fits |= _attentions(tables["generation_attention_perf"])
+    if prefills is not None:
+        fits |= _prefills(prefills)
+    if "moe_perf" in tables:
+        fits |= experts.fits(tables["moe_perf"], "moe_perf")
+    fits |= _collectives(tables, card)
+    models = fitted(fits, sum(map(len, tables.values())), jobs)
     left_out = {
         "gemm_perf": "".join(f"; {theirs} left out, its times of few tokens are the host's" for theirs in host_bound)
         + from_cache
@@ -126,16 +142,18 @@ def import_aiconfigurator(
         "schema": 1,
         "name": name or folder.resolve().name.replace("_", "-"),
         "device": device,
-        "gemm": gemms,
-        "attention": _attentions(tables["generation_attention_perf"]) if "generation_attention_perf" in tables else {},
-        "prefill_attention": _prefills(prefills) if prefills is not None else {},
-        "experts": experts.import_experts(tables["moe_perf"], "moe_perf") if "moe_perf" in tables else {},
-        "collectives": _collectives(tables, card),
+        **{part: _of_part(models, part) for part in ("gemm", "attention", "prefill_attention", "experts")},
+        "collectives": {kind: by_ranks for kind in COLLECTIVES if (by_ranks := _of_part(models, kind))},
         "link": link,
         "elementwise": _elementwise(card),
         "sources": sources,
     }
     return as_record(HardwareProfile, profile, folder, "profile")
+
+
+def _of_part(models: Mapping[tuple[str, Any], TimingModel], part: str) -> dict[Any, TimingModel]:
+    """The models of one part of a profile, by format or number of ranks."""
+    return {key: model for (of, key), model in models.items() if of == part}
 
 
 def _read_table(folder: Path, stem: str) -> pd.DataFrame | None:
@@ -213,9 +231,10 @@ def _host_bound(table: pd.DataFrame) -> list[str]:
     return [str(theirs) for theirs in slower.index[slower > _HOST_BOUND]]
 
 
-def _gemms(table: pd.DataFrame, host_bound: list[str], card: SystemCard) -> tuple[dict[str, GemmModel], str]:
-    """A model a format, and what of the table was left out."""
-    models, left_out = {}, ""
+def _gemms(table: pd.DataFrame, host_bound: list[str], card: SystemCard) -> tuple[Fits, str]:
+    """A fit a format, and what of the table was left out."""
+    fits: Fits = {}
+    left_out = ""
     for theirs, rows in table.groupby("gemm_dtype"):
         weights = GEMM_FORMATS.get(str(theirs)) if theirs not in host_bound else None
         if not weights:
@@ -226,9 +245,9 @@ def _gemms(table: pd.DataFrame, host_bound: list[str], card: SystemCard) -> tupl
             left_out += f"; {cached.sum()} of {len(rows)} rows of {theirs} left out, their weights came from a cache"
         rows = rows[~cached]
         if len(rows) >= FEWEST_ROWS:
-            m, n, k, seconds = (rows[name] for name in (*_GEMM_SHAPE, "seconds"))
-            models[weights] = fit_gemm(m, n, k, seconds, WEIGHT_BYTES[weights], "gemm_perf")
-    return models, left_out
+            m, n, k, seconds = (rows[name].to_numpy(float) for name in (*_GEMM_SHAPE, "seconds"))
+            fits["gemm", weights] = partial(fit_gemm, m, n, k, seconds, WEIGHT_BYTES[weights], "gemm_perf")
+    return fits, left_out
 
 
 def _from_cache(rows: pd.DataFrame, weight_bytes: float, memory_bandwidth: float) -> pd.Series:
@@ -242,24 +261,18 @@ def _from_cache(rows: pd.DataFrame, weight_bytes: float, memory_bandwidth: float
     return of_matrix & (rows["m"] <= _STREAMED_TOKENS)
 
 
-def _attentions(table: pd.DataFrame) -> dict[str, AnyAttention]:
-    """Decode attention by the dtype of the cache."""
+def _attentions(table: pd.DataFrame) -> Fits:
+    """Of decode attention, by the dtype of the cache."""
     table = _full_attention(table)
     table = table.assign(context=table["isl"] + table["step"])
-    models: dict[str, AnyAttention] = {}
+    fits: Fits = {}
     for dtype, rows in _by_cache(table, _ATTENTION_SHAPE).items():
-        models[dtype] = fit_attention(
-            rows["batch_size"],
-            np.ones(len(rows)),
-            rows["context"],
-            rows["num_heads"],
-            rows["num_key_value_heads"],
-            rows["head_dim"],
-            rows["seconds"],
-            DTYPE_BYTES[dtype],
-            "generation_attention_perf",
+        batch, heads, kv_heads, head_dim, context = (rows[name].to_numpy(float) for name in _ATTENTION_SHAPE)
+        shape = (batch, np.ones(len(rows)), context, heads, kv_heads, head_dim)
+        fits["attention", dtype] = partial(
+            fit_attention, *shape, rows["seconds"].to_numpy(float), DTYPE_BYTES[dtype], "generation_attention_perf"
         )
-    return models
+    return fits
 
 
 def _possible_prefills(tables: dict[str, pd.DataFrame], peak_flops: float) -> pd.DataFrame | None:
@@ -276,15 +289,16 @@ def _possible_prefills(tables: dict[str, pd.DataFrame], peak_flops: float) -> pd
     return None if impossible.mean() > _IMPOSSIBLE else table
 
 
-def _prefills(table: pd.DataFrame) -> dict[str, PrefillAttentionModel]:
-    """Attention of whole prompts by the dtype of the cache that they fill; ``table`` holds full attention."""
-    models = {}
+def _prefills(table: pd.DataFrame) -> Fits:
+    """Of attention of whole prompts, by the dtype of the cache that they fill; ``table`` holds full attention."""
+    fits: Fits = {}
     for dtype, rows in _by_cache(table, _PREFILL_SHAPE).items():
-        batch, tokens, heads, kv_heads, head_dim = (rows[name] for name in _PREFILL_SHAPE)
-        models[dtype] = fit_prefill_attention(
-            batch, tokens, heads, kv_heads, head_dim, rows["seconds"], DTYPE_BYTES[dtype], "context_attention_perf"
+        batch, tokens, heads, kv_heads, head_dim = (rows[name].to_numpy(float) for name in _PREFILL_SHAPE)
+        shape = (batch, tokens, heads, kv_heads, head_dim)
+        fits["prefill_attention", dtype] = partial(
+            fit_prefill_attention, *shape, rows["seconds"].to_numpy(float), DTYPE_BYTES[dtype], "context_attention_perf"
         )
-    return models
+    return fits
 
 
 def _full_attention(table: pd.DataFrame) -> pd.DataFrame:
@@ -326,21 +340,19 @@ def _by_cache(table: pd.DataFrame, shape: list[str]) -> dict[str, pd.DataFrame]:
     return found
 
 
-def _collectives(tables: dict[str, pd.DataFrame], card: SystemCard) -> dict[CollectiveKind, dict[int, CollectiveModel]]:
-    """NCCL's all-gather and all-reduce; the engine's own all-reduce where it was timed."""
+def _collectives(tables: dict[str, pd.DataFrame], card: SystemCard) -> Fits:
+    """Of NCCL's all-gather and all-reduce, by number of ranks; the engine's own all-reduce where it was timed."""
     peak = card.figure("node", "intra_node_bw")
-    found: dict[CollectiveKind, dict[int, CollectiveModel]] = {}
-    kinds: tuple[CollectiveKind, ...] = ("all_gather", "all_reduce")
+    fits: Fits = {}
     if "nccl_perf" in tables:
         table = tables["nccl_perf"]
         table = table[table["nccl_dtype"].isin(["half", "float16", "bfloat16"])]
-        for kind in kinds:
-            found[kind] = _by_ranks(table[table["op_name"] == kind], kind, peak, "nccl_perf")
+        for kind in COLLECTIVES:
+            fits |= _by_ranks(table[table["op_name"] == kind], kind, peak, "nccl_perf")
     if "custom_allreduce_perf" in tables:
         table = _captured(tables["custom_allreduce_perf"])
-        custom = _by_ranks(table, "all_reduce", peak, "custom_allreduce_perf")
-        found["all_reduce"] = found.get("all_reduce", {}) | custom
-    return {kind: dict(sorted(by_ranks.items())) for kind, by_ranks in found.items() if by_ranks}
+        fits |= _by_ranks(table, "all_reduce", peak, "custom_allreduce_perf")
+    return {key: fits[key] for key in sorted(fits)}
 
 
 def _captured(table: pd.DataFrame) -> pd.DataFrame:
@@ -350,8 +362,8 @@ def _captured(table: pd.DataFrame) -> pd.DataFrame:
     return table[graph] if graph.any() else table[~text.str.contains("eager")]
 
 
-def _by_ranks(table: pd.DataFrame, kind: str, peak_bandwidth: float, source: str) -> dict[int, CollectiveModel]:
-    """A model for each number of ranks.
+def _by_ranks(table: pd.DataFrame, kind: CollectiveKind, peak_bandwidth: float, source: str) -> Fits:
+    """A fit for each number of ranks.
 
     ``message_size`` is the full tensor in elements on the H100: a device then sends up to 468 GB/s in an
     all-reduce over 8 GPUs (450 GB/s is NVLink's, one way, and NVLS exceeds the ring's bound a little), and rows
@@ -364,7 +376,10 @@ def _by_ranks(table: pd.DataFrame, kind: str, peak_bandwidth: float, source: str
         if ranks > 1 and len(rows) >= FEWEST_ROWS:
             timed[ranks] = rows["message_size"].to_numpy(float), rows["seconds"].to_numpy(float)
     unit = bytes_per_count(kind, timed, _FLOAT_BYTES, peak_bandwidth)
-    return {ranks: fit_collective(unit * counts, seconds, source) for ranks, (counts, seconds) in timed.items()}
+    return {
+        (kind, ranks): partial(fit_collective, unit * counts, seconds, source)
+        for ranks, (counts, seconds) in timed.items()
+    }
 
 
 def _device(card: SystemCard, tables: dict[str, pd.DataFrame]) -> dict[str, Any]:

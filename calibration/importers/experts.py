@@ -8,11 +8,16 @@ number of experts (:mod:`ssdsim.transformer.routing`), never by its tokens.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
-from calibration.fit_experts import FEWEST_ROWS, fit_experts
-from ssdsim.hardware.experts import FEW_TOKENS, ExpertsModel
+from calibration.fit_experts import FEWEST_ROWS, FITTED, fit_experts
+from ssdsim.hardware.experts import FEW_TOKENS
+from ssdsim.hardware.laws import TimingModel
 from ssdsim.transformer.operations import WEIGHT_BYTES
 
 FORMATS = {
@@ -45,18 +50,18 @@ _GROUPED = {(7168, 2048, 8, 256)}
 _SPREAD_TOKENS = 8  # up to which they do
 
 
-def import_experts(table: pd.DataFrame, source: str) -> dict[str, ExpertsModel]:
-    """A model for each format of which one kernel was timed often enough; ``table`` has :data:`COLUMNS`."""
+def fits(table: pd.DataFrame, source: str) -> dict[tuple[str, Any], Callable[[], TimingModel]]:
+    """A fit for each format of which one kernel was timed often enough; ``table`` has :data:`COLUMNS`."""
     rows = _rows(table)
-    models = {}
+    found: dict[tuple[str, Any], Callable[[], TimingModel]] = {}
     for theirs, of_format in rows.groupby("moe_dtype"):
         kept = FORMATS.get(str(theirs))
         own = _of_one_kernel(of_format)
         if kept is None or (own["tokens"] <= FEW_TOKENS).sum() < FEWEST_ROWS:
             continue
         own = own.assign(expert_bytes=3.0 * own["hidden"] * own["width"] * WEIGHT_BYTES[kept])
-        models[kept] = fit_experts(own.reset_index(drop=True), source)
-    return models
+        found["experts", kept] = partial(fit_experts, own.reset_index(drop=True)[FITTED], source)
+    return found
 
 
 def _rows(table: pd.DataFrame) -> pd.DataFrame:

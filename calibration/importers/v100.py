@@ -26,7 +26,7 @@ from calibration.importers.deepbench import import_deepbench
 from calibration.importers.nccl_tests import Timings, read_nccl_tests
 from calibration.importers.nccl_tests.text import text_runs
 from calibration.importers.tables import read_table, with_numbers
-from calibration.regimes import fit_line, fit_regimes
+from calibration.regimes import fit_line, regimes_with_uncertainty
 from ssdsim.documents import read_text
 from ssdsim.errors import InputError
 from ssdsim.hardware.laws import Array, CollectiveModel, ElementwiseModel, LinkModel, Regime
@@ -251,7 +251,7 @@ def _regimes(sizes: Array, seconds: Array, floors: Sequence[float]) -> tuple[Reg
     first = Regime(
         latency_s=significant(floor), bandwidth=bandwidth, from_bytes=float(sizes[0]), to_bytes=float(_GRAPH_BYTES)
     )
-    return (first, *fit_regimes(sizes[device], seconds[device]))
+    return (first, *regimes_with_uncertainty(sizes[device], seconds[device]))
 
 
 def _left_out(sizes: Array, seconds: Array, graphs: dict[str, float], large: Timings) -> tuple[Array, Array]:

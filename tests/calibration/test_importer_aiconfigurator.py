@@ -126,6 +126,13 @@ def test_a_sample_of_another_gpu_becomes_a_profile(folder: Path) -> None:
     assert found.sources[found.link.source].kind == "datasheet"
 
 
+@pytest.mark.long
+def test_two_processes_fit_what_one_does(folder: Path) -> None:
+    """To the last digit; what is fitted elsewhere comes back as it is."""
+    one, two = (import_aiconfigurator(folder, jobs=jobs) for jobs in (1, 2))
+    assert one.model_dump_json() == two.model_dump_json()
+
+
 def test_graph_rows_are_taken_and_sizes_are_elements(folder: Path) -> None:
     found = import_aiconfigurator(folder)
     million = found.seconds(Collective("x", "all_reduce", 2**20, 4)).seconds

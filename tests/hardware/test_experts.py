@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calibration.importers.experts import import_experts
+from calibration.importers.experts import fits
 from ssdsim.answers.predict import predict
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.experts import ExpertCosts, ExpertsModel
@@ -52,7 +52,7 @@ def table(noise: float, costs: ExpertCosts = HIDDEN) -> pd.DataFrame:
 
 
 def fitted(noise: float) -> ExpertsModel:
-    return import_experts(table(noise), "moe_perf")["bfloat16"]
+    return fits(table(noise), "moe_perf")["experts", "bfloat16"]()
 
 
 def test_the_costs_behind_a_table_are_found() -> None:
