@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -84,7 +85,7 @@ class Option:
     excludes: tuple[Excludes, ...] = ()
     needs: Needs | None = None
 
-    @property
+    @cached_property
     def spelling(self) -> str:
         return spelled(self.name)
 

@@ -105,4 +105,4 @@ class Remembered(Generic[T]):
 
 
 def _hashable(value: Any) -> Any:
-    return tuple(map(_hashable, value)) if isinstance(value, list | tuple) else value
+    return tuple(map(_hashable, value)) if type(value) in (list, tuple) else value

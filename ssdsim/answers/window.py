@@ -9,7 +9,7 @@ or the draft device's memory.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -120,7 +120,7 @@ def _measured(settings: Settings, seed: int) -> Window:
     site, drafter = site_of(settings), drafters.ALL.named(settings["drafter"])
     assert site is not None  # only --t-sd reads no hardware
     price(strategies.ALL.named(strategies.SUBJECT), settings, site, drafter)
-    return measure(replace(site, options=settings), drafter, seed)
+    return measure(site.with_options(settings), drafter, seed)
 
 
 def measure(site: Site, drafter: Drafter, seed: int = 0) -> Window:

@@ -185,11 +185,19 @@ class Correction(Card):
 
     def features(self, values: Mapping[str, ArrayLike]) -> Array:
         """Every term's value, shape ``(terms, ...)`` with the broadcast shape of ``values``."""
-        clamped = [np.log(_clamped(values[name], *self.domain[name])) for name in self.domain]
-        logs = np.ones((len(clamped) + 1, *np.broadcast_shapes(*map(np.shape, clamped))))
-        for row, each in enumerate(clamped):
-            logs[row] = each
+        columns = [values[name] for name in self.domain]
+        logs = np.ones((len(columns) + 1, *np.broadcast_shapes(*map(np.shape, columns))))
+        for row, column in enumerate(columns):
+            logs[row] = column
+        inside, (low, high) = logs[:-1], (each.reshape(-1, *(1,) * (logs.ndim - 1)) for each in self._limits)
+        np.log(_clamped(inside, low, high), out=inside)
         return self._hinges.evaluate(logs)
+
+    @cached_property
+    def _limits(self) -> tuple[Array, Array]:
+        """The smallest and the largest of each variable."""
+        low, high = np.array(list(self.domain.values()), float).reshape(-1, 2).T
+        return low, high
 
     def log_factor(self, values: Mapping[str, ArrayLike]) -> Array:
         """Logarithm of real time over roofline time, of the broadcast shape of ``values``."""
@@ -207,7 +215,7 @@ class Correction(Card):
         return [float(first + np.dot(slopes, features)) for first, *slopes in self.uncertainty]
 
 
-def _clamped(values: ArrayLike, low: float, high: float) -> Array:
+def _clamped(values: ArrayLike, low: ArrayLike, high: ArrayLike) -> Array:
     """``np.clip``, which takes several times as long for one number."""
     return np.asarray(np.minimum(np.maximum(values, low), high))
 

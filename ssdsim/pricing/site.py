@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any
+from functools import cached_property, update_wrapper
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.pricing.between_kernels import Model, cost_of_speculation, cost_of_step
@@ -23,6 +23,22 @@ from ssdsim.transformer.precision import Precision
 OUTCOME_BYTES = 36
 PAGE_TOKENS = 16
 TOKEN_BYTES = 8
+
+
+T = TypeVar("T")
+Asked = ParamSpec("Asked")
+
+
+def _once(method: Callable[Concatenate[Site, Asked], T]) -> Callable[Concatenate[Site, Asked], T]:
+    """A method of a site that reads none of its options: worked out once for all settings of the same site."""
+
+    def known(self: Site, *args: Asked.args, **kwargs: Asked.kwargs) -> T:
+        asked = (method.__name__, args, tuple(kwargs.items()))
+        if asked not in self._known:
+            self._known[asked] = method(self, *args, **kwargs)
+        return cast(T, self._known[asked])
+
+    return cast("Callable[Concatenate[Site, Asked], T]", update_wrapper(known, method))
 
 
 @dataclass(frozen=True)
@@ -49,6 +65,13 @@ class Site:
     drift: Mapping[str, float] = field(default_factory=dict, hash=False)
     draft_dtype: str | None = None
     kv_dtype: str | None = None
+    _known: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def with_options(self, options: Mapping[str, Any]) -> Site:
+        """The same site for other settings of what is done there."""
+        site = replace(self, options=options)
+        object.__setattr__(site, "_known", self._known)
+        return site
 
     @property
     def has_experts(self) -> bool:
@@ -57,15 +80,18 @@ class Site:
 
     # passes
 
+    @_once
     def target_pass(self, name: str, queries: int) -> Pass:
         """One target pass over ``batch * queries`` tokens."""
         return Pass(name, "target", self._forward(self.target, queries, self.tp), self.tp, self.profile, self.runtime)
 
+    @_once
     def draft_pass(self, name: str, queries: int = 1, extra_context: int = 0, masked: bool = False) -> Pass:
         """One pass of the draft on a device of its own, over ``queries`` tokens a sequence."""
         forward = self._drafting._forward(self.draft, queries, 1, extra_context, masked)
         return Pass(name, "draft", forward, 1, self.draft_profile, self.runtime)
 
+    @_once
     def draft_beside_target(self, name: str) -> Pass:
         """The draft's pass over a token a sequence on the target's devices: on one or on all, as the runtime has it."""
         degrees = sorted({1, self.tp} & {1, *legal_tensor_parallel(self.draft)})
@@ -108,6 +134,7 @@ class Site:
         """Work without a model, of a given time."""
         return Piece(name, Cost({name: (seconds, 0.0)}) if seconds else Cost(), 1, HostWork(seconds))
 
+    @_once
     def sampling_step(self, speculates: bool = True) -> Step:
         """Sampling and host work after a target pass, of a round that ``speculates`` or of a step that does not."""
         cost = cost_of_step(self.runtime, self.batch)
@@ -121,11 +148,13 @@ class Site:
 
     # messages
 
+    @_once
     def outcome_message(self) -> Step:
         """Which tokens of each sequence were accepted, and the bonus token, to the draft."""
         sent = self.outcome_bytes
         return _message("outcome", cost_of_message(sent, self.draft_profile, self.draft_pair), Message(sent))
 
+    @_once
     def speculation_message(self, tokens: int) -> Step:
         """``tokens`` drafted tokens a sequence to the target's first device, which tells the others."""
         sent, told = self.speculation_bytes(tokens), self.token_bytes(tokens)

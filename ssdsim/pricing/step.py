@@ -32,7 +32,7 @@ class Pass:
     profile: HardwareProfile
     runtime: Runtime = KERNELS
 
-    @property
+    @cached_property
     def cost(self) -> Cost:
         return cost_of_pass(self.forward, self.profile, self.runtime, self.model)
 

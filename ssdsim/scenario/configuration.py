@@ -140,7 +140,7 @@ def effective(given: Mapping[str, Any]) -> Settings:
     """
     given = {name: value for name, value in given.items() if value is not None}
     values = checked(given)
-    settings = Settings(values, {name: GIVEN if name in given else DEFAULT for name in DEFAULTS})
+    settings = Settings(values, dict.fromkeys(DEFAULTS, DEFAULT) | dict.fromkeys(given, GIVEN))
     settle_pair(settings)
     return settings
 
@@ -180,7 +180,7 @@ def scenario_of(strategy: Strategy, settings: Settings, site: Site | None, draft
     """
     priced = price(strategy, settings, site, drafter)
     tokens = strategy.kernel(settings, drafter)
-    here = None if site is None else replace(site, options=settings)
+    here = None if site is None else site.with_options(settings)
     return Scenario(strategy, drafter, settings, here, tokens, priced.steps, priced.devices)
 
 
@@ -276,7 +276,7 @@ def price(strategy: Strategy, settings: Settings, site: Site | None, drafter: Dr
     if site is None:
         strategy.settle(settings, None, drafter)
         return Priced(strategy.unit_free_steps(settings), strategy.devices(settings, 1, drafter))
-    site = replace(site, options=settings)
+    site = site.with_options(settings)
     strategy.settle(settings, site, drafter)
     check_dtypes(site, strategy.drafts and drafter.needs_device)
     check_context(site, strategy.lookahead(settings))

@@ -685,7 +685,7 @@ def _as_python(value: Any) -> Any:
 def _check_combination(given: Mapping[str, Any]) -> None:
     """An option that changes nothing in this call is a mistake, not a preference."""
     for name, exclusion, others in _exclusions:
-        if exclusion.holds(name, given):
+        if name in given and exclusion.holds(name, given):
             for other in others:
                 if other in given:
                     raise InputError(exclusion.says.format(it=spelled(other)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -176,7 +176,7 @@ def _tokens(scenario: Scenario, point: Mapping[str, Any], changed: Mapping[str, 
     """What rounds do on average with other inputs and the same settings."""
     settings, site = effective({**point, **changed}), scenario.site
     assert site is not None  # nobody can be advised to deploy unit-free times
-    scenario.strategy.settle(settings, replace(site, options=settings), scenario.drafter)
+    scenario.strategy.settle(settings, site.with_options(settings), scenario.drafter)
     return scenario.strategy.kernel(settings, scenario.drafter).averages
 
 

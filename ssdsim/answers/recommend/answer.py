@@ -14,6 +14,7 @@ from ssdsim.answers.recommend.elasticity import Elasticity, elasticities
 from ssdsim.answers.recommend.equal_count import DECIDED, EqualCount, Errors, equal_count
 from ssdsim.answers.recommend.request import Request, make_request
 from ssdsim.answers.recommend.search import Search
+from ssdsim.answers.two_evaluators import TwoEvaluators
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.provenance import summary
 from ssdsim.protocols.axes import TARGET
@@ -106,7 +107,11 @@ def recommend(
     ['SSD TP 4 + 4', 'SD TP 8']
     """
     request = make_request(gpus=gpus, b=b, rank=rank, gpu_hour=gpu_hour, at_least=at_least, seed=seed, given=options)
-    search = Search(request)
+    with TwoEvaluators() as evaluator:
+        return _recommendation(request, Search(request, evaluator))
+
+
+def _recommendation(request: Request, search: Search) -> Recommendation:
     search.run()
     errors, evaluated = Errors(request), search.evaluated
     answers = tuple(_answer(search, errors, batch) for batch in request.batches)

@@ -1,0 +1,44 @@
+from itertools import product
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+
+from ssdsim.answers.grid import Evaluated, Evaluator
+from ssdsim.answers.two_evaluators import TwoEvaluators
+
+POINTS = [
+    *({"strategies": (s,), "b": b, "k": k, "tp": 4} for s, b, k in product(("ar", "sd", "ssd"), (1, 8), range(1, 16))),
+    {"strategies": ("ssd",), "b": 3, "k": 4, "tp": 4, "draft_gpus": 9},  # finds no room
+    {"strategies": ("ssd",), "b": 3, "k": -1, "tp": 4},
+]
+
+
+def rows(table: Evaluated) -> list[dict[str, Any]]:
+    """With None for NaN, which is not equal to itself."""
+    return [{name: None if value != value else value for name, value in row.items()} for row in table.rows()]
+
+
+@pytest.mark.long
+def test_a_second_process_changes_no_number_and_no_order() -> None:
+    shuffled = [POINTS[i] for i in np.random.default_rng(0).permutation(len(POINTS))]
+    alone = Evaluator().evaluate(shuffled)
+    with TwoEvaluators() as evaluator:
+        evaluator.start()
+        for _ in range(2):  # while the process starts, and after
+            both = evaluator.evaluate(shuffled)
+            assert rows(both) == rows(alone)
+            assert (both.errors, both.warnings) == (alone.errors, alone.warnings)
+            evaluator.wait()
+        assert evaluator.shared > 0
+
+
+@pytest.mark.long
+def test_what_a_killed_process_leaves_is_done_here() -> None:
+    with TwoEvaluators() as evaluator:
+        evaluator.start()
+        evaluator.wait()
+        (other,) = (child for child in psutil.Process().children() if "--process-name" in child.cmdline())
+        other.kill()
+        assert rows(evaluator.evaluate(POINTS)) == rows(Evaluator().evaluate(POINTS))
