@@ -30,6 +30,7 @@ from ssdsim.hardware.laws import (
     TimingModel,
 )
 from ssdsim.hardware.prefill_attention import REACHED, PrefillAttentionModel
+from ssdsim.hardware.rings import over_ring, ring_rate
 from ssdsim.records import FROM_LIST, Card, Count, LogSd, Positive
 from ssdsim.transformer.operations import (
     DTYPE_BYTES,
@@ -129,9 +130,11 @@ class HardwareProfile(Card):
 
     Models are by the weights' format (``gemm``, ``experts``), by the cache's dtype (``attention``,
     ``attention_masked``), by dtype (``prefill_attention``) or by kind and number of ranks (``collectives``); each names
-    its entry of ``sources``. ``link`` is between any two devices, or, where ``links`` has one for each number of
-    NVLinks, between those that the device's ``nvlinks`` does not tell apart. ``spread`` is the relative standard
-    deviation of a timing from run to run. What lies between kernels is a runtime's; ``fixed`` is read from profiles of
+    its entry of ``sources``. Where pairs of devices differ, collectives of a datasheet take the bandwidth of the rings
+    that the devices' links make (:mod:`ssdsim.hardware.rings`). ``link`` is between any two devices, or, where
+    ``links`` has one for each number of NVLinks, between those that the device's ``nvlinks`` does not tell apart.
+    ``spread`` is the relative standard deviation of a timing from run to run. What lies between kernels is a
+    runtime's; ``fixed`` is read from profiles of
     before.
     """
 
@@ -396,13 +399,28 @@ class HardwareProfile(Card):
         key = f"{op.kind}:{op.ranks}"
         if op.ranks == 1:
             return Timing(0.0, 0.0, key, "measured")
-        by_ranks = self.collectives.get(op.kind, {})
-        if op.ranks not in by_ranks:
-            ranks = ", ".join(map(str, sorted(by_ranks)))
-            raise self._lacks(f"{op.ranks}-rank {op.kind}", ranks, "choose a degree that it has, calibrate")
-        model = by_ranks[op.ranks]
+        model = self.collective_model(op.kind, op.ranks)
         shared = _under(key, model.wander(op.message_bytes), model.log_sd)
         return self._timing(key, model, model.seconds(op.message_bytes), model.outside(op.message_bytes), shared)
+
+    def collective_model(self, kind: CollectiveKind, ranks: int) -> CollectiveModel:
+        """What a collective over the node's first ``ranks`` devices pays.
+
+        Where pairs differ, one that nobody timed has the bandwidth of the rings that those devices' links make.
+
+        Raises
+        ------
+        InputError : the profile has none over so many ranks.
+        """
+        by_ranks = self.collectives.get(kind, {})
+        if ranks not in by_ranks:
+            known = ", ".join(map(str, sorted(by_ranks)))
+            raise self._lacks(f"{ranks}-rank {kind}", known, "choose a degree that it has, calibrate")
+        model, nvlinks = by_ranks[ranks], self.device.nvlinks
+        if self.sources[model.source].kind != "datasheet" or not nvlinks or not self.links:
+            return model
+        rate = ring_rate(nvlinks, self.links, ranks)
+        return model if rate is None else over_ring(model, kind, ranks, rate)
 
     def _elementwise(self, op: Elementwise) -> Timing:
         model = self.elementwise

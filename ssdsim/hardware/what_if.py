@@ -12,7 +12,8 @@ from ssdsim.hardware.experts import ExpertCosts, ExpertsModel
 from ssdsim.hardware.laws import CollectiveModel, ElementwiseModel, GemmModel, LinkModel, Roofline
 from ssdsim.hardware.prefill_attention import PrefillAttentionModel
 from ssdsim.hardware.profile import Device, HardwareProfile, Provenance
-from ssdsim.transformer.operations import WEIGHTS_ARITHMETIC
+from ssdsim.hardware.rings import links_of_ring
+from ssdsim.transformer.operations import WEIGHTS_ARITHMETIC, CollectiveKind
 
 SMALLEST, LARGEST = 1e-3, 1e3  # factors
 _SOURCE = "hypothetical"
@@ -60,7 +61,12 @@ def hypothetical(
     profile: HardwareProfile, name: str, scaling: Scaling, device: Device, link: LinkModel | None, source: Provenance
 ) -> HardwareProfile:
     """``profile`` under a scaling, of ``device``; formats of GEMMs and caches that it does not know are left out."""
-    attention, masked, collectives = profile.attention, profile.attention_masked, profile.collectives
+    attention, masked = profile.attention, profile.attention_masked
+    links = _links(profile, link)
+
+    def collective(kind: CollectiveKind, ranks: int) -> CollectiveModel:
+        return scaling.collective(profile.collective_model(kind, ranks), 1.0 if links else _given_up(profile, ranks))
+
     changes = {
         "name": name,
         "device": device,
@@ -71,9 +77,9 @@ def hypothetical(
             d: scaling.prefill(model) for d, model in profile.prefill_attention.items() if scaling.knows(d)
         },
         "experts": {d: scaling.experts(model, d) for d, model in profile.experts.items() if scaling.multiplies(d)},
-        "collectives": {kind: {n: scaling.collective(m) for n, m in of.items()} for kind, of in collectives.items()},
+        "collectives": {kind: {n: collective(kind, n) for n in of} for kind, of in profile.collectives.items()},
         "link": link.model_copy(update=_UNFITTED) if link else None,
-        "links": _links(profile, link),
+        "links": links,
         "elementwise": scaling.elementwise(profile.elementwise) if profile.elementwise else None,
         "sources": {_SOURCE: source},
     }
@@ -145,12 +151,13 @@ class Scaling:
         bandwidth = old.bandwidth * self.memory_bandwidth
         return old.model_copy(update={**slower, "bandwidth": bandwidth, "uncertainty": ()})
 
-    def collective(self, old: CollectiveModel) -> CollectiveModel:
+    def collective(self, old: CollectiveModel, rings: float = 1.0) -> CollectiveModel:
+        """``rings``: how many of the old links it ran over, where the new one is a device's only one."""
         regimes = tuple(
             regime.model_copy(
                 update={
                     "latency_s": max(0.0, regime.latency_s + self.link_delay_s),
-                    "bandwidth": regime.bandwidth * self.link_bandwidth,
+                    "bandwidth": regime.bandwidth * self.link_bandwidth / rings,
                     "uncertainty": (),
                 }
             )
@@ -178,6 +185,13 @@ def _links(profile: HardwareProfile, link: LinkModel | None) -> dict[int, LinkMo
     ):
         return None
     return {count: each.model_copy(update=_UNFITTED) for count, each in profile.links.items()}
+
+
+def _given_up(profile: HardwareProfile, ranks: int) -> float:
+    """How many links between pairs of devices a collective ran over, which another link takes the place of."""
+    if not (profile.device.nvlinks and profile.links and profile.link):
+        return 1.0
+    return links_of_ring(profile.device.nvlinks, profile.links, profile.link, ranks)
 
 
 def _scaled_device(old: Device, scaling: Scaling, link: str | None) -> Device:

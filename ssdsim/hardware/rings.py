@@ -1,0 +1,84 @@
+"""The rings that a collective runs over, where the devices of a node are linked in pairs and pairs differ."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+
+from ssdsim.hardware.laws import CollectiveModel, LinkModel
+from ssdsim.transformer.operations import CollectiveKind
+
+RING_SHARE = 0.9
+"""Of the rate of copies over the same links, what rings reach: eight V100s 129-135 of 6 x 24.2 GB/s (nccl-tests)."""
+
+_MOST_SEARCHED = 8  # devices; of more, the first rings found count
+
+Links = tuple[tuple[int, ...], ...]
+Edge = frozenset[int]
+
+
+@lru_cache(maxsize=1024)
+def rings(nvlinks: Links, ranks: int) -> int:
+    """How many rings over devices 0 to ``ranks`` - 1 have every NVLink to themselves; 0 where a pair has none.
+
+    A link carries one ring each way, so a closed way through more than two devices makes two rings, back and forth.
+    """
+    if ranks == 2:
+        return nvlinks[0][1]
+    free = Counter({frozenset((a, b)): nvlinks[a][b] for a in range(ranks) for b in range(a)})
+    most = min(sum(free[frozenset((a, b))] for b in range(ranks) if b != a) for a in range(ranks)) // 2
+    return 2 * _ways(free, ranks, most)
+
+
+def ring_rate(nvlinks: Links, links: Mapping[int, LinkModel], ranks: int) -> float | None:
+    """Bytes/s that each of devices 0 to ``ranks`` - 1 sends on to the next; None where the links do not say.
+
+    Without a ring of NVLinks it is the rate of the slowest pair, through PCIe or the host.
+    """
+    if not 1 < ranks <= len(nvlinks):
+        return None
+    count = rings(nvlinks, ranks)
+    slowest = links.get(1 if count else 0)
+    return None if slowest is None else RING_SHARE * max(1, count) * slowest.bandwidth
+
+
+def links_of_ring(nvlinks: Links, links: Mapping[int, LinkModel], link: LinkModel, ranks: int) -> float:
+    """How many times what ``link`` carries goes on from each device; 1 where the links do not say."""
+    rate = ring_rate(nvlinks, links, ranks)
+    return 1.0 if rate is None else rate / RING_SHARE / link.bandwidth
+
+
+def over_ring(untimed: CollectiveModel, kind: CollectiveKind, ranks: int, rate: float) -> CollectiveModel:
+    """A datasheet's collective with the bandwidth of a ring in which each device sends ``rate`` bytes/s.
+
+    A rank sends ``(ranks - 1) / ranks`` of the message to gather, twice that to reduce.
+    """
+    rounds = 2 if kind == "all_reduce" else 1
+    bandwidth = rate * ranks / (rounds * (ranks - 1))
+    regimes = tuple(regime.model_copy(update={"bandwidth": bandwidth}) for regime in untimed.regimes)
+    return untimed.model_copy(update={"regimes": regimes})
+
+
+def _ways(free: Counter[Edge], ranks: int, most: int) -> int:
+    """The most closed ways through all devices that share no link, ``most`` at most."""
+    best = 0
+    for way in _closed_ways(free, [0], ranks) if most else ():
+        found = 1 + _ways(free - Counter(way), ranks, most - 1)
+        best = max(best, found)
+        if best == most or ranks > _MOST_SEARCHED:
+            break
+    return best
+
+
+def _closed_ways(free: Counter[Edge], visited: Sequence[int], ranks: int) -> Iterator[list[Edge]]:
+    """The links of each way that goes on from the devices visited, through the rest, and back to the first."""
+    last = visited[-1]
+    if len(visited) == ranks:
+        if free[frozenset((last, 0))] > 0:
+            yield [frozenset((last, 0))]
+        return
+    for other in range(1, ranks):
+        if other not in visited and free[frozenset((last, other))] > 0:
+            for rest in _closed_ways(free, [*visited, other], ranks):
+                yield [frozenset((last, other)), *rest]
