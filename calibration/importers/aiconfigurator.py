@@ -8,7 +8,7 @@ datasheet figures. A missing table leaves its operations out of the profile; onl
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -231,23 +231,44 @@ def _host_bound(table: pd.DataFrame) -> list[str]:
     return [str(theirs) for theirs in slower.index[slower > _HOST_BOUND]]
 
 
+def gemm_rows(folder: str | Path) -> dict[str, pd.DataFrame]:
+    """The GEMMs of a folder that a fit takes, by their name of the weights' format: columns m, n, k and seconds.
+
+    Raises
+    ------
+    InputError : no system card or no such table.
+    """
+    folder = Path(folder)
+    card, table = read_system_card(folder / "system.yaml"), _read_table(folder, "gemm_perf")
+    if table is None:
+        raise InputError(f"{folder}: no gemm_perf there")
+    found = {theirs: rows[~cached] for theirs, rows, cached in _by_format(table, _host_bound(table), card)}
+    return {theirs: rows for theirs, rows in found.items() if len(rows) >= FEWEST_ROWS}
+
+
 def _gemms(table: pd.DataFrame, host_bound: list[str], card: SystemCard) -> tuple[Fits, str]:
     """A fit a format, and what of the table was left out."""
     fits: Fits = {}
     left_out = ""
-    for theirs, rows in table.groupby("gemm_dtype"):
-        weights = GEMM_FORMATS.get(str(theirs)) if theirs not in host_bound else None
-        if not weights:
-            continue
-        rows = _one_time_per_shape(rows, _GEMM_SHAPE)
-        cached = _from_cache(rows, WEIGHT_BYTES[weights], card.figure("gpu", "mem_bw"))
+    for theirs, rows, cached in _by_format(table, host_bound, card):
         if cached.any():
             left_out += f"; {cached.sum()} of {len(rows)} rows of {theirs} left out, their weights came from a cache"
-        rows = rows[~cached]
+        rows, weights = rows[~cached], GEMM_FORMATS[theirs]
         if len(rows) >= FEWEST_ROWS:
             m, n, k, seconds = (rows[name].to_numpy(float) for name in (*_GEMM_SHAPE, "seconds"))
             fits["gemm", weights] = partial(fit_gemm, m, n, k, seconds, WEIGHT_BYTES[weights], "gemm_perf")
     return fits, left_out
+
+
+def _by_format(
+    table: pd.DataFrame, host_bound: list[str], card: SystemCard
+) -> Iterator[tuple[str, pd.DataFrame, pd.Series]]:
+    """Each format that is imported: its name there, a time a shape, and which of them came from a cache."""
+    for theirs, rows in table.groupby("gemm_dtype"):
+        weights = GEMM_FORMATS.get(str(theirs)) if theirs not in host_bound else None
+        if weights:
+            rows = _one_time_per_shape(rows, _GEMM_SHAPE)
+            yield str(theirs), rows, _from_cache(rows, WEIGHT_BYTES[weights], card.figure("gpu", "mem_bw"))
 
 
 def _from_cache(rows: pd.DataFrame, weight_bytes: float, memory_bandwidth: float) -> pd.Series:
