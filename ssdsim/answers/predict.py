@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from ssdsim.answers.reads import check_read
 from ssdsim.answers.verdict import Verdict, verdict
 from ssdsim.checks import whole
-from ssdsim.engine.simulate import Engine, simulate
 from ssdsim.errors import InputError, nearest
 from ssdsim.intervals import Draws, Interval, centred_on
 from ssdsim.pricing.cost import TimingErrors
@@ -19,6 +18,9 @@ from ssdsim.rounds.estimate import Estimate
 from ssdsim.scenario.configuration import Configuration, configure
 from ssdsim.scenario.options import check_names, check_owners
 from ssdsim.scenario.scenario import Scenario
+
+if TYPE_CHECKING:
+    from ssdsim.engine.simulate import Engine
 
 PredictEngine = Literal["auto", "closed", "mc", "des"]
 _PRECISION = {"mc": 0.001, "des": 0.005}  # of tokens/s: a second or so each
@@ -115,6 +117,8 @@ def _simulate_all(
     scenarios: Mapping[str, Scenario], engine: Engine, seed: int, precision: float
 ) -> tuple[dict[str, Estimate], dict[str, float]]:
     """Estimates by simulation, and the relative standard errors of their tokens/s."""
+    from ssdsim.engine.simulate import simulate  # here, because the closed form needs no clock, and starts faster
+
     estimates, errors = {}, {}
     for name, scenario in scenarios.items():
         run = simulate(scenario, engine=engine, precision=precision, seed=seed)

@@ -13,7 +13,6 @@ from ssdsim.documents import as_record, read_toml
 from ssdsim.errors import InputError, nearest
 from ssdsim.hardware.profile import HardwareProfile, load_profile
 from ssdsim.transformer.card import Transformer, transformer_shaped
-from ssdsim.transformer.huggingface import is_config, load_config
 
 _SHAPED = re.compile(r"transformer-shaped-(\d{1,18})x(\d{1,18})")
 
@@ -46,6 +45,8 @@ def find_transformer(name: str | Path) -> Transformer:
     path = Path(expanduser(name))
     if path.suffix == ".toml" and isfile(path):
         return _unchanged_transformer(*state_of(path))
+    from ssdsim.transformer.huggingface import is_config, load_config  # here: bundled cards start faster without
+
     if is_config(path):
         return load_config(path)
     if path.suffix in (".toml", ".json") or isdir(path):
