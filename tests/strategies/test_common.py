@@ -67,18 +67,24 @@ def test_parts_are_known_and_sum_to_the_round(name: str, options: dict[str, Any]
 
 
 @EACH
-@pytest.mark.parametrize("engine", ["mc", "des"])
+@pytest.mark.parametrize(
+    ("engine", "rounds"), [("mc", 20_000), ("des", 5_000), pytest.param("des", 20_000, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize(
     "options", [*UNIT_FREE, ON_HARDWARE[1], {**UNIT_FREE[0], "alpha_concentration": 3.0, "output_tokens": 60}]
 )
-def test_its_engines_agree(name: str, options: dict[str, Any], engine: Any) -> None:
-    """Each in its own interval; at 99.9 %, so that the whole file's comparisons are seldom wrong."""
+def test_its_engines_agree(name: str, options: dict[str, Any], engine: Any, rounds: int) -> None:
+    """Each in its own interval; at 99.9 %, so that the whole file's comparisons are seldom wrong.
+
+    Where a round's tokens scatter by 60 %, 20,000 rounds show a mean that is 2 % off in nine of ten cases, 5,000 one
+    that is 4 % off.
+    """
     if ALL.named(name).free_running and "alpha_concentration" in options:
         with pytest.raises(InputError, match="takes requests that are alike"):
             scenario(name, **options)
         return
     case = scenario(name, **options)
-    run = simulate(case, engine=engine, rounds=20_000, seed=11, confidence=0.999)
+    run = simulate(case, engine=engine, rounds=rounds, seed=11, confidence=0.999)
     estimate = case.estimate
     # a kind of round that one in a million is may not occur: an interval from the others has no width
     rare = 1e-5 * float(estimate.round_s)
