@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ssdsim import strategies
@@ -83,10 +83,10 @@ def of_estimate(names: Sequence[str], estimate: Estimate) -> dict[str, Any]:
     return columns
 
 
-def over(names: Sequence[str], columns: Mapping[str, Any]) -> dict[str, Any]:
-    """Ratios of tokens/s."""
+def over(pairs: Iterable[tuple[str, str]], columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Ratios of tokens/s of the pairs, such as :func:`ratios`, that ``columns`` hold both of."""
     return {
         f"{name}_over_{rival}": columns[f"{name}_tokens_per_second"] / columns[f"{rival}_tokens_per_second"]
-        for name, rival in ratios(names)
-        if {f"{name}_tokens_per_second", f"{rival}_tokens_per_second"} <= columns.keys()
+        for name, rival in pairs
+        if f"{name}_tokens_per_second" in columns and f"{rival}_tokens_per_second" in columns
     }

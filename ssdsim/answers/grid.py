@@ -334,7 +334,7 @@ class _Table:
             if name in self._columns and self._columns[name].cases:
                 self._columns[name].choose()
                 columns |= self._results(names, self._columns[name])
-        columns |= named.over(names, columns)
+        columns |= named.over(named.ratios(names), columns)
         if draws and self._columns:
             columns |= self._intervals(names, columns, TimingErrors(draws, seed))
         nowhere = np.full(len(self._errors), np.nan)

@@ -54,7 +54,7 @@ def _row(names: list[str], prediction: Prediction) -> dict[str, Any]:
             row[named.own(names, name, told)] = configuration.settings[told]
         interval = prediction.intervals[name]
         row |= {f"{name}_low": interval.low, f"{name}_high": interval.high} if interval else {}
-    row |= named.over(names, row)
+    row |= named.over(named.ratios(names), row)
     for name, rival in named.contests(names):
         row[named.probability(name, rival)] = prediction.probability(name, rival)
     if configuration.no_room:

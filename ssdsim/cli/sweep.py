@@ -11,7 +11,7 @@ from typing import Any
 import click
 import pandas as pd
 
-from ssdsim.answers.columns import own, own_columns
+from ssdsim.answers.columns import over, own, own_columns
 from ssdsim.answers.sweep.plan import MOST_DRAWS, PRESETS, Plan, column, number_columns, plan_of
 from ssdsim.answers.sweep.sweep import sweep
 from ssdsim.answers.verdict import rivals
@@ -136,11 +136,8 @@ def _print(plan: Plan, results: pd.DataFrame, sort: str | None, top: int) -> Non
 
 def _with_ratios(possible: pd.DataFrame, contest: _Contest) -> pd.DataFrame:
     """The points with the subject's ratio to each rival: results hold each strategy over those before it only."""
-    rate = possible[f"{contest.subject}_tokens_per_second"]
-    over = {
-        f"{contest.subject}_over_{rival}": rate / possible[f"{rival}_tokens_per_second"] for rival in contest.rivals
-    }
-    return possible.assign(**over)
+    columns = {str(name): column for name, column in possible.items()}
+    return possible.assign(**over([(contest.subject, rival) for rival in contest.rivals], columns))
 
 
 def _less_is_better(name: str) -> bool:

@@ -25,7 +25,6 @@ from ssdsim.pairs.file import (
     Length,
     Mean,
     Saguaro,
-    Spread,
 )
 from ssdsim.pairs.looked_up import LookedUp, looked_up
 from ssdsim.pairs.questions import Questions
@@ -88,7 +87,7 @@ def findings(requests: Sequence[Request], vocabulary: int, asked: Questions) -> 
         overlap=None if table.temperature == 0 else float(np.average(table.flat.overlap, weights=drafted)),
         **positions,
         length=_length(rounds, resampled),
-        requests=_spread(drawn, asked.k),
+        requests=spread(drawn, asked.k),
         hits=Hits(
             rejected=after_rejection(table, rounds, resampled, fan_outs, shown),
             all_accepted=after_all(table, rounds, resampled, fan_outs),
@@ -147,20 +146,6 @@ def _length(rounds: Rounds, resampled: Resampled) -> Length:
         histogram=tuple(histogram),
         rounds=sum(histogram),
         k=rounds.k,
-    )
-
-
-def _spread(drawn: Sequence[Course], k: int) -> Spread:
-    found = spread(drawn, k)
-    if found is None:
-        return Spread()
-    return Spread(
-        beta_mean=found.mean,
-        concentration=found.concentration,
-        low=found.low,
-        high=found.high,
-        alike=found.alike,
-        rates=found.rates,
     )
 
 

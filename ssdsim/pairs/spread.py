@@ -9,27 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.pairs.drawn import Course
+from ssdsim.pairs.file import Spread
 
 Whole = NDArray[np.int64]
+Counted = NDArray[np.float64]
 
 _LEVEL = 0.05
 _LARGEST = 1e5
 _ENOUGH = 5.0  # expected rounds in a bin of the chi-square test
-
-
-@dataclass(frozen=True)
-class RequestSpread:
-    """Mean and concentration (a + b) of the Beta of request rates, with a 95 % profile interval of the latter.
-
-    ``alike`` where one rate fits as well (likelihood ratio, p > 0.05): there is then no concentration to speak of.
-    """
-
-    mean: float
-    concentration: float | None
-    low: float | None
-    high: float | None
-    alike: bool
-    rates: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -46,23 +33,30 @@ def trials(course: Course, k: int) -> tuple[int, int]:
     return int(course.accepted.sum()), int(np.minimum(course.accepted + 1, k).sum())
 
 
-def spread(courses: Sequence[Course], k: int) -> RequestSpread | None:
-    """The requests' spread; None where no request has a round.
+def rates_of(accepted: Counted, looked_at: Counted) -> tuple[float, ...]:
+    """Each request's own rate, of tokens accepted and looked at, shape ``(requests,)``; without those never judged."""
+    judged = looked_at > 0.0
+    return tuple((accepted[judged] / looked_at[judged]).tolist())
 
-    Rounds are drawn, not averaged over: an average varies less than what an engine's requests do, and would make them
-    look more alike than they are.
+
+def spread(courses: Sequence[Course], k: int) -> Spread:
+    """Mean and concentration (a + b) of the Beta of request rates, with a 95 % profile interval of the latter.
+
+    ``alike`` where one rate fits as well (likelihood ratio, p > 0.05): there is then no concentration to speak of.
+    Nothing is known where no request has a round. Rounds are drawn, not averaged over: an average varies less than what
+    an engine's requests do, and would make them look more alike than they are.
     """
     from scipy.optimize import minimize
     from scipy.special import betaln, chdtrc
 
     counts = np.array([trials(course, k) for course in courses if len(course) > 0], dtype=float)
     if not len(counts):
-        return None
+        return Spread()
     accepted, looked_at = counts.T
     mean = float(accepted.sum() / looked_at.sum())
-    rates = tuple((accepted / looked_at).tolist())
+    rates = rates_of(accepted, looked_at)
     if mean in (0.0, 1.0) or len(counts) < 3:
-        return RequestSpread(mean, None, None, None, True, rates)
+        return Spread(beta_mean=mean, alike=True, rates=rates)
 
     def log_likelihood(m: float, size: float) -> float:
         a, b = m * size, (1.0 - m) * size
@@ -79,10 +73,12 @@ def spread(courses: Sequence[Course], k: int) -> RequestSpread | None:
     # at the edge of the parameter half of the chi-square's mass is at 0
     p = 0.5 * float(chdtrc(1, max(0.0, 2.0 * (-best.fun - one_rate))))
     low, high = _profile(lambda value: log_likelihood(m, value), size, -best.fun)
-    return RequestSpread(float(m), None if p > _LEVEL else size, low, high, p > _LEVEL, rates)
+    alike = p > _LEVEL
+    concentration = None if alike else size
+    return Spread(beta_mean=float(m), concentration=concentration, low=low, high=high, alike=alike, rates=rates)
 
 
-def _moments(accepted: Whole, looked_at: Whole, mean: float) -> float:
+def _moments(accepted: Counted, looked_at: Counted, mean: float) -> float:
     """A concentration to start from: the scatter of rates beyond the binomial's."""
     scatter = float(np.average((accepted / looked_at - mean) ** 2, weights=looked_at))
     binomial = mean * (1.0 - mean) * float(len(looked_at) / looked_at.sum())

@@ -13,6 +13,7 @@ from ssdsim.errors import InputError
 from ssdsim.intervals import bounds_95, wilson_interval
 from ssdsim.pairs.file import Findings, Length, Mean, Spread
 from ssdsim.pairs.importers.counts import Counts
+from ssdsim.pairs.spread import rates_of
 from ssdsim.speculation.acceptance import expected_tokens
 
 _DRAWS = 1000
@@ -218,9 +219,7 @@ def _spread(counts: Sequence[Counts], survived: Array, tried: Array) -> Spread:
     """The requests' own rates."""
     if _requests(counts) is None:
         return Spread()
-    trials = tried.sum(axis=1)
-    judged = trials > 0.0
-    return Spread(rates=tuple((survived.sum(axis=1)[judged] / trials[judged]).tolist()))
+    return Spread(rates=rates_of(survived.sum(axis=1), tried.sum(axis=1)))
 
 
 def _requests(counts: Sequence[Counts]) -> int | None:
