@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from calibration.fit import FEWEST_ROWS, fit_attention, fit_collective, fit_gemm, fit_prefill_attention
-from calibration.importers import experts, vidur
+from calibration.importers import experts, latent, vidur
 from calibration.importers.messages import bytes_per_count
 from calibration.importers.system_card import SystemCard, read_system_card
 from calibration.importers.tables import read_table, with_numbers
@@ -63,6 +63,7 @@ _COLUMNS = {
         *("num_key_value_heads", "head_dim", "isl"),
     ),
     "moe_perf": experts.COLUMNS,
+    "mla_generation_module_perf": latent.COLUMNS,
     "custom_allreduce_perf": ("num_gpus", "message_size"),
     "nccl_perf": ("nccl_dtype", "op_name", "num_gpus", "message_size"),
 }
@@ -72,7 +73,7 @@ _MORE_COLUMNS = ("framework", "kernel_source", "backend", "window_size", "beam_w
 
 _NAMES = (
     *("gemm_dtype", "attn_dtype", "kv_cache_dtype", "nccl_dtype"),
-    *("op_name", "moe_dtype", "distribution"),
+    *("op_name", "moe_dtype", "distribution", "gemm_type"),
 )  # the rest of the columns are sizes
 _GEMM_SHAPE = ["m", "n", "k"]
 _ATTENTION_SHAPE = ["batch_size", "num_heads", "num_key_value_heads", "head_dim", "context"]
@@ -148,7 +149,11 @@ def import_aiconfigurator(
         "elementwise": _elementwise(card),
         "sources": sources,
     }
-    return as_record(HardwareProfile, profile, folder, "profile")
+    made = as_record(HardwareProfile, profile, folder, "profile")
+    if "mla_generation_module_perf" not in tables:
+        return made
+    blocks = latent.import_latent(tables["mla_generation_module_perf"], made, "mla_generation_module_perf")
+    return made.model_copy(update={"latent": blocks})
 
 
 def _of_part(models: Mapping[tuple[str, Any], TimingModel], part: str) -> dict[Any, TimingModel]:

@@ -47,7 +47,7 @@ class ExpertCosts(Card):
 class ExpertsModel(TimingModel):
     """Gated experts on one device. The variables of the domain:
 
-    * ``visits``: tokens times the experts that each uses
+    * ``visits``: pairs of a token and an expert that it uses
     * ``hidden``: values of the hidden state
     * ``width``: of an expert on the device
     * ``touched``: experts that some token uses (:mod:`ssdsim.transformer.routing`)
@@ -62,18 +62,19 @@ class ExpertsModel(TimingModel):
     many_log_sd: NotNegative = 0.0
 
     def seconds(
-        self, tokens: int, per_token: int, hidden: int, width: int, touched: float, expert_bytes: float
+        self, tokens: int, visits: float, hidden: int, width: int, touched: float, expert_bytes: float
     ) -> float:
         """Of a layer; never less for more tokens."""
-        few = self.few.seconds(min(tokens, FEW_TOKENS) * per_token, hidden, width, touched, expert_bytes)
+        of_few = visits * min(1.0, FEW_TOKENS / tokens)
+        few = self.few.seconds(of_few, hidden, width, touched, expert_bytes)
         if tokens <= FEW_TOKENS:
             return float(few)
-        return float(max(few, self.many.seconds(tokens * per_token, hidden, width, touched, expert_bytes)))
+        return float(max(few, self.many.seconds(visits, hidden, width, touched, expert_bytes)))
 
     def log_sd_at(self, tokens: int) -> float:
         """The error of the range of tokens."""
         return self.log_sd if tokens <= FEW_TOKENS else max(self.log_sd, self.many_log_sd)
 
-    def outside(self, tokens: int, per_token: int, hidden: int, width: int, touched: float) -> str | None:
+    def outside(self, visits: float, hidden: int, width: int, touched: float) -> str | None:
         """How the shape leaves the timed domain, as short text; ``None`` inside it."""
-        return self.beyond({"visits": tokens * per_token, "hidden": hidden, "width": width, "touched": touched})
+        return self.beyond({"visits": visits, "hidden": hidden, "width": width, "touched": touched})

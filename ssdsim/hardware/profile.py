@@ -17,6 +17,7 @@ from ssdsim.documents import as_record, read_json
 from ssdsim.errors import InputError, nearest
 from ssdsim.hardware.attention import AnyAttention
 from ssdsim.hardware.experts import ExpertsModel
+from ssdsim.hardware.latent import LatentCosts, LatentModel, scaled_to
 from ssdsim.hardware.laws import (
     DATASHEET_LOG_SD,
     Array,
@@ -129,13 +130,12 @@ class HardwareProfile(Card):
     """Seconds of any operation on one machine.
 
     Models are by the weights' format (``gemm``, ``experts``), by the cache's dtype (``attention``,
-    ``attention_masked``), by dtype (``prefill_attention``) or by kind and number of ranks (``collectives``); each names
-    its entry of ``sources``. Where pairs of devices differ, collectives of a datasheet take the bandwidth of the rings
-    that the devices' links make (:mod:`ssdsim.hardware.rings`). ``link`` is between any two devices, or, where
-    ``links`` has one for each number of NVLinks, between those that the device's ``nvlinks`` does not tell apart.
-    ``spread`` is the relative standard deviation of a timing from run to run. What lies between kernels is a
-    runtime's; ``fixed`` is read from profiles of
-    before.
+    ``attention_masked``), by both (``latent``), by dtype (``prefill_attention``) or by kind and number of ranks
+    (``collectives``); each names its entry of ``sources``. Where pairs of devices differ, collectives of a datasheet take
+    the bandwidth of the rings that the devices' links make (:mod:`ssdsim.hardware.rings`). ``link`` is between any two
+    devices, or, where ``links`` has one for each number of NVLinks, between those that the device's ``nvlinks`` does not
+    tell apart. ``spread`` is the relative standard deviation of a timing from run to run. What lies between kernels is a
+    runtime's; ``fixed`` is read from profiles of before.
     """
 
     schema_: Literal[1] = Field(alias="schema")
@@ -146,6 +146,7 @@ class HardwareProfile(Card):
     attention_masked: dict[str, AnyAttention] = Field(default_factory=dict)
     prefill_attention: dict[str, PrefillAttentionModel] = Field(default_factory=dict)
     experts: dict[str, ExpertsModel] = Field(default_factory=dict)
+    latent: dict[str, dict[str, LatentModel]] = Field(default_factory=dict)
     collectives: dict[CollectiveKind, dict[Annotated[int, FROM_LIST], CollectiveModel]] = Field(default_factory=dict)
     link: LinkModel | None = None
     links: dict[Annotated[int, FROM_LIST], LinkModel] | None = None
@@ -171,6 +172,8 @@ class HardwareProfile(Card):
         found |= {f"attention_masked:{dtype}": model for dtype, model in self.attention_masked.items()}
         found |= {f"prefill_attention:{dtype}": model for dtype, model in self.prefill_attention.items()}
         found |= {f"experts:{kept}": model for kept, model in self.experts.items()}
+        for cache, by_weights in self.latent.items():
+            found |= {f"latent:{cache}:{weights}": model for weights, model in by_weights.items()}
         for kind, by_ranks in self.collectives.items():
             found |= {f"{kind}:{ranks}": model for ranks, model in by_ranks.items()}
         found |= {"link": self.link} if self.link else {}
@@ -261,8 +264,12 @@ class HardwareProfile(Card):
                 return self.elementwise.launch_s
             case ExpertMlp() if op.dtype in self.experts:
                 return float(self.experts[op.dtype].few.floor_s(op.hidden, op.width))
-            case ExpertMlp() | LatentAttention():
-                return self._few_tokens(op.activations_dtype if isinstance(op, ExpertMlp) else op.dtype).launch_s
+            case ExpertMlp():
+                return self._few_tokens(op.activations_dtype).launch_s
+            case LatentAttention():
+                found = self.latent_model(op)
+                costs = found[0].costs if found else self._scaled_latent(op)
+                return float(costs.floor_s(op.batch * op.queries, op.queries * op.heads))
         return 0.0
 
     def gemm_model(self, op: Gemm) -> GemmModel:
@@ -362,10 +369,10 @@ class HardwareProfile(Card):
         model = self.experts.get(op.dtype)
         if model is None:
             return self._untimed_experts(op)
-        shape = (op.tokens, op.per_token, op.hidden, op.width, op.touched)
-        seconds = model.seconds(*shape, op.expert_bytes)
+        seconds = model.seconds(op.tokens, op.visits, op.hidden, op.width, op.touched, op.expert_bytes)
+        outside = model.outside(op.visits, op.hidden, op.width, op.touched)
         key = f"experts:{op.count}x{op.per_token}x{op.width}x{op.hidden}:{op.dtype}"
-        return self._timing(key, model, np.asarray(seconds), model.outside(*shape), {}, model.log_sd_at(op.tokens))
+        return self._timing(key, model, np.asarray(seconds), outside, {}, model.log_sd_at(op.tokens))
 
     def _untimed_experts(self, op: ExpertMlp) -> Timing:
         """A guess: the touched experts' bytes and the tokens' flops on the roofline of products of few tokens."""
@@ -377,23 +384,49 @@ class HardwareProfile(Card):
         return self._untimed(key, seconds, f"no {op.dtype} experts were timed")
 
     def _latent_attention(self, op: LatentAttention) -> Timing:
-        """A guess: the latents' bytes at the device's bandwidth, or its flops at the share of the peak that attention
-        over prompts reaches.
-        """
-        peaks, launch_s = self.device.peak_flops, self._few_tokens(op.dtype).launch_s
-        peak_flops = REACHED * peaks.get(op.dtype, min(peaks.values()))
-        seconds = launch_s + max(op.bytes / self.device.memory_bandwidth, op.flops / peak_flops)
         key = f"latent_attention:{op.heads}x{op.rank}:{op.cache_dtype}"
-        return self._untimed(key, seconds, "no attention over a latent cache was timed")
+        found = self.latent_model(op)
+        if found is None:
+            return self._scaled_latent_attention(op, key)
+        model, other = found
+        seconds = model.seconds(op.batch, op.queries, op.heads, op.cache_bytes, op.row_flops)
+        outside = other or model.outside(op.batch, op.queries, op.heads, op.context, op.rank + op.rope_dim)
+        if outside is None and op.queries > 1:
+            outside = "one query a sequence was timed, more are taken for as many times the heads"
+        return self._timing(key, model, np.asarray(seconds), outside, {})
+
+    def latent_model(self, op: LatentAttention) -> tuple[LatentModel, str | None] | None:
+        """The timings that ``op`` is priced with and how they are not its own; None where there are none like them."""
+        by_weights = self.latent.get(op.cache_dtype) or self.latent.get(op.dtype)
+        if not by_weights:
+            return None
+        other = None if op.cache_dtype in self.latent else f"a {op.cache_dtype} cache was not timed, {op.dtype} was"
+        weights = next((w for w in (op.projections, op.dtype) if w in by_weights), next(iter(by_weights)))
+        if weights != (op.projections or op.dtype):
+            other = other or f"beside {op.projections} projections it was not timed, beside {weights} it was"
+        return by_weights[weights], other
+
+    def _scaled_latent_attention(self, op: LatentAttention, key: str) -> Timing:
+        costs, shape = self._scaled_latent(op), (op.batch, op.queries, op.queries * op.heads)
+        seconds = float(costs.seconds(*shape, op.cache_bytes, op.row_flops))
+        said = "no attention over a latent cache was timed"
+        return self._untimed(key, seconds, said, "scaled from that of H100 and H200")
+
+    def _scaled_latent(self, op: LatentAttention) -> LatentCosts:
+        """What H100 and H200 take, by this device's bandwidth and peak."""
+        peaks, narrow = self.device.peak_flops, DTYPE_BYTES[op.cache_dtype] == 1
+        block_scaled = op.projections == "float8-block" and op.projections in self.gemm
+        peak_flops = peaks.get(op.dtype, min(peaks.values()))
+        return scaled_to(self.device.memory_bandwidth, peak_flops, narrow, block_scaled)
 
     def _few_tokens(self, dtype: str) -> Roofline:
         return self._of_dtype("gemm", self.gemm, dtype).segments[0].roofline
 
-    def _untimed(self, key: str, seconds: float, said: str) -> Timing:
+    def _untimed(self, key: str, seconds: float, said: str, instead: str = "roofline") -> Timing:
         """With the error of a datasheet."""
         if not SHORTEST_S <= seconds <= LONGEST_S:
             raise InputError(f"profile {self.name}: {key} takes {seconds:g} s, so its timings are wrong")
-        return Timing(seconds, DATASHEET_LOG_SD, key, "datasheet", f"{self.name}: {said}: roofline")
+        return Timing(seconds, DATASHEET_LOG_SD, key, "datasheet", f"{self.name}: {said}: {instead}")
 
     def _collective(self, op: Collective) -> Timing:
         key = f"{op.kind}:{op.ranks}"

@@ -9,6 +9,7 @@ from ssdsim.documents import as_record
 from ssdsim.errors import InputError, nearest
 from ssdsim.hardware.attention import AnyAttention, AttentionLaw, AttentionModel
 from ssdsim.hardware.experts import ExpertCosts, ExpertsModel
+from ssdsim.hardware.latent import LatentModel
 from ssdsim.hardware.laws import CollectiveModel, ElementwiseModel, GemmModel, LinkModel, Roofline
 from ssdsim.hardware.prefill_attention import PrefillAttentionModel
 from ssdsim.hardware.profile import Device, HardwareProfile, Provenance
@@ -77,6 +78,11 @@ def hypothetical(
             d: scaling.prefill(model) for d, model in profile.prefill_attention.items() if scaling.knows(d)
         },
         "experts": {d: scaling.experts(model, d) for d, model in profile.experts.items() if scaling.multiplies(d)},
+        "latent": {
+            d: {weights: scaling.latent(model) for weights, model in of.items() if scaling.multiplies(weights)}
+            for d, of in profile.latent.items()
+            if scaling.knows(d)
+        },
         "collectives": {kind: {n: collective(kind, n) for n in of} for kind, of in profile.collectives.items()},
         "link": link.model_copy(update=_UNFITTED) if link else None,
         "links": links,
@@ -137,6 +143,15 @@ class Scaling:
             return costs.model_copy(update=update)
 
         return old.model_copy(update={**_UNFITTED, "few": scaled(old.few), "many": scaled(old.many)})
+
+    def latent(self, old: LatentModel) -> LatentModel:
+        floors = ("launch_s", "per_doubling_s", "per_row_doubling_s")
+        streams = ("per_token_s", "per_row_s", "per_unfilled_row_s")
+        update = {name: getattr(old.costs, name) * self.launches for name in floors}
+        update |= {name: getattr(old.costs, name) / self.memory_bandwidth for name in streams}
+        update["bandwidth"] = old.costs.bandwidth * self.memory_bandwidth
+        update["peak_flops"] = old.costs.peak_flops * self._wide()
+        return old.model_copy(update={**_UNFITTED, "costs": old.costs.model_copy(update=update)})
 
     def attention(self, old: AnyAttention) -> AnyAttention:
         if isinstance(old, AttentionModel):

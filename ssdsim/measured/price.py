@@ -74,7 +74,7 @@ def work_of(row: Row, runtime: Runtime = KERNELS) -> Work:
     card, profile = find_transformer(row.model), find_hardware(row.hardware)
     queries, kv_dtype = (row.k or 0) + 1, cache_of(row, card, runtime)
 
-    def decoding(model: Transformer, tp: int, queries: int = 1) -> ForwardPass:
+    def decoding(model: Transformer, tp: int, queries: int = 1, ep: int = 1) -> ForwardPass:
         return forward_pass(
             model,
             batch=row.batch,
@@ -83,9 +83,10 @@ def work_of(row: Row, runtime: Runtime = KERNELS) -> Work:
             tp=tp,
             dtype=row.dtype,
             kv_dtype=kv_dtype,
+            ep=ep,
         )
 
-    target = decoding(card, row.tp, queries)
+    target = decoding(card, row.tp, queries, row.ep)
     draft = None
     if row.draft:
         drafter = find_transformer(row.draft)
@@ -136,7 +137,9 @@ def _prefills(
     if not tokens or not prompts:
         return ()
     together = max(1, min(row.batch, PREFILL_CHUNK // tokens)) if row.metric == "latency_s" else 1
-    forward = prefill_pass(card, batch=together, tokens=tokens, tp=row.tp, dtype=row.dtype, kv_dtype=kv_dtype)
+    forward = prefill_pass(
+        card, batch=together, tokens=tokens, tp=row.tp, dtype=row.dtype, kv_dtype=kv_dtype, ep=row.ep
+    )
     return ((forward, prompts / together),)
 
 

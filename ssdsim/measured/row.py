@@ -31,12 +31,15 @@ class Row(Card):
     ``output_tokens`` are means over requests. With ``k`` drafted tokens a round, ``acceptance_length`` are the tokens
     that a round yields (bonus token included), and ``draft`` names the draft's card where it is a model.
 
-    Rows of one ``series`` (one source, engine version, model, dtype, GPU and degree) share what is wrong with them.
+    Experts lie in ``ep`` groups of the ``tp`` devices.
+
+    Rows of one ``series`` (one source, engine version, model, dtype, GPU and degrees) share what is wrong with them.
     """
 
     model: str = Field(min_length=1)
     hardware: str = Field(min_length=1)
     tp: Whole = 1
+    ep: Whole = 1
     batch: Whole
     input_tokens: Tokens
     output_tokens: Annotated[float, Field(ge=1.0, le=1e8)]
@@ -62,8 +65,9 @@ class Row(Card):
     def series_name(self) -> str:
         """The series, or what makes one where none is given."""
         parts = (self.source, self.engine, self.engine_version, self.model, self.dtype, self.hardware, self.tp)
+        spread = (f"ep {self.ep}",) if self.ep > 1 else ()
         method = (f"k from {self.draft or 'a head'}",) if self.k else ()
-        return self.series or " ".join(str(part) for part in (*parts, *method) if part)
+        return self.series or " ".join(str(part) for part in (*parts, *spread, *method) if part)
 
     @property
     def context(self) -> int:
@@ -71,8 +75,8 @@ class Row(Card):
         return max(1, round(self.input_tokens + self.output_tokens / 2.0))
 
 
-_NUMBERS = ("tp", "batch", "input_tokens", "output_tokens", "value", "k", "acceptance_length")
-_WHOLE = ("tp", "batch", "k")
+_NUMBERS = ("tp", "ep", "batch", "input_tokens", "output_tokens", "value", "k", "acceptance_length")
+_WHOLE = ("tp", "ep", "batch", "k")
 COLUMNS = tuple(Row.model_fields)
 REQUIRED = tuple(name for name, field in Row.model_fields.items() if field.is_required())
 _NOTHING: Mapping[str, Any] = MappingProxyType({})

@@ -260,13 +260,32 @@ def _shard(kv_heads: int, tp: int) -> int:
     return max(1, kv_heads // tp)
 
 
-def check_tensor_parallel(card: Transformer, tp: int) -> None:
-    """Raise :class:`InputError` unless ``tp`` devices can share the heads and the MLPs of ``card`` evenly."""
-    if tp < 1 or not _divides(card, tp):
+def check_tensor_parallel(card: Transformer, tp: int, ep: int = 1) -> None:
+    """Raise :class:`InputError` unless ``tp`` devices can share the heads and the MLPs of ``card`` evenly.
+
+    ``ep`` groups of them hold different experts.
+    """
+    check_expert_parallel(card, tp, ep)
+    if tp < 1 or not _divides(card, tp, ep):
         widths = ", ".join(f"{what} {width}" for what, width in _widths(card).items())
         raise InputError(
             f"tp {tp} does not divide {card.name} ({card.heads} heads, {card.kv_heads} kv heads, "
-            f"{widths}); allowed: {', '.join(map(str, legal_tensor_parallel(card)))}"
+            f"{widths}); allowed: {', '.join(map(str, legal_tensor_parallel(card, ep)))}"
+        )
+
+
+def check_expert_parallel(card: Transformer, tp: int, ep: int) -> None:
+    """Raise :class:`InputError` unless the experts of ``card`` can lie on ``ep`` groups of ``tp`` devices."""
+    if ep == 1:
+        return
+    if card.experts is None:
+        raise InputError(f"ep {ep}: {card.name} has no experts to spread; give ep 1")
+    count = card.experts.count
+    allowed = [degree for degree in range(1, tp + 1) if tp % degree == 0 and count % degree == 0]
+    if ep not in allowed:
+        raise InputError(
+            f"ep {ep} must divide tp {tp} and the {count} experts of {card.name}; allowed: "
+            f"{', '.join(map(str, allowed))}"
         )
 
 
@@ -279,21 +298,22 @@ def _widths(card: Transformer) -> dict[str, int]:
     return {what: width for what, width in found.items() if width}
 
 
-def legal_tensor_parallel(card: Transformer) -> list[int]:
-    """The tensor-parallel degrees up to 32 that share ``card`` evenly."""
-    return list(_legal_tensor_parallel(card))
+def legal_tensor_parallel(card: Transformer, ep: int = 1) -> list[int]:
+    """The tensor-parallel degrees up to 32 that share ``card`` evenly, with its experts in ``ep`` groups."""
+    return list(_legal_tensor_parallel(card, ep))
 
 
 @lru_cache(maxsize=256)
-def _legal_tensor_parallel(card: Transformer) -> tuple[int, ...]:
-    return tuple(tp for tp in range(1, 33) if _divides(card, tp))
+def _legal_tensor_parallel(card: Transformer, ep: int) -> tuple[int, ...]:
+    return tuple(tp for tp in range(ep, 33, ep) if _divides(card, tp, ep))
 
 
-def _divides(card: Transformer, tp: int) -> bool:
+def _divides(card: Transformer, tp: int, ep: int) -> bool:
     # Fewer kv heads than devices are replicated, as every engine does; a remainder is not. A latent cache has no heads.
     kv_heads = [] if card.latent else [card.kv_heads] + ([card.window_heads[0]] if card.window else [])
     kv_even = all(heads % tp == 0 or tp % heads == 0 for heads in kv_heads)
-    return card.heads % tp == 0 and kv_even and all(width % tp == 0 for width in _widths(card).values())
+    widths = ((width, tp // ep if what == "expert" else tp) for what, width in _widths(card).items())
+    return card.heads % tp == 0 and kv_even and all(width % devices == 0 for width, devices in widths)
 
 
 def transformer_shaped(hidden_size: int, layers: int, dtype: DType = "float16") -> Transformer:

@@ -20,7 +20,7 @@ from ssdsim.transformer.operations import (
     Operation,
 )
 from ssdsim.transformer.precision import Precision
-from ssdsim.transformer.routing import distinct_experts
+from ssdsim.transformer.routing import busiest_over_mean, distinct_experts
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,12 @@ class ForwardPass:
         """Bytes to and from the device's own memory."""
         return sum(op.bytes * count for op, count in self.counted() if not isinstance(op, Collective))
 
+    @cached_property
+    def expert_work(self) -> tuple[int, int]:
+        """Layers with experts, and the tokens that come to them there, those of all layers together."""
+        found = [(times, op.tokens) for op, times in self.counted() if isinstance(op, ExpertMlp)]
+        return sum(times for times, _ in found), sum(times * tokens for times, tokens in found)
+
     @property
     def tokens(self) -> int:
         """Tokens in flight."""
@@ -95,6 +101,7 @@ def forward_pass(
     dtype: str | None = None,
     kv_dtype: str | None = None,
     masked: bool = False,
+    ep: int = 1,
 ) -> ForwardPass:
     """The operations of one pass over ``batch * queries`` tokens in flight.
 
@@ -110,16 +117,20 @@ def forward_pass(
     dtype, kv_dtype : of weights, activations and cache as :meth:`Transformer.precision` takes them; the card's by
         default.
     masked : the queries are branches with a custom attention mask, not a causal chain.
+    ep : expert-parallel degree, of the ``tp`` devices: so many groups of them hold different experts, each of which is
+        shared by the ``tp / ep`` of a group. The pass is that of the busiest group; attention stays tensor-parallel,
+        so that every device has all tokens and the all-reduce adds up what its experts made of them.
 
     Raises
     ------
-    InputError : ``tp`` does not divide the heads or the MLP, or a count is not positive.
+    InputError : ``tp`` does not divide the heads or the MLP, ``ep`` not ``tp`` and the experts, or a count is not
+        positive.
     """
     for what, value in (("batch", batch), ("queries", queries), ("context", context)):
         if value < 1:
             raise InputError(f"{what} must be at least 1, got {value}")
-    check_tensor_parallel(card, tp)
-    return _forward_pass(_Shard(card, batch, queries, context, tp, card.precision(dtype, kv_dtype), masked))
+    check_tensor_parallel(card, tp, ep)
+    return _forward_pass(_Shard(card, batch, queries, context, tp, card.precision(dtype, kv_dtype), masked, ep))
 
 
 @lru_cache(maxsize=65536)
@@ -138,6 +149,7 @@ class _Shard:
     tp: int
     precision: Precision
     masked: bool
+    ep: int
 
     @property
     def tokens(self) -> int:
@@ -241,7 +253,7 @@ class _Shard:
             self._gemm("kv_up", heads * (latent.nope_dim + latent.value_dim), latent.rank, weights),
             LatentAttention(
                 "attention", self.batch, self.queries, self.context, heads, latent.rank, latent.rope_dim, dtype,
-                self.masked, self._kv_dtype,
+                self.masked, self._kv_dtype, "" if weights == dtype else weights,
             ),
             self._gemm("attention_out", hidden, heads * latent.value_dim, weights),
             *self._all_reduce("attention_all_reduce"),
@@ -275,12 +287,14 @@ class _Shard:
             ops += self._mlp(experts.shared_width // self.tp, "shared_")
         kept = self.precision.of_experts
         touched = distinct_experts(
-            experts.count, experts.per_token, self.batch, self.queries, experts.overlap, self.masked
+            experts.count, experts.per_token, self.batch, self.queries, experts.overlap, self.masked, experts.skew
         )
+        share = busiest_over_mean(experts.count, touched, self.ep) / self.ep
         ops.append(
             ExpertMlp(
-                "experts", self.tokens, card.hidden_size, experts.width // self.tp, experts.count, experts.per_token,
-                touched, kept, "" if kept == dtype else dtype,
+                "experts", self.tokens, card.hidden_size, experts.width // (self.tp // self.ep),
+                experts.count // self.ep, experts.per_token, share * touched, kept, "" if kept == dtype else dtype,
+                share,
             )
         )  # fmt: skip
         return (*ops, *self._all_reduce("experts_all_reduce"))

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from ssdsim.records import Card
-from ssdsim.transformer.routing import OVERLAP
+from ssdsim.transformer.routing import OVERLAP, SKEW
 
 LARGEST = 10**9
 """Of any size of a transformer; the largest that exist have a context of 10 million tokens."""
@@ -20,7 +20,8 @@ class Experts(Card):
 
     Each token uses ``per_token`` of ``count`` gated MLPs of ``width``, and an expert of ``shared_width`` (0: none) that
     all tokens use. ``beside_mlp``: layers with experts have the dense MLP as well. ``overlap``: the share of a
-    token's experts that the next token of its sequence uses too (:mod:`ssdsim.transformer.routing`).
+    token's experts that the next token of its sequence uses too; ``skew``: of their popularity, 0 where it is balanced
+    (both of :mod:`ssdsim.transformer.routing`).
     """
 
     count: Size
@@ -30,6 +31,7 @@ class Experts(Card):
     shared_width: Some = 0
     beside_mlp: bool = False
     overlap: float = Field(default=OVERLAP, ge=0.0, le=1.0)
+    skew: float = Field(default=SKEW, ge=0.0, le=3.0)
 
     @model_validator(mode="after")
     def _enough(self) -> Experts:

@@ -155,7 +155,8 @@ class PrefillAttention:
 class LatentAttention(OverCache):
     """Decode attention over a latent cache (DeepSeek-V2): all heads read one vector of ``rank + rope_dim`` a token.
 
-    The rest is as of :class:`Attention`.
+    ``projections`` is the format of the block's weights, empty where it is ``dtype``. The rest is as of
+    :class:`Attention`.
     """
 
     name: str
@@ -168,25 +169,35 @@ class LatentAttention(OverCache):
     dtype: str
     masked: bool = False
     kv_dtype: str = ""
+    projections: str = ""
+
+    @property
+    def row_flops(self) -> float:
+        """Of one head of one token: scores over the whole latent, sums over what is no position."""
+        return (2.0 * (self.rank + self.rope_dim) + 2.0 * self.rank) * self.context
 
     @property
     def flops(self) -> float:
-        scores_and_sums = 2.0 * (self.rank + self.rope_dim) + 2.0 * self.rank
-        return scores_and_sums * self.batch * self.queries * self.heads * self.context
+        return self.row_flops * self.batch * self.queries * self.heads
+
+    @property
+    def cache_bytes(self) -> float:
+        """Of the latents that are read."""
+        return float(DTYPE_BYTES[self.cache_dtype] * self.batch * self.context * (self.rank + self.rope_dim))
 
     @property
     def bytes(self) -> float:
-        cache = float(self.batch * self.context * (self.rank + self.rope_dim))
         io = float(self.batch * self.queries * self.heads * (2 * self.rank + self.rope_dim))
-        return DTYPE_BYTES[self.cache_dtype] * cache + DTYPE_BYTES[self.dtype] * io
+        return self.cache_bytes + DTYPE_BYTES[self.dtype] * io
 
 
 @dataclass(frozen=True, slots=True)
 class ExpertMlp:
-    """Gated MLPs ``hidden -> width -> hidden``, of which each token uses ``per_token`` of ``count``.
+    """Gated MLPs ``hidden -> width -> hidden``, of which each token uses ``per_token``; ``count`` are on the device.
 
     ``touched`` of them are used by some token (:func:`ssdsim.transformer.routing.distinct_experts`) and read from
-    memory. ``dtype`` is the weights' format, ``activations`` as of :class:`Gemm`.
+    memory. Where experts are spread over devices, ``share`` of all tokens' choices are of this one's. ``dtype`` is the
+    weights' format, ``activations`` as of :class:`Gemm`.
     """
 
     name: str
@@ -198,11 +209,17 @@ class ExpertMlp:
     touched: float
     dtype: str
     activations: str = ""
+    share: float = 1.0
 
     @property
     def activations_dtype(self) -> str:
         """Of inputs and outputs."""
         return self.activations or self.dtype
+
+    @property
+    def visits(self) -> float:
+        """Pairs of a token and an expert of this device that it uses."""
+        return self.tokens * self.per_token * self.share
 
     @property
     def arithmetic(self) -> tuple[str, ...]:
@@ -213,7 +230,7 @@ class ExpertMlp:
 
     @property
     def flops(self) -> float:
-        return 6.0 * self.tokens * self.per_token * self.hidden * self.width
+        return 6.0 * self.visits * self.hidden * self.width
 
     @property
     def expert_bytes(self) -> float:
@@ -222,8 +239,8 @@ class ExpertMlp:
 
     @property
     def bytes(self) -> float:
-        values = self.tokens * self.per_token * (2 * self.hidden + 3 * self.width)
-        return self.touched * self.expert_bytes + DTYPE_BYTES[self.activations_dtype] * float(values)
+        values = self.visits * (2 * self.hidden + 3 * self.width)
+        return self.touched * self.expert_bytes + DTYPE_BYTES[self.activations_dtype] * values
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ def prefill_pass(
     tp: int = 1,
     dtype: str | None = None,
     kv_dtype: str | None = None,
+    ep: int = 1,
 ) -> ForwardPass:
     """The operations of one pass over ``batch`` prompts of ``tokens`` tokens; the head sees each one's last token.
 
@@ -29,8 +30,8 @@ def prefill_pass(
     ------
     InputError : as :func:`ssdsim.transformer.forward.forward_pass` does.
     """
-    body = forward_pass(card, batch=batch, queries=tokens, context=tokens, tp=tp, dtype=dtype, kv_dtype=kv_dtype)
-    head = forward_pass(card, batch=batch, queries=1, context=tokens, tp=tp, dtype=dtype, kv_dtype=kv_dtype)
+    body = forward_pass(card, batch=batch, queries=tokens, context=tokens, tp=tp, dtype=dtype, kv_dtype=kv_dtype, ep=ep)
+    head = forward_pass(card, batch=batch, queries=1, context=tokens, tp=tp, dtype=dtype, kv_dtype=kv_dtype, ep=ep)
     blocks = tuple(
         Block(tuple(_of_prompts(op, card.latent, tokens) for op in block.operations), block.times)
         for block in body.blocks

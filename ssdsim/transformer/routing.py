@@ -2,17 +2,40 @@
 
 A token uses ``k`` of ``N`` experts. Tokens of different sequences choose independently. The next token of a sequence
 keeps each expert of the one before with probability ``overlap`` and draws the rest from those that it did not use;
-this lag-1 chain is exact in the mean, and with an overlap of ``k / N`` it is independent routing.
+this lag-1 chain is exact in the mean, and with an overlap of ``k / N`` it is independent routing. Where some experts
+are more popular than others, each has its own chance and is kept more often the likelier it is, so that independent
+tokens share more.
 """
 
 from __future__ import annotations
 
-OVERLAP = 0.45
-"""Share of a token's experts that the next token uses too: 0.38 to 0.50 over what is published of five models."""
+import math
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+OVERLAP, SKEW = 0.42, 0.75
+"""Share of a token's experts that the next token uses too, and the skew of the experts' popularity.
+
+A judgement. Together they give six published counts of one text's experts, of five models, within 4 % on average; with
+balanced experts the best overlap for all, 0.48, misses by 6 %. What speaks for the skew are batches: engines that
+decode many sequences of DeepSeek-R1, gpt-oss-120b and MiniMax-M2.5 are as fast as if fewer experts were touched. One
+paper found balanced experts in two small models (skew 0).
+"""
+
+_HALVINGS = 60
 
 
+@lru_cache(maxsize=65536)
 def distinct_experts(
-    count: int, per_token: int, sequences: int, tokens: int, overlap: float = OVERLAP, branches: bool = False
+    count: int,
+    per_token: int,
+    sequences: int,
+    tokens: int,
+    overlap: float = OVERLAP,
+    branches: bool = False,
+    skew: float = SKEW,
 ) -> float:
     """Experts of a layer, of ``count``, that at least one token of a pass uses, on average.
 
@@ -22,31 +45,82 @@ def distinct_experts(
     sequences : independent ones.
     tokens : of each: neighbours in a text, or, with ``branches``, siblings after one context, each of which shares
         every one of the context's experts with probability ``overlap``.
-    overlap : from independent (k / N, below which none is taken) to 1, where all tokens use the same experts.
+    overlap : share of a token's experts that the next one uses too, on average: from that of independent tokens, below
+        which none is taken, to 1, where all tokens of a sequence use the same experts.
+    skew : of the experts' popularity, as :func:`chances` takes it; 0 is balanced.
 
     Returns
     -------
     Between ``per_token`` and the smaller of ``count`` and all tokens' choices.
 
-    >>> [round(distinct_experts(128, 8, 1, tokens), 1) for tokens in (1, 2, 4, 8, 16)]
-    [8.0, 12.4, 20.7, 35.6, 59.5]
-    >>> round(distinct_experts(128, 8, 64, 1), 1)
-    125.9
+    >>> [round(distinct_experts(256, 8, 1, tokens), 1) for tokens in (1, 4, 8, 16)]
+    [8.0, 21.2, 36.3, 61.3]
+    >>> [round(distinct_experts(256, 8, 1, tokens, overlap=0.45, skew=0.0), 1) for tokens in (1, 4, 8, 16)]
+    [8.0, 21.0, 37.2, 66.4]
+    >>> [round(distinct_experts(128, 8, tokens, 1, skew=1.0), 1) for tokens in (4, 16)]
+    [23.6, 58.1]
     """
     if per_token >= count:
         return float(count)
-    kept = max(overlap, per_token / count)
-    of_sequence = (_of_branches if branches else _of_neighbours)(count, per_token, tokens, kept)
-    return count * (1.0 - (1.0 - of_sequence / count) ** sequences)
+    chance = np.array([per_token / count]) if skew == 0.0 else chances(count, per_token, skew)
+    by_chance = float((chance**2).sum() / chance.sum())  # the overlap of independent tokens
+    held = max(0.0, (overlap - by_chance) / (1.0 - by_chance))
+    drawn_anew = (1.0 - held) * chance  # of an expert that the token before does not use
+    if branches:
+        kept = held + drawn_anew
+        missed = chance * (1.0 - kept) ** tokens + (1.0 - chance) * (1.0 - drawn_anew) ** tokens
+    else:
+        missed = (1.0 - chance) * (1.0 - drawn_anew) ** (tokens - 1)
+    touched = 1.0 - missed**sequences
+    return float(count * touched.mean())
 
 
-def _of_neighbours(count: int, per_token: int, tokens: int, overlap: float) -> float:
-    missed_again = 1.0 - (1.0 - overlap) * per_token / (count - per_token)
-    return float(count - (count - per_token) * missed_again ** (tokens - 1))
+@lru_cache(maxsize=256)
+def chances(count: int, per_token: int, skew: float) -> NDArray[np.float64]:
+    """How likely a token uses each expert, most popular first; shape ``(count,)``, adding up to ``per_token``.
+
+    The popularity of the expert of rank r is ``r ** -skew``, and a token draws by it without replacement. Expert clocks
+    ring at rates of their popularity and the first ``per_token`` are taken: until some time each has rung with ``1 -
+    exp(-rate * time)``, and the time at which these add up is close to the exact draw (experts touched by many tokens
+    within 1 %).
+
+    >>> [round(float(each), 2) for each in chances(8, 2, 1.0)]
+    [0.61, 0.37, 0.27, 0.21, 0.17, 0.14, 0.12, 0.11]
+    """
+    rates = np.arange(1.0, count + 1.0) ** -skew
+    early, late = 0.0, 1.0
+    while -np.expm1(-rates * late).sum() < per_token:
+        late *= 2.0
+    for _ in range(_HALVINGS):
+        middle = (early + late) / 2.0
+        early, late = (early, middle) if -np.expm1(-rates * middle).sum() > per_token else (middle, late)
+    return np.asarray(-np.expm1(-rates * late))
 
 
-def _of_branches(count: int, per_token: int, tokens: int, overlap: float) -> float:
-    outside = count - per_token
-    by_each = (1.0 - overlap) * per_token / outside  # an expert that the context does not use
-    of_context = per_token * (1.0 - (1.0 - overlap) ** tokens)
-    return float(of_context + outside * (1.0 - (1.0 - by_each) ** tokens))
+def busiest_over_mean(count: int, touched: float, devices: int) -> float:
+    """How many times the mean of all devices the one with most experts to read has, on average.
+
+    ``count`` experts lie on ``devices`` in equal parts, and any ``touched`` of them are as likely to be those used: a
+    device's part is hypergeometric, and devices are taken for independent, which underrates the busiest by up to 4 %.
+    The tokens' visits are taken to be as uneven.
+
+    >>> [round(busiest_over_mean(256, touched, 8), 2) for touched in (8.0, 30.5, 102.0)]
+    [2.41, 1.67, 1.29]
+    """
+    if devices == 1 or touched <= 0.0:
+        return 1.0
+    below = math.floor(touched)
+    shares = ((below, below + 1 - touched), (below + 1, touched - below))
+    most = sum(share * _most_on_one(count, number, devices) for number, share in shares if share > 0.0)
+    return max(1.0, most * devices / touched)
+
+
+@lru_cache(maxsize=16384)
+def _most_on_one(count: int, touched: int, devices: int) -> float:
+    """The mean of the largest of the devices' parts of so many experts."""
+    own, whole = count // devices, math.comb(count, touched)
+    at_most, most = 0.0, 0.0
+    for number in range(min(own, touched) + 1):
+        at_most += math.comb(own, number) * math.comb(count - own, touched - number) / whole
+        most += 1.0 - min(1.0, at_most) ** devices
+    return most

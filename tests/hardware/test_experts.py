@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from calibration.importers.experts import fits
 from ssdsim.answers.predict import predict
+from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.experts import ExpertCosts, ExpertsModel
 from ssdsim.hardware.profile import HardwareProfile, Provenance
@@ -81,10 +82,10 @@ def test_the_error_is_that_of_shapes_left_out() -> None:
 )
 def test_more_tokens_or_more_experts_take_no_less(tokens: int, more: int, touched: float, width: int) -> None:
     model = ExpertsModel(source="a", few=HIDDEN, many=HIDDEN.model_copy(update={"per_value_s": 0.0}))
-    shape = (4, 2048, width)
-    at = model.seconds(tokens, *shape, touched, 6.0 * 2048 * width)
-    assert model.seconds(tokens + more, *shape, touched, 6.0 * 2048 * width) >= at
-    assert model.seconds(tokens, *shape, touched + 1.0, 6.0 * 2048 * width) > at
+    shape = (2048, width)
+    at = model.seconds(tokens, 4.0 * tokens, *shape, touched, 6.0 * 2048 * width)
+    assert model.seconds(tokens + more, 4.0 * (tokens + more), *shape, touched, 6.0 * 2048 * width) >= at
+    assert model.seconds(tokens, 4.0 * tokens, *shape, touched + 1.0, 6.0 * 2048 * width) > at
 
 
 def profile_with_experts() -> HardwareProfile:
@@ -107,6 +108,29 @@ def test_a_pass_is_priced_by_the_experts_that_it_touches() -> None:
         known = HIDDEN.seconds(2 * queries * 4, 2048, 1024, op.touched, op.expert_bytes)
         assert timing.seconds == pytest.approx(float(known), rel=1e-3)
         assert timing.warning is None
+
+
+def test_experts_that_are_spread_cost_what_the_busiest_device_reads() -> None:
+    """Whole experts on fewer devices: the busiest reads more than its part, and never more than all."""
+    profile = profile_with_experts()
+
+    def experts(ep: int, batch: int) -> ExpertMlp:
+        forward = forward_pass(MIXTURE, batch=batch, context=500, tp=4, ep=ep)
+        return next(op for op, _ in forward.counted() if isinstance(op, ExpertMlp))
+
+    for batch in (1, 4, 64):
+        whole, spread = experts(1, batch), experts(4, batch)
+        assert (spread.count, spread.width) == (whole.count // 4, whole.width * 4)
+        assert whole.touched / 4 <= spread.touched <= min(whole.touched, spread.count)
+        assert spread.visits / spread.touched == pytest.approx(whole.visits / whole.touched)
+        assert profile.seconds(spread).seconds > 0.0
+    few, many = (experts(4, batch).touched / experts(1, batch).touched for batch in (1, 256))
+    assert few > many  # of few tokens' experts one device has more than its share
+    with pytest.raises(InputError, match=r"ep 3 must divide tp 4 and the 64 experts of mixture; allowed: 1, 2, 4"):
+        forward_pass(MIXTURE, batch=1, context=500, tp=4, ep=3)
+    dense = MIXTURE.model_copy(update={"experts": None, "name": "dense"})
+    with pytest.raises(InputError, match=r"ep 2: dense has no experts"):
+        forward_pass(dense, batch=1, context=500, tp=2, ep=2)
 
 
 def test_untimed_experts_are_a_roofline_that_says_so() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ssdsim.transformer.routing import OVERLAP, distinct_experts
+from ssdsim.transformer.routing import OVERLAP, SKEW, busiest_over_mean, chances, distinct_experts
 
 SHAPES = st.tuples(st.integers(2, 512), st.integers(1, 32)).map(lambda shape: (shape[0], min(shape)))
 OVERLAPS = st.floats(0.0, 1.0)
@@ -35,8 +35,57 @@ def test_it_is_the_mean_of_drawn_texts(count: int, per_token: int, tokens: int, 
         len(set().union(*(chain(count, per_token, tokens, overlap, rng) for _ in range(sequences)))) for _ in range(300)
     ]
     error = np.std(drawn) / np.sqrt(len(drawn))
-    found = distinct_experts(count, per_token, sequences, tokens, overlap)
+    found = distinct_experts(count, per_token, sequences, tokens, overlap, skew=0.0)
     assert found == pytest.approx(np.mean(drawn), abs=4 * error)
+
+
+def popular(count: int, per_token: int, tokens: int, skew: float, rng: np.random.Generator) -> int:
+    """Experts that independent tokens touch, each drawing by popularity without replacement (Gumbel's largest)."""
+    scores = -skew * np.log(np.arange(1, count + 1)) + rng.gumbel(size=(tokens, count))
+    return len(np.unique(np.argpartition(-scores, per_token, axis=1)[:, :per_token]))
+
+
+@pytest.mark.parametrize(("count", "per_token", "skew"), [(128, 8, 0.5), (128, 8, 1.0), (256, 8, SKEW), (64, 6, 1.5)])
+def test_popular_experts_are_as_in_draws(count: int, per_token: int, skew: float) -> None:
+    rng = np.random.default_rng(0)
+    assert chances(count, per_token, skew).sum() == pytest.approx(per_token)
+    for tokens in (4, 16):
+        drawn = [popular(count, per_token, tokens, skew, rng) for _ in range(400)]
+        found = distinct_experts(count, per_token, tokens, 1, skew=skew)
+        assert found == pytest.approx(np.mean(drawn), rel=0.02)
+
+
+@given(shape=SHAPES, sequences=st.integers(1, 16), skews=st.tuples(st.floats(0.0, 2.0), st.floats(0.0, 2.0)))
+def test_batches_touch_fewer_experts_the_more_popular_some_are(
+    shape: tuple[int, int], sequences: int, skews: tuple[float, float]
+) -> None:
+    less, more = sorted(skews)
+    fewest, most = (distinct_experts(*shape, sequences, 1, skew=skew) for skew in (more, less))
+    assert fewest <= most + 1e-6 * shape[0]
+
+
+def test_the_defaults_give_counts_that_were_published() -> None:
+    """Qwen3.6-35B-A3B at 4, 8 and 16 tokens, Laguna XS 2.1 at 8 and 15, a mixture of Cohere's at 4."""
+    counted = (((256, 8), 4, 22), ((256, 8), 8, 36), ((256, 8), 16, 56), ((256, 8), 8, 39.4), ((256, 8), 15, 58.9))
+    errors = [distinct_experts(*shape, 1, tokens) / seen - 1.0 for shape, tokens, seen in counted]
+    errors.append(distinct_experts(128, 8, 1, 4) / (2.525 * 8) - 1.0)
+    assert np.abs(errors).mean() < 0.05
+    assert np.abs(errors).max() < 0.12
+
+
+def test_the_busiest_of_devices_is_as_in_draws() -> None:
+    """256 experts, 8 a token, on 8 devices."""
+    rng = np.random.default_rng(0)
+    for tokens in (1, 4, 16):
+        most, touched = [], []
+        for _ in range(400):
+            seen = set().union(*(rng.choice(256, 8, replace=False).tolist() for _ in range(tokens)))
+            most.append(np.bincount(np.array(sorted(seen)) // 32, minlength=8).max())
+            touched.append(len(seen))
+        found = busiest_over_mean(256, float(np.mean(touched)), 8)
+        assert found == pytest.approx(8 * np.mean(most) / np.mean(touched), rel=0.05)
+    assert busiest_over_mean(256, 30.0, 1) == 1.0
+    assert busiest_over_mean(256, 256.0, 8) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(
@@ -52,8 +101,8 @@ def test_mixtures_that_people_run(
 ) -> None:
     """Mixtral, gpt-oss-120b and DeepSeek-V3 at 1 to 16 tokens: of as many sequences, and of one."""
     for tokens, apart, together in zip((1, 2, 4, 8, 16), independent, in_a_text, strict=True):
-        assert distinct_experts(count, per_token, tokens, 1) == pytest.approx(apart, abs=0.051)
-        assert distinct_experts(count, per_token, 1, tokens) == pytest.approx(together, abs=0.051)
+        assert distinct_experts(count, per_token, tokens, 1, skew=0.0) == pytest.approx(apart, abs=0.051)
+        assert distinct_experts(count, per_token, 1, tokens, 0.45, skew=0.0) == pytest.approx(together, abs=0.051)
 
 
 @given(shape=SHAPES, overlap=OVERLAPS, sequences=st.integers(1, 64), tokens=st.integers(1, 64), branches=st.booleans())
@@ -93,5 +142,5 @@ def test_tokens_that_share_all_touch_no_more_than_one(branches: bool) -> None:
 
 def test_siblings_touch_what_a_star_of_tokens_does() -> None:
     """128 experts, 8 a token, 24 branches that share 0.6 of the context's: 65.3 by draws (independent: 100.8)."""
-    assert distinct_experts(128, 8, 1, 24, 0.6, branches=True) == pytest.approx(65.27, abs=0.01)
-    assert distinct_experts(128, 8, 24, 1, OVERLAP) == pytest.approx(100.8, abs=0.1)
+    assert distinct_experts(128, 8, 1, 24, 0.6, branches=True, skew=0.0) == pytest.approx(65.27, abs=0.01)
+    assert distinct_experts(128, 8, 24, 1, OVERLAP, skew=0.0) == pytest.approx(100.8, abs=0.1)
