@@ -23,7 +23,7 @@ from scipy.stats import norm
 from scipy.stats import t as student
 
 from calibration.bootstrap import significant
-from calibration.runtimes.fit import Fit, fit_runtime
+from calibration.runtimes.fit import EXPERTS, Fit, fit_runtime
 from ssdsim.bundled import models_folder
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.measured.price import seconds_of, work_of
@@ -32,7 +32,7 @@ from ssdsim.pricing.between_kernels import cost_of_step
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.passes import cost_of_pass
 from ssdsim.runtimes.card import KERNELS, Evidence, Host, Kernels, Runtime
-from ssdsim.runtimes.catalog import save_runtime
+from ssdsim.runtimes.catalog import find_runtime, save_runtime
 from ssdsim.speculation.acceptance import expected_tokens
 from ssdsim.transformer.forward import forward_pass
 from ssdsim.validation.paper import load_published
@@ -487,7 +487,20 @@ def main(folder: Path, write_cards: bool) -> None:
     (Path(__file__).parent / "fidelity.md").write_text(text, encoding="utf-8")
     if write_cards:
         for name, card in finished.items():
-            save_runtime(card, models_folder() / "runtimes" / f"{name}.toml")
+            save_runtime(_with_experts(card), models_folder() / "runtimes" / f"{name}.toml")
+
+
+def _with_experts(card: Runtime) -> Runtime:
+    """What the bundled card of this name says of mixtures of experts, which docs/fidelity_mixtures.py fits."""
+    before = find_runtime(card.name)
+    host = {name: getattr(before.host, name) for name in EXPERTS if name != "experts"}
+    return card.model_copy(
+        update={
+            "kernels": card.kernels.model_copy(update={"experts": before.kernels.experts}),
+            "host": card.host.model_copy(update=host),
+            "errors": card.errors.model_copy(update={"experts_log_sd": before.errors.experts_log_sd}),
+        }
+    )
 
 
 def _with_errors(card: Runtime, out: Outcome) -> Runtime:

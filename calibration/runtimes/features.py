@@ -17,7 +17,7 @@ from ssdsim.runtimes.card import Host, Kernels, Runtime
 from ssdsim.transformer.forward import ForwardPass
 from ssdsim.transformer.operations import Attention, Collective, Elementwise, ExpertMlp, Gemm, LatentAttention
 
-KERNEL_FIELDS = ("gemm", "attention", "communication", "elementwise", "overlap")
+KERNEL_FIELDS = ("gemm", "attention", "communication", "elementwise", "experts", "overlap")
 HOST_FIELDS = tuple(Host.model_fields)
 FIELDS = (*KERNEL_FIELDS, *HOST_FIELDS)
 
@@ -25,7 +25,7 @@ _ALONE = {**dict.fromkeys(KERNEL_FIELDS, 1.0), "overlap": 0.0}
 
 _FACTOR_OF: Mapping[type, str] = {
     Gemm: "gemm",
-    ExpertMlp: "gemm",
+    ExpertMlp: "experts",
     Attention: "attention",
     LatentAttention: "attention",
     Collective: "communication",
@@ -89,7 +89,9 @@ def _of_row(work: Work, kernels: Kernels) -> tuple[float, dict[str, float]]:
     offset = sum(
         times * cost_of_operations(forward.counted(), work.profile).seconds for forward, times in work.prefills
     )
-    found["per_layer_s"] += sum(times * forward.layers for forward, times in work.prefills)
+    for forward, times in work.prefills:
+        for name, count in _between(forward).items():
+            found[name] += times * count
     found["per_pass_s"] = work.steps + prompts
     found["per_step_s"] = work.steps
     found["per_sequence_s"] = work.steps * work.batch
@@ -108,5 +110,10 @@ def _of_pass(forward: ForwardPass, profile: HardwareProfile, kernels: Kernels, t
         streams = isinstance(op, Attention | LatentAttention) and kernels.streaming_attention
         if isinstance(op, Kernel) and not streams:
             found["overlap"] -= times * count * beyond_roof_s(op, seconds, profile)
-    found["per_layer_s"] = times * forward.layers
-    return found
+    return found | {name: times * count for name, count in _between(forward).items()}
+
+
+def _between(forward: ForwardPass) -> dict[str, float]:
+    """What the numbers between kernels multiply in a pass."""
+    layers, tokens = forward.expert_work
+    return {"per_layer_s": forward.layers, "per_expert_layer_s": layers, "per_expert_token_s": tokens}

@@ -25,6 +25,9 @@ Array = NDArray[np.float64]
 DECODING = ("overlap", "attention", "communication", "per_layer_s", "per_step_s", "per_sequence_s")
 SPECULATING = ("per_draft_step_s", "per_round_layer_s")
 BOTH = ("overlap", "attention", "per_step_s", "per_sequence_s", *SPECULATING)
+EXPERTS = ("experts", "per_expert_layer_s", "per_expert_token_s")
+"""Of mixtures of experts, on a card that was fitted to dense models."""
+
 MOST_FIELDS = 6
 MOST_OVERLAP = 0.9
 
@@ -33,6 +36,7 @@ PRIOR_SD: Mapping[str, float] = {
     "attention": 0.25,
     "communication": 0.3,
     "elementwise": 0.5,
+    "experts": 0.3,
     "overlap": 0.3,
     "per_layer_s": 10e-6,
     "per_pass_s": 1e-3,
@@ -41,6 +45,8 @@ PRIOR_SD: Mapping[str, float] = {
     "per_draft_step_s": 1.5e-3,
     "per_round_s": 3e-3,
     "per_round_layer_s": 50e-6,
+    "per_expert_layer_s": 10e-6,
+    "per_expert_token_s": 1e-6,
 }
 """How far an engine may well be from a card of its kind, in each number: what few rows are drawn by."""
 

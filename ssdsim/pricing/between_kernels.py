@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.pricing.cost import Cost
 from ssdsim.runtimes.card import Kernels, Runtime
+from ssdsim.transformer.forward import ForwardPass
 from ssdsim.transformer.operations import (
     Attention,
     Collective,
@@ -28,8 +30,10 @@ _SMALLEST_BYTES = 1
 def kernel_factor(op: Operation, seconds: float, profile: HardwareProfile, kernels: Kernels) -> float:
     """By what an operation that takes ``seconds`` alone is multiplied in the engine."""
     match op:
-        case Gemm() | ExpertMlp():
+        case Gemm():
             return _beside_neighbours(kernels.gemm, op, seconds, profile, kernels.overlap)
+        case ExpertMlp():
+            return _beside_neighbours(kernels.experts, op, seconds, profile, kernels.overlap)
         case Attention() | LatentAttention() if kernels.streaming_attention:
             return kernels.attention * _streaming_s(op, profile) / seconds
         case Attention() | LatentAttention():
@@ -58,17 +62,22 @@ def beyond_roof_s(op: Kernel, seconds: float, profile: HardwareProfile) -> float
     """
     if isinstance(op, ExpertMlp):
         return min(seconds, profile.launch_seconds(op))
-    roof_s = op.bytes / profile.device.memory_bandwidth
-    if not isinstance(op, Elementwise):
-        peaks = profile.device.peak_flops
-        roof_s = max(roof_s, next((op.flops / peaks[dtype] for dtype in op.arithmetic if dtype in peaks), 0.0))
-    return max(0.0, seconds - roof_s)
+    return max(0.0, seconds - _roof_s(op, profile))
+
+
+def _roof_s(op: Kernel, profile: HardwareProfile) -> float:
+    """Its bytes at the device's bandwidth, or its flops at the peak of what it multiplies in."""
+    reading_s = op.bytes / profile.device.memory_bandwidth
+    if isinstance(op, Elementwise):
+        return reading_s
+    peaks = profile.device.peak_flops
+    return max(reading_s, next((op.flops / peaks[dtype] for dtype in op.arithmetic if dtype in peaks), 0.0))
 
 
 def _streaming_s(op: Attention | LatentAttention, profile: HardwareProfile) -> float:
-    """Decode attention that does nothing but read keys and values."""
+    """Decode attention that does nothing but read its cache, and multiply where that takes longer."""
     launch_s = profile.elementwise.launch_s if profile.elementwise else profile.launch_seconds(op)
-    return launch_s + op.bytes / profile.device.memory_bandwidth
+    return launch_s + _roof_s(op, profile)
 
 
 def _all_reduce_s(op: Collective, alone_s: float, profile: HardwareProfile, one_shot_bytes: int) -> float:
@@ -89,14 +98,18 @@ def _all_reduce_s(op: Collective, alone_s: float, profile: HardwareProfile, one_
     return max(one_shot_s, min(alone_s, two_shots_s))
 
 
-def cost_between_kernels(layers: int, kernels_s: float, runtime: Runtime, model: Model) -> Cost:
+def cost_between_kernels(forward: ForwardPass, kernels_s: float, runtime: Runtime, model: Model) -> Cost:
     """Of one pass; the structure that kernels and host work miss is an error of a target's whole pass."""
     host, errors = runtime.host, runtime.errors
-    cost = host_cost(runtime, "layers", layers * host.per_layer_s, errors.host_log_sd)
+    cost = host_cost(runtime, "layers", forward.layers * host.per_layer_s, errors.host_log_sd)
+    layers, tokens = forward.expert_work
+    between_experts_s = layers * host.per_expert_layer_s + tokens * host.per_expert_token_s
+    cost = cost + host_cost(runtime, "expert layers", between_experts_s, errors.host_log_sd)
     if model == "draft":
         return cost + host_cost(runtime, "draft step", host.per_draft_step_s, errors.draft_step_log_sd)
     cost = cost + host_cost(runtime, "pass", host.per_pass_s, errors.host_log_sd)
-    moved_s = errors.pass_log_sd * (kernels_s + cost.seconds)
+    log_sd = math.hypot(errors.pass_log_sd, errors.experts_log_sd if layers else 0.0)
+    moved_s = log_sd * (kernels_s + cost.seconds)
     return cost + Cost(shared={_structure(runtime): moved_s}) if moved_s else cost
 
 

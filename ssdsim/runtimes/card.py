@@ -20,9 +20,10 @@ CacheDtype = Literal["bfloat16", "float16", "float8"]
 class Kernels(Card):
     """How the engine's kernels differ from those that were timed one by one on an idle device.
 
-    ``gemm``, ``attention``, ``communication`` and ``elementwise`` multiply their seconds. ``overlap`` is the share of
-    what GEMMs, attention and element-wise kernels take beyond their bytes and flops at the device's peaks that their
-    neighbours hide: launches, first loads and last waves (CUDA graphs, programmatic dependent launch, fusion).
+    ``gemm``, ``attention``, ``communication``, ``elementwise`` and ``experts`` multiply their seconds. ``overlap`` is
+    the share of what GEMMs, attention and element-wise kernels take beyond their bytes and flops at the device's peaks
+    that their neighbours hide: launches, first loads and last waves (CUDA graphs, programmatic dependent launch,
+    fusion).
 
     Where the engine has kernels of its own, what another library's took says little. ``streaming_attention``: decode
     attention takes its launch and its bytes at the device's bandwidth. Messages of an all-reduce up to
@@ -35,6 +36,7 @@ class Kernels(Card):
     attention: Factor = 1.0
     communication: Factor = 1.0
     elementwise: Factor = 1.0
+    experts: Factor = 1.0
     overlap: float = Field(default=0.0, ge=0.0, le=0.9)
     streaming_attention: bool = False
     one_shot_bytes: int = Field(default=0, ge=0, le=10**12)
@@ -43,11 +45,12 @@ class Kernels(Card):
 class Host(Card):
     """Seconds that belong to no kernel.
 
-    ``per_layer_s``: gaps, of every pass and layer. ``per_pass_s``: of a target pass. ``per_step_s``: after each target
-    pass (scheduling, sampling, detokenising), and ``per_sequence_s`` of it for every sequence of the batch.
-    ``per_draft_step_s``: of every pass of a draft. ``per_round_s``: of a round that verifies drafted tokens, more than
-    of a step without, and ``per_round_layer_s`` of it for every layer of the target: shapes for which no graph was
-    captured, masks, a cache that is cut back.
+    ``per_layer_s``: gaps, of every pass and layer. ``per_expert_layer_s``: of those with experts besides, and
+    ``per_expert_token_s`` for every token there: choosing experts, sorting tokens to them and adding up.
+    ``per_pass_s``: of a target pass. ``per_step_s``: after each target pass (scheduling, sampling, detokenising), and
+    ``per_sequence_s`` of it for every sequence of the batch. ``per_draft_step_s``: of every pass of a draft.
+    ``per_round_s``: of a round that verifies drafted tokens, more than of a step without, and ``per_round_layer_s`` of
+    it for every layer of the target: shapes for which no graph was captured, masks, a cache that is cut back.
     """
 
     per_layer_s: Seconds = 0.0
@@ -57,18 +60,22 @@ class Host(Card):
     per_draft_step_s: Seconds = 0.0
     per_round_s: Seconds = 0.0
     per_round_layer_s: Seconds = 0.0
+    per_expert_layer_s: Seconds = 0.0
+    per_expert_token_s: Seconds = 0.0
 
 
 class Errors(Card):
     """How wrong the card may be.
 
     ``pass_log_sd``: standard deviation of log(real / predicted) of a target pass with its step, from series that were
-    left out; all strategies on the engine share it. ``host_log_sd``: of the host's seconds. ``draft_step_log_sd``: of
-    those of a draft step. ``per_round_log_sd``: of those of a round. ``round_log_sd``: of a whole round that
-    speculates, each strategy's its own.
+    left out; all strategies on the engine share it. ``experts_log_sd``: added to it (in quadrature) where the model is
+    a mixture of experts. ``host_log_sd``: of the host's seconds. ``draft_step_log_sd``: of those of a draft step.
+    ``per_round_log_sd``: of those of a round. ``round_log_sd``: of a whole round that speculates, each strategy's its
+    own.
     """
 
     pass_log_sd: LogSd = 0.0
+    experts_log_sd: LogSd = 0.0
     host_log_sd: LogSd = 0.0
     draft_step_log_sd: LogSd = 0.0
     per_round_log_sd: LogSd = 0.0

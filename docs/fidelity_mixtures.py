@@ -1,0 +1,247 @@
+"""Measured against predicted for mixtures of experts: what the bundled runtimes say of them, docs/fidelity_mixtures.md.
+
+    python docs/fidelity_mixtures.py ../shared/measurements/end_to_end ../shared/reference/configs [--cards]
+
+Reads ``moe_ar_decode.csv`` of the first folder and the models' configs of the second. With ``--cards`` the mixtures'
+numbers of the bundled runtimes are fitted anew; all others stay what dense models gave. No row is written anywhere.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import tomli_w
+from fidelity import Outcome
+
+from calibration.bootstrap import significant
+from calibration.runtimes.fit import EXPERTS, Fit, fit_runtime, spread
+from ssdsim.bundled import models_folder
+from ssdsim.hardware.catalog import find_transformer
+from ssdsim.measured.row import Row
+from ssdsim.runtimes.card import Runtime
+from ssdsim.runtimes.catalog import find_runtime, save_runtime
+
+MOST_TTFT_MS = 1000.0
+"""Rows with a later first token waited in a queue."""
+
+SLIPS = 0.05
+"""A row that is so much slower than one of more sequences, or of half as many GPUs, is a slip of the benchmark."""
+
+_HEAD = """# How well it predicts engines that run mixtures of experts
+
+Made by `python docs/fidelity_mixtures.py`, from published end-to-end measurements that are not part of this project:
+decoding while {rows} settings of gpt-oss-120b, DeepSeek-R1 and MiniMax-M2.5 were served, of which {late} are left out
+since their first token took longer than a second. A series is one model, GPU and placement with all its batches and
+lengths. *Dense*: the runtime as dense models alone gave it. *In fit*: with the three numbers that it has for experts
+(a factor on their kernels, microseconds a layer with experts, and of it a token's). *Left out*: every series predicted
+by what the engine's other series give; where there are none, by the dense card. Columns: mean absolute error, bias,
+share of rows inside the 95 % interval, median half-width of that interval.
+
+"""
+_COLUMNS = ("engine", "model", "placement", "rows", *(f"{what}: error | bias | inside | width" for what in
+            ("dense", "in fit", "left out")))  # fmt: skip
+_FOOT = """
+{slips} rows are slower by more than 5 % than a row with more sequences in flight, or than one on half as many GPUs: no
+engine is, so they are counted above but never fitted. Without them the errors are {dense_clean} (dense) and
+{out_clean} (left out).
+
+The rows called TP 4, EP 2 have the times of those called TP 2, within {twins} on average: they look like the same
+runs under another label, and they are counted but never fitted. As TP 2 they would be missed by {twin_error} in the
+place of {labelled}; without them, and without slips, all rows are missed by {dense_last} (dense) and {out_last} (left
+out).
+
+How many experts a batch touches rests on one number for all models, the skew of the experts' popularity, which these
+rows had a part in: with balanced experts the dense cards miss them by {balanced}, with the skew by {skewed}. Nothing of
+DeepSeek-R1 was fitted otherwise: {r1_balanced} and {r1_skewed}.
+
+| card | factor on experts | µs a layer | µs a token and layer | log-sd besides |
+|---|---|---|---|---|
+"""
+
+
+def rows_of(table: pd.DataFrame, configs: Path) -> list[Row]:
+    """Every row of the table as one of a card."""
+    return [
+        Row(
+            model=str(configs / f"{each.model.replace('/', '--')}_config.json"),
+            hardware=each.gpu.replace("_", "-"),
+            tp=int(each.tp),
+            ep=int(each.moe_ep),
+            batch=int(each.concurrency),
+            input_tokens=float(each.input_len),
+            output_tokens=float(each.output_len),
+            metric="tpot_ms",
+            value=float(each.tpot_ms),
+            engine=each.engine,
+            source=each.source,
+            series=f"{each.engine} {each.model.split('/')[1]} {each.gpu} tp {int(each.tp)} ep {int(each.moe_ep)}",
+        )
+        for each in table.itertuples()
+    ]
+
+
+def is_slip(row: Row, rows: Sequence[Row]) -> bool:
+    """Whether it is slower than it can be, beside rows of the same model, engine, GPU and lengths."""
+    same = [
+        other
+        for other in rows
+        if (other.model, other.engine, other.hardware) == (row.model, row.engine, row.hardware)
+        and (other.input_tokens, other.output_tokens) == (row.input_tokens, row.output_tokens)
+    ]
+    fuller = [other for other in same if other.series == row.series and other.batch > row.batch]
+    smaller = [other for other in same if other.ep == row.ep and other.batch == row.batch and 2 * other.tp == row.tp]
+    return any(row.value > (1.0 + SLIPS) * other.value for other in (*fuller, *smaller))
+
+
+def twins_of_tp_2(rows: Sequence[Row]) -> list[Row]:
+    """Rows that another degree's rows are as fast as, all of them: the page says so."""
+    return [row for row in rows if row.engine == "trtllm" and (row.tp, row.ep) == (4, 2)]
+
+
+def fitted(rows: Sequence[Row], dense: Runtime) -> Fit:
+    """The engine's numbers for experts."""
+    return fit_runtime(rows, dense, dense.name, dense.engine, EXPERTS)
+
+
+def without_experts(card: Runtime) -> Runtime:
+    """The card as dense models gave it."""
+    host = card.host.model_copy(update={"per_expert_layer_s": 0.0, "per_expert_token_s": 0.0})
+    kernels = card.kernels.model_copy(update={"experts": 1.0})
+    errors = card.errors.model_copy(update={"experts_log_sd": 0.0})
+    return card.model_copy(update={"kernels": kernels, "host": host, "errors": errors})
+
+
+def with_experts(dense: Runtime, fit: Fit, log_sd: float) -> Runtime:
+    """The card with the numbers of a fit, and an error besides that of dense models."""
+    host = {name: getattr(fit.card.host, name) for name in EXPERTS if name != "experts"}
+    besides = float(np.sqrt(max(0.0, log_sd**2 - dense.errors.pass_log_sd**2)))
+    return dense.model_copy(
+        update={
+            "kernels": dense.kernels.model_copy(update={"experts": fit.card.kernels.experts}),
+            "host": dense.host.model_copy(update=host),
+            "errors": dense.errors.model_copy(update={"experts_log_sd": significant(besides)}),
+        }
+    )
+
+
+def left_out(rows: Sequence[Row], clean: Sequence[Row], dense: Runtime) -> dict[str, Outcome]:
+    """Each series by what the others' clean rows give."""
+    found = {}
+    for name in sorted({row.series for row in rows}):
+        own, others = [row for row in rows if row.series == name], [row for row in clean if row.series != name]
+        card = dense
+        if others:
+            fit = fitted(others, dense)
+            card = with_experts(dense, fit, spread(fit.left_out if fit.left_out.size else fit.errors, fit.series))
+        found[name] = Outcome.of(own, card)
+    return found
+
+
+def main(folder: Path, configs: Path, write_cards: bool) -> None:
+    """Fit, predict, and write the page (and the cards)."""
+    table = pd.read_csv(folder / "moe_ar_decode.csv")
+    rows = rows_of(table[table["ttft_ms"] <= MOST_TTFT_MS], configs)
+    slips, twins = {id(row) for row in rows if is_slip(row, rows)}, {id(row) for row in twins_of_tp_2(rows)}
+    lines, cards = [], []
+    parts: dict[str, list[Outcome]] = {"dense": [], "fit": [], "out": []}
+    for name in sorted({row.engine for row in rows}):
+        own = [row for row in rows if row.engine == name]
+        clean = [row for row in own if id(row) not in slips | twins]
+        dense = without_experts(find_runtime(name))
+        fit = fitted(clean, dense)
+        out = left_out(own, clean, dense)
+        unseen = np.concatenate([each.errors for each in out.values()])
+        series = np.array([row.series for each in out.values() for row in each.rows])
+        card = with_experts(dense, fit, spread(unseen, series))
+        cards.append(card)
+        for series_name, outcome in out.items():
+            of_series = [row for row in own if row.series == series_name]
+            shown = {"dense": Outcome.of(of_series, dense), "fit": Outcome.of(of_series, card), "out": outcome}
+            for kind, each in shown.items():
+                parts[kind].append(each)
+            lines.append(_line(of_series[0], len(of_series), shown))
+            print(lines[-1], file=sys.stderr)
+    together = {kind: Outcome.together(each) for kind, each in parts.items()}
+    lines.append(f"| all | | | {len(rows)} | {' | '.join(each.cells() for each in together.values())} |")
+    head = _HEAD.format(rows=len(table), late=len(table) - len(rows))
+    foot = _foot(rows, slips, together, configs) + "".join(map(_numbers, cards))
+    text = f"{head}| {' | '.join(_COLUMNS)} |\n|{'---|' * 16}\n" + "\n".join(lines) + "\n" + foot
+    (Path(__file__).parent / "fidelity_mixtures.md").write_text(text, encoding="utf-8")
+    if write_cards:
+        for card in cards:
+            save_runtime(card, models_folder() / "runtimes" / f"{card.name}.toml")
+
+
+def _line(row: Row, count: int, shown: Mapping[str, Outcome]) -> str:
+    model = Path(row.model).name.split("--")[1].removesuffix("_config.json")
+    placement = f"{row.hardware}, TP {row.tp}" + (f", EP {row.ep}" if row.ep > 1 else "")
+    return f"| {row.engine} | {model} | {placement} | {count} | {' | '.join(o.cells() for o in shown.values())} |"
+
+
+def _numbers(card: Runtime) -> str:
+    host = card.host
+    return (
+        f"| `{card.name}` | {card.kernels.experts:.2f} | {1e6 * host.per_expert_layer_s:.1f} | "
+        f"{1e6 * host.per_expert_token_s:.2f} | {card.errors.experts_log_sd:.3f} |\n"
+    )
+
+
+def _foot(rows: Sequence[Row], slips: set[int], found: Mapping[str, Outcome], configs: Path) -> str:
+    twins = twins_of_tp_2(rows)
+    as_two = [row.model_copy(update={"tp": 2, "ep": 1}) for row in twins]
+    measured = {
+        (row.batch, row.input_tokens, row.output_tokens): row.value
+        for row in rows
+        if row.engine == "trtllm" and (row.tp, row.ep) == (2, 1)
+    }
+    apart = [row.value / measured[row.batch, row.input_tokens, row.output_tokens] - 1.0 for row in twins]
+    dense = without_experts(find_runtime("trtllm"))
+    twin_ids = {id(row) for row in twins}
+
+    def error(kind: str, leave: set[int]) -> str:
+        kept = [e for row, e in zip(found[kind].rows, found[kind].errors, strict=True) if id(row) not in leave]
+        return f"{np.abs(kept).mean():.1%}"
+
+    balanced, r1_balanced = _balanced(rows)
+    r1 = np.array(["DeepSeek-R1" in row.model for row in found["dense"].rows])
+    return _FOOT.format(
+        slips=len(slips),
+        dense_clean=error("dense", slips),
+        out_clean=error("out", slips),
+        twins=f"{np.abs(apart).mean():.1%}",
+        twin_error=f"{np.abs(Outcome.of(as_two, dense).errors).mean():.1%}",
+        labelled=f"{np.abs(Outcome.of(twins, dense).errors).mean():.1%}",
+        dense_last=error("dense", slips | twin_ids),
+        out_last=error("out", slips | twin_ids),
+        balanced=balanced,
+        skewed=f"{np.abs(found['dense'].errors).mean():.1%}",
+        r1_balanced=r1_balanced,
+        r1_skewed=f"{np.abs(found['dense'].errors[r1]).mean():.1%}",
+    )
+
+
+def _balanced(rows: Sequence[Row]) -> tuple[str, str]:
+    """Mean errors of all rows and of DeepSeek-R1's where all experts are as popular."""
+    with tempfile.TemporaryDirectory() as folder:
+        paths = {}
+        for number, model in enumerate(sorted({row.model for row in rows})):
+            card = find_transformer(model)
+            assert card.experts is not None
+            balanced = card.model_copy(update={"experts": card.experts.model_copy(update={"skew": 0.0})})
+            paths[model] = Path(folder) / f"{number}.toml"
+            paths[model].write_text(tomli_w.dumps(balanced.model_dump(exclude_none=True)), encoding="utf-8")
+        errors = []
+        for row in rows:
+            card = without_experts(find_runtime(row.engine))
+            errors.append(Outcome.of([row.model_copy(update={"model": str(paths[row.model])})], card).errors[0])
+    r1 = [e for row, e in zip(rows, errors, strict=True) if "DeepSeek-R1" in row.model]
+    return f"{np.abs(errors).mean():.1%}", f"{np.abs(r1).mean():.1%}"
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]), "--cards" in sys.argv)
