@@ -8,16 +8,19 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pandas as pd
 from scipy.optimize import nnls
 
 from calibration.calibrate import today, wanted
 from calibration.fit import FEWEST_ROWS, fit_collective, fit_elementwise, fit_link
+from calibration.fit_experts import fit_experts
 from calibration.points import Point, Workload
 from calibration.rows import Row, instability
 from calibration.small_fit import ATTENTION_SHAPE, fit_small_attention, fit_small_gemm
 from calibration.topology import topology
 from ssdsim.errors import InputError
 from ssdsim.hardware.attention import AnyAttention
+from ssdsim.hardware.experts import ExpertsModel
 from ssdsim.hardware.laws import (
     Array,
     CollectiveModel,
@@ -83,6 +86,7 @@ def build_profile(
         date=today(),
         note=f"{partial}{timings} timings of {len(points)} points, {outliers} outlying; {note}{_beside_messages(rows)}",
     )
+    experts = _experts(_of(rows, "experts"), workload)
     profile = HardwareProfile(
         schema=1,
         name=name,
@@ -90,6 +94,7 @@ def build_profile(
         gemm={workload.dtype: gemm},
         attention=_attention(rows, workload, masked=False),
         attention_masked=_attention(rows, workload, masked=True),
+        experts={} if experts is None else {workload.dtype: experts},
         collectives={
             kind: {workload.tp: model}
             for kind in ("all_reduce", "all_gather")
@@ -168,6 +173,24 @@ def _attention(rows: Sequence[Row], workload: Workload, *, masked: bool) -> dict
         return {}
     model = fit_small_attention(_columns(timed, ATTENTION_SHAPE), DTYPE_BYTES[workload.dtype], _SOURCE)
     return {workload.dtype: model}
+
+
+def _experts(rows: Sequence[Row], workload: Workload) -> ExpertsModel | None:
+    """A model of the experts of either card; None where there are none, or too few were timed."""
+    if len(rows) < _FEWEST_TIMED:
+        return None
+    cards = {"target": workload.target, "draft": workload.draft}
+    timed = []
+    for row in rows:
+        given = dict(row.point.parameters)
+        card = cards[given["role"]]
+        assert card.experts is not None
+        shape = {"hidden": card.hidden_size, "per_token": card.experts.per_token, "count": card.experts.count}
+        width, tokens = given["width"], given["batch"] * given["queries"]
+        expert_bytes = 3.0 * card.hidden_size * width * DTYPE_BYTES[workload.dtype]
+        measured = {"tokens": tokens, "touched": row.mean_of("touched"), "seconds": row.seconds}
+        timed.append({**shape, "width": width, "width_of_all": width, "expert_bytes": expert_bytes, **measured})
+    return fit_experts(pd.DataFrame(timed), _SOURCE, fewest=_FEWEST_TIMED)
 
 
 def _collective(rows: Sequence[Row]) -> CollectiveModel | None:

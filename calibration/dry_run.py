@@ -12,7 +12,15 @@ from calibration.points import Point, Workload, plan
 from ssdsim.hardware.profile import HardwareProfile
 
 # 60 ms timed (ssdsim.machine.timing) and its warm-up; more where ranks meet or a graph is captured; no GPU timed these
-_OF_A_VISIT_S = {"gemm": 0.1, "attention": 0.1, "elementwise": 0.1, "link": 0.1, "rank link": 0.1, "round trip": 0.1}
+_OF_A_VISIT_S = {
+    "gemm": 0.1,
+    "attention": 0.1,
+    "experts": 0.1,
+    "elementwise": 0.1,
+    "link": 0.1,
+    "rank link": 0.1,
+    "round trip": 0.1,
+}
 _OTHERWISE_S = 0.3  # whole passes, captures and what several ranks do together
 _PREPARE_S = 60.0  # to start the ranks, to make both models and to connect them
 
@@ -77,7 +85,7 @@ def _benchmarks(points: Sequence[Point], device: str) -> list[PlannedBenchmark]:
 
 
 def _who(point: Point) -> str:
-    if point.benchmark in ("gemm", "attention", "elementwise"):
+    if point.benchmark in ("gemm", "attention", "experts", "elementwise"):
         return TARGET_ALONE
     if point.benchmark == "pass":
         return EACH

@@ -13,7 +13,7 @@ from ssdsim.hardware.experts import FEW_TOKENS, ExpertCosts, ExpertsModel
 from ssdsim.hardware.laws import Array
 
 FEWEST_ROWS = 24
-_ROUNDS = 3
+_ROUNDS, _FOLDS = 3, 5
 _LARGE = 0.1  # relative error from which on a row weighs less: Huber's, on squares
 _FIELDS = ("launch_s", "per_hidden_s", "per_width_s", "bandwidth", "per_expert_s", "flops_per_s", "per_value_s")
 _SHAPE = ["hidden", "width_of_all", "per_token", "count"]
@@ -21,7 +21,7 @@ FITTED = ["tokens", *_SHAPE, "width", "touched", "expert_bytes", "seconds"]
 """Columns of the rows that :func:`fit_experts` takes."""
 
 
-def fit_experts(rows: pd.DataFrame, source: str) -> ExpertsModel:
+def fit_experts(rows: pd.DataFrame, source: str, fewest: int = FEWEST_ROWS) -> ExpertsModel:
     """The model of one format's experts in one kernel.
 
     Parameters
@@ -33,16 +33,16 @@ def fit_experts(rows: pd.DataFrame, source: str) -> ExpertsModel:
     Returns
     -------
     The model with its report: each shape (``hidden``, ``width_of_all``, ``per_token``, ``count``) is left out in turn
-    where there are several.
+    where there are several, else a fifth of the rows.
 
     Raises
     ------
     InputError : too few rows.
     """
-    if len(rows) < FEWEST_ROWS:
-        raise InputError(f"experts: {len(rows)} rows are too few to fit; at least {FEWEST_ROWS}")
+    if len(rows) < fewest:
+        raise InputError(f"experts: {len(rows)} rows are too few to fit; at least {fewest}")
     few = rows[rows["tokens"] <= FEW_TOKENS]
-    if len(few) < FEWEST_ROWS:
+    if len(few) < fewest:
         raise InputError(f"experts: {len(few)} rows of at most {FEW_TOKENS} tokens are too few to fit")
     found = report(few["seconds"].to_numpy(float), _left_out(few), len(few), len(_FIELDS))
     seen = {
@@ -91,10 +91,12 @@ def _fit(rows: pd.DataFrame) -> Array:
 
 
 def _left_out(rows: pd.DataFrame, asked: pd.Index | None = None) -> Array:
-    """Seconds of the rows ``asked`` for (all by default), by fits without their shape; of a single shape, in fit."""
+    """Seconds of the rows ``asked`` for (all by default), by fits without their shape; of a single shape, its fifth."""
     shapes = np.asarray(rows.groupby(_SHAPE).ngroup())
-    predicted = pd.Series(_features(rows) @ _fit(rows), index=rows.index)
-    for shape in np.unique(shapes) if len(np.unique(shapes)) > 1 else ():
+    if len(np.unique(shapes)) == 1:
+        shapes = np.random.default_rng(0).permutation(len(rows)) % _FOLDS
+    predicted = pd.Series(0.0, index=rows.index)
+    for shape in np.unique(shapes):
         own = rows[shapes == shape]
         predicted.loc[own.index] = _features(own) @ _fit(rows[shapes != shape])
     found = predicted if asked is None else predicted.loc[asked]

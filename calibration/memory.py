@@ -17,7 +17,7 @@ from ssdsim.transformer.operations import DTYPE_BYTES, Attention
 
 # torch itself; on a GPU the kernels that load when first used, the workspace of GEMMs, NCCL's buffers
 _OTHER_BYTES = {"cpu": 600 << 20, "cuda": 1 << 30}
-_ON_FIRST_RANK = ("gemm", "attention", "elementwise")
+_ON_FIRST_RANK = ("gemm", "attention", "experts", "elementwise")
 
 
 def rank_bytes(workload: Workload, rank: int, ranks: int, kind: str) -> int:
@@ -55,6 +55,10 @@ def benchmark_bytes(point: Point, dtype: str, kind: str) -> int:
             return (FLOAT32_BYTES + value) * tokens * width + caches + mask + projection + attention_bytes(op)
         case "elementwise":
             return int(given["moved_bytes"])
+        case "experts":  # inputs and outputs, what an expert makes of its tokens, and weights beyond the pool
+            tokens, (count, hidden), width = given["batch"] * given["queries"], given["after"], given["width"]
+            weights = sum(_copied_bytes(value * count * part * width * hidden, kind) for part in (2, 1))
+            return int((FLOAT32_BYTES + 3 * value) * tokens * hidden + 4 * value * tokens * width + weights)
         case _:  # a message there and back, or what a collective reads and writes; passes are the models'
             return 2 * int(given.get("message_bytes", 0))
 

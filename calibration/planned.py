@@ -43,9 +43,9 @@ class _PlanningSite(Site):
         return Pass(name, "draft", self._forward(self.draft, 1, self.beside_tp), self.beside_tp, self.profile)
 
     def _forward(
-        self, card: Transformer, queries: int, tp: int, extra_context: int = 0, masked: bool = False
+        self, card: Transformer, queries: int, tp: int, extra_context: int = 0, masked: bool = False, ep: int = 1
     ) -> ForwardPass:
-        forward: ForwardPass = super()._forward(card, queries, tp, 0, masked)
+        forward: ForwardPass = super()._forward(card, queries, tp, 0, masked, ep)
         return forward
 
     def cost(self, work: Pass) -> Cost:

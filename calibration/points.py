@@ -15,7 +15,7 @@ import numpy as np
 from calibration.planned import Planned, planned_passes
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import ForwardPass
-from ssdsim.transformer.operations import Attention, Collective, Elementwise, Gemm
+from ssdsim.transformer.operations import Attention, Collective, Elementwise, ExpertMlp, Gemm
 
 _TOKENS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 _FEW_TOKENS = 8  # kernels for few tokens are odd: time every matrix with them
@@ -84,6 +84,7 @@ def plan(workload: Workload, ranks: int) -> list[Point]:
         *(_interference(workload) if ranks > 1 else ()),
         *_gemms(passes, workload),
         *_attentions([op for op in ops if isinstance(op, Attention)], workload),
+        *_experts(workload),
         *_elementwise([op for op in ops if isinstance(op, Elementwise)]),
         *_collectives([op for op in ops if isinstance(op, Collective)], workload),
         *(_links(workload.tp) if ranks > 1 else ()),
@@ -142,6 +143,36 @@ def _attentions(ops: Sequence[Attention], workload: Workload) -> Iterator[Point]
                         dtype=workload.dtype,
                         masked=op.masked,
                     )
+
+
+def _experts(workload: Workload) -> Iterator[Point]:
+    """The experts of either model on the real choices of its passes, and on those of fewer sequences and tokens."""
+    for role, passes in (("target", workload.target_passes()), ("draft", workload.draft_passes())):
+        for forward in (forward for _, forward in passes):
+            found = next((op for op in forward.layer if isinstance(op, ExpertMlp)), None)
+            if found is None:
+                continue
+            batch, queries, masked = shape_of(forward)
+            for sequences in _halved(batch):
+                for tokens in _halved(queries):
+                    yield Point.of(
+                        "experts",
+                        role=role,
+                        batch=sequences,
+                        queries=tokens,
+                        masked=masked and tokens > 1,
+                        width=found.width,
+                        after=(found.count, found.hidden),
+                        dtype=workload.dtype,
+                    )
+
+
+def _halved(size: int) -> list[int]:
+    """A size, its half, and so on to 1."""
+    found = [size]
+    while found[-1] > 1:
+        found.append(-(-found[-1] // 2))
+    return found
 
 
 def _elementwise(ops: Sequence[Elementwise]) -> Iterator[Point]:

@@ -14,7 +14,7 @@ from calibration.points import Point
 from calibration.slowness import slowness
 from ssdsim.machine.timing import summarise
 
-_COMPUTING = ("gemm", "attention", "elementwise", "pass", "layer")  # what a slow core slows
+_COMPUTING = ("gemm", "attention", "experts", "elementwise", "pass", "layer")  # what a slow core slows
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,13 @@ from typing import Any
 
 import torch
 
-from calibration.benchmarks import attention, collectives, elementwise, gemm, host, interference, link, passes
+from calibration.benchmarks import attention, collectives, elementwise, experts, gemm, host, interference, link, passes
 from calibration.benchmarks.bench import Bench, Result
 
 _BENCHMARKS: Mapping[str, Callable[..., Result | None]] = {
     "gemm": gemm.measure,
     "attention": attention.measure,
+    "experts": experts.measure,
     "elementwise": elementwise.measure,
     "all_reduce": collectives.all_reduce,
     "all_gather": collectives.all_gather,

@@ -11,6 +11,7 @@ import torch.distributed as dist
 import torch.nn.functional as functional
 
 from ssdsim.machine.capture import capture
+from ssdsim.machine.experts import ExpertWeights, Routes, run_experts
 from ssdsim.machine.graph_memory import cannot_run
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import ForwardPass, forward_pass
@@ -26,6 +27,8 @@ from ssdsim.transformer.operations import (
     PrefillAttention,
 )
 
+ROUTER = "router"
+_ROUTES_SEED = 0  # the same on every rank: tensor-parallel ones have parts of the same experts
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -80,6 +83,7 @@ class Graph:
         self._group = group
         self._random = torch.Generator(device=device).manual_seed(seed)
         shapes = forward_pass(card, batch=1, context=context, tp=tp, dtype=dtype)
+        self._routes = Routes(card.experts, device, _ROUTES_SEED) if card.experts else None
         self._layers = [self._weights(shapes.layer) for _ in range(shapes.layers)]
         self._outside = self._weights((*shapes.before, *shapes.after))
         self._cache = [self._key_values(shapes.layer, batch, context) for _ in range(shapes.layers)]
@@ -88,18 +92,22 @@ class Graph:
     def run(self, forward: ForwardPass) -> torch.Tensor:
         """Run every operation; returns the last activation (logits where there is a vocabulary)."""
         flow = self._buffer("input", forward.tokens, self.card.hidden_size)
+        asked = next(op for op in forward.layer if isinstance(op, Attention))
         for op in forward.before:
-            flow = self._step(op, flow, self._outside, None)
+            flow = self._step(op, flow, self._outside, None, asked)
         for weights, cache in zip(self._layers, self._cache, strict=True):
             for op in forward.layer:
-                flow = self._step(op, flow, weights, cache)
+                flow = self._step(op, flow, weights, cache, asked)
         for op in forward.after:
-            flow = self._step(op, flow, self._outside, None)
+            flow = self._step(op, flow, self._outside, None, asked)
         return flow
 
     def prepare(self, forward: ForwardPass) -> Callable[[], object]:
-        """An action that runs ``forward``: a captured CUDA graph on a GPU, the operations one by one on a CPU."""
-        if self.device.type == "cuda":
+        """An action that runs ``forward``: a captured CUDA graph on a GPU, the operations one by one on a CPU.
+
+        Experts are not captured: which of them run is known only when tokens have come.
+        """
+        if self.device.type == "cuda" and self._routes is None:
             return capture(lambda: self.run(forward))
         return lambda: self.run(forward)
 
@@ -110,10 +118,11 @@ class Graph:
         """
         flow = self._buffer("input", tokens, self.card.hidden_size)
         weights, cache = self._layers[0] | self._outside, self._cache[0]
+        asked = next((op for op in ops if isinstance(op, Attention)), None)
         actions: list[Callable[[], object]] = []
         for op in ops:
-            actions.append(partial(self._step, op, flow, weights, cache))
-            flow = self._step(op, flow, weights, cache)
+            actions.append(partial(self._step, op, flow, weights, cache, asked))
+            flow = self._step(op, flow, weights, cache, asked)
         return actions
 
     def _step(
@@ -122,16 +131,21 @@ class Graph:
         flow: torch.Tensor,
         weights: dict[str, torch.Tensor],
         cache: tuple[torch.Tensor, torch.Tensor] | None,
+        asked: Attention | None = None,
     ) -> torch.Tensor:
+        """``asked`` is the attention of the pass, which knows its sequences and the tokens of each."""
         match op:
             case Gemm():
                 out = self._buffer(op.name, op.m, op.n)
-                return torch.mm(flow[:, : op.k], weights[op.name].t(), out=out)
+                torch.mm(flow[:, : op.k], weights[op.name].t(), out=out)
+                return flow if op.name == ROUTER else out  # experts work on what the router saw
             case Attention():
                 assert cache is not None
                 return self._attend(op, flow, *cache)
             case PrefillAttention():
                 raise NotImplementedError("graphs run passes that decode")
+            case ExpertMlp() if op.share == 1.0:
+                return self._visit_experts(op, flow, weights, asked)
             case ExpertMlp() | LatentAttention():
                 raise cannot_run(op)
             case Collective():
@@ -143,6 +157,17 @@ class Graph:
         keys, values = (kv[: op.batch, :, : op.context] for kv in (keys, values))
         mask = self._branch_mask(op.queries * op.heads // op.kv_heads, op.context) if op.masked else None
         return attend(op, qkv, keys, values, mask)
+
+    def _visit_experts(
+        self, op: ExpertMlp, flow: torch.Tensor, weights: dict[str, torch.Tensor], asked: Attention | None
+    ) -> torch.Tensor:
+        """The router's choice is computed; what random weights choose of random tokens is no text's, so it is drawn."""
+        assert self._routes is not None
+        torch.topk(self._buffer(ROUTER, op.tokens, op.count), op.per_token, dim=1)
+        shape = (asked.batch, asked.queries, asked.masked) if asked else (op.tokens, 1, False)
+        choices = self._routes.next(*shape)
+        experts = ExpertWeights(weights[f"{op.name} gate_up"], weights[f"{op.name} down"])
+        return run_experts(flow, choices, experts, self._buffer(op.name, op.tokens, op.hidden))
 
     def _branch_mask(self, rows: int, context: int) -> torch.Tensor:
         key = ("mask", rows * (1 << 32) + context)
@@ -174,7 +199,17 @@ class Graph:
         return flow
 
     def _weights(self, ops: Iterable[Operation]) -> dict[str, torch.Tensor]:
-        return {op.name: self._tensor(op.n, op.k).div_(math.sqrt(op.k)) for op in ops if isinstance(op, Gemm)}
+        made: dict[str, torch.Tensor] = {}
+        for op in ops:
+            if isinstance(op, Gemm):
+                made[op.name] = self._tensor(op.n, op.k).div_(math.sqrt(op.k))
+            elif isinstance(op, ExpertMlp):
+                gate_up, down = (op.count, 2 * op.width, op.hidden), (op.count, op.hidden, op.width)
+                made[f"{op.name} gate_up"] = self._tensor(op.count * 2 * op.width, op.hidden).reshape(gate_up)
+                made[f"{op.name} gate_up"].div_(math.sqrt(op.hidden))
+                made[f"{op.name} down"] = self._tensor(op.count * op.hidden, op.width).reshape(down)
+                made[f"{op.name} down"].div_(math.sqrt(op.width))
+        return made
 
     def _key_values(self, ops: Iterable[Operation], batch: int, context: int) -> tuple[torch.Tensor, torch.Tensor]:
         op = next(op for op in ops if isinstance(op, Attention))

@@ -34,7 +34,9 @@ def graph_memory(passes: Sequence[ForwardPass], batch: int, context: int, dtype:
     """Of one rank's graph that holds a cache of ``batch`` sequences of ``context`` tokens and runs ``passes``."""
     one, value = passes[0], DTYPE_BYTES[dtype]
     gemms = [op for op in one.operations() if isinstance(op, Gemm)]
+    experts = [op for op in one.operations() if isinstance(op, ExpertMlp)]
     weights, hidden_size = [op.n * op.k for op in gemms], gemms[0].k
+    weights += [op.count * part * op.width * op.hidden for op in experts for part in (2, 1)]
     attention = next(op for op in one.layer if isinstance(op, Attention))
     cache = [batch * context * attention.kv_heads * attention.head_dim] * (2 * one.layers)
     ops = {op for forward in passes for op, _ in forward.counted()}
@@ -57,6 +59,8 @@ def _buffer_bytes(op: Operation, value: int) -> int:
             return value * op.queries * op.heads // op.kv_heads * op.context if op.masked else 0
         case PrefillAttention():
             raise NotImplementedError("graphs hold passes that decode")
+        case ExpertMlp() if op.share == 1.0:
+            return value * op.tokens * op.hidden
         case ExpertMlp() | LatentAttention():
             raise cannot_run(op)
         case Collective():
@@ -67,7 +71,10 @@ def _buffer_bytes(op: Operation, value: int) -> int:
 
 def cannot_run(op: Operation) -> InputError:
     """What ranks have no kernel for, in one line."""
-    return InputError(f"{op.name} of this model are priced only: real ranks run dense layers with attention by heads")
+    return InputError(
+        f"{op.name} of this model are priced only: real ranks run layers that are alike, with attention by heads and "
+        "experts that all devices share"
+    )
 
 
 def attention_bytes(op: Attention) -> int:

@@ -45,7 +45,8 @@ def _once(method: Callable[Concatenate[Site, Asked], T]) -> Callable[Concatenate
 class Site:
     """A target on ``tp`` devices, a draft that may sit beside it or on devices of its own, and their profiles.
 
-    ``dtype`` and ``kv_dtype`` are of both models, ``draft_dtype`` of the draft in place of ``dtype``, as
+    The target's experts lie in ``ep`` groups of its devices, a draft's on all that it has. ``dtype`` and ``kv_dtype``
+    are of both models, ``draft_dtype`` of the draft in place of ``dtype``, as
     :meth:`Transformer.precision` takes them. ``options`` holds every option of the call: a strategy and a drafter read
     their own there. ``drift`` says how many times slower a pass is now than its profile says, by the pass's name (1
     where it is not named).
@@ -65,6 +66,7 @@ class Site:
     drift: Mapping[str, float] = field(default_factory=dict, hash=False)
     draft_dtype: str | None = None
     kv_dtype: str | None = None
+    ep: int = 1
     _known: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def with_options(self, options: Mapping[str, Any]) -> Site:
@@ -83,7 +85,8 @@ class Site:
     @_once
     def target_pass(self, name: str, queries: int) -> Pass:
         """One target pass over ``batch * queries`` tokens."""
-        return Pass(name, "target", self._forward(self.target, queries, self.tp), self.tp, self.profile, self.runtime)
+        forward = self._forward(self.target, queries, self.tp, ep=self.ep)
+        return Pass(name, "target", forward, self.tp, self.profile, self.runtime)
 
     @_once
     def draft_pass(self, name: str, queries: int = 1, extra_context: int = 0, masked: bool = False) -> Pass:
@@ -109,7 +112,9 @@ class Site:
         """The same site with the draft's own format in the place of both models'."""
         return replace(self, dtype=self.draft_dtype) if self.draft_dtype else self
 
-    def _forward(self, card: Transformer, queries: int, tp: int, extra_context: int = 0, masked: bool = False) -> Any:
+    def _forward(
+        self, card: Transformer, queries: int, tp: int, extra_context: int = 0, masked: bool = False, ep: int = 1
+    ) -> Any:
         return forward_pass(
             card,
             batch=self.batch,
@@ -119,6 +124,7 @@ class Site:
             dtype=self.dtype,
             kv_dtype=self.kv_dtype,
             masked=masked,
+            ep=ep,
         )
 
     # what they cost

@@ -213,6 +213,7 @@ def site_of(settings: Settings) -> Site | None:
         profile=find_hardware(settings["hardware"]),
         draft_profile=find_hardware(settings["draft_hardware"]),
         tp=settings["tp"],
+        ep=settings["ep"],
         batch=settings["b"],
         context=settings["context"],
         sampling=settings["temperature"] > 0,

@@ -413,6 +413,19 @@ SHARED: tuple[Option, ...] = (
         groups=(Group.HARDWARE, Group.CHOICE),
     ),
     Option(
+        name="ep",
+        default=1,
+        kind=Whole(),
+        about="groups of the target's devices that hold different experts (expert parallel); 1: all share each expert",
+        axis="groups of experts (expert parallel)",
+        doubling=True,
+        read_by=(
+            "window",
+            "roofline",
+        ),
+        groups=(Group.HARDWARE, Group.CHOICE),
+    ),
+    Option(
         name="draft_gpus",
         default=1,
         kind=Whole(),

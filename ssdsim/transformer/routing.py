@@ -63,8 +63,7 @@ def distinct_experts(
     if per_token >= count:
         return float(count)
     chance = np.array([per_token / count]) if skew == 0.0 else chances(count, per_token, skew)
-    by_chance = float((chance**2).sum() / chance.sum())  # the overlap of independent tokens
-    held = max(0.0, (overlap - by_chance) / (1.0 - by_chance))
+    held = held_share(chance, overlap)
     drawn_anew = (1.0 - held) * chance  # of an expert that the token before does not use
     if branches:
         kept = held + drawn_anew
@@ -73,6 +72,15 @@ def distinct_experts(
         missed = (1.0 - chance) * (1.0 - drawn_anew) ** (tokens - 1)
     touched = 1.0 - missed**sequences
     return float(count * touched.mean())
+
+
+def held_share(chance: NDArray[np.float64], overlap: float) -> float:
+    """Of what a token uses, the share that it has from the token before and not by its own choice.
+
+    ``chance`` is each expert's (or all experts'); independent tokens share by chance, and nothing is held below that.
+    """
+    by_chance = float((chance**2).sum() / chance.sum())
+    return max(0.0, (overlap - by_chance) / (1.0 - by_chance)) if by_chance < 1.0 else 0.0
 
 
 @lru_cache(maxsize=256)

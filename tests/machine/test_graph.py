@@ -16,6 +16,7 @@ from ssdsim.machine.graph_memory import graph_memory
 from ssdsim.machine.ranks import Ranks
 from ssdsim.transformer.card import Transformer, transformer_shaped
 from ssdsim.transformer.forward import forward_pass
+from ssdsim.transformer.layers import Experts
 from ssdsim.transformer.operations import Attention, Gemm
 
 
@@ -42,6 +43,13 @@ def tiny_llama() -> Transformer:
     return find_transformer("llama-3.2-1b").model_copy(update={**small, "vocab_size": 128, "dtype": "float32"})
 
 
+def tiny_mixture() -> Transformer:
+    """Five experts, of which a token uses two, in every layer."""
+    experts = Experts(count=5, per_token=2, width=48, layers=3)
+    small = {"name": "tiny-mixture", "architecture": "qwen3_moe", "experts": experts}
+    return tiny_llama().model_copy(update=small)
+
+
 @pytest.mark.parametrize("card", [tiny_llama(), transformer_shaped(64, 2, "float32")], ids=["llama", "shaped"])
 @pytest.mark.parametrize("masked", [False, True])
 def test_every_operation_of_the_list_is_run_at_its_shape(card: Transformer, masked: bool) -> None:
@@ -53,6 +61,24 @@ def test_every_operation_of_the_list_is_run_at_its_shape(card: Transformer, mask
     assert seen.gemms == listed
     assert seen.attentions == sum(isinstance(op, Attention) for op in forward.operations())
     assert out.shape[0] == 6
+    assert torch.isfinite(out).all()
+
+
+@pytest.mark.parametrize(("queries", "masked"), [(1, False), (4, False), (5, True)])
+def test_a_mixture_runs_the_products_of_every_expert_that_is_chosen(queries: int, masked: bool) -> None:
+    card = tiny_mixture()
+    assert card.experts is not None
+    graph = Graph(card, device=torch.device("cpu"), dtype="float32", batch=2, context=16)
+    forward = forward_pass(card, batch=2, queries=queries, context=16, dtype="float32", masked=masked)
+    with Recorded() as seen:
+        out = graph.run(forward)
+    dense = Counter((op.m, op.n, op.k) for op in forward.operations() if isinstance(op, Gemm))
+    width, hidden, visits = card.experts.width, card.hidden_size, 2 * queries * card.experts.per_token
+    up = {shape: count for shape, count in (seen.gemms - dense).items() if shape[1:] == (2 * width, hidden)}
+    down = {shape: count for shape, count in (seen.gemms - dense).items() if shape[1:] == (hidden, width)}
+    assert sum(m * count for (m, _, _), count in up.items()) == card.layers * visits
+    assert sum(m * count for (m, _, _), count in down.items()) == card.layers * visits
+    assert sum(up.values()) <= card.layers * min(card.experts.count, visits)
     assert torch.isfinite(out).all()
 
 
@@ -69,7 +95,10 @@ def test_operations_around_the_layers_run_alone_too() -> None:
     assert seen.gemms == {(6, card.vocab_size, card.hidden_size): 1}
 
 
-@pytest.mark.parametrize("card", [tiny_llama(), transformer_shaped(64, 2, "float32")], ids=["llama", "shaped"])
+CARDS = [tiny_llama(), transformer_shaped(64, 2, "float32"), tiny_mixture()]
+
+
+@pytest.mark.parametrize("card", CARDS, ids=["llama", "shaped", "mixture"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_what_a_graph_allocates_is_known_before(card: Transformer, dtype: str) -> None:
     shapes = [(1, 1, False), (2, 3, False), (2, 5, True)]

@@ -19,6 +19,8 @@ def command(found: Candidates, names: Sequence[str], notes: list[str], seed: int
     k = lookahead(best.to_dict("records")[0])
     words = ["python", "-m", "sglang.launch_server", "--model-path", hub_name(card(found, "target"), notes)]
     words += ["--tp-size", str(found.options.get("tp", DEFAULTS["tp"]))]
+    if found.options.get("ep", DEFAULTS["ep"]) > 1:
+        words += ["--ep-size", str(found.options["ep"])]
     if k == 0:
         notes.append("AR is best on the whole: the command has no speculative flags")
         return shlex.join(words) + "\n"

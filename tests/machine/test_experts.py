@@ -1,0 +1,44 @@
+"""Experts that really run: the answer of each token's experts, on choices that are as a text's on average."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as functional
+
+from ssdsim.machine.experts import ExpertWeights, routes, run_experts
+from ssdsim.transformer.layers import Experts
+from ssdsim.transformer.routing import distinct_experts
+
+
+def test_a_token_gets_the_mean_of_its_experts_answers() -> None:
+    generator = torch.Generator().manual_seed(0)
+    weights = ExpertWeights(
+        torch.randn(6, 2 * 12, 10, generator=generator), torch.randn(6, 10, 12, generator=generator)
+    )
+    tokens, choices = torch.randn(7, 10, generator=generator), torch.randint(0, 6, (7, 2), generator=generator)
+    choices[:, 1] = (choices[:, 0] + 1 + choices[:, 1] % 5) % 6  # two different ones
+    found = run_experts(tokens, choices, weights, torch.empty(7, 10))
+    for token, chosen, answer in zip(tokens, choices, found, strict=True):
+        expected = torch.zeros(10)
+        for expert in chosen.tolist():
+            gate, up = (weights.gate_up[expert] @ token).chunk(2)
+            expected += weights.down[expert] @ (functional.silu(gate) * up) / 2
+        assert torch.allclose(answer, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("branches", [False, True])
+@pytest.mark.parametrize(
+    ("count", "per_token", "skew"), [(16, 2, 0.75), (16, 2, 0.0), (64, 6, 0.75), (3, 2, 0.0), (4, 4, 0.0)]
+)
+def test_choices_touch_as_many_experts_as_are_priced(count: int, per_token: int, skew: float, branches: bool) -> None:
+    experts = Experts(count=count, per_token=per_token, width=8, layers=1, skew=skew)
+    rng = np.random.default_rng(0)
+    for sequences, tokens in ((1, 1), (1, 8), (4, 4), (16, 1)):
+        drawn = [routes(experts, sequences, tokens, branches, rng) for _ in range(200)]
+        assert {choices.shape for choices in drawn} == {(sequences * tokens, per_token)}
+        assert all(len(set(row)) == per_token for row in drawn[0].tolist())
+        found = np.mean([len(np.unique(choices)) for choices in drawn])
+        priced = distinct_experts(count, per_token, sequences, tokens, experts.overlap, branches, skew)
+        assert found == pytest.approx(priced, rel=0.05)
