@@ -133,9 +133,9 @@ def _only_questions(options: dict[str, Any]) -> None:
 
 
 def _analysed(folder: Any, asked: Questions) -> Pair:
-    from ssdsim.pairs.measured import pair_of, said_of_loops
+    from ssdsim.pairs.measured import pair_of, said_of_loops, said_of_routing
 
-    return pair_of(folder, asked, said_of_loops(folder))
+    return pair_of(folder, asked, said_of_loops(folder), said_of_routing(folder))
 
 
 def _measured(
@@ -169,6 +169,7 @@ def _measured(
 def _run(job: Job, told: Callable[[str], Any]) -> tuple[Pair, list[Compared]]:
     with told("answers") as progress:
         job.collect(progress)
+    job.count_experts()
     loops: list[Compared] = []
     if job.options["check_loop"]:
         with told("requests of a real loop") as progress:

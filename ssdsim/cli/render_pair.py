@@ -28,6 +28,7 @@ def print_pair(pair: Pair, out: Console) -> None:
         out.print()
         _print_temperature(at, out)
     _print_lossless(pair, out)
+    _print_routing(pair, out)
 
 
 def _print_temperature(at: AtTemperature, out: Console) -> None:
@@ -161,6 +162,17 @@ def _print_lossless(pair: Pair, out: Console) -> None:
     if sampling is not None:
         verdict = "as the target's" if sampling.passed else "NOT as the target's"
         _line(out, "", f"sampled tokens are distributed {verdict} (p {sampling.p:.3g})")
+
+
+def _print_routing(pair: Pair, out: Console) -> None:
+    for role, found in (pair.routing or {}).items():
+        touched = ", ".join(f"{experts:.1f} by {m}" for m, experts in found.in_a_row)
+        apart = ", ".join(f"{experts:.1f} by {m}" for m, experts in found.apart)
+        out.print()
+        _line(
+            out, "experts", f"of the {role}, {found.count} a layer: {touched} tokens in a row; {apart} of other texts"
+        )
+        _line(out, "", f"a card says so with overlap {found.overlap:.2f}, skew {found.skew:.2f}")
 
 
 def print_compared(loops: Sequence[Compared], out: Console) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -13,15 +14,17 @@ import transformers
 from ssdsim.errors import InputError
 from ssdsim.measure.checks import Compared, check_loop, check_lossless, ways
 from ssdsim.measure.collect import Asked, Workload, asked_of, check_attention, check_author, collect, tokenised_answers
+from ssdsim.measure.experts import count_experts, has_experts
 from ssdsim.measure.loop import Way
 from ssdsim.measure.models import CausalModel, load_pair_of_models, participant
 from ssdsim.measure.prompts import Prompt, read_prompts
-from ssdsim.pairs.file import Settings
-from ssdsim.pairs.measured import header_of, keep_lossless
+from ssdsim.pairs.file import Role, Settings
+from ssdsim.pairs.measured import header_of, keep_lossless, keep_routing
 from ssdsim.pairs.questions import Questions
 from ssdsim.pairs.records import RecordFolder
 
 _TEMPERATURES = (0.0, 1.0)
+_TEXTS_COUNTED = 64  # of whose tokens the experts are counted
 Progress = Callable[[int, int], None]
 
 
@@ -71,6 +74,18 @@ class Job:
         collect(target, draft, requests, work, self.folder, progress)
         if options["answers"]:
             check_author(list(self.folder.requests()), target.name)
+
+    def count_experts(self) -> None:
+        """Of the models that are mixtures, on answers whose tokens were kept; kept beside the records."""
+        texts = [
+            ((*request.prompt, *map(int, request.positions.token[:-1])), len(request))
+            for request in itertools.islice(self.folder.requests(), _TEXTS_COUNTED)
+            if request.has_tokens
+        ]
+        roles: tuple[Role, ...] = ("target", "draft")
+        if any(map(has_experts, self.models)):
+            each = {role: count_experts(model, texts) for role, model in zip(roles, self.models, strict=True)}
+            keep_routing(self.folder, {role: found for role, found in each.items() if found is not None})
 
     def check_loop(self, progress: Progress) -> list[Compared]:
         way = Way("ssd", self.asked.k, self.asked.f)

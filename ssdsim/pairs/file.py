@@ -18,6 +18,7 @@ from pydantic import Field, field_validator, model_validator
 from ssdsim.bundled import state_of
 from ssdsim.documents import as_record, read_json
 from ssdsim.errors import InputError
+from ssdsim.pairs.routing import Routing
 from ssdsim.records import FROM_LIST, Card, NotNegative
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -288,8 +289,14 @@ class Provenance(Card):
     notes: Annotated[tuple[str, ...], FROM_LIST] = ()
 
 
+Role = Literal["target", "draft"]
+
+
 class Pair(Card):
-    """The file. ``how`` is ``teacher-forced``, ``loop``, or the log that was read (``vllm-metrics``, ...)."""
+    """The file. ``how`` is ``teacher-forced``, ``loop``, or the log that was read (``vllm-metrics``, ...).
+
+    ``routing`` is of the models that are mixtures of experts.
+    """
 
     schema_: Literal[1] = Field(default=1, alias="schema")
     kind: Literal["pair"] = "pair"
@@ -301,6 +308,7 @@ class Pair(Card):
     tokens: Number | None = None
     by_temperature: Annotated[tuple[AtTemperature, ...], FROM_LIST] = Field(min_length=1)
     lossless: Lossless | None = None
+    routing: dict[Role, Routing] | None = None
     provenance: Provenance = Field(default_factory=Provenance)
 
     @field_validator("by_temperature")

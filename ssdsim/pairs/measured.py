@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 from ssdsim import __version__
 from ssdsim.documents import as_record, read_json
 from ssdsim.pairs.analysis import by_temperature
 from ssdsim.pairs.doubts import doubts
-from ssdsim.pairs.file import Lossless, Pair, Participant, Provenance, Settings
+from ssdsim.pairs.file import Lossless, Pair, Participant, Provenance, Role, Settings
 from ssdsim.pairs.questions import Questions
 from ssdsim.pairs.records import RecordFolder
+from ssdsim.pairs.routing import Routing
 
 HOW = "teacher-forced"
 _LOSSLESS = "lossless.json"
+_ROUTING = "routing.json"
 
 
 def header_of(target: Participant, draft: Participant, settings: Settings, about: Mapping[str, Any]) -> dict[str, Any]:
@@ -28,8 +32,13 @@ def header_of(target: Participant, draft: Participant, settings: Settings, about
     }
 
 
-def pair_of(folder: RecordFolder, asked: Questions, lossless: Lossless | None = None) -> Pair:
-    """The pair that the records speak of; ``lossless`` is what a loop found.
+def pair_of(
+    folder: RecordFolder,
+    asked: Questions,
+    lossless: Lossless | None = None,
+    routing: dict[Role, Routing] | None = None,
+) -> Pair:
+    """The pair that the records speak of; ``lossless`` is what a loop found, ``routing`` what routers chose.
 
     Raises
     ------
@@ -57,6 +66,7 @@ def pair_of(folder: RecordFolder, asked: Questions, lossless: Lossless | None = 
         tokens=sum(map(len, requests)),
         by_temperature=by_temperature(requests, vocabulary, asked),
         lossless=lossless,
+        routing=routing,
         provenance=Provenance(
             ssdsim=__version__,
             created=date.today().isoformat(),
@@ -71,10 +81,29 @@ def pair_of(folder: RecordFolder, asked: Questions, lossless: Lossless | None = 
 
 def keep_lossless(folder: RecordFolder, found: Lossless) -> None:
     """Beside the records, for whoever analyses them again."""
-    file = folder.path / _LOSSLESS
+    _keep(folder.path / _LOSSLESS, found.model_dump_json(indent=1))
+
+
+def keep_routing(folder: RecordFolder, found: Mapping[Role, Routing]) -> None:
+    """Beside the records likewise."""
+    said = {role: routing.model_dump(mode="json") for role, routing in found.items()}
+    _keep(folder.path / _ROUTING, json.dumps(said, indent=1))
+
+
+def _keep(file: Path, text: str) -> None:
     partial = file.with_suffix(".partial")
-    partial.write_text(found.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    partial.write_text(text + "\n", encoding="utf-8")
     partial.replace(file)
+
+
+def said_of_routing(folder: RecordFolder) -> dict[Role, Routing] | None:
+    """What the routers chose when texts were last counted; None where they never were."""
+    file = folder.path / _ROUTING
+    if not file.is_file():
+        return None
+    found = read_json(file, "finding")
+    roles: tuple[Role, ...] = ("target", "draft")
+    return {role: as_record(Routing, found[role], file, "finding") for role in roles if role in found}
 
 
 def said_of_loops(folder: RecordFolder) -> Lossless | None:

@@ -21,7 +21,7 @@ from ssdsim.pricing.step import Step
 from ssdsim.protocols.strategy import Strategy
 from ssdsim.runtimes.card import Runtime
 from ssdsim.runtimes.catalog import find_runtime, runtime_of
-from ssdsim.scenario.measured_pair import pair_of, settle_pair, token_warnings
+from ssdsim.scenario.measured_pair import pair_of, routed, settle_pair, token_warnings
 from ssdsim.scenario.options import DEFAULTS, checked, members, of_others
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.settings import DEFAULT, GIVEN, Settings
@@ -208,8 +208,8 @@ def site_of(settings: Settings) -> Site | None:
     if settings["draft_hardware"] is None:
         settings.derive("draft_hardware", settings["hardware"], "same as hardware")
     site = Site(
-        target=find_transformer(settings["target"]),
-        draft=find_transformer(settings["draft"]),
+        target=routed(find_transformer(settings["target"]), settings, "target"),
+        draft=routed(find_transformer(settings["draft"]), settings, "draft"),
         profile=find_hardware(settings["hardware"]),
         draft_profile=find_hardware(settings["draft_hardware"]),
         tp=settings["tp"],

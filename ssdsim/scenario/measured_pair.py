@@ -6,7 +6,7 @@ An option that is given stays as it is. What the file does not know keeps its de
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ssdsim import strategies
 from ssdsim.errors import InputError, nearest
@@ -15,6 +15,7 @@ from ssdsim.option import spelled
 from ssdsim.pairs.choice import Chosen, chosen_by
 from ssdsim.settings import DEFAULT, GIVEN, Settings
 from ssdsim.speculation.acceptance import expected_tokens
+from ssdsim.transformer.card import Transformer
 
 if TYPE_CHECKING:
     from ssdsim.pairs.file import Backup, HitLaw
@@ -50,6 +51,18 @@ def settle_pair(settings: Settings) -> None:
 def chosen_in(settings: Settings) -> Chosen | None:
     """The findings that the settings are about; None without a pair."""
     return chosen_by(settings, settings["temperature"] if is_given(settings, "temperature") else None)
+
+
+def routed(card: Transformer, settings: Settings, role: Literal["target", "draft"]) -> Transformer:
+    """The card with the overlap and the skew of its experts that were counted of the pair; else as it is."""
+    if card.experts is None:
+        return card
+    found = chosen_in(settings)
+    counted = found and found.pair.routing and found.pair.routing.get(role)
+    if not counted or counted.count != card.experts.count:
+        return card
+    experts = card.experts.model_copy(update={"overlap": counted.overlap, "skew": counted.skew})
+    return card.model_copy(update={"experts": experts})
 
 
 def pair_of(options: Mapping[str, Any]) -> str | None:
