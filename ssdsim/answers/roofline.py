@@ -38,6 +38,7 @@ COLUMNS = (
     "roof_s", "memory_s", "flops_per_second", "bytes_per_second", "share_of_roof", "above_roof", "bound",
     "share_of_pass",
 )  # fmt: skip
+_EXPERTS = ExpertMlp.__name__.lower()
 BOUNDS = ("memory", "compute", "latency", "communication", "fixed")
 LATENCY_SHARE = 0.5  # of a roof: below it, and with a launch floor above the roof's time, an operation waits, not works
 
@@ -202,7 +203,8 @@ def _shape(op: Operation) -> str:
 def summarise(frame: pd.DataFrame) -> pd.DataFrame:
     """A row a pass, in order, of a frame of :func:`roofline`.
 
-    ``seconds`` of the pass; ``streaming_share``, the share of it that its bytes alone take at the memory's bandwidth;
+    ``seconds`` of the pass; ``expert_bytes_share``, the share of its bytes that are routed experts;
+    ``streaming_share``, the share of it that its bytes alone take at the memory's bandwidth;
     and the shares of the operations by what binds them: ``memory_share``, ``compute_share``, ``latency_share``,
     ``communication_share``, ``fixed_share``, which sum to 1.
     """
@@ -219,11 +221,18 @@ def summarise(frame: pd.DataFrame) -> pd.DataFrame:
                 "pass": name,
                 "times": of_pass["times"].iloc[0],
                 "seconds": total_s,
+                "expert_bytes_share": _expert_bytes_share(of_pass),
                 "streaming_share": min(1.0, streaming),
             }
             | shares
         )
     return pd.DataFrame(rows)
+
+
+def _expert_bytes_share(of_pass: pd.DataFrame) -> float:
+    """Of what a device's memory moves; 0 of a dense model."""
+    moved = of_pass["count"] * of_pass["bytes"] * (of_pass["bound"] != "communication")
+    return float(moved[of_pass["kind"] == _EXPERTS].sum() / moved.sum())
 
 
 def as_json(frame: pd.DataFrame) -> dict[str, Any]:

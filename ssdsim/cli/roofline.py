@@ -64,6 +64,8 @@ def _print_pass(summary: pd.Series[Any], operations: pd.DataFrame) -> None:
     times = f" ({summary['times']} a round)" if summary["times"] > 1 else ""
     device = operations["device"].iloc[0]
     said = f"{1e3 * summary['seconds']:.2f} ms = {' + '.join(shares)}; pure streaming {summary['streaming_share']:.1%}"
+    if summary["expert_bytes_share"] > 0:
+        said += f"; routed experts are {summary['expert_bytes_share']:.1%} of its bytes"
     out.print(Text.assemble((summary["pass"], "bold"), f"{times} on {device}: {said}"))
     table = Table(first=("us", "of roof", "bound", "of pass"))
     table.add_column("operation", words=True)

@@ -131,11 +131,11 @@ class HardwareProfile(Card):
 
     Models are by the weights' format (``gemm``, ``experts``), by the cache's dtype (``attention``,
     ``attention_masked``), by both (``latent``), by dtype (``prefill_attention``) or by kind and number of ranks
-    (``collectives``); each names its entry of ``sources``. Where pairs of devices differ, collectives of a datasheet take
-    the bandwidth of the rings that the devices' links make (:mod:`ssdsim.hardware.rings`). ``link`` is between any two
-    devices, or, where ``links`` has one for each number of NVLinks, between those that the device's ``nvlinks`` does not
-    tell apart. ``spread`` is the relative standard deviation of a timing from run to run. What lies between kernels is a
-    runtime's; ``fixed`` is read from profiles of before.
+    (``collectives``); each names its entry of ``sources``. Where pairs of devices differ, collectives of a datasheet
+    take the bandwidth of the rings that the devices' links make (:mod:`ssdsim.hardware.rings`). ``link`` is between
+    any two devices, or, where ``links`` has one for each number of NVLinks, between those that the device's
+    ``nvlinks`` does not tell apart. ``spread`` is the relative standard deviation of a timing from run to run. What
+    lies between kernels is a runtime's; ``fixed`` is read from profiles of before.
     """
 
     schema_: Literal[1] = Field(alias="schema")

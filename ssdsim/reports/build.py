@@ -23,6 +23,7 @@ from ssdsim.reports.study import Study
 from ssdsim.reports.style import PALETTE, colour_of
 from ssdsim.reports.timeline import timeline
 from ssdsim.reports.validation import validation
+from ssdsim.reports.verification import verification_cost
 from ssdsim.runs.report_folder import RunFolder, read_run_folder
 
 _GROUPS: tuple[Callable[[Study], Sequence[Figure | LeftOut]], ...] = (
@@ -32,6 +33,7 @@ _GROUPS: tuple[Callable[[Study], Sequence[Figure | LeftOut]], ...] = (
     batch_and_fallback,
     timeline,
     roofs,
+    verification_cost,
     pareto,
     validation,
     lambda study: measured(study.folder),

@@ -316,3 +316,25 @@ def test_the_command(tmp_path: Path) -> None:
     assert plain.stdout.splitlines()[1].startswith(f"{folder / 'report.html'}: ")
     assert "not shown: roofline" in plain.stderr
     assert run("report", str(folder), "--quiet").stderr == ""
+
+
+def test_a_mixture_s_verification_is_drawn_over_k(tmp_path: Path) -> None:
+    sizes = {"hidden_size": 2048, "layers": 4, "heads": 16, "kv_heads": 4, "head_dim": 128, "intermediate_size": 4096}
+    text = "".join(
+        f"{name} = {value}\n" for name, value in {**sizes, "vocab_size": 151936, "max_context": 8192}.items()
+    )
+    experts = "[experts]\ncount = 64\nper_token = 4\nwidth = 1024\nlayers = 4\n"
+    card = tmp_path / "mixture.toml"
+    card.write_text(f'name = "mixture"\narchitecture = "qwen3_moe"\nsource = "a test"\n{text}{experts}')
+    base = {"target": str(card), "draft": "qwen3-0.6b", "hardware": "h100-sxm", "tp": 2, "b": 4}
+    made = report(write_run(tmp_path / "run", base, {}))
+    shown = figure(made, "verification")
+    table = shown.table
+    assert set(table["b"]) == {1, 4, 16, 64}
+    for _, rows in table.groupby("b"):
+        assert rows["T_v/T_ar"].iloc[0] == 1.0
+        assert rows["experts touched"].is_monotonic_increasing
+        assert (rows["low"] <= rows["T_v/T_ar"] + 1e-9).all()
+        assert (rows["high"] >= rows["T_v/T_ar"] - 1e-9).all()
+    assert (table[table["K"] == 7]["T_v/T_ar"] > 1.1).all()
+    assert len(shown.plot.data) == 8
