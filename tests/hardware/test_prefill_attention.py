@@ -70,7 +70,7 @@ def test_timed_prefill_carries_its_error_domain_and_provenance(tmp_path: Path) -
     timed=st.sampled_from(TIMED),
     heads=st.sampled_from(HEADS),
     head_dim=st.sampled_from([64, 128]),
-    small=st.tuples(st.integers(1, 64), st.integers(1, 16384)),
+    small=st.tuples(st.integers(1, 64), st.just(1) | st.integers(16, 16384)),  # no table has 2 to 15 tokens
     more=st.tuples(st.floats(1.0, 8.0), st.floats(1.0, 8.0)),
 )
 def test_a_larger_prefill_takes_longer_within_the_corrections_error(
@@ -88,6 +88,7 @@ def test_a_larger_prefill_takes_longer_within_the_corrections_error(
     for factors in ((more[0], 1.0), (1.0, more[1])):
         larger = prefill(batch=int(factors[0] * batch), tokens=int(factors[1] * tokens), **shape)
         timing = found.seconds(larger)
+        assume(larger.tokens == 1 or larger.tokens >= 16)
         assume(less.warning is None and timing.warning is None)
         assert timing.seconds > less.seconds * (1.0 - TOLERANCE_SDS * model.log_sd)
 
