@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ssdsim import drafters, strategies
 from ssdsim.hardware.profile import Device, HardwareProfile
@@ -39,13 +40,14 @@ class _PlanningSite(Site):
 
     beside_tp: int = 1
 
-    def draft_beside_target(self, name: str) -> Pass:
-        return Pass(name, "draft", self._forward(self.draft, 1, self.beside_tp), self.beside_tp, self.profile)
+    def draft_beside_target(self, name: str, queries: int = 1, **of: Any) -> Pass:
+        forward = self._forward(self.draft, queries, self.beside_tp, **of)
+        return Pass(name, "draft", forward, self.beside_tp, self.profile)
 
     def _forward(
-        self, card: Transformer, queries: int, tp: int, extra_context: int = 0, masked: bool = False, ep: int = 1
+        self, card: Transformer, queries: int, tp: int, extra_context: int = 0, masked: bool = False, **of: Any
     ) -> ForwardPass:
-        forward: ForwardPass = super()._forward(card, queries, tp, 0, masked, ep)
+        forward: ForwardPass = super()._forward(card, queries, tp, 0, masked, **of)
         return forward
 
     def cost(self, work: Pass) -> Cost:
@@ -54,7 +56,7 @@ class _PlanningSite(Site):
     def streaming_share(self, work: Pass, seconds: float) -> float:
         return 0.0
 
-    def outcome_message(self) -> Step:
+    def outcome_message(self, verified: int = 1) -> Step:
         return Step("communicate")
 
     def speculation_message(self, tokens: int) -> Step:

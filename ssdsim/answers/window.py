@@ -26,6 +26,7 @@ from ssdsim.pricing.memory import largest_budget
 from ssdsim.pricing.prespeculation import MOST_OUTCOMES, prespeculation, window_budget
 from ssdsim.pricing.site import Site
 from ssdsim.scenario.configuration import effective, price, site_of
+from ssdsim.scenario.drafting import draft_by_options
 from ssdsim.scenario.options import read_by, refuse_others
 from ssdsim.settings import Settings
 
@@ -128,7 +129,7 @@ def measure(site: Site, drafter: Drafter, seed: int = 0) -> Window:
     k = site.options["k"]
     verify, draft = site.cost(site.target_pass("verify", k + 1)), site.cost(site.draft_pass("draft step"))
     smallest = prespeculation(site, drafter, k, k + 1)
-    available = verify + site.sampling_step().cost + site.outcome_message().cost
+    available = verify + site.sampling_step().cost + site.outcome_message(k + 1).cost
     budget, limit = _budget(site, drafter, k, smallest.seconds <= available.seconds)
     passes = int(verify.seconds / draft.seconds)
     low, high = _bounds(verify, draft, seed)
@@ -173,9 +174,11 @@ def _combinations(options: Mapping[str, Any]) -> Iterable[Settings]:
     given = {name: value for name, value in options.items() if value is not None}
     axes = {name: listed(spelled(name), given[name]) for name in AXES if name in given}
     single = {name: given[name] for name in SINGLE if name in given}
-    for name, find in (("target", find_transformer), ("draft", find_transformer), ("hardware", find_hardware)):
+    for name, find in (("target", find_transformer), ("hardware", find_hardware)):
         for card in (*axes.get(name, ()), *axes.get(f"draft_{name}", ())):
             find(card)  # a name that does not exist is a mistake, not a combination that does not fit
+    for card in axes.get("draft", ()):
+        draft_by_options({**single, **{name: values[0] for name, values in axes.items()}, "draft": card})
     few_enough("combinations", axes.values(), MOST_COMBINATIONS)
     for combination in product(*axes.values()):
         settings = effective({**single, **dict(zip(axes, combination, strict=True))})

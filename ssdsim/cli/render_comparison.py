@@ -16,6 +16,7 @@ _WHAT = {
     "placeholder": "a placeholder, not measured",
     "given": "given",
     "card": "a card of rates",
+    "published": "published, of a drafter card",
     "trace": "measured",
     "pair": "measured, of the pair",
 }

@@ -1,7 +1,9 @@
 """What drafts tokens: one file a drafter. ``ALL`` lists them; a new one is registered there."""
 
+from ssdsim.drafters.eagle import Eagle, Eagle3
 from ssdsim.drafters.model import ModelDrafter
+from ssdsim.drafters.mtp import MTP
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.registry import Registry
 
-ALL: Registry[Drafter] = Registry("drafter", ModelDrafter())
+ALL: Registry[Drafter] = Registry("drafter", ModelDrafter(), Eagle(), Eagle3(), MTP())

@@ -63,6 +63,11 @@ def _alias(name: str) -> str:
     return base.replace("_", "-").removeprefix("meta-").removesuffix("-instruct").removesuffix("-hf")
 
 
+def plain_name(name: str) -> str:
+    """What a model is called without owner, form and tuning: ``openai--gpt-oss-20b`` -> ``gpt-oss-20b``."""
+    return _alias(name.replace("--", "/"))
+
+
 def load_transformer(path: Path) -> Transformer:
     """The transformer card in a TOML file.
 

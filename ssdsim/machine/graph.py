@@ -82,7 +82,7 @@ class Graph:
         self.tp = tp
         self._group = group
         self._random = torch.Generator(device=device).manual_seed(seed)
-        shapes = forward_pass(card, batch=1, context=context, tp=tp, dtype=dtype)
+        shapes = forward_pass(card, batch=1, context=context, tp=tp, dtype=dtype, fused=1)
         self._routes = Routes(card.experts, device, _ROUTES_SEED) if card.experts else None
         self._layers = [self._weights(shapes.layer) for _ in range(shapes.layers)]
         self._outside = self._weights((*shapes.before, *shapes.after))
@@ -137,7 +137,7 @@ class Graph:
         match op:
             case Gemm():
                 out = self._buffer(op.name, op.m, op.n)
-                torch.mm(flow[:, : op.k], weights[op.name].t(), out=out)
+                torch.mm(self._input(op, flow), weights[op.name].t(), out=out)
                 return flow if op.name == ROUTER else out  # experts work on what the router saw
             case Attention():
                 assert cache is not None
@@ -152,6 +152,12 @@ class Graph:
                 return self._communicate(op, flow)
             case Elementwise():
                 return self._stream(op, flow)
+
+    def _input(self, op: Gemm, flow: torch.Tensor) -> torch.Tensor:
+        """What came before, as far as it is read; a buffer where more is (a draft head reads its target's states)."""
+        if flow.shape[0] < op.m or flow.shape[1] < op.k:
+            return self._buffer("beside " + op.name, op.m, op.k)
+        return flow[: op.m, : op.k]
 
     def _attend(self, op: Attention, qkv: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
         keys, values = (kv[: op.batch, :, : op.context] for kv in (keys, values))

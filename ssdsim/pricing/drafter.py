@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ssdsim.option import Option
@@ -10,13 +11,25 @@ from ssdsim.pricing.memory import Demand
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece
 from ssdsim.speculation.accepted import Accepted
+from ssdsim.speculation.drafter_card import Published
+from ssdsim.transformer.card import Transformer
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What drafts for a target: its shape (the target's own where it has no model), and what was published of it."""
+
+    card: Transformer
+    published: Published | None = None
 
 
 class Drafter(Protocol):
     """A model, a head, a look-up of n-grams: whatever drafts tokens for a strategy to verify.
 
-    ``options`` are the drafter's own. ``needs_device`` is False where it runs on the host: it then occupies no GPU,
-    wherever a strategy would put it, and holds no memory there.
+    ``options`` are the drafter's own. ``needs_device`` is False where it occupies no GPU of its own, wherever a
+    strategy would put it: it runs on the host, or is a part of the target. ``needs_target``: it reads what lies on the
+    target's devices, and can draft nowhere else. ``self_conditions``: how much of a draft is accepted depends on how
+    many tokens before it have not been verified.
     """
 
     @property
@@ -29,6 +42,21 @@ class Drafter(Protocol):
     def options(self) -> tuple[Option, ...]: ...
     @property
     def needs_device(self) -> bool: ...
+    @property
+    def needs_target(self) -> bool: ...
+    @property
+    def self_conditions(self) -> bool: ...
+
+    def draft(self, target: Transformer, named: str | None, options: Mapping[str, Any]) -> Draft:
+        """What drafts for ``target``: what ``--draft`` named, or its own where nothing was.
+
+        The name of what it gave itself is found again.
+
+        Raises
+        ------
+        InputError : there is none of that name, or none for that target.
+        """
+        ...
 
     def speculate(self, site: Site, tokens: int, beside: bool) -> tuple[Piece, ...]:
         """Draft ``tokens`` tokens of every sequence, one after the other.
@@ -41,10 +69,16 @@ class Drafter(Protocol):
         """Draft ``tokens`` tokens for each of ``branches`` outcomes a sequence, on one device of its own."""
         ...
 
-    def accepted(self, options: Mapping[str, Any], tokens: int) -> Accepted:
-        """How many of ``tokens`` drafted tokens are accepted."""
+    def accepted(self, options: Mapping[str, Any], tokens: int, unseen: int = 0) -> Accepted:
+        """How many of ``tokens`` drafted tokens are accepted.
+
+        ``unseen``: tokens before the first of them that it drafted itself and whose verification it has not seen.
+        """
         ...
 
-    def demand(self, site: Site, tokens: int, branches: int) -> Demand:
-        """Bytes on the device that it runs on, with ``branches`` cached outcomes a sequence."""
+    def demand(self, site: Site, tokens: int, branches: int, beside: bool = False) -> Demand:
+        """Bytes on the device that it runs on, with ``branches`` cached outcomes a sequence.
+
+        ``beside`` the target: on each of the target's devices.
+        """
         ...

@@ -47,7 +47,7 @@ def window_budget(site: Site, drafter: Drafter, k: int, largest: int = MOST_OUTC
     By bisection, since the time of a branch step never falls with its tokens.
     """
     verify = Step("verify", (site.piece(site.target_pass("verify", k + 1)),))
-    window_s = (verify.cost + site.sampling_step().cost + site.outcome_message().cost).seconds
+    window_s = (verify.cost + site.sampling_step().cost + site.outcome_message(k + 1).cost).seconds
 
     def fits(budget: int) -> bool:
         return prespeculation(site, drafter, k, budget).seconds <= window_s

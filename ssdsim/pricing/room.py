@@ -62,6 +62,12 @@ def check_sequences(title: str, batch: int, most: int | None) -> None:
         raise NoRoom(f"{title} decodes {most} sequence at a time, got --b {batch}")
 
 
+def check_place(title: str, drafter: str, apart: bool) -> None:
+    """Raise :class:`NoRoom` where a drafter that reads the target's own memory would be on devices apart from it."""
+    if apart:
+        raise NoRoom(f"{title} drafts on devices of its own, {drafter} only on the target's, whose memory it reads")
+
+
 def check_devices(title: str, site: Site, devices: Devices, together: bool = True) -> None:
     """Each profile's node must have the devices of the model that runs there; of both, where they share a node.
 

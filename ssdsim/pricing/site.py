@@ -89,23 +89,32 @@ class Site:
         return Pass(name, "target", forward, self.tp, self.profile, self.runtime)
 
     @_once
-    def draft_pass(self, name: str, queries: int = 1, extra_context: int = 0, masked: bool = False) -> Pass:
-        """One pass of the draft on a device of its own, over ``queries`` tokens a sequence."""
-        forward = self._drafting._forward(self.draft, queries, 1, extra_context, masked)
+    def draft_pass(self, name: str, queries: int = 1, extra_context: int = 0, masked: bool = False, **of: Any) -> Pass:
+        """One pass of the draft on a device of its own, over ``queries`` tokens a sequence.
+
+        ``of``: ``fused`` and ``logits``, as :func:`ssdsim.transformer.forward.forward_pass` takes them.
+        """
+        forward = self._drafting._forward(self.draft, queries, 1, extra_context, masked, **of)
         return Pass(name, "draft", forward, 1, self.draft_profile, self.runtime)
 
     @_once
-    def draft_beside_target(self, name: str) -> Pass:
-        """The draft's pass over a token a sequence on the target's devices: on one or on all, as the runtime has it."""
+    def draft_beside_target(self, name: str, queries: int = 1, **of: Any) -> Pass:
+        """The draft's pass on the target's devices: on one or on all of them, as the runtime has it."""
+        passes = [self.draft_on_target(name, tp, queries, **of) for tp in self.draft_degrees]
+        return min(passes, key=lambda option: option.cost.seconds)
+
+    @property
+    def draft_degrees(self) -> list[int]:
+        """On how many of the target's devices a draft beside it may run."""
         degrees = sorted({1, self.tp} & {1, *legal_tensor_parallel(self.draft)})
         if self.runtime.draft_tp != "faster":
             degrees = degrees[-1:] if self.runtime.draft_tp == "all" else degrees[:1]
-        passes = [self._draft_on(name, tp) for tp in degrees]
-        return min(passes, key=lambda option: option.cost.seconds)
+        return degrees
 
-    def _draft_on(self, name: str, tp: int) -> Pass:
-        """The draft's pass over a token a sequence on ``tp`` of the target's devices."""
-        return Pass(name, "draft", self._drafting._forward(self.draft, 1, tp), tp, self.profile, self.runtime)
+    def draft_on_target(self, name: str, tp: int, queries: int = 1, **of: Any) -> Pass:
+        """The draft's pass on ``tp`` of the target's devices."""
+        forward = self._drafting._forward(self.draft, queries, tp, **of)
+        return Pass(name, "draft", forward, tp, self.profile, self.runtime)
 
     @cached_property
     def _drafting(self) -> Site:
@@ -113,7 +122,7 @@ class Site:
         return replace(self, dtype=self.draft_dtype) if self.draft_dtype else self
 
     def _forward(
-        self, card: Transformer, queries: int, tp: int, extra_context: int = 0, masked: bool = False, ep: int = 1
+        self, card: Transformer, queries: int, tp: int, extra_context: int = 0, masked: bool = False, **of: Any
     ) -> Any:
         return forward_pass(
             card,
@@ -124,7 +133,7 @@ class Site:
             dtype=self.dtype,
             kv_dtype=self.kv_dtype,
             masked=masked,
-            ep=ep,
+            **of,
         )
 
     # what they cost
@@ -155,9 +164,12 @@ class Site:
     # messages
 
     @_once
-    def outcome_message(self) -> Step:
-        """Which tokens of each sequence were accepted, and the bonus token, to the draft."""
-        sent = self.outcome_bytes
+    def outcome_message(self, verified: int = 1) -> Step:
+        """Which tokens of each sequence were accepted, and the bonus token, to the draft.
+
+        A draft head also gets the target's hidden states of ``verified`` tokens a sequence.
+        """
+        sent = self.outcome_bytes + self.feature_bytes(verified)
         return _message("outcome", cost_of_message(sent, self.draft_profile, self.draft_pair), Message(sent))
 
     @_once
@@ -189,6 +201,14 @@ class Site:
     def outcome_bytes(self) -> int:
         return self.batch * (OUTCOME_BYTES + 4 * -(-self.context // PAGE_TOKENS))
 
+    def feature_bytes(self, tokens: int) -> int:
+        """The target's hidden states of ``tokens`` tokens a sequence, as far as the draft reads them."""
+        head = self.draft.head
+        if head is None:
+            return 0
+        value_bytes = DTYPE_BYTES[self.precision_of("target").activations]
+        return self.batch * tokens * head.features * head.feature_size * value_bytes
+
     def token_bytes(self, tokens: int) -> int:
         """``tokens`` token ids a sequence."""
         return self.batch * tokens * TOKEN_BYTES
@@ -208,7 +228,7 @@ class Site:
     def vocabularies(self) -> frozenset[str]:
         """A warning where the models cannot speak of the same tokens."""
         sizes = (self.draft.vocab_size, self.target.vocab_size)
-        if 0 in sizes or sizes[0] == sizes[1]:
+        if 0 in sizes or sizes[0] == sizes[1] or self.draft.head is not None:
             return frozenset()
         return frozenset(
             [

@@ -68,7 +68,7 @@ class PrePost(Lockstep):
             "pre-verify": pre_verify,
             "sample": site.sampling_step(),
             "draft": draft,
-            "outcome": site.outcome_message(),
+            "outcome": site.outcome_message(tokens),
             "speculation": site.speculation_message(tokens * (self.branches(site.options) or 1)),
         }
 

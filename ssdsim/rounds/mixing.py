@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,3 +17,15 @@ def tokens_of(accepted: Accepted, kernel_of: Callable[[NDArray[np.float64]], Ker
         return kernel_of(accepted.pmf)
     kernels = tuple(kernel_of(pmf) for pmf in accepted.kinds.pmfs)
     return Mix(accepted.kinds.weights, accepted.output_tokens, kernels)
+
+
+def tokens_of_each(
+    accepted: Sequence[Accepted], kernel_of: Callable[[Sequence[NDArray[np.float64]]], Kernel]
+) -> Tokens:
+    """The same of several accepted lengths, which are of the same requests."""
+    first = accepted[0]
+    if first.kinds is None:
+        return kernel_of([each.pmf for each in accepted])
+    pmfs = [each.kinds.pmfs for each in accepted if each.kinds is not None]
+    kernels = tuple(kernel_of([each[kind] for each in pmfs]) for kind in range(first.kinds.weights.size))
+    return Mix(first.kinds.weights, first.output_tokens, kernels)

@@ -15,12 +15,21 @@ from ssdsim.option import Group
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.occupancy import check_memory
-from ssdsim.pricing.room import Devices, NoRoom, check_context, check_devices, check_dtypes, check_sequences
+from ssdsim.pricing.room import (
+    Devices,
+    NoRoom,
+    check_context,
+    check_devices,
+    check_dtypes,
+    check_place,
+    check_sequences,
+)
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.protocols.strategy import Strategy
 from ssdsim.runtimes.card import Runtime
 from ssdsim.runtimes.catalog import find_runtime, runtime_of
+from ssdsim.scenario.drafting import draft_of, published_warnings, settle_draft
 from ssdsim.scenario.measured_pair import pair_of, routed, settle_pair, token_warnings
 from ssdsim.scenario.options import DEFAULTS, checked, members, of_others
 from ssdsim.scenario.scenario import Scenario
@@ -126,7 +135,9 @@ def configure(**given: Any) -> Configuration:
         raise NoRoom(no_room[subject])
     shown = settings.copy()
     shown.drop(_unused(chosen, settings, site))
-    return Configuration(shown, subject, scenarios, no_room, site, tuple(token_warnings(settings)))
+    return Configuration(
+        shown, subject, scenarios, no_room, site, (*token_warnings(settings), *published_warnings(settings))
+    )
 
 
 def effective(given: Mapping[str, Any]) -> Settings:
@@ -142,6 +153,7 @@ def effective(given: Mapping[str, Any]) -> Settings:
     values = checked(given)
     settings = Settings(values, dict.fromkeys(DEFAULTS, DEFAULT) | dict.fromkeys(given, GIVEN))
     settle_pair(settings)
+    settle_draft(settings)
     return settings
 
 
@@ -209,7 +221,7 @@ def site_of(settings: Settings) -> Site | None:
         settings.derive("draft_hardware", settings["hardware"], "same as hardware")
     site = Site(
         target=routed(find_transformer(settings["target"]), settings, "target"),
-        draft=routed(find_transformer(settings["draft"]), settings, "draft"),
+        draft=routed(draft_of(settings).card, settings, "draft"),
         profile=find_hardware(settings["hardware"]),
         draft_profile=find_hardware(settings["draft_hardware"]),
         tp=settings["tp"],
@@ -282,6 +294,7 @@ def price(strategy: Strategy, settings: Settings, site: Site | None, drafter: Dr
     check_dtypes(site, strategy.drafts and drafter.needs_device)
     check_context(site, strategy.lookahead(settings))
     devices = strategy.devices(settings, site.tp, drafter)
+    check_place(strategy.title, drafter.title, drafter.needs_target and devices.draft > 0)
     check_devices(strategy.title, site, devices, together)
     check_memory(site.batch, strategy.occupancies(site, drafter))
     return Priced(_with_structure(strategy, site, strategy.steps(site, drafter)), devices)

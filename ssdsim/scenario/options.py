@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from ssdsim import drafters, strategies
+from ssdsim.drafters.model import DRAFT
 from ssdsim.errors import InputError, nearest
 from ssdsim.kinds import (
     SHARE,
@@ -351,10 +352,22 @@ SHARED: tuple[Option, ...] = (
     ),
     Option(
         name="draft",
-        default="llama-3.2-1b",
+        default=DRAFT,
         kind=Name(),
-        about="the draft's card",
+        about="the draft's card; of another --drafter, a drafter card or a config.json",
         axis="draft",
+        read_by=(
+            "window",
+            "roofline",
+        ),
+        groups=(Group.HARDWARE,),
+    ),
+    Option(
+        name="draft_set",
+        kind=Name(files=False),
+        about="the set of a drafter card whose published acceptance is taken",
+        axis="set of the drafter card",
+        otherwise="its first",
         read_by=(
             "window",
             "roofline",

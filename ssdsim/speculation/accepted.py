@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,43 +25,57 @@ class Accepted:
     """``pmf[k]`` is P(exactly k of the K drafted tokens are accepted), shape ``(K+1,)``.
 
     ``kinds`` are those of the requests where they differ, each ``output_tokens`` long; ``pmf`` is then their mean.
+    ``found`` is the share of rounds in which the drafter had anything to propose, ``proposed`` how many tokens it then
+    did, of K on average (None: all of them). ``pmf`` is over all rounds.
     """
 
     pmf: NDArray[np.float64]
     kinds: RequestKinds | None = None
     output_tokens: int = 0
+    found: float = 1.0
+    proposed: float | None = None
 
     @classmethod
     def of_kinds(cls, kinds: RequestKinds, output_tokens: int) -> Accepted:
         return cls(np.asarray(kinds.weights @ kinds.pmfs), kinds, output_tokens)
 
 
-def accepted_by_options(options: Mapping[str, Any], tokens: int) -> Accepted:
+def accepted_by_options(
+    options: Mapping[str, Any], tokens: int, first: int = 0, last_continues: bool = False
+) -> Accepted:
     """What ``--acceptance``, ``--alpha`` and ``--alpha-concentration`` say of a draft of ``tokens`` tokens.
+
+    Parameters
+    ----------
+    first : the place among the rates by position at which the draft begins.
+    last_continues : the last of them is that of all later positions.
 
     Raises
     ------
-    InputError : fewer rates by position than tokens, or a file that does not say it.
+    InputError : fewer rates by position than tokens (where the last does not continue), or a file that does not say it.
     """
     if options["acceptance"] is not None:
         return Accepted.of_kinds(load_acceptance(Path(options["acceptance"]), tokens), options["output_tokens"])
-    if options["alpha_concentration"] is not None:
-        alpha, concentration = options["alpha"], options["alpha_concentration"]
-        if isinstance(alpha, int | float):
-            kinds = beta_kinds(alpha, concentration, tokens)
-        else:
-            kinds = beta_kinds_by_position(_by_position(options, tokens), concentration)
-        return Accepted.of_kinds(kinds, options["output_tokens"])
-    rates = options["alpha"] if isinstance(options["alpha"], int | float) else _by_position(options, tokens)
-    return Accepted(accepted_length_pmf(rates, tokens))
+    rates: Any = options["alpha"]
+    if not isinstance(rates, int | float):
+        if last_continues and len(rates) < first + tokens:
+            rates = (*rates, *(rates[-1:] * (first + tokens - len(rates))))
+        rates = _by_position(options, rates, first, tokens)
+    concentration = options["alpha_concentration"]
+    if concentration is None:
+        return Accepted(accepted_length_pmf(rates, tokens))
+    if isinstance(rates, int | float):
+        kinds = beta_kinds(rates, concentration, tokens)
+    else:
+        kinds = beta_kinds_by_position(rates, concentration)
+    return Accepted.of_kinds(kinds, options["output_tokens"])
 
 
-def _by_position(options: Mapping[str, Any], tokens: int) -> tuple[float, ...]:
-    """The first rates of a list by position."""
-    rates = options["alpha"]
-    if len(rates) < tokens:
+def _by_position(options: Mapping[str, Any], rates: Sequence[float], first: int, tokens: int) -> tuple[float, ...]:
+    """The rates from the ``first`` position on."""
+    if len(rates) < first + tokens:
         known = f"--alpha has {len(rates)} rates by position"
         if options["pair"] is not None:
             known = f"acceptance is known at {len(rates)} positions (--pair {options['pair']})"
         raise InputError(f"{known}, but the lookahead is {tokens}")
-    return tuple(float(rate) for rate in rates[:tokens])
+    return tuple(float(rate) for rate in rates[first : first + tokens])

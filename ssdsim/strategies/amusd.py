@@ -123,7 +123,7 @@ class AMUSD(Lockstep):
             "sample": site.sampling_step(),
             "draft": draft,
             "shortest lead": Step("draft", draft.pieces * site.options["amusd_least"]),
-            "outcome": site.outcome_message(),
+            "outcome": site.outcome_message(lead + 1),
             "token": site.speculation_message(1),
         }
 

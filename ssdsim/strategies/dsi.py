@@ -130,7 +130,7 @@ class DSI(Lockstep):
             "sample": site.sampling_step(),
             "draft": draft,
             "a block a target": _times(draft, site.options["dsi_targets"]),
-            "outcome": site.outcome_message(),
+            "outcome": site.outcome_message(k + 1),
             "speculation": site.speculation_message(k),
         }
 

@@ -56,8 +56,9 @@ class Speculative(Lockstep):
         yield target_alone(site, k)
         if not drafter.needs_device:
             return
-        draft = drafter.demand(site, k, 0)
-        if _apart(site.options, drafter):
+        apart = _apart(site.options, drafter)
+        draft = drafter.demand(site, k, 0, beside=not apart)
+        if apart:
             what = f"{site.draft.name} on a device of its own (SD)"
             yield Occupancy(what, [draft], site.draft_profile)
         else:
@@ -73,7 +74,7 @@ class Speculative(Lockstep):
             "draft": draft,
             "speculation": site.speculation_message(k) if apart else site.telling(k, beside),
             "sample": site.sampling_step(),
-            "outcome": site.outcome_message() if apart else Step("communicate"),
+            "outcome": site.outcome_message(k + 1) if apart else Step("communicate"),
         }
 
     def unit_free_steps(self, settings: Settings) -> Mapping[str, Step]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,13 +21,17 @@ from ssdsim.protocols.axes import LOOKAHEAD, DraftDevices, Outcomes, Words
 from ssdsim.protocols.lockstep import Lockstep, late
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.kernel import Kernel, Tokens
-from ssdsim.rounds.mixing import tokens_of
+from ssdsim.rounds.mixing import tokens_of, tokens_of_each
 from ssdsim.rounds.round import Seconds
 from ssdsim.rounds.states import States, Stationary
 from ssdsim.settings import Settings
 from ssdsim.speculation.acceptance import accepted_length_pmf
 from ssdsim.speculation.caching import hits_given_accepted
 from ssdsim.speculation.hit_models import uniform_fan_out
+
+Array = NDArray[np.float64]
+Backup = tuple[Array, Array]
+"""P(k accepted) of the fast backup's tokens, and the hit rate by k after them."""
 
 _OF_BACKUP = (
     "alpha_backup",
@@ -108,17 +112,22 @@ class SSD(Lockstep):
         return int(options["k"])
 
     def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:
-        accepted = drafter.accepted(settings, settings["k"])
+        k = settings["k"]
+        accepted = drafter.accepted(settings, k)
         fast = settings["backup"] == "fast"
-        backup_pmf = accepted_length_pmf(settings["alpha_backup"], settings["k"]) if fast else accepted.pmf
+        backup_pmf = accepted_length_pmf(settings["alpha_backup"], k) if fast else accepted.pmf
         hit, backup_hit = hits_given_accepted(settings, accepted.pmf, backup_pmf, fast)
+        after_backup = {"hit": backup_pmf * backup_hit, "miss": backup_pmf * (1.0 - backup_hit)}
 
-        def kernel(pmf: NDArray[np.float64]) -> Kernel:
+        def kernel(pmf: Array) -> Kernel:
             after_hit = {"hit": pmf * hit, "miss": pmf * (1.0 - hit)}
-            after_miss = {"hit": backup_pmf * backup_hit, "miss": backup_pmf * (1.0 - backup_hit)}
-            return Kernel.by_state({"hit": after_hit, "miss": after_miss if fast else after_hit})
+            return Kernel.by_state({"hit": after_hit, "miss": after_backup if fast else after_hit})
 
-        return tokens_of(accepted, kernel)
+        if not drafter.self_conditions:
+            return tokens_of(accepted, kernel)
+        cached = [drafter.accepted(settings, k, unseen=length + 1) for length in range(k + 1)]
+        backup = (backup_pmf, backup_hit) if fast else None
+        return tokens_of_each([accepted, *cached], lambda pmfs: _self_conditioned(pmfs[0], pmfs[1:], hit, backup))
 
     def guesses(self, settings: Mapping[str, Any]) -> tuple[int, ...] | None:
         return tuple(settings.get("fan_outs") or uniform_fan_out(settings["budget"], settings["k"]).tolist())
@@ -151,7 +160,7 @@ class SSD(Lockstep):
         return {
             "verify": verify,
             "sample": site.sampling_step(),
-            "outcome": site.outcome_message(),
+            "outcome": site.outcome_message(k + 1),
             "pre-speculate": prespeculate,
             "look up": Step("host", (Piece("look up", Cost(warnings=site.vocabularies)),)),
             "fallback": Step("fallback", _fallback(site, drafter, k)),
@@ -188,6 +197,24 @@ class SSD(Lockstep):
 
     def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
         return {"target": _target, "draft": _draft}
+
+
+def _self_conditioned(just_in_time: Array, cached: Sequence[Array], hit: Array, backup: Backup | None) -> Kernel:
+    """Where a cached speculation was drafted without the target's hidden states of the tokens before it.
+
+    ``cached[k]`` are the accepted lengths of one that followed k accepted tokens and a guessed bonus token: the states
+    are which one was hit, and a miss (appendix E; the chain is ours, and measured by nobody). In a batch the paper's
+    engine drafts anew for all sequences when one misses; here those that hit keep what was cached for them.
+    """
+    hits = [f"hit {length}" for length in range(len(cached))]
+
+    def row(pmf: Array, rate: Array) -> Mapping[str, Array]:
+        alone = np.eye(pmf.size)
+        return {**{name: alone[k] * pmf * rate for k, name in enumerate(hits)}, "miss": pmf * (1.0 - rate)}
+
+    after_miss = (just_in_time, hit) if backup is None else backup
+    rows = {name: row(pmf, hit) for name, pmf in zip(hits, cached, strict=True)}
+    return Kernel.by_state({**rows, "miss": row(*after_miss)})
 
 
 def _target(me: Actor) -> Generator[Any, Any, None]:

@@ -11,7 +11,7 @@ from pydantic import model_validator
 
 from ssdsim.errors import InputError, nearest
 from ssdsim.records import Card
-from ssdsim.transformer.layers import LARGEST, Experts, Latent, Size, Some, Window
+from ssdsim.transformer.layers import LARGEST, Experts, Head, Latent, Size, Some, Window
 from ssdsim.transformer.operations import DTYPE_BYTES, DTYPES, WEIGHT_BYTES
 from ssdsim.transformer.precision import FORMATS, KV_DTYPES, DType, Format, KvDType, Precision
 
@@ -53,6 +53,7 @@ class Transformer(Card):
     proposal's transformer-shaped graph, which also has no element-wise kernels and no vocabulary (``vocab_size = 0``).
     Layers may have ``experts``, a ``latent`` cache or a ``window``; ``keys_are_values`` has one projection for both
     (in layers without a window). ``mtp_layers`` predict tokens beyond the next: they draft, and are not counted here.
+    A draft ``head`` reads another model's hidden states beside its tokens.
     ``dtype`` is that of the activations and of all that ``weights`` and ``kv_dtype`` do not say to be quantised.
     """
 
@@ -75,6 +76,7 @@ class Transformer(Card):
     window: Window | None = None
     keys_are_values: bool = False
     mtp_layers: Some = 0
+    head: Head | None = None
     max_context: Size
     dtype: DType = "bfloat16"
     weights: Weights = Weights()
@@ -126,8 +128,13 @@ class Transformer(Card):
         return self.window.kv_heads or self.kv_heads, self.window.head_dim or self.head_dim
 
     @property
+    def attention_input(self) -> int:
+        """Width of what queries, keys and values are made of."""
+        return 2 * self.hidden_size if self.head is not None and self.head.reads == "beside" else self.hidden_size
+
+    @property
     def parameters(self) -> int:
-        """Number of weights, embeddings included (tied ones once)."""
+        """Number of weights, embeddings included (tied ones once); of a draft head, those that are not its target's."""
         return sum(self.parameters_by_part.values())
 
     @property
@@ -149,15 +156,19 @@ class Transformer(Card):
         small = 2 * self.hidden_size if self.vocab_size else 0  # the transformer-shaped graph has GEMMs only
         small += 2 * self.head_dim if self.qk_norm else 0
         small += (self.heads + 2 * self.kv_heads) * self.head_dim if self.attention_bias else 0
-        lm_head = self.vocab_size * self.hidden_size
+        lm_head = embedding = self.vocab_size * self.hidden_size
+        if self.head is not None:
+            lm_head, embedding = lm_head if self.head.own_lm_head else 0, 0
         final_norm = self.hidden_size if self.vocab_size else 0
         dense = self.hidden_size * (3 if self.gated_mlp else 2) * self.intermediate_size
         by_part = {
             "attention": self._attention_parameters,
             "mlp": self.dense_layers * dense,
             "lm_head": lm_head,
-            "activations": self.layers * small + final_norm + (0 if self.tied_embeddings else lm_head),
+            "activations": self.layers * small + final_norm + (0 if self.tied_embeddings else embedding),
         }
+        if self.head is not None:
+            by_part["mlp"] += self.head.fused(self.hidden_size) * self.hidden_size
         if self.experts is not None:
             by_part["mlp"] += self.expert_layers * 3 * self.hidden_size * self.experts.shared_width
             by_part["experts"] = self.expert_layers * self.experts.count * self.expert_parameters
@@ -174,7 +185,7 @@ class Transformer(Card):
             out = hidden * self.heads * latent.value_dim
             return self.layers * (queries + hidden * latent.cached + of_latent + out)
         cached = 1 if self.keys_are_values else 2
-        full = hidden * self.head_dim * (2 * self.heads + cached * self.kv_heads)
+        full = self.head_dim * (self.attention_input * (self.heads + cached * self.kv_heads) + hidden * self.heads)
         if self.window is None:
             return self.layers * full
         kv_heads, head_dim = self.window_heads

@@ -88,7 +88,7 @@ class ForwardPass:
     @property
     def tokens(self) -> int:
         """Tokens in flight."""
-        return next(op.m for op, _ in self.counted() if isinstance(op, Gemm))
+        return max(op.m for op, _ in self.counted() if isinstance(op, Gemm))
 
 
 def forward_pass(
@@ -102,6 +102,8 @@ def forward_pass(
     kv_dtype: str | None = None,
     masked: bool = False,
     ep: int = 1,
+    fused: int | None = None,
+    logits: int | None = None,
 ) -> ForwardPass:
     """The operations of one pass over ``batch * queries`` tokens in flight.
 
@@ -120,6 +122,8 @@ def forward_pass(
     ep : expert-parallel degree, of the ``tp`` devices: so many groups of them hold different experts, each of which is
         shared by the ``tp / ep`` of a group. The pass is that of the busiest group; attention stays tensor-parallel,
         so that every device has all tokens and the all-reduce adds up what its experts made of them.
+    fused : of a draft head, the tokens of each sequence that come with hidden states of the target; none by default.
+    logits : tokens of each sequence whose logits are needed; all by default.
 
     Raises
     ------
@@ -130,7 +134,9 @@ def forward_pass(
         if value < 1:
             raise InputError(f"{what} must be at least 1, got {value}")
     check_tensor_parallel(card, tp, ep)
-    return _forward_pass(_Shard(card, batch, queries, context, tp, card.precision(dtype, kv_dtype), masked, ep))
+    kept = card.precision(dtype, kv_dtype)
+    shard = _Shard(card, batch, queries, context, tp, kept, masked, ep, fused or 0, queries if logits is None else logits)
+    return _forward_pass(shard)
 
 
 @lru_cache(maxsize=65536)
@@ -150,6 +156,8 @@ class _Shard:
     precision: Precision
     masked: bool
     ep: int
+    fused: int
+    logits: int
 
     @property
     def tokens(self) -> int:
@@ -159,7 +167,20 @@ class _Shard:
         if not self.card.vocab_size:
             return ()
         gather = self._elementwise("embedding", 2 * self.card.hidden_size)
-        return (gather, *self._all_reduce("embedding_all_reduce"))
+        return (gather, *self._all_reduce("embedding_all_reduce"), *self._fusion())
+
+    def _fusion(self) -> tuple[Operation, ...]:
+        """The target's hidden states made one with, or for, a head's tokens; every device does it whole."""
+        card, head = self.card, self.card.head
+        if head is None:
+            return ()
+        width = head.fused(card.hidden_size)
+        if head.reads == "joined":
+            joined = self._elementwise("feature_norm", 4 * width)
+            return joined, self._gemm("fc", card.hidden_size, width, self.precision.mlp)
+        if not self.fused:
+            return ()
+        return (self._gemm("fc", card.hidden_size, width, self.precision.mlp, self.batch * self.fused),)
 
     def blocks(self) -> Iterator[Block]:
         """A layer where all are alike, else their parts."""
@@ -174,12 +195,13 @@ class _Shard:
         if not card.vocab_size:
             return ()
         vocab_shard = -(-card.vocab_size // self.tp)  # engines pad the vocabulary to a multiple of tp
+        rows = self.batch * self.logits
         ops: list[Operation] = [
             self._elementwise("final_norm", 4 * card.hidden_size),
-            self._gemm("lm_head", vocab_shard, card.hidden_size, self.precision.lm_head),
+            self._gemm("lm_head", vocab_shard, card.hidden_size, self.precision.lm_head, rows),
         ]
         if self.tp > 1:
-            logits_bytes = self.tokens * vocab_shard * self.tp * self._value_bytes
+            logits_bytes = rows * vocab_shard * self.tp * self._value_bytes
             ops.append(Collective("logits_all_gather", "all_gather", logits_bytes, self.tp))
         return tuple(ops)
 
@@ -209,9 +231,9 @@ class _Shard:
         heads, kv_heads = card.heads // self.tp, max(1, all_kv_heads // self.tp)
         q_out, kv_out = heads * head_dim, kv_heads * head_dim
         weights, dtype = self.precision.attention, self.precision.activations
-        ops: list[Operation] = [self._gemm("qkv", q_out + projected * kv_out, card.hidden_size, weights)]
+        ops: list[Operation] = [self._gemm("qkv", q_out + projected * kv_out, card.attention_input, weights)]
         if not shaped:
-            ops.insert(0, self._elementwise("input_norm", 4 * card.hidden_size))
+            ops.insert(0, self._elementwise("input_norm", 4 * card.attention_input))
             if card.qk_norm:
                 ops.append(self._elementwise("qk_norm", 2 * (q_out + kv_out)))
             # rotary embedding of q and k in place, then k and v written to the cache (as wide as the activations here)
@@ -308,10 +330,12 @@ class _Shard:
     def _value_bytes(self) -> int:
         return DTYPE_BYTES[self.precision.activations]
 
-    def _gemm(self, name: str, n: int, k: int, weights: str) -> Gemm:
+    def _gemm(self, name: str, n: int, k: int, weights: str, rows: int | None = None) -> Gemm:
+        """Over all tokens in flight, or over ``rows`` of them."""
+        m = self.tokens if rows is None else rows
         if weights == self.precision.activations:
-            return Gemm(name, self.tokens, n, k, weights)
-        return Gemm(name, self.tokens, n, k, weights, self.precision.activations)
+            return Gemm(name, m, n, k, weights)
+        return Gemm(name, m, n, k, weights, self.precision.activations)
 
     def _elementwise(self, name: str, values_per_token: int) -> Elementwise:
         return Elementwise(name, self.tokens * values_per_token * self._value_bytes)

@@ -11,6 +11,7 @@ from ssdsim.errors import InputError, nearest, told
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.config_values import ConfigValues
 from ssdsim.transformer.families import FAMILIES, WITH_A_TEXT_PART
+from ssdsim.transformer.heads import EAGLE3_FEATURES
 from ssdsim.transformer.quantisation import quantised
 
 _DTYPES = ("bfloat16", "float16", "float32")
@@ -74,12 +75,22 @@ def _to_card(config: ConfigValues) -> Transformer:
         "dtype": dtype,
         "source": f"Hugging Face config {file.name}",
     }
-    card |= family.unsaid | family.own(config, layers)
+    card |= family.unsaid | family.own(config, layers) | _eagle3(config)
     modules = modules_of(card)
     kept = quantised(config.object("quantization_config"), _beside(file), modules, file)
     if "mlp" not in modules and "experts" in kept.get("weights", {}):
         kept["weights"]["mlp"] = kept["weights"]["experts"]  # the model has no others
     return as_record(Transformer, card | kept, file, "card")
+
+
+def _eagle3(config: ConfigValues) -> dict[str, Any]:
+    """What a checkpoint of EAGLE-3 says of its own: the short vocabulary of its LM head, the width of its target."""
+    short = config.some("draft_vocab_size")
+    if not short:
+        return {}
+    width = config.some("target_hidden_size") or config.whole("hidden_size")
+    head = {"features": EAGLE3_FEATURES, "feature_size": width, "reads": "beside", "own_lm_head": True}
+    return {"vocab_size": short, "head": head}
 
 
 def _name(config: ConfigValues) -> str:

@@ -1,8 +1,8 @@
-"""What layers may have that a plain dense transformer has not: routed experts, a latent cache, windows."""
+"""What a plain dense transformer has not: routed experts, a latent cache, windows, the features of another model."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -70,3 +70,24 @@ class Window(Card):
     layers: Size
     kv_heads: Size | None = None
     head_dim: Size | None = None
+
+
+class Head(Card):
+    """Layers that read their target's hidden states: EAGLE, MTP, DFlash.
+
+    ``features`` hidden states of the target, each ``feature_size`` wide, become one of the head's own by ``fc``.
+    ``reads`` says how: ``joined`` (EAGLE-1, MTP), ``fc`` joins the token's embedding and the state, of every token;
+    ``beside`` (EAGLE-3), queries, keys and values read both side by side, twice as wide, and ``fc`` runs only where
+    states are the target's own; ``cached`` (DFlash), keys and values of the context are made of the states, in the
+    head's cache, and ``fc`` runs once a verified token. The embedding is the target's, and so is the LM head but where
+    the head has its ``own_lm_head``.
+    """
+
+    features: Size
+    feature_size: Size
+    reads: Literal["joined", "beside", "cached"] = "joined"
+    own_lm_head: bool = False
+
+    def fused(self, hidden_size: int) -> int:
+        """Values that ``fc`` reads of a token."""
+        return self.features * self.feature_size + (hidden_size if self.reads == "joined" else 0)

@@ -10,7 +10,7 @@ import numpy as np
 from ssdsim.checks import FloatOrArray
 from ssdsim.kinds import SHARE, Number, Whole
 from ssdsim.option import Group, Option
-from ssdsim.pricing.drafter import Drafter
+from ssdsim.pricing.drafter import Draft, Drafter
 from ssdsim.pricing.memory import Demand
 from ssdsim.pricing.occupancy import Occupancy, target_alone
 from ssdsim.pricing.room import Devices
@@ -24,6 +24,7 @@ from ssdsim.rounds.states import States
 from ssdsim.settings import Settings
 from ssdsim.speculation.acceptance import accepted_length_pmf
 from ssdsim.speculation.accepted import Accepted
+from ssdsim.transformer.card import Transformer
 
 
 class Wary(Lockstep):
@@ -119,6 +120,8 @@ class NGrams:
     title = "n-gram look-up"
     source = "an example"
     needs_device = False
+    needs_target = False
+    self_conditions = False
     options = (
         Option(
             name="ngram_us",
@@ -136,14 +139,17 @@ class NGrams:
         ),
     )
 
+    def draft(self, target: Transformer, named: str | None, options: Mapping[str, Any]) -> Draft:
+        return Draft(target)
+
     def speculate(self, site: Site, tokens: int, beside: bool) -> tuple[Piece, ...]:
         return (site.on_host("look up n-grams", 1e-6 * site.options["ngram_us"]),)
 
     def prespeculate(self, site: Site, tokens: int, branches: int) -> tuple[Piece, ...]:
         return (site.on_host("look up n-grams", 1e-6 * site.options["ngram_us"]),)
 
-    def accepted(self, options: Mapping[str, Any], tokens: int) -> Accepted:
+    def accepted(self, options: Mapping[str, Any], tokens: int, unseen: int = 0) -> Accepted:
         return Accepted(accepted_length_pmf(options["ngram_alpha"], tokens))
 
-    def demand(self, site: Site, tokens: int, branches: int) -> Demand:
+    def demand(self, site: Site, tokens: int, branches: int, beside: bool = False) -> Demand:
         return Demand(0, 0)

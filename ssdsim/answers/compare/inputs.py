@@ -14,10 +14,11 @@ from ssdsim.errors import InputError, nearest
 from ssdsim.kinds import Number, OneOrByPosition
 from ssdsim.option import spelled
 from ssdsim.scenario.configuration import effective
+from ssdsim.scenario.drafting import PUBLISHED
 from ssdsim.scenario.options import ALL
 from ssdsim.settings import DEFAULT, GIVEN, Settings
 
-Origin = Literal["placeholder", "given", "card", "trace", "pair"]
+Origin = Literal["placeholder", "given", "card", "published", "trace", "pair"]
 Range = tuple[float, float]
 
 NAMES = (
@@ -51,9 +52,10 @@ ASSUMED: Mapping[str, Range] = {"alpha": (0.7, 0.9), "hit_c": (0.2, 0.6), "hit_r
 class AcceptanceInput:
     """An option's value, where it comes from, and in which range it may lie (None: exactly there).
 
-    A ``placeholder`` is nobody's: a default. ``given`` is a user's word, a ``card`` rates with a source, a ``trace``
-    accepted lengths of a real run, a ``pair`` the file of a pair that was measured, whose own intervals are drawn with
-    the timings' errors. ``read_by`` are the strategies whose speed rests on it.
+    A ``placeholder`` is nobody's: a default. ``given`` is a user's word, a ``card`` rates with a source, ``published``
+    those of a drafter's card, a ``trace`` accepted lengths of a real run, a ``pair`` the file of a pair that was
+    measured, whose own intervals are drawn with the timings' errors. ``read_by`` are the strategies whose speed rests
+    on it.
     """
 
     name: str
@@ -97,6 +99,8 @@ def _origin(name: str, settings: Settings) -> Origin:
     source = settings.source(name)
     if source == DEFAULT:
         return "placeholder"
+    if source.startswith(PUBLISHED):
+        return "published"
     if source != GIVEN:
         return "pair"
     if name == "acceptance":

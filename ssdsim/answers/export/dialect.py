@@ -12,6 +12,7 @@ from ssdsim.answers.schedule.candidates import Candidates
 from ssdsim.drafters.model import ModelDrafter
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_transformer
+from ssdsim.scenario.drafting import draft_by_options
 from ssdsim.scenario.options import DEFAULTS
 from ssdsim.transformer.card import Transformer
 
@@ -98,6 +99,8 @@ def titles(names: Sequence[str], joined: str = "and") -> str:
 
 def card(found: Candidates, role: str) -> Transformer:
     """The target's or the draft's."""
+    if role == "draft":
+        return draft_by_options(found.options)
     return find_transformer(found.options.get(role, DEFAULTS[role]))
 
 

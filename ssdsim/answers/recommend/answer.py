@@ -19,6 +19,7 @@ from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.provenance import summary
 from ssdsim.protocols.axes import TARGET
 from ssdsim.scenario.configuration import runtime_for
+from ssdsim.scenario.drafting import draft_by_options
 from ssdsim.scenario.measured_pair import pair_of
 from ssdsim.scenario.options import DEFAULTS
 
@@ -198,7 +199,7 @@ def _sentence(request: Request, answers: Sequence[Answer]) -> str:
 def _provenance(request: Request) -> tuple[tuple[str, str], ...]:
     """Where the timings came from, a (profile, summary) each."""
     options = {**DEFAULTS, **request.options}
-    cards = [find_transformer(options[role]) for role in ("target", "draft")]
+    cards = [find_transformer(options["target"]), draft_by_options(request.options)]
     asked = (options["dtype"], options["draft_dtype"] or options["dtype"])
     precisions = [card.precision(dtype, options["kv_dtype"]) for card, dtype in zip(cards, asked, strict=True)]
     dtypes = {kept for precision in precisions for kept in precision.formats}

@@ -16,6 +16,7 @@ from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.option import spelled
 from ssdsim.protocols.axes import Axis
 from ssdsim.scenario.configuration import effective
+from ssdsim.scenario.drafting import draft_by_options
 from ssdsim.scenario.options import ALL, DEFAULTS, GIVEN_DURATIONS, refuse_others, varied_by
 
 if TYPE_CHECKING:
@@ -165,8 +166,8 @@ def _check(
     fixed: Mapping[str, Any], cells: Sequence[Mapping[str, Any]], chosen: Sequence[tuple[str, Mapping[str, Any]]]
 ) -> None:
     """A name or a value that is wrong is wrong in every cell: not something that does not fit."""
-    for role in ("target", "draft"):
-        find_transformer(fixed.get(role, DEFAULTS[role]))
+    find_transformer(fixed.get("target", DEFAULTS["target"]))
+    draft_by_options(fixed)
     for role in ("hardware", "draft_hardware"):
         find_hardware(fixed.get(role, DEFAULTS["hardware"]))
     for cell in cells:

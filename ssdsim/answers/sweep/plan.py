@@ -22,6 +22,7 @@ from ssdsim.checks import few_enough, whole
 from ssdsim.errors import InputError, nearest
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.option import spelled
+from ssdsim.scenario.drafting import draft_by_options
 from ssdsim.scenario.options import ALL, DEFAULTS, FILES, check_names, check_owners
 
 Engine = Literal["closed", "mc", "des"]
@@ -161,9 +162,11 @@ def _check(plan: Plan) -> None:
     whole("--seed", plan.seed, 0)
     if plan.draws and ("t_sd" in plan.options or "t_sd" in plan.grid):
         raise InputError("--draws has no effect with --t-sd (unit-free durations have no errors)")
-    for name, find in (("target", find_transformer), ("draft", find_transformer), ("hardware", find_hardware)):
+    for name, find in (("target", find_transformer), ("hardware", find_hardware)):
         for card in plan.grid.get(name, ()):  # a wrong name is a mistake, not a point that is not possible
             find(card)
+    for card in plan.grid.get("draft", ()):
+        draft_by_options({**plan.options, **{name: values[0] for name, values in plan.grid.items()}, "draft": card})
     spreads = plan.grid.get("spread", [plan.options.get("spread", 0.0)])
     if plan.engine == "closed" and any(spread != 0.0 for spread in spreads):
         raise InputError("--engine closed needs constant durations (--spread 0); mc or des replay varying ones")

@@ -1,0 +1,141 @@
+"""What drafters share that are heads of their target: they read its hidden states, and are shaped as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ssdsim.errors import InputError
+from ssdsim.hardware.catalog import find_transformer, plain_name
+from ssdsim.option import Option
+from ssdsim.pricing.drafter import Draft
+from ssdsim.pricing.memory import Demand, draft_demand
+from ssdsim.pricing.site import Site
+from ssdsim.pricing.step import Piece
+from ssdsim.speculation.accepted import Accepted, accepted_by_options
+from ssdsim.speculation.drafter_card import DrafterCard, Published, drafters_for, find_drafter
+from ssdsim.transformer.card import Transformer
+from ssdsim.transformer.operations import WEIGHT_BYTES
+
+
+class HeadDrafter:
+    """A head that drafts a token a pass. A drafter derives from it and says its recipe.
+
+    The first pass of a draft catches up with the tokens that were verified (K + 1 of them, as engines pad it), with
+    the target's hidden states; each later one reads what the head itself made of the token before (self-conditioning).
+    """
+
+    name: str
+    title: str
+    source: str
+    options: tuple[Option, ...] = ()
+    needs_device = True
+    needs_target = False
+    self_conditions = True
+
+    def recipe(self, target: Transformer) -> Transformer:
+        """A head of this kind in the shape of ``target``."""
+        raise NotImplementedError
+
+    def draft(self, target: Transformer, named: str | None, options: Mapping[str, Any]) -> Draft:
+        card = published_drafter(self.name, target, named)
+        if card is not None:
+            return Draft(shaped(self.recipe(target), card), chosen(card, options))
+        recipe = self.recipe(target)
+        return Draft(recipe if named in (None, recipe.name) else self._read(target, str(named)))
+
+    def _read(self, target: Transformer, named: str) -> Transformer:
+        """A checkpoint's own shape; a config that does not say that it is a head is one of this kind."""
+        found, recipe = find_transformer(named), self.recipe(target)
+        if found.head is None and found.layers != recipe.layers:
+            raise InputError(f"--draft {named} is a model of {found.layers} layers, no head (--drafter {self.name})")
+        if found.head is None:
+            found = found.model_copy(update={"head": recipe.head})
+        assert found.head is not None
+        assert recipe.head is not None  # all recipes are heads'
+        if found.head.reads != recipe.head.reads:
+            raise InputError(f"--draft {named} is no head of the kind --drafter {self.name}")
+        if found.head.feature_size != target.hidden_size:
+            sizes = f"{found.head.feature_size} values wide, those of {target.name} are {target.hidden_size}"
+            raise InputError(f"--draft {named} reads hidden states {sizes}")
+        return found.model_copy(update={"max_context": target.max_context})  # engines run it as far as its target
+
+    def speculate(self, site: Site, tokens: int, beside: bool) -> tuple[Piece, ...]:
+        make = site.draft_beside_target if beside else site.draft_pass
+        pieces = [site.piece(make("catch up", tokens + 1, fused=tokens + 1, logits=1))]
+        if tokens > 1:
+            pieces.append(site.piece(make("draft step"), tokens - 1))
+        return tuple(pieces)
+
+    def prespeculate(self, site: Site, tokens: int, branches: int) -> tuple[Piece, ...]:
+        """The glue pass repairs the verified tokens with the target's states, and runs those being verified.
+
+        As the SSD paper's engine (``6ed3022``) does: K + 1 ... 2K + 1 tokens a sequence, taken as the most.
+        """
+        glue = site.draft_pass("glue", 2 * tokens + 1, fused=tokens + 1)
+        branch = site.draft_pass("branch step", branches, extra_context=tokens + 1, masked=True)
+        return site.piece(glue), site.piece(branch, tokens)
+
+    def accepted(self, options: Mapping[str, Any], tokens: int, unseen: int = 0) -> Accepted:
+        """By how many states of its own each token was drafted from: the n-alpha of EAGLE, ``a(n)``.
+
+        Beyond the last that is known the rate is taken to stay (no source says how it goes on).
+        """
+        return accepted_by_options(options, tokens, first=unseen, last_continues=True)
+
+    def demand(self, site: Site, tokens: int, branches: int, beside: bool = False) -> Demand:
+        logits = site.sampling and branches > 0
+        tp = site.draft_beside_target("draft step").tp if beside else 1
+        own = draft_demand(site.draft, tp, site.context, tokens, branches, site.precision_of("draft"), logits)
+        return own if beside else Demand(own.weights_bytes + _of_target(site), own.sequence_bytes)
+
+
+def _of_target(site: Site) -> int:
+    """What of the target a head needs with it on devices of its own: the embedding, and the LM head it has not."""
+    precision, head = site.precision_of("target"), site.draft.head
+    matrix = site.target.vocab_size * site.target.hidden_size
+    embedding = matrix * WEIGHT_BYTES[precision.activations]
+    lm_head = 0 if head is None or head.own_lm_head else matrix * WEIGHT_BYTES[precision.lm_head]
+    return int(embedding + lm_head)
+
+
+def published_drafter(kind: str, target: Transformer, named: str | None) -> DrafterCard | None:
+    """The card of a published drafter: the one ``named``, or the first for the target where nothing is named.
+
+    Raises
+    ------
+    InputError : the one named is of another kind, or for another target.
+    """
+    if named is None:
+        return next(drafters_for(kind, plain_name(target.name)), None)
+    card = find_drafter(named)
+    if card is None:
+        return None
+    if card.drafter != kind:
+        raise InputError(f"--draft {named} is of the kind {card.drafter}: give --drafter {card.drafter}")
+    if card.target and card.target != plain_name(target.name):
+        raise InputError(f"--draft {named} was made for {card.target}, not for {target.name}")
+    return card
+
+
+def shaped(recipe: Transformer, card: DrafterCard) -> Transformer:
+    """The recipe with what the card has otherwise."""
+    source = card.checkpoint or card.source
+    return recipe.model_copy(update={**card.shape, "name": card.name, "source": source})
+
+
+def chosen(card: DrafterCard, options: Mapping[str, Any]) -> Published | None:
+    """The acceptance of the set that ``--draft-set`` names, or the card's first.
+
+    Raises
+    ------
+    InputError : it has no such set.
+    """
+    asked = options["draft_set"]
+    if asked is None:
+        return card.acceptance[0] if card.acceptance else None
+    for published in card.acceptance:
+        if published.data.lower() == asked.lower():
+            return published
+    sets = ", ".join(published.data for published in card.acceptance) or "none"
+    raise InputError(f"--draft-set {asked}: {card.name} has no such set; it has {sets}")

@@ -1,0 +1,71 @@
+"""What drafts in a scenario, and what was published of how much of it is accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ssdsim import drafters
+from ssdsim.hardware.catalog import find_transformer
+from ssdsim.pricing.drafter import Draft
+from ssdsim.scenario.options import DEFAULTS
+from ssdsim.settings import DEFAULT, GIVEN, Settings
+from ssdsim.transformer.card import Transformer
+
+PUBLISHED = "published: "
+"""How the source of a published acceptance begins."""
+
+
+def draft_of(options: Mapping[str, Any]) -> Draft:
+    """What the settings' drafter drafts with for their target; its own where ``draft`` names nothing.
+
+    Raises
+    ------
+    InputError : no such card, or the drafter has none for the target.
+    """
+    drafter = drafters.ALL.named(options["drafter"])
+    return drafter.draft(find_transformer(options["target"]), options["draft"], options)
+
+
+def draft_by_options(given: Mapping[str, Any]) -> Transformer:
+    """The card of what drafts, from the options that were given alone; raises as :func:`draft_of` does."""
+    said = {name: value for name, value in given.items() if value is not None}
+    return draft_of({**DEFAULTS, "draft": None, **said}).card
+
+
+def settle_draft(settings: Settings) -> None:
+    """Derive the draft that nobody named, and its published acceptance where nothing else says what is accepted.
+
+    Raises
+    ------
+    InputError : as of :func:`draft_of`.
+    """
+    if settings["t_sd"] is not None:
+        return
+    named = settings.source("draft") == GIVEN
+    draft = draft_of(settings if named else {**settings, "draft": None})
+    if not named and draft.card.name != settings["draft"]:
+        settings.settle("draft", draft.card.name, "the drafter's for the target")
+    known = draft.published
+    if known is None or settings["acceptance"] is not None or settings.source("alpha") != DEFAULT:
+        return
+    rates = known.by_position
+    settings.settle("alpha", rates, f"{PUBLISHED}{draft.card.name} on {known.about}")
+    if settings.source("k") == DEFAULT and len(rates) < settings["k"]:
+        settings.settle("k", len(rates), f"as far as acceptance of {draft.card.name} was published")
+
+
+def published_warnings(settings: Settings) -> Iterator[str]:
+    """What a published acceptance does not say."""
+    if not settings.source("alpha").startswith(PUBLISHED):
+        return
+    draft = draft_of(settings)
+    known = draft.published
+    assert known is not None  # the source says so
+    yield f"acceptance of {draft.card.name} is published, not measured here: {known.about}"
+    if known.temperature is not None and known.temperature != settings["temperature"]:
+        yield f"{draft.card.name}: its acceptance was measured at temperature {known.temperature:g}"
+    most = max((settings[name] or 0 for name in ("k", "sd_k")), default=0)
+    if most > len(known.by_position):
+        known_at = f"acceptance is known at {len(known.by_position)} positions"
+        yield f"{draft.card.name}: {known_at}, the last rate is continued"

@@ -1,0 +1,124 @@
+"""Cards of drafters: what a published drafter is, for which target, and how much of it was seen to be accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from os.path import isfile
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from ssdsim.bundled import bundled_card, models_folder, state_of
+from ssdsim.documents import as_record, read_toml
+from ssdsim.records import FROM_LIST, Card
+from ssdsim.speculation.acceptance import expected_tokens
+
+Rate = Annotated[float, Field(ge=0.0, le=1.0)]
+_KIND = "drafter card"
+
+
+class Published(Card):
+    """What was seen to be accepted of a drafter's chains of ``k`` tokens on some ``data``.
+
+    ``rates[i]`` is P(token i + 1 accepted | those before it are). Where only the mean ``tokens`` of a round (bonus
+    token included) are published, the rates are the one that yields so many (``derived`` says so). ``found`` is the
+    share of rounds in which it had anything to propose. ``paper`` marks what was read in a second place only.
+    """
+
+    data: str
+    engine: str = ""
+    temperature: Annotated[float, Field(ge=0.0, le=10.0)] | None = 0.0
+    k: Annotated[int, Field(ge=1, le=1000)]
+    rates: Annotated[tuple[Rate, ...], FROM_LIST] = ()
+    tokens: Annotated[float, Field(ge=1.0, le=1001.0)] | None = None
+    found: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
+    derived: str = ""
+    source: str
+
+    @model_validator(mode="after")
+    def _some_acceptance(self) -> Published:
+        if not self.rates and self.tokens is None:
+            raise ValueError("acceptance needs rates, or the mean tokens of a round")
+        if len(self.rates) > self.k:
+            raise ValueError(f"{len(self.rates)} rates are more than k = {self.k}")
+        if self.tokens is not None and self.tokens > self.k + 1:
+            raise ValueError(f"a round of k = {self.k} yields at most {self.k + 1} tokens, got {self.tokens:g}")
+        return self
+
+    @property
+    def by_position(self) -> tuple[float, ...]:
+        """The rates; the one rate that yields the mean tokens where these alone are known."""
+        return self.rates or (_rate_of(self.tokens or 1.0, self.k, self.found),) * self.k
+
+    @property
+    def about(self) -> str:
+        """On what, and whose numbers they are."""
+        temperature = "" if self.temperature is None else f", temperature {self.temperature:g}"
+        means = " (a mean length, as one rate)" if not self.rates else ""
+        return f"{self.data}{temperature}, {self.source}{means}"
+
+
+@lru_cache(maxsize=256)
+def _rate_of(tokens: float, k: int, found: float) -> float:
+    from scipy.optimize import brentq  # here, because predict must start fast
+
+    drafted = 1.0 + (tokens - 1.0) / found
+    if not 1.0 < drafted < k + 1.0:
+        return 0.0 if drafted <= 1.0 else 1.0
+    return float(brentq(lambda alpha: float(expected_tokens(alpha, k)) - drafted, 0.0, 1.0))
+
+
+class DrafterCard(Card):
+    """A published drafter: ``drafter`` is its kind (``--drafter``), ``target`` the card it was trained for.
+
+    ``shape`` are the fields of its transformer card that its kind's recipe has otherwise for the target. ``checkpoint``
+    is its name on the Hugging Face hub, ``ranks`` of Medusa's heads the accuracy of each one's first guesses.
+    """
+
+    name: str
+    drafter: str
+    target: str = ""
+    checkpoint: str = ""
+    shape: Mapping[str, int] = Field(default_factory=dict)
+    ranks: Annotated[tuple[Annotated[tuple[Rate, ...], FROM_LIST], ...], FROM_LIST] = ()
+    acceptance: Annotated[tuple[Published, ...], FROM_LIST] = ()
+    source: str
+    note: str = ""
+
+
+def drafter_names() -> list[str]:
+    return sorted(path.stem for path in (models_folder() / "drafters").glob("*.toml"))
+
+
+def find_drafter(name: str) -> DrafterCard | None:
+    """The bundled card, or that in a TOML file of this kind; None where it is neither.
+
+    Raises
+    ------
+    InputError : a file that is no valid card.
+    """
+    bundled = bundled_card("drafters", name.lower(), ".toml")
+    path = bundled or Path(name)
+    if bundled is None and not (path.suffix == ".toml" and isfile(path) and "drafter" in read_toml(path, _KIND)):
+        return None
+    return _unchanged(*state_of(path))
+
+
+def drafters_for(kind: str, target: str) -> Iterator[DrafterCard]:
+    """The bundled cards of a kind that were made for a target, by name; those for any target last."""
+    cards = [card for card in _bundled() if card.drafter == kind]
+    yield from (card for card in cards if card.target and card.target == target)
+    yield from (card for card in cards if not card.target)
+
+
+@lru_cache(maxsize=1)
+def _bundled() -> tuple[DrafterCard, ...]:
+    folder = models_folder() / "drafters"
+    return tuple(_unchanged(*state_of(folder / f"{name}.toml")) for name in drafter_names())
+
+
+@lru_cache(maxsize=256)
+def _unchanged(path: Path, mtime_ns: int, size: int, inode: int) -> DrafterCard:
+    return as_record(DrafterCard, read_toml(path, _KIND), path, "card")

@@ -1,0 +1,92 @@
+"""Draft heads in the shape of their target: what its authors' recipe makes of any model.
+
+Shapes: EAGLE-1 and -2 (Li et al., arXiv 2401.15077, 2406.16858; SafeAILab/EAGLE ``cnets1.py``), EAGLE-3 (arXiv
+2503.01840; ``cnets.py``), MTP (DeepSeek-V3 report, arXiv 2412.19437), P-EAGLE (arXiv 2602.01469), DFlash (arXiv
+2602.06036; SpecForge ``qwen3-8b-dflash.json``).
+"""
+
+from __future__ import annotations
+
+from ssdsim.errors import InputError
+from ssdsim.transformer.card import Transformer, Weights
+from ssdsim.transformer.layers import Head
+
+SHORT_VOCABULARY = 32_000
+"""Tokens that EAGLE-3 drafts, the most frequent ones; a target's other tokens are never drafted."""
+EAGLE3_FEATURES = 3
+DFLASH_LAYERS = 5
+PEAGLE_LAYERS = 4
+
+
+def eagle_head(target: Transformer) -> Transformer:
+    """EAGLE-1 and -2: one dense decoder layer of the target's size, ``fc`` 2h -> h, the target's LM head."""
+    return _dense(target, "eagle", 1, Head(features=1, feature_size=target.hidden_size), target.vocab_size)
+
+
+def eagle3_head(target: Transformer, layers: int = 1) -> Transformer:
+    """EAGLE-3: features of three layers, queries, keys and values from 2h, an LM head of its own over 32,000 tokens."""
+    head = Head(features=EAGLE3_FEATURES, feature_size=target.hidden_size, reads="beside", own_lm_head=True)
+    vocabulary = min(SHORT_VOCABULARY, target.vocab_size)
+    return _dense(target, "eagle3" if layers == 1 else "p-eagle", layers, head, vocabulary)
+
+
+def dflash_head(target: Transformer) -> Transformer:
+    """DFlash: five dense layers over a block of masked tokens, the target's LM head.
+
+    Keys and values of the context are made of five fused features of the target; they are in its cache.
+    """
+    head = Head(features=DFLASH_LAYERS, feature_size=target.hidden_size, reads="cached")
+    return _dense(target, "dflash", DFLASH_LAYERS, head, target.vocab_size)
+
+
+def mtp_head(target: Transformer) -> Transformer:
+    """One more layer of the target's own kind (experts, where it has them), ``fc`` 2h -> h, the target's LM head.
+
+    Raises
+    ------
+    InputError : the target has no such layer.
+    """
+    if not target.mtp_layers:
+        raise InputError(f"{target.name} has no MTP layer: --drafter mtp needs a target whose card has mtp_layers")
+    experts = None if target.experts is None else target.experts.model_copy(update={"layers": 1})
+    changed = {
+        "name": f"mtp-{target.name}",
+        "layers": 1,
+        "experts": experts,
+        "window": None,
+        "mtp_layers": 0,
+        "tied_embeddings": False,
+        "head": Head(features=1, feature_size=target.hidden_size),
+        "source": f"one more layer of {target.name} (DeepSeek-V3, arXiv 2412.19437)",
+    }
+    return target.model_copy(update=changed)
+
+
+def _dense(target: Transformer, kind: str, layers: int, head: Head, vocab_size: int) -> Transformer:
+    """Dense layers of the target's width, heads and activations' dtype; unquantised, as heads are trained."""
+    return target.model_copy(
+        update={
+            "name": f"{kind}-{target.name}",
+            "layers": layers,
+            "experts": None,
+            "latent": None,
+            "window": None,
+            "keys_are_values": False,
+            "mtp_layers": 0,
+            "tied_embeddings": False,
+            "vocab_size": vocab_size,
+            "intermediate_size": _dense_width(target),
+            "weights": Weights(),
+            "kv_dtype": None,
+            "head": head,
+            "source": f"the recipe of {kind} in the shape of {target.name}",
+        }
+    )
+
+
+def _dense_width(target: Transformer) -> int:
+    """Of the target's dense MLP; of a mixture without one, that of the experts that a token uses."""
+    experts = target.experts
+    if experts is None or target.dense_layers:
+        return target.intermediate_size
+    return experts.per_token * experts.width + experts.shared_width

@@ -1,0 +1,1 @@
+"""What drafts: heads, look-ups, one-pass drafters, and the target itself."""
