@@ -16,7 +16,7 @@ from ssdsim.pricing.room import NoRoom
 from ssdsim.pricing.step import Pass, Step
 from ssdsim.runtimes.card import Runtime
 from ssdsim.scenario.configuration import effective, price, site_of
-from ssdsim.scenario.options import read_by, refuse_others
+from ssdsim.scenario.options import DEFAULTS, read_by, refuse_others
 from ssdsim.transformer.forward import ForwardPass
 from ssdsim.transformer.operations import (
     Attention,
@@ -84,10 +84,10 @@ def roofline(**options: Any) -> pd.DataFrame:
     'memory'
     """
     refuse_others("roofline", options, OPTIONS)
-    settings = effective({**options, "sd_draft": "separate"})
+    drafter = drafters.ALL.named(options.get("drafter") or DEFAULTS["drafter"])
+    settings = effective(options if drafter.needs_target else {**options, "sd_draft": "separate"})
     site = site_of(settings)
     assert site is not None  # only --t-sd reads no hardware
-    drafter = drafters.ALL.named(settings["drafter"])
     rounds, no_room = [], []
     for name in settings["strategies"]:
         try:

@@ -1,9 +1,26 @@
 """What drafts tokens: one file a drafter. ``ALL`` lists them; a new one is registered there."""
 
 from ssdsim.drafters.eagle import Eagle, Eagle3
+from ssdsim.drafters.lookup import NGram, Suffix
+from ssdsim.drafters.medusa import Medusa
 from ssdsim.drafters.model import ModelDrafter
 from ssdsim.drafters.mtp import MTP
+from ssdsim.drafters.parallel import DFlash, Pard, PEagle
+from ssdsim.drafters.sparse import SparseSelf
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.registry import Registry
 
-ALL: Registry[Drafter] = Registry("drafter", ModelDrafter(), Eagle(), Eagle3(), MTP())
+ALL: Registry[Drafter] = Registry(
+    "drafter",
+    ModelDrafter(),
+    Eagle(),
+    Eagle3(),
+    MTP(),
+    Medusa(),
+    Pard(),
+    PEagle(),
+    DFlash(),
+    NGram(),
+    Suffix(),
+    SparseSelf(),
+)

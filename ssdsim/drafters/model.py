@@ -7,7 +7,7 @@ from typing import Any
 
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.option import Option
-from ssdsim.pricing.drafter import Draft
+from ssdsim.pricing.drafter import Draft, Proposed
 from ssdsim.pricing.memory import Demand, draft_demand
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece
@@ -44,6 +44,9 @@ class ModelDrafter:
 
     def accepted(self, options: Mapping[str, Any], tokens: int, unseen: int = 0) -> Accepted:
         return accepted_by_options(options, tokens)
+
+    def proposes(self, options: Mapping[str, Any], tokens: int) -> Proposed:
+        return Proposed(1.0, tokens)
 
     def demand(self, site: Site, tokens: int, branches: int, beside: bool = False) -> Demand:
         logits = site.sampling and branches > 0

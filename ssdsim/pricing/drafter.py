@@ -23,11 +23,19 @@ class Draft:
     published: Published | None = None
 
 
+@dataclass(frozen=True)
+class Proposed:
+    """In which share of rounds a sequence has anything to verify, and how many tokens it then has on average."""
+
+    share: float
+    tokens: float
+
+
 class Drafter(Protocol):
     """A model, a head, a look-up of n-grams: whatever drafts tokens for a strategy to verify.
 
-    ``options`` are the drafter's own. ``needs_device`` is False where it occupies no GPU of its own, wherever a
-    strategy would put it: it runs on the host, or is a part of the target. ``needs_target``: it reads what lies on the
+    ``options`` are the drafter's own. ``needs_device`` is False where it runs on the host: it then occupies no GPU,
+    wherever a strategy would put it, and holds no memory there. ``needs_target``: it reads what lies on the
     target's devices, and can draft nowhere else. ``self_conditions``: how much of a draft is accepted depends on how
     many tokens before it have not been verified.
     """
@@ -70,10 +78,14 @@ class Drafter(Protocol):
         ...
 
     def accepted(self, options: Mapping[str, Any], tokens: int, unseen: int = 0) -> Accepted:
-        """How many of ``tokens`` drafted tokens are accepted.
+        """How many of ``tokens`` drafted tokens are accepted, over all rounds.
 
         ``unseen``: tokens before the first of them that it drafted itself and whose verification it has not seen.
         """
+        ...
+
+    def proposes(self, options: Mapping[str, Any], tokens: int) -> Proposed:
+        """How much there is to verify where ``tokens`` tokens are asked for."""
         ...
 
     def demand(self, site: Site, tokens: int, branches: int, beside: bool = False) -> Demand:

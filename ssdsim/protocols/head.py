@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from ssdsim.errors import InputError
-from ssdsim.hardware.catalog import find_transformer, plain_name
+from ssdsim.hardware.catalog import find_transformer
 from ssdsim.option import Option
-from ssdsim.pricing.drafter import Draft
+from ssdsim.pricing.drafter import Draft, Proposed
 from ssdsim.pricing.memory import Demand, draft_demand
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece
+from ssdsim.protocols.published import chosen, published_drafter, shaped
 from ssdsim.speculation.accepted import Accepted, accepted_by_options
-from ssdsim.speculation.drafter_card import DrafterCard, Published, drafters_for, find_drafter
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.operations import WEIGHT_BYTES
 
@@ -83,6 +83,9 @@ class HeadDrafter:
         """
         return accepted_by_options(options, tokens, first=unseen, last_continues=True)
 
+    def proposes(self, options: Mapping[str, Any], tokens: int) -> Proposed:
+        return Proposed(1.0, tokens)
+
     def demand(self, site: Site, tokens: int, branches: int, beside: bool = False) -> Demand:
         logits = site.sampling and branches > 0
         tp = site.draft_beside_target("draft step").tp if beside else 1
@@ -97,45 +100,3 @@ def _of_target(site: Site) -> int:
     embedding = matrix * WEIGHT_BYTES[precision.activations]
     lm_head = 0 if head is None or head.own_lm_head else matrix * WEIGHT_BYTES[precision.lm_head]
     return int(embedding + lm_head)
-
-
-def published_drafter(kind: str, target: Transformer, named: str | None) -> DrafterCard | None:
-    """The card of a published drafter: the one ``named``, or the first for the target where nothing is named.
-
-    Raises
-    ------
-    InputError : the one named is of another kind, or for another target.
-    """
-    if named is None:
-        return next(drafters_for(kind, plain_name(target.name)), None)
-    card = find_drafter(named)
-    if card is None:
-        return None
-    if card.drafter != kind:
-        raise InputError(f"--draft {named} is of the kind {card.drafter}: give --drafter {card.drafter}")
-    if card.target and card.target != plain_name(target.name):
-        raise InputError(f"--draft {named} was made for {card.target}, not for {target.name}")
-    return card
-
-
-def shaped(recipe: Transformer, card: DrafterCard) -> Transformer:
-    """The recipe with what the card has otherwise."""
-    source = card.checkpoint or card.source
-    return recipe.model_copy(update={**card.shape, "name": card.name, "source": source})
-
-
-def chosen(card: DrafterCard, options: Mapping[str, Any]) -> Published | None:
-    """The acceptance of the set that ``--draft-set`` names, or the card's first.
-
-    Raises
-    ------
-    InputError : it has no such set.
-    """
-    asked = options["draft_set"]
-    if asked is None:
-        return card.acceptance[0] if card.acceptance else None
-    for published in card.acceptance:
-        if published.data.lower() == asked.lower():
-            return published
-    sets = ", ".join(published.data for published in card.acceptance) or "none"
-    raise InputError(f"--draft-set {asked}: {card.name} has no such set; it has {sets}")

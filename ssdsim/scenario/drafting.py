@@ -47,6 +47,8 @@ def settle_draft(settings: Settings) -> None:
     if not named and draft.card.name != settings["draft"]:
         settings.settle("draft", draft.card.name, "the drafter's for the target")
     known = draft.published
+    if known is not None and known.found < 1.0 and settings["found"] is None:
+        settings.settle("found", known.found, f"{PUBLISHED}{draft.card.name}")
     if known is None or settings["acceptance"] is not None or settings.source("alpha") != DEFAULT:
         return
     rates = known.by_position

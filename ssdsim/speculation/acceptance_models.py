@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from ssdsim.bundled import models_folder
 from ssdsim.checks import within
@@ -18,6 +19,7 @@ from ssdsim.documents import as_record, parse_csv, parse_json, read_text, read_t
 from ssdsim.errors import InputError, nearest, told
 from ssdsim.records import FROM_LIST, Card, NotNegative
 from ssdsim.speculation.acceptance import accepted_length_pmf
+from ssdsim.speculation.contexts import context_pmf
 
 _BETA_KINDS = 64
 _SETTLED = 6  # rounds of a fixed point whose error falls tenfold in each
@@ -35,7 +37,10 @@ class RequestKinds:
 
 
 class AcceptanceCard(Card):
-    """A TOML card: ``rates`` (with ``weights``) of requests, or the ``mean`` and ``concentration`` of a Beta."""
+    """A TOML card: ``rates`` (with ``weights``) of requests, or the ``mean`` and ``concentration`` of a Beta.
+
+    With ``stays`` the ``rates`` are of positions of one text instead (:mod:`ssdsim.speculation.contexts`).
+    """
 
     name: str = ""
     source: str = ""
@@ -43,6 +48,7 @@ class AcceptanceCard(Card):
     weights: Annotated[tuple[NotNegative, ...], FROM_LIST] = ()
     mean: float | None = None
     concentration: float | None = None
+    stays: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
 
 
 def kinds_of_rates(rates: Iterable[float], weights: Iterable[float], k: int) -> RequestKinds:
@@ -162,11 +168,14 @@ def acceptance_names() -> list[str]:
 
 
 def _card_kinds(path: Path, card: AcceptanceCard, k: int) -> RequestKinds:
-    if card.rates and card.mean is None and card.concentration is None:
+    if card.rates and card.stays is not None and card.mean is None and not card.weights:
+        within("rates", card.rates, 0, 1)
+        return RequestKinds(np.ones(1), context_pmf(card.rates, card.stays, k)[None])
+    if card.rates and card.stays is None and card.mean is None and card.concentration is None:
         return kinds_of_rates(card.rates, card.weights or [1.0] * len(card.rates), k)
     if card.mean is not None and card.concentration is not None and not card.rates:
         return beta_kinds(card.mean, card.concentration, k)
-    raise InputError(f"{path}: give either rates (with weights), or mean and concentration")
+    raise InputError(f"{path}: give either rates (with weights, or stays), or mean and concentration")
 
 
 def _csv_lengths(path: Path) -> list[list[int]]:

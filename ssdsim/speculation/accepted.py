@@ -25,19 +25,23 @@ class Accepted:
     """``pmf[k]`` is P(exactly k of the K drafted tokens are accepted), shape ``(K+1,)``.
 
     ``kinds`` are those of the requests where they differ, each ``output_tokens`` long; ``pmf`` is then their mean.
-    ``found`` is the share of rounds in which the drafter had anything to propose, ``proposed`` how many tokens it then
-    did, of K on average (None: all of them). ``pmf`` is over all rounds.
     """
 
     pmf: NDArray[np.float64]
     kinds: RequestKinds | None = None
     output_tokens: int = 0
-    found: float = 1.0
-    proposed: float | None = None
 
     @classmethod
     def of_kinds(cls, kinds: RequestKinds, output_tokens: int) -> Accepted:
         return cls(np.asarray(kinds.weights @ kinds.pmfs), kinds, output_tokens)
+
+    def found_in(self, share: float) -> Accepted:
+        """The same where only a ``share`` of rounds has anything to propose; over all rounds."""
+        if share == 1.0:
+            return self
+        nothing = np.eye(self.pmf.size)[0]
+        kinds = self.kinds and RequestKinds(self.kinds.weights, share * self.kinds.pmfs + (1.0 - share) * nothing)
+        return Accepted(share * self.pmf + (1.0 - share) * nothing, kinds, self.output_tokens)
 
 
 def accepted_by_options(

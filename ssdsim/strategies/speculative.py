@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator, Iterable, Mapping
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ssdsim.checks import FloatOrArray
-from ssdsim.pricing.drafter import Drafter
+from ssdsim.pricing.cost import Cost
+from ssdsim.pricing.drafter import Drafter, Proposed
 from ssdsim.pricing.occupancy import Occupancy, target_alone, target_on
 from ssdsim.pricing.room import Devices
 from ssdsim.pricing.site import Site
-from ssdsim.pricing.step import Step, unit_free
+from ssdsim.pricing.step import Piece, Step, unit_free
 from ssdsim.protocols.axes import LOOKAHEAD, Words
 from ssdsim.protocols.lockstep import Lockstep
 from ssdsim.rounds.actor import Actor, Program
@@ -19,6 +24,8 @@ from ssdsim.rounds.mixing import tokens_of
 from ssdsim.rounds.round import Seconds
 from ssdsim.rounds.states import States
 from ssdsim.settings import Settings
+
+Array = NDArray[np.float64]
 
 
 class Speculative(Lockstep):
@@ -46,7 +53,9 @@ class Speculative(Lockstep):
         return int(options["sd_k"])
 
     def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:
-        return tokens_of(drafter.accepted(settings, settings["sd_k"]), Kernel.of_tokens)
+        accepted = drafter.accepted(settings, settings["sd_k"])
+        share = drafter.proposes(settings, settings["sd_k"]).share
+        return tokens_of(accepted, Kernel.of_tokens if share == 1.0 else lambda pmf: _now_and_then(pmf, share))
 
     def devices(self, options: Mapping[str, Any], tp: int, drafter: Drafter) -> Devices:
         return Devices(tp, int(_apart(options, drafter)))
@@ -69,8 +78,11 @@ class Speculative(Lockstep):
         k, apart = self.lookahead(site.options), _apart(site.options, drafter)
         draft = Step("draft", drafter.speculate(site, k, beside=not apart))
         beside = draft.passes[0] if draft.passes else None
+        proposed = drafter.proposes(site.options, k)
+        decode = Step("verify", (site.piece(site.target_pass("decode", 1)),))
         return {
-            "verify": Step("verify", (site.piece(site.target_pass("verify", k + 1)),)),
+            "verify": Step("verify", (_verification(site, proposed),)),
+            **({"decode": decode} if proposed.share < 1.0 else {}),
             "draft": draft,
             "speculation": site.speculation_message(k) if apart else site.telling(k, beside),
             "sample": site.sampling_step(),
@@ -89,19 +101,56 @@ class Speculative(Lockstep):
 
     def parts(self, t: Mapping[str, Seconds], states: States) -> Mapping[str, FloatOrArray]:
         return {
-            "verify": t["verify"],
+            "verify": _verified_s(t, states),
             "draft": t["draft"],
             "communicate": t["outcome"] + t["speculation"],
             "host": t["sample"],
         }
 
     def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
-        return {"target": _verifies, "draft": _drafts} if _apart(options, drafter) else {"target": _alternates}
+        if _apart(options, drafter):
+            return {"target": _verifies, "draft": _drafts}
+        always = drafter.proposes(options, self.lookahead(options)).share == 1.0
+        return {"target": _alternates if always else _looks_first}
 
 
 def _apart(options: Mapping[str, Any], drafter: Drafter) -> bool:
     """The draft has a device of its own."""
     return bool(options["sd_draft"] == "separate" and drafter.needs_device)
+
+
+def _now_and_then(pmf: Array, share: float) -> Kernel:
+    """A drafter that proposes in a share of rounds, each for itself; the others are steps of decoding."""
+    nothing = np.eye(pmf.size)[0]
+    something = np.maximum(0.0, pmf - (1.0 - share) * nothing)
+    rows = {"found": something / something.sum(), "nothing": nothing}
+    return Kernel.by_state(
+        {state: {"found": share * row, "nothing": (1.0 - share) * row} for state, row in rows.items()}
+    )
+
+
+def _verification(site: Site, proposed: Proposed) -> Piece:
+    """One pass over the tokens that are proposed on average, where some sequence has any.
+
+    Between two whole numbers of them a sequence its time is taken to be linear.
+    """
+    tokens = proposed.tokens
+    if proposed.share < 1.0:
+        tokens *= proposed.share / (1.0 - (1.0 - proposed.share) ** site.batch)
+    low, high = math.floor(tokens), math.ceil(tokens)
+    passes = [site.target_pass("verify", rows + 1) for rows in (low, high)]
+    if low == high:
+        return site.piece(passes[0])
+    between = Cost.total(zip(map(site.cost, passes), (high - tokens, tokens - low), strict=True))
+    return Piece("verify", between, 1, passes[1])
+
+
+def _verified_s(t: Mapping[str, Seconds], states: States) -> FloatOrArray:
+    """Of a round in which anything is proposed for any sequence, or of a step of decoding."""
+    if "decode" not in t:
+        return t["verify"]
+    found = states.any_in("found")
+    return found * t["verify"] + (1.0 - found) * t["decode"]
 
 
 def _alternates(me: Actor) -> Generator[Any, Any, None]:
@@ -110,6 +159,17 @@ def _alternates(me: Actor) -> Generator[Any, Any, None]:
         yield me.do("draft")
         yield me.tell("speculation")
         yield me.do("verify")
+        yield me.do("sample")
+        me.end_round()
+
+
+def _looks_first(me: Actor) -> Generator[Any, Any, None]:
+    """The same, where there may be nothing to verify."""
+    for _ in me.rounds():
+        found = me.any_in("found")
+        yield me.do("draft")
+        yield me.tell("speculation")
+        yield me.do("verify" if found else "decode")
         yield me.do("sample")
         me.end_round()
 

@@ -7,9 +7,14 @@ Shapes: EAGLE-1 and -2 (Li et al., arXiv 2401.15077, 2406.16858; SafeAILab/EAGLE
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from ssdsim.errors import InputError
 from ssdsim.transformer.card import Transformer, Weights
+from ssdsim.transformer.forward import Block, ForwardPass
 from ssdsim.transformer.layers import Head
+from ssdsim.transformer.operations import DTYPE_BYTES, Collective, Elementwise, Gemm, Operation
+from ssdsim.transformer.precision import Precision
 
 SHORT_VOCABULARY = 32_000
 """Tokens that EAGLE-3 drafts, the most frequent ones; a target's other tokens are never drafted."""
@@ -90,3 +95,26 @@ def _dense_width(target: Transformer) -> int:
     if experts is None or target.dense_layers:
         return target.intermediate_size
     return experts.per_token * experts.width + experts.shared_width
+
+
+def medusa_parameters(target: Transformer, heads: int) -> int:
+    """Of so many Medusa heads: a block h -> h and a matrix h -> V each (148 million of a 7B model)."""
+    return heads * target.hidden_size * (target.hidden_size + target.vocab_size)
+
+
+@lru_cache(maxsize=1024)
+def medusa_heads(target: Transformer, heads: int, batch: int, tp: int, precision: Precision) -> ForwardPass:
+    """So many Medusa heads over the last accepted token of each sequence (arXiv 2401.10774), unquantised.
+
+    The block with its residual is on every device whole, the matrix to the vocabulary shared.
+    """
+    hidden, dtype = target.hidden_size, precision.activations
+    vocab_shard = -(-target.vocab_size // tp)
+    ops: list[Operation] = [
+        Gemm("medusa_block", batch, hidden, hidden, dtype),
+        Elementwise("medusa_silu", batch * 3 * hidden * DTYPE_BYTES[dtype]),
+        Gemm("medusa_head", batch, vocab_shard, hidden, dtype),
+    ]
+    if tp > 1:
+        ops.append(Collective("logits_all_gather", "all_gather", batch * vocab_shard * tp * DTYPE_BYTES[dtype], tp))
+    return ForwardPass((), (Block(tuple(ops), heads),), 0, ())

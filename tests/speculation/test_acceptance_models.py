@@ -13,6 +13,7 @@ from ssdsim.errors import InputError
 from ssdsim.scenario.configuration import configure
 from ssdsim.speculation.acceptance import accepted_length_pmf
 from ssdsim.speculation.acceptance_models import acceptance_names, beta_kinds, load_acceptance
+from ssdsim.speculation.contexts import context_pmf
 
 
 @given(mean=st.floats(0.05, 0.95), concentration=st.floats(1.0, 200.0))
@@ -63,3 +64,41 @@ def test_a_broken_file_is_one_line(tmp_path: Path, name: str, text: str, message
     (tmp_path / name).write_text(text)
     with pytest.raises(InputError, match=message):
         load_acceptance(tmp_path / name, 6)
+
+
+def test_easy_and_hard_text_shows_what_rates_by_position_cannot() -> None:
+    """systems-trees.md, section 1.4, by simulation: rates rise with the position, the first one falls with K."""
+    one, eight = (context_pmf((0.95, 0.55), 0.97, k) for k in (1, 8))
+    assert one[1] == pytest.approx(0.728, abs=5e-4)
+    survival = np.cumsum(eight[::-1])[::-1]
+    rates = survival[1:] / survival[:-1]
+    assert rates == pytest.approx([0.645, 0.692, 0.747, 0.797, 0.837, 0.867, 0.893, 0.902], abs=4e-3)
+    assert survival.sum() == pytest.approx(3.43, abs=5e-3)
+    assert load_acceptance(Path("easy-and-hard"), 8).pmfs[0] == pytest.approx(eight)
+
+
+def test_easy_and_hard_text_is_what_walking_it_gives() -> None:
+    """The same by drawing a text and walking it."""
+    rng, k, rates = np.random.default_rng(7), 4, np.array([0.95, 0.55])
+    hard = np.cumsum(rng.random(400_000) > 0.97) % 2
+    accepts = rng.random(hard.size) < rates[hard]
+    lengths, at = [], 0
+    while at + k + 1 < hard.size:
+        accepted = next((i for i in range(k) if not accepts[at + i]), k)
+        lengths.append(accepted)
+        at += accepted + 1
+    seen = np.bincount(lengths, minlength=k + 1) / len(lengths)
+    assert seen == pytest.approx(context_pmf(rates, 0.97, k), abs=0.01)
+
+
+def test_contexts_that_are_alike_are_one_rate() -> None:
+    assert context_pmf((0.7, 0.7), 0.9, 5) == pytest.approx(accepted_length_pmf(0.7, 5))
+    with pytest.raises(InputError, match="at least two rates"):
+        context_pmf((0.7,), 0.9, 5)
+
+
+@pytest.mark.parametrize(("concentration", "tokens"), [(20, 3.778), (8, 4.000), (4, 4.287), (2, 4.677)])
+def test_requests_that_differ_yield_more(concentration: float, tokens: float) -> None:
+    """Beta contexts of mean .75, K = 7: S_j is a product in closed form (systems-trees.md, section 1.4)."""
+    kinds = beta_kinds(0.75, concentration, 7)
+    assert float(kinds.weights @ kinds.pmfs @ np.arange(1.0, 9.0)) == pytest.approx(tokens, abs=6e-4)

@@ -10,7 +10,7 @@ import numpy as np
 from ssdsim.checks import FloatOrArray
 from ssdsim.kinds import SHARE, Number, Whole
 from ssdsim.option import Group, Option
-from ssdsim.pricing.drafter import Draft, Drafter
+from ssdsim.pricing.drafter import Draft, Drafter, Proposed
 from ssdsim.pricing.memory import Demand
 from ssdsim.pricing.occupancy import Occupancy, target_alone
 from ssdsim.pricing.room import Devices
@@ -150,6 +150,9 @@ class NGrams:
 
     def accepted(self, options: Mapping[str, Any], tokens: int, unseen: int = 0) -> Accepted:
         return Accepted(accepted_length_pmf(options["ngram_alpha"], tokens))
+
+    def proposes(self, options: Mapping[str, Any], tokens: int) -> Proposed:
+        return Proposed(1.0, tokens)
 
     def demand(self, site: Site, tokens: int, branches: int, beside: bool = False) -> Demand:
         return Demand(0, 0)

@@ -1,0 +1,72 @@
+"""Drafters that propose all K tokens in one pass: PARD, P-EAGLE, DFlash."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ssdsim.hardware.catalog import find_transformer
+from ssdsim.option import Option
+from ssdsim.pricing.drafter import Draft, Proposed
+from ssdsim.pricing.memory import Demand, draft_demand
+from ssdsim.pricing.site import Site
+from ssdsim.protocols.head import HeadDrafter
+from ssdsim.protocols.one_pass import OnePass
+from ssdsim.protocols.published import chosen, published_drafter, shaped
+from ssdsim.transformer.card import Transformer
+from ssdsim.transformer.heads import PEAGLE_LAYERS, dflash_head, eagle3_head
+
+_MODEL = "llama-3.2-1b"
+
+
+class Pard(OnePass):
+    """A small model adapted to mask tokens: one of a family drafts for all of its targets."""
+
+    name = "pard"
+    title = "PARD"
+    source = "An et al., 2025, arXiv 2504.18583"
+    options: tuple[Option, ...] = ()
+    needs_device = True
+    needs_target = False
+
+    def draft(self, target: Transformer, named: str | None, options: Mapping[str, Any]) -> Draft:
+        card = published_drafter(self.name, target, named)
+        if card is not None:
+            return Draft(shaped(find_transformer(_MODEL), card), chosen(card, options))
+        return Draft(find_transformer(named or _MODEL))
+
+    def proposes(self, options: Mapping[str, Any], tokens: int) -> Proposed:
+        return Proposed(1.0, tokens)
+
+    def demand(self, site: Site, tokens: int, branches: int, beside: bool = False) -> Demand:
+        logits = site.sampling and branches > 0
+        tp = site.draft_beside_target("draft pass").tp if beside else 1
+        return draft_demand(site.draft, tp, site.context, tokens, branches, site.precision_of("draft"), logits)
+
+
+class PEagle(OnePass, HeadDrafter):
+    """EAGLE-3's layers, four of them, trained on masked positions."""
+
+    name = "p-eagle"
+    title = "P-EAGLE"
+    source = "Hui et al., 2026, arXiv 2602.01469; SpecForge qwen3-8b-peagle.json"
+    self_conditions = False
+
+    def recipe(self, target: Transformer) -> Transformer:
+        return eagle3_head(target, PEAGLE_LAYERS)
+
+
+class DFlash(OnePass, HeadDrafter):
+    """A block of masked tokens denoised in one pass, which attends to the target's hidden states as its cache."""
+
+    name = "dflash"
+    title = "DFlash"
+    source = "Chen, Liang, Liu, 2026, arXiv 2602.06036"
+    self_conditions = False
+
+    def recipe(self, target: Transformer) -> Transformer:
+        return dflash_head(target)
+
+    def rows(self, tokens: int) -> int:
+        """The block: the last accepted token and K masks."""
+        return tokens + 1

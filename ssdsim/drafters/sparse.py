@@ -1,0 +1,68 @@
+"""Self-speculation with a sparse cache (MagicDec): the target drafts for itself, over a part of the context."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ssdsim.errors import InputError
+from ssdsim.kinds import Whole
+from ssdsim.option import Option
+from ssdsim.pricing.drafter import Draft, Proposed
+from ssdsim.pricing.memory import Demand
+from ssdsim.pricing.site import Site
+from ssdsim.pricing.step import Piece
+from ssdsim.protocols.published import chosen, published_drafter
+from ssdsim.speculation.accepted import Accepted, accepted_by_options
+from ssdsim.transformer.card import Transformer
+from ssdsim.transformer.layers import Window
+
+
+class SparseSelf:
+    """At long contexts and large batches a pass is the cache it reads, which a budget of tokens keeps short."""
+
+    name = "self"
+    title = "sparse self-draft"
+    source = "Sadhukhan et al., MagicDec, 2024, arXiv 2408.11049"
+    options = (
+        Option(
+            name="draft_budget",
+            kind=Whole(),
+            default=512,
+            about="tokens of the context that the target keeps in the cache that it drafts with",
+            axis="budget of the sparse cache (tokens)",
+            doubling=True,
+            read_by=("window", "roofline"),
+        ),
+    )
+    needs_device = True
+    needs_target = True
+    self_conditions = False
+
+    def draft(self, target: Transformer, named: str | None, options: Mapping[str, Any]) -> Draft:
+        if target.latent is not None:
+            raise InputError(f"--drafter self: {target.name} has a latent cache, of which no sparse one is described")
+        budget, name = options["draft_budget"], f"sparse-{target.name}"
+        card = published_drafter(self.name, target, None if named == name else named)
+        if named is not None and card is None and named != name:
+            raise InputError(f"--draft {named} is no card of the kind --drafter self")
+        tokens = budget if target.window is None else min(budget, target.window.tokens)
+        made = target.model_copy(update={"name": name, "window": Window(tokens=tokens, layers=target.layers)})
+        return Draft(made, None if card is None else chosen(card, options))
+
+    def speculate(self, site: Site, tokens: int, beside: bool) -> tuple[Piece, ...]:
+        """On all of the target's devices, where its weights are."""
+        return (site.piece(site.draft_on_target("draft step", site.tp), tokens),)
+
+    def prespeculate(self, site: Site, tokens: int, branches: int) -> tuple[Piece, ...]:
+        raise NotImplementedError("the target drafts beside itself only")
+
+    def accepted(self, options: Mapping[str, Any], tokens: int, unseen: int = 0) -> Accepted:
+        return accepted_by_options(options, tokens)
+
+    def proposes(self, options: Mapping[str, Any], tokens: int) -> Proposed:
+        return Proposed(1.0, tokens)
+
+    def demand(self, site: Site, tokens: int, branches: int, beside: bool = False) -> Demand:
+        """The sparse cache; the weights are the target's."""
+        return Demand(0, site.draft.cache_bytes(site.context, tokens + 1, site.tp, site.precision_of("draft").kv))

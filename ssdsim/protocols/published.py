@@ -1,0 +1,71 @@
+"""What drafters share that were published: a card of them, with what was seen to be accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ssdsim.errors import InputError, nearest
+from ssdsim.hardware.catalog import plain_name
+from ssdsim.pricing.drafter import Draft
+from ssdsim.speculation.drafter_card import DrafterCard, Published, drafter_names, drafters_for, find_drafter
+from ssdsim.transformer.card import Transformer
+
+
+def without_a_model(kind: str, target: Transformer, named: str | None, options: Mapping[str, Any]) -> Draft:
+    """A drafter that is no model: the target's shape, under the name of the published card.
+
+    Raises
+    ------
+    InputError : as of :func:`published_drafter`, or no card has that name.
+    """
+    card = published_drafter(kind, target, named)
+    if card is not None:
+        return Draft(target.model_copy(update={"name": card.name}), chosen(card, options))
+    own = target.model_copy(update={"name": f"{kind}-{target.name}"})
+    if named not in (None, own.name):
+        names = drafter_names()
+        raise InputError(f"unknown drafter card '{named}'{nearest(str(named), names)} Allowed: {', '.join(names)}")
+    return Draft(own)
+
+
+def published_drafter(kind: str, target: Transformer, named: str | None) -> DrafterCard | None:
+    """The card of a published drafter: the one ``named``, or the first for the target where nothing is named.
+
+    Raises
+    ------
+    InputError : the one named is of another kind, or for another target.
+    """
+    if named is None:
+        return next(drafters_for(kind, plain_name(target.name)), None)
+    card = find_drafter(named)
+    if card is None:
+        return None
+    if card.drafter != kind:
+        raise InputError(f"--draft {named} is of the kind {card.drafter}: give --drafter {card.drafter}")
+    if card.target and card.target != plain_name(target.name):
+        raise InputError(f"--draft {named} was made for {card.target}, not for {target.name}")
+    return card
+
+
+def shaped(recipe: Transformer, card: DrafterCard) -> Transformer:
+    """The recipe with what the card has otherwise."""
+    source = card.checkpoint or card.source
+    return recipe.model_copy(update={**card.shape, "name": card.name, "source": source})
+
+
+def chosen(card: DrafterCard, options: Mapping[str, Any]) -> Published | None:
+    """The acceptance of the set that ``--draft-set`` names, or the card's first.
+
+    Raises
+    ------
+    InputError : it has no such set.
+    """
+    asked = options["draft_set"]
+    if asked is None:
+        return card.acceptance[0] if card.acceptance else None
+    for published in card.acceptance:
+        if published.data.lower() == asked.lower():
+            return published
+    sets = ", ".join(published.data for published in card.acceptance) or "none"
+    raise InputError(f"--draft-set {asked}: {card.name} has no such set; it has {sets}")
