@@ -11,6 +11,8 @@ from ssdsim.cli.groups import Group
 from ssdsim.cli.options import echo_json, json_option
 from ssdsim.cli.tables import Table
 from ssdsim.hardware.catalog import find_transformer, transformer_names
+from ssdsim.speculation.acceptance import accepted_length_pmf, expected_tokens_of_pmf
+from ssdsim.speculation.drafter_card import drafter_names, find_drafter
 from ssdsim.transformer.card import Transformer
 
 
@@ -44,6 +46,28 @@ def list_models(as_json: bool) -> None:
         )
     console().print(table)
     echo("Also: transformer-shaped-HxL (the proposal's graph), a card's .toml, or a Hugging Face config.json")
+
+
+@command.command("drafters")
+@json_option
+def list_drafters(as_json: bool) -> None:
+    """Every bundled card of a drafter, with the data on which its acceptance was published."""
+    cards = [card for name in drafter_names() if (card := find_drafter(name)) is not None]
+    if as_json:
+        echo_json({"schema": 1, "drafters": [card.model_dump() for card in cards]})
+        return
+    table = Table(names=3, pad_edge=True)
+    for column in ("name", "--drafter", "target", "sets", "K", "tokens"):
+        table.add_column(column, words=column not in ("K", "tokens"))
+    for card in cards:
+        for number, known in enumerate(card.acceptance):
+            names = (card.name, card.drafter, card.target or "any") if number == 0 else ("", "", "")
+            tokens = 1.0 + known.found * (
+                expected_tokens_of_pmf(accepted_length_pmf(known.by_position, len(known.by_position))) - 1.0
+            )
+            table.add_row(*names, known.data, str(len(known.by_position)), f"{tokens:.2f}")
+    console().print(table)
+    echo("tokens: of a round of K drafted ones, the bonus token included; sources are in the cards (--json)")
 
 
 @command.command("show")

@@ -25,6 +25,7 @@ _ABOUT = {
     "per_step_s": "after each target pass",
     "per_sequence_s": "of it, a sequence of the batch",
     "per_draft_step_s": "of every pass of a draft",
+    "per_head_step_s": "of every pass of a draft head",
     "per_round_s": "of a round that speculates",
     "per_round_layer_s": "of it, a layer of the target",
     "per_expert_layer_s": "of every layer with experts",
@@ -122,8 +123,10 @@ def _evidence(known: Evidence) -> str:
     return ", ".join([*parts, *([known.note] if known.note else [])])
 
 
-def shown(field: str, value: float | bool) -> str:
+def shown(field: str, value: float | bool | None) -> str:
     """A number of a card as a person reads it, with its unit."""
+    if value is None:
+        return "the same"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if field.endswith("_s"):

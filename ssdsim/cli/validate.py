@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from ssdsim.validation.comparison import Comparison
     from ssdsim.validation.grid import GridPoint
 
-_PAPER_HARDWARE = "h100-sxm"
 _OUTPUT = "validation"
 _CALIBRATION_MINUTES = 5.0
 _COMMON = ("hardware", "max_error", "as_json", "seed", "quiet")
@@ -64,12 +63,20 @@ _OF_MEASURED = (*_ONLY_MEASURED, "target", "dtype", "draft", "output", *_COMMON)
 @click.option("--requests", type=click.IntRange(1), default=16, show_default=True, help="with --pair: answered")
 @click.option("--max-new-tokens", type=click.IntRange(1), default=64, show_default=True, help="with --pair: an answer")
 @click.option("--f", type=click.IntRange(1), help="with --pair: bonus tokens guessed for each outcome [default: 3]")
-@click.option("--paper", help="published results to replay: kumar2026, or a card's path; runs nothing")
-@click.option("--hardware", help=f"a profile measured here [default: calibrate now; with --paper: {_PAPER_HARDWARE}]")
+@click.option(
+    "--paper",
+    help="published results to replay: kumar2026; of drafters eagle2024, magicdec2024, tensorrt-llm-r1, vllm-eagle; or "
+    "a card's path; runs nothing",
+)
+@click.option("--hardware", help="a profile measured here [default: calibrate now; with --paper: h100-sxm]")
 @click.option(
     "--draft-hardware", help="profile of the draft's device, where it is of another kind [default: --hardware]"
 )
-@click.option("--max-error", type=Share(), help="exit 1 beyond it; with --measured, of the mean [with --paper: 0.05]")
+@click.option(
+    "--max-error",
+    type=Share(),
+    help="exit 1 beyond it; with --measured, of the mean [with --paper: 0.05, or the rows' own]",
+)
 @click.option("--target", "--model", default="transformer-shaped-1536x4", show_default=True, help="the target's card")
 @click.option("--draft", default="transformer-shaped-768x2", show_default=True, help="the draft's card")
 @click.option("--target-device", default="cpu:0", show_default=True, help="cpu:0, cuda:0 or cuda:0-3")
@@ -125,7 +132,7 @@ def command(
         _refuse_others("paper", _OF_PAPER, "which runs nothing")
         from ssdsim.cli.validate_paper import replay_paper
 
-        within = replay_paper(paper, hardware or _PAPER_HARDWARE, 0.05 if max_error is None else max_error, as_json)
+        within = replay_paper(paper, hardware, max_error, as_json)
         sys.exit(0 if within else 1)
     whole("--seed", seed, 0)
     if measured is not None:

@@ -8,12 +8,25 @@ from rich.console import Console
 from ssdsim.cli.console import console
 from ssdsim.cli.options import echo_json
 from ssdsim.cli.tables import Table
-from ssdsim.validation.paper import FamilyReplay, Published, SweepReplay, load_published, replay_family, replay_sweep
+from ssdsim.errors import InputError
+from ssdsim.validation.drafted import PublishedRows, Replayed
+from ssdsim.validation.paper import FamilyReplay, Published, SweepReplay, load_paper, replay_family, replay_sweep
+
+HARDWARE = "h100-sxm"
+MAX_ERROR = 0.05
 
 
-def replay_paper(paper: str, hardware: str, max_error: float, as_json: bool) -> bool:
-    """Replay and print; whether every SSD row and every sweep's mean is within ``max_error``."""
-    published = load_published(paper)
+def replay_paper(paper: str, hardware: str | None, max_error: float | None, as_json: bool) -> bool:
+    """Replay and print; whether every row, and every sweep's mean, is within ``max_error``.
+
+    Rows of drafters say themselves on which hardware they were measured, and within which error they should lie.
+    """
+    published = load_paper(paper)
+    if isinstance(published, PublishedRows):
+        if hardware is not None:
+            raise InputError(f"--hardware has no effect with --paper {paper}: its rows say where they were measured")
+        return replay_rows(published, max_error, as_json)
+    hardware, max_error = hardware or HARDWARE, MAX_ERROR if max_error is None else max_error
     families = [replay_family(published, family, hardware) for family in published.families]
     sweeps = [replay_sweep(published, sweep, hardware) for sweep in published.sweeps]
     worst = max(float(np.abs(family.errors).max()) for family in families)
@@ -135,4 +148,56 @@ def _json(
         ],
         "worst_error": worst,
         "worst_sweep_mean_error": worst_sweep,
+    }
+
+
+def replay_rows(paper: PublishedRows, max_error: float | None, as_json: bool) -> bool:
+    """Rows of drafters."""
+    replays = [rows.replay() for rows in paper.rows]
+    if as_json:
+        echo_json(_rows_json(paper, replays))
+    else:
+        _print_rows(paper, replays)
+    return all(replay.worst <= (replay.within if max_error is None else max_error) for replay in replays)
+
+
+def _print_rows(paper: PublishedRows, replays: list[Replayed]) -> None:
+    out = console()
+    out.print(f"{paper.citation}\n{paper.setting}", style="dim")
+    for replay in replays:
+        out.print(f"\n{replay.about}", style="bold")
+        if replay.fitted:
+            out.print(f"fitted: {replay.fitted}")
+        table = Table(first=(replay.unit,), pad_edge=True)
+        table.add_column("", words=True)
+        for column in ("published", "predicted", "error"):
+            table.add_column(column, joined=column != "published")
+        rows = zip(replay.labels, replay.published, replay.predicted, replay.errors, replay.judged, strict=True)
+        for label, seen, predicted, error, judged in rows:
+            mark = " judged" if judged and replay.fitted else ""
+            table.add_row(label + mark, f"{seen:.2f}", f"{predicted:.2f}", f"{error:+.1%}")
+        out.print(table)
+        out.print(f"worst error {replay.worst:.1%} ({replay.unit}; should be within {replay.within:.0%})")
+
+
+def _rows_json(paper: PublishedRows, replays: list[Replayed]) -> dict[str, object]:
+    return {
+        "schema": 1,
+        "paper": paper.name,
+        "citation": paper.citation,
+        "rows": [
+            {
+                "about": replay.about,
+                "unit": replay.unit,
+                "fitted": replay.fitted,
+                "labels": list(replay.labels),
+                "published": replay.published.tolist(),
+                "predicted": replay.predicted.tolist(),
+                "errors": replay.errors.tolist(),
+                "judged": list(replay.judged),
+                "within": replay.within,
+            }
+            for replay in replays
+        ],
+        "worst_error": max(replay.worst for replay in replays),
     }

@@ -95,7 +95,7 @@ class Site:
         ``of``: ``fused`` and ``logits``, as :func:`ssdsim.transformer.forward.forward_pass` takes them.
         """
         forward = self._drafting._forward(self.draft, queries, 1, extra_context, masked, **of)
-        return Pass(name, "draft", forward, 1, self.draft_profile, self.runtime)
+        return Pass(name, "draft", forward, 1, self.draft_profile, self._drafts_on)
 
     @_once
     def draft_beside_target(self, name: str, queries: int = 1, **of: Any) -> Pass:
@@ -114,7 +114,12 @@ class Site:
     def draft_on_target(self, name: str, tp: int, queries: int = 1, **of: Any) -> Pass:
         """The draft's pass on ``tp`` of the target's devices."""
         forward = self._drafting._forward(self.draft, queries, tp, **of)
-        return Pass(name, "draft", forward, tp, self.profile, self.runtime)
+        return Pass(name, "draft", forward, tp, self.profile, self._drafts_on)
+
+    @property
+    def _drafts_on(self) -> Runtime:
+        """The runtime as the draft has it."""
+        return self.runtime if self.draft.head is None else self.runtime.of_heads
 
     @cached_property
     def _drafting(self) -> Site:

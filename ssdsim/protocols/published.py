@@ -21,8 +21,9 @@ def without_a_model(kind: str, target: Transformer, named: str | None, options: 
     """
     card = published_drafter(kind, target, named)
     if card is not None:
-        return Draft(target.model_copy(update={"name": card.name}), chosen(card, options))
-    own = target.model_copy(update={"name": f"{kind}-{target.name}"})
+        known = target.model_copy(update={"name": card.name, "source": card.checkpoint or card.source})
+        return Draft(known, chosen(card, options))
+    own = target.model_copy(update={"name": f"{kind}-{target.name}", "source": "no checkpoint is known"})
     if named not in (None, own.name):
         names = drafter_names()
         raise InputError(f"unknown drafter card '{named}'{nearest(str(named), names)} Allowed: {', '.join(names)}")

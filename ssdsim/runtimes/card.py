@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -48,9 +49,10 @@ class Host(Card):
     ``per_layer_s``: gaps, of every pass and layer. ``per_expert_layer_s``: of those with experts besides, and
     ``per_expert_token_s`` for every token there: choosing experts, sorting tokens to them and adding up.
     ``per_pass_s``: of a target pass. ``per_step_s``: after each target pass (scheduling, sampling, detokenising), and
-    ``per_sequence_s`` of it for every sequence of the batch. ``per_draft_step_s``: of every pass of a draft.
-    ``per_round_s``: of a round that verifies drafted tokens, more than of a step without, and ``per_round_layer_s`` of
-    it for every layer of the target: shapes for which no graph was captured, masks, a cache that is cut back.
+    ``per_sequence_s`` of it for every sequence of the batch. ``per_draft_step_s``: of every pass of a draft,
+    ``per_head_step_s`` of one of a draft head (None: the same). ``per_round_s``: of a round that verifies drafted
+    tokens, more than of a step without, and ``per_round_layer_s`` of it for every layer of the target: shapes for
+    which no graph was captured, masks, a cache that is cut back.
     """
 
     per_layer_s: Seconds = 0.0
@@ -58,6 +60,7 @@ class Host(Card):
     per_step_s: Seconds = 0.0
     per_sequence_s: Seconds = 0.0
     per_draft_step_s: Seconds = 0.0
+    per_head_step_s: Seconds | None = None
     per_round_s: Seconds = 0.0
     per_round_layer_s: Seconds = 0.0
     per_expert_layer_s: Seconds = 0.0
@@ -121,6 +124,11 @@ class Runtime(Card):
         return self.cache_dtype if weights.mlp not in DTYPES else None
 
     @property
+    def of_heads(self) -> Runtime:
+        """The runtime as a draft head has it."""
+        return _of_heads(self)
+
+    @property
     def summary(self) -> str:
         """In short, what it adds and what that rests on."""
         known = self.evidence
@@ -131,6 +139,15 @@ class Runtime(Card):
         ]
         rows = f", {known.rows} rows" if known.rows else ""
         return f"{self.name}: {known.source}{rows}" + (f", mean error {', '.join(errors)}" if errors else "")
+
+
+@lru_cache(maxsize=256)
+def _of_heads(runtime: Runtime) -> Runtime:
+    step_s = runtime.host.per_head_step_s
+    if step_s is None:
+        return runtime
+    host = runtime.host.model_copy(update={"per_draft_step_s": step_s, "per_head_step_s": None})
+    return runtime.model_copy(update={"host": host})
 
 
 KERNELS = Runtime(

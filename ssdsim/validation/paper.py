@@ -26,6 +26,7 @@ from ssdsim.strategies.autoregressive import Autoregressive
 from ssdsim.strategies.speculative import Speculative
 from ssdsim.strategies.ssd import SSD
 from ssdsim.transformer.forward import forward_pass
+from ssdsim.validation.drafted import PublishedRows
 
 Array = NDArray[np.float64]
 
@@ -127,8 +128,8 @@ def published_names() -> list[str]:
     return sorted(path.stem for path in (models_folder() / "published").glob("*.toml"))
 
 
-def load_published(name: str) -> Published:
-    """The bundled results called ``name``, or a card's path.
+def load_paper(name: str) -> Published | PublishedRows:
+    """The bundled results called ``name``, or a card's path: of SSD, or rows of drafters.
 
     Raises
     ------
@@ -139,7 +140,17 @@ def load_published(name: str) -> Published:
     if not isfile(path):
         names = published_names()
         raise InputError(f"unknown paper '{name}'{nearest(name, names)} Allowed: {', '.join(names)}, or a card's path")
-    return as_record(Published, read_toml(path, "card"), path, "card")
+    data = read_toml(path, "card")
+    kind: type[Published | PublishedRows] = PublishedRows if "rows" in data else Published
+    return as_record(kind, data, path, "card")
+
+
+def load_published(name: str) -> Published:
+    """:func:`load_paper` of results of SSD; raises :class:`InputError` where the rows are of drafters."""
+    found = load_paper(name)
+    if isinstance(found, PublishedRows):
+        raise InputError(f"{name} has rows of drafters, no results of SSD")
+    return found
 
 
 def replay_family(paper: Published, family: Family, hardware: str) -> FamilyReplay:

@@ -43,13 +43,13 @@ def check_ranges(ranges: list[list[int]]) -> None:
 
 def check_vllm(config: dict[str, Any], tp: int) -> None:
     documented, values = KEYS["vllm"]["keys"], KEYS["vllm"]["values"]
-    kinds = {"string": str, "integer": int, "ranges": list}
+    kinds = {"string": str, "integer": int, "ranges": list, "boolean": bool}
     for key, value in config.items():
         assert key in documented
         assert isinstance(value, kinds[documented[key]])
         assert key not in values or value in values[key]
     assert config["num_speculative_tokens"] > 0
-    assert config["draft_tensor_parallel_size"] == tp
+    assert config.get("draft_tensor_parallel_size", tp) == tp
     ranges = config.get("num_speculative_tokens_per_batch_size")
     if ranges is not None:
         check_ranges(ranges)
@@ -108,6 +108,59 @@ def test_vllm_has_one_table_for_all_contexts_and_the_note_says_what_it_costs() -
     assert shared.groupby("b")["k"].nunique().max() == 1
     assert shared["loss"].max() > 0
     assert any(f"at most {shared['loss'].max():.1%} of tokens/s lost" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("drafter", "expected"),
+    [
+        ("eagle", {"method": "eagle", "model": "yuhuili/EAGLE-LLaMA3.1-Instruct-8B"}),
+        ("eagle3", {"method": "eagle3", "model": "yuhuili/EAGLE3-LLaMA3.1-Instruct-8B"}),
+        ("medusa", {"method": "medusa"}),
+        ("pard", {"method": "draft_model", "model": "amd/PARD-Llama-3.2-1B", "parallel_drafting": True}),
+        ("p-eagle", {"method": "eagle3", "parallel_drafting": True}),
+        ("dflash", {"method": "dflash"}),
+        ("ngram", {"method": "ngram", "prompt_lookup_max": 5, "prompt_lookup_min": 2}),
+        ("suffix", {"method": "suffix"}),
+    ],
+)
+def test_vllm_has_a_method_for_each_drafter(drafter: str, expected: dict[str, Any]) -> None:
+    options = {"b": 1, "k": 4, "alpha": 0.8, "target": "llama-3.1-8b", "tp": 1, "strategies": ("ar", "sd")}
+    config = json.loads(export("vllm", **options, drafter=drafter).text)
+    check_vllm(config, tp=1)
+    assert config["num_speculative_tokens"] == 4
+    assert {key: config.get(key) for key in expected} == expected
+    assert ("model" in config) == (drafter not in ("ngram", "suffix"))
+
+
+@pytest.mark.parametrize(
+    ("drafter", "algorithm"), [("eagle", "EAGLE"), ("eagle3", "EAGLE3"), ("dflash", "DFLASH"), ("ngram", "NGRAM")]
+)
+def test_sglang_has_an_algorithm_for_its_drafters(drafter: str, algorithm: str) -> None:
+    options = {"b": 1, "k": 4, "alpha": 0.8, "target": "llama-3.1-8b", "tp": 1, "strategies": ("ar", "sd")}
+    words = shlex.split(export("sglang", **options, drafter=drafter).text)
+    assert words[words.index("--speculative-algorithm") + 1] == algorithm
+    documented = KEYS["sglang"]
+    assert algorithm in documented["algorithms"] + documented["newer_algorithms"]
+    flags = [word for word in words if word.startswith("--speculative")]
+    assert set(flags) <= {*documented["speculative_flags"], *documented["newer_flags"]}
+    assert ("--speculative-draft-model-path" in flags) == (drafter != "ngram")
+
+
+def test_built_in_mtp_needs_no_other_checkpoint() -> None:
+    options = {"b": 1, "k": 2, "target": "deepseek-r1", "tp": 8, "hardware": "b200-sxm", "dtype": "nvfp4"}
+    options |= {"strategies": ("ar", "sd"), "drafter": "mtp"}
+    config = json.loads(export("vllm", **options).text)
+    check_vllm(config, tp=8)
+    assert config == {"method": "mtp", "num_speculative_tokens": 2}
+    words = shlex.split(export("sglang", **options).text)
+    assert "--speculative-draft-model-path" not in words
+    assert words[words.index("--speculative-num-draft-tokens") + 1] == "3"
+
+
+def test_a_drafter_that_an_engine_lacks_is_refused() -> None:
+    for format, drafter in (("vllm", "self"), ("sglang", "medusa"), ("ssd", "eagle3")):
+        with pytest.raises(InputError, match=f"knows no drafter '{drafter}'"):
+            export(format, b=1, k=4, drafter=drafter, target="llama-3.1-8b", tp=1)
 
 
 def test_sampling_says_so_to_vllm_and_the_bench() -> None:

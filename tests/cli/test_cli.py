@@ -193,7 +193,7 @@ def test_predict_loads_neither_torch_nor_pandas_nor_plotly_nor_scipy() -> None:
 
 def test_doctor_and_lists_answer_in_json() -> None:
     assert answer("doctor")["dependencies"]["numpy"]
-    assert len(answer("models", "list")["transformers"]) == 12
+    assert len(answer("models", "list")["transformers"]) == 14
     assert {h["name"] for h in answer("hardware", "list")["hardware"]} >= {"h100-sxm", "v100-sxm2-32gb"}
     assert answer("hardware", "show", "h100-sxm")["schema"] == 1
 

@@ -19,7 +19,7 @@ from ssdsim.transformer.card import Transformer
 if TYPE_CHECKING:
     import pandas as pd
 
-_HUB_NAME = re.compile(r"([\w.-]+/[\w.-]+) config\.json")
+_HUB_NAME = re.compile(r"([\w.-]+/[\w.-]+)(?: config\.json)?")
 
 Write = Callable[[Candidates, Sequence[str], list[str], int], str]
 """The text of an engine, from candidates, names of strategies that it has, notes to add to, and a seed."""
@@ -102,6 +102,11 @@ def card(found: Candidates, role: str) -> Transformer:
     if role == "draft":
         return draft_by_options(found.options)
     return find_transformer(found.options.get(role, DEFAULTS[role]))
+
+
+def drafter_of(found: Candidates) -> str:
+    """The name of what drafts."""
+    return str(found.options.get("drafter") or DEFAULTS["drafter"])
 
 
 def hub_name(card: Transformer, notes: list[str]) -> str:

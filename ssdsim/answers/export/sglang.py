@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from ssdsim.answers.export.dialect import Dialect, card, hub_name
+from ssdsim.answers.export.dialect import Dialect, card, drafter_of, hub_name
 from ssdsim.answers.export.vllm import LOOKAHEADS, lookahead
 from ssdsim.answers.schedule.candidates import Candidates
 from ssdsim.scenario.options import DEFAULTS
+
+ALGORITHMS: Mapping[str, str] = {
+    "model": "STANDALONE",
+    "eagle": "EAGLE",
+    "eagle3": "EAGLE3",
+    "mtp": "EAGLE",
+    "dflash": "DFLASH",
+    "ngram": "NGRAM",
+}
+"""By ssdsim's drafters, what SGLang calls them (its documentation at 067ad4d; DFLASH in newer ones)."""
 
 
 def command(found: Candidates, names: Sequence[str], notes: list[str], seed: int) -> str:
@@ -24,8 +34,15 @@ def command(found: Candidates, names: Sequence[str], notes: list[str], seed: int
     if k == 0:
         notes.append("AR is best on the whole: the command has no speculative flags")
         return shlex.join(words) + "\n"
-    words += ["--speculative-algorithm", "STANDALONE"]
-    words += ["--speculative-draft-model-path", hub_name(card(found, "draft"), notes)]
+    drafter = drafter_of(found)
+    words += ["--speculative-algorithm", ALGORITHMS[drafter]]
+    if drafter == "ngram":
+        notes.append("SGLang's NGRAM drafts a tree of matches, wider than the one chain that is priced here")
+        return shlex.join([*words, "--speculative-num-draft-tokens", str(k + 1)]) + "\n"
+    if drafter != "mtp":  # whose layer is in the target's checkpoint
+        words += ["--speculative-draft-model-path", hub_name(card(found, "draft"), notes)]
+    if drafter == "dflash":
+        return shlex.join([*words, "--speculative-dflash-block-size", str(k + 1)]) + "\n"
     # a chain: with one candidate a step SGLang verifies num-steps + 1 tokens
     words += ["--speculative-num-steps", str(k), "--speculative-eagle-topk", "1"]
     words += ["--speculative-num-draft-tokens", str(k + 1)]
@@ -37,6 +54,7 @@ DIALECT = Dialect(
     runtime="sglang",
     title="SGLang",
     expresses=tuple(LOOKAHEADS),
+    drafters=tuple(ALGORITHMS),
     write=command,
     fixed={
         "sd_draft": (

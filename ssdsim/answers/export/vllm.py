@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from typing import Any
 
-from ssdsim.answers.export.dialect import Dialect, card, hub_name
+from ssdsim.answers.export.dialect import Dialect, card, drafter_of, hub_name
 from ssdsim.answers.schedule.candidates import Candidates
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.options import DEFAULTS
@@ -17,6 +18,41 @@ from ssdsim.strategies.speculative import Speculative
 
 LOOKAHEADS: Mapping[str, str | None] = {Autoregressive.name: None, Speculative.name: "k"}
 """Of the strategies that vLLM and SGLang have, the option that is their number of speculative tokens."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """What ``method`` vLLM calls a drafter, and what else it takes (``vllm/config/speculative.py`` at 002e77c).
+
+    ``names_model``: of a checkpoint of its own. ``varies_k``: it documents the table over batch sizes as tested.
+    """
+
+    name: str
+    title: str
+    names_model: bool = True
+    has_layers: bool = True
+    varies_k: bool = False
+    more: Mapping[str, Any] = field(default_factory=dict)
+    note: str = ""
+
+
+_ARCTIC = "vLLM's suffix decoding needs arctic-inference; it proposes as many tokens as a match is long, K at most"
+
+METHODS: Mapping[str, Method] = {
+    "model": Method("draft_model", "draft models"),
+    "eagle": Method("eagle", "EAGLE", varies_k=True),
+    "eagle3": Method("eagle3", "EAGLE-3", varies_k=True),
+    "mtp": Method("mtp", "MTP", names_model=False, has_layers=False),
+    "medusa": Method("medusa", "Medusa", has_layers=False, note="vLLM verifies Medusa's guesses as a chain"),
+    "pard": Method("draft_model", "PARD", more={"parallel_drafting": True}),
+    "p-eagle": Method("eagle3", "P-EAGLE", more={"parallel_drafting": True}),
+    "dflash": Method("dflash", "DFlash", varies_k=True),
+    "ngram": Method(
+        "ngram", "n-grams", names_model=False, has_layers=False, more={"prompt_lookup_max": 5, "prompt_lookup_min": 2}
+    ),
+    "suffix": Method("suffix", "suffixes", names_model=False, has_layers=False, note=_ARCTIC),
+}
+"""By ssdsim's drafters."""
 
 
 def config(found: Candidates, names: Sequence[str], notes: list[str], seed: int) -> str:
@@ -34,18 +70,24 @@ def config(found: Candidates, names: Sequence[str], notes: list[str], seed: int)
     if not drafting:
         notes.append("AR is best everywhere: start vLLM without --speculative-config")
         return "null\n"
-    made: dict[str, Any] = {
-        "method": "draft_model",
-        "model": hub_name(card(found, "draft"), notes),
-        "num_speculative_tokens": max(lookaheads.values()),
-        "draft_tensor_parallel_size": found.options.get("tp", DEFAULTS["tp"]),  # vLLM refuses any other
-    }
-    _note_draft_devices(found.points[drafting[0]["point"]], notes)
-    if found.options.get("temperature", 0.0) > 0.0:
+    method = METHODS[drafter_of(found)]
+    made: dict[str, Any] = {"method": method.name}
+    if method.names_model:
+        made["model"] = hub_name(card(found, "draft"), notes)
+    made |= {"num_speculative_tokens": max(lookaheads.values()), **method.more}
+    if method.has_layers:
+        made["draft_tensor_parallel_size"] = found.options.get("tp", DEFAULTS["tp"])  # of a model it refuses any other
+        _note_draft_devices(found.points[drafting[0]["point"]], notes)
+    if method.note:
+        notes.append(method.note)
+    if method.has_layers and found.options.get("temperature", 0.0) > 0.0:
         made["draft_sample_method"] = "probabilistic"
     if len(set(lookaheads.values())) > 1:
         made["num_speculative_tokens_per_batch_size"] = ranges(lookaheads)
-        notes.append("vLLM documents the table over batch sizes as tested with EAGLE and DFlash only, not draft models")
+        if not method.varies_k:
+            notes.append(
+                f"vLLM documents the table over batch sizes as tested with EAGLE and DFlash only, not {method.title}"
+            )
     return json.dumps(made) + "\n"
 
 
@@ -81,6 +123,7 @@ DIALECT = Dialect(
     runtime="vllm",
     title="vLLM",
     expresses=tuple(LOOKAHEADS),
+    drafters=tuple(METHODS),
     write=config,
     fixed={
         "sd_draft": (

@@ -1,0 +1,173 @@
+"""Replay what was published of drafters: rounds over K, chains from rates by position, rounds from their parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from ssdsim.records import FROM_LIST, Card
+from ssdsim.scenario.configuration import configure
+from ssdsim.speculation.acceptance import accepted_length_pmf, expected_tokens_of_pmf
+from ssdsim.strategies.autoregressive import Autoregressive
+from ssdsim.strategies.speculative import Speculative
+
+Array = NDArray[np.float64]
+Positive = Annotated[float, Field(gt=0.0, le=1e9)]
+Lookahead = Annotated[int, Field(ge=0, le=1000)]
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """Published values with what is predicted of them, ``within`` which relative error they should lie.
+
+    ``judged`` are the rows that nothing was fitted to, all where nothing was; ``fitted`` says what was.
+    """
+
+    about: str
+    unit: str
+    labels: tuple[str, ...]
+    published: Array
+    predicted: Array
+    within: float
+    judged: tuple[bool, ...]
+    fitted: str = ""
+
+    @property
+    def errors(self) -> Array:
+        return np.asarray(self.predicted / self.published - 1.0)
+
+    @property
+    def worst(self) -> float:
+        return float(np.abs(self.errors).max())
+
+
+class Rounds(Card):
+    """Rounds of an engine over its lookahead: ``ms`` a token times the ``tokens`` of a round. ``k`` 0 is AR.
+
+    A cost a draft step is fitted beside the priced passes, and with ``round_too`` a cost a round, to ``fitted_k`` (all
+    by default): so that the worst relative error is least, since rows differ by what else is in them.
+    """
+
+    kind: Literal["rounds"]
+    about: str
+    target: str
+    drafter: str
+    hardware: str
+    tp: Annotated[int, Field(ge=1, le=1024)]
+    runtime: str
+    context: Annotated[int, Field(ge=1, le=10**7)]
+    dtype: str | None = None
+    draft_dtype: str | None = None
+    k: Annotated[tuple[Lookahead, ...], FROM_LIST] = Field(min_length=2)
+    tokens: Annotated[tuple[Positive, ...], FROM_LIST]
+    ms: Annotated[tuple[Positive, ...], FROM_LIST]
+    round_too: bool = False
+    fitted_k: Annotated[tuple[Lookahead, ...], FROM_LIST] = ()
+    within: Positive
+
+    @model_validator(mode="after")
+    def _a_value_a_lookahead(self) -> Rounds:
+        if not len(self.k) == len(self.tokens) == len(self.ms):
+            raise ValueError("k, tokens and ms must be lists of one length")
+        return self
+
+    def replay(self) -> Replayed:
+        seen = 1e-3 * np.array(self.tokens) * np.array(self.ms)
+        ks, priced = np.array(self.k), np.array([self._priced_s(k) for k in self.k])
+        fitted = np.isin(ks, self.fitted_k or self.k)
+        terms = np.column_stack([ks, np.ones(ks.size)] if self.round_too else [ks])
+        costs = least_worst(terms[fitted], priced[fitted], seen[fitted])
+        names = ("a draft step", "a round")[: costs.size]
+        said = " and ".join(f"{1e3 * cost:+.2f} ms {name}" for cost, name in zip(costs, names, strict=True))
+        return Replayed(
+            self.about,
+            "ms a round",
+            tuple(f"K {k}" for k in self.k),
+            1e3 * seen,
+            1e3 * (priced + terms @ costs),
+            self.within,
+            tuple((~fitted).tolist() if self.fitted_k else [False] * ks.size),
+            f"{said}, beside the passes in the runtime {self.runtime}",
+        )
+
+    def _priced_s(self, k: int) -> float:
+        name = Speculative.name if k else Autoregressive.name
+        options: dict[str, Any] = {"k": k, "drafter": self.drafter, "alpha": 0.5} if k else {}
+        scenario = configure(
+            strategies=(name,), target=self.target, hardware=self.hardware, tp=self.tp, runtime=self.runtime,
+            context=self.context, dtype=self.dtype, **options, **({"draft_dtype": self.draft_dtype} if k else {}),
+        ).scenarios[name]  # fmt: skip
+        return float(scenario.estimate.round_s)
+
+
+class Chains(Card):
+    """Mean tokens of rounds, from rates by position: nothing is fitted."""
+
+    kind: Literal["chains"]
+    about: str
+    names: Annotated[tuple[str, ...], FROM_LIST]
+    rates: Annotated[tuple[Annotated[tuple[float, ...], FROM_LIST], ...], FROM_LIST]
+    tokens: Annotated[tuple[Positive, ...], FROM_LIST]
+    within: Positive
+
+    def replay(self) -> Replayed:
+        found = [expected_tokens_of_pmf(accepted_length_pmf(rates, len(rates))) for rates in self.rates]
+        return _unfitted(self.about, "tokens a round", self.names, self.tokens, found, self.within)
+
+
+class Parts(Card):
+    """Milliseconds a token of SD, from those of K draft steps and of a verification, and the tokens of a round."""
+
+    kind: Literal["parts"]
+    about: str
+    names: Annotated[tuple[str, ...], FROM_LIST]
+    drafting_ms: Annotated[tuple[Positive, ...], FROM_LIST]
+    verify_ms: Annotated[tuple[Positive, ...], FROM_LIST]
+    tokens: Annotated[tuple[Positive, ...], FROM_LIST]
+    ms: Annotated[tuple[Positive, ...], FROM_LIST]
+    within: Positive
+
+    def replay(self) -> Replayed:
+        parts = zip(self.drafting_ms, self.verify_ms, self.tokens, strict=True)
+        found = [(drafting + verify) / tokens for drafting, verify, tokens in parts]
+        return _unfitted(self.about, "ms a token", self.names, self.ms, found, self.within)
+
+
+Rows = Annotated[Rounds | Chains | Parts, Field(discriminator="kind")]
+
+
+class PublishedRows(Card):
+    """Rows of a paper or of an engine's benchmark, and the setting in which they were measured."""
+
+    name: str
+    citation: str
+    setting: str
+    rows: Annotated[tuple[Rows, ...], FROM_LIST] = Field(min_length=1)
+
+
+def least_worst(terms: Array, base: Array, seen: Array) -> Array:
+    """``x`` for which the largest of ``|base + terms x - seen| / seen`` is least: a linear program."""
+    from scipy.optimize import linprog
+
+    count = terms.shape[1]
+    scaled, off = terms / seen[:, None], (seen - base) / seen
+    bound = np.ones((seen.size, 1))
+    found = linprog(
+        np.append(np.zeros(count), 1.0),
+        A_ub=np.block([[scaled, -bound], [-scaled, -bound]]),
+        b_ub=np.concatenate([off, -off]),
+        bounds=[(None, None)] * count + [(0.0, None)],
+    )
+    return np.asarray(found.x[:count])
+
+
+def _unfitted(
+    about: str, unit: str, names: Sequence[str], seen: Sequence[float], found: Sequence[float], within: float
+) -> Replayed:
+    judged = (True,) * len(seen)
+    return Replayed(about, unit, tuple(names), np.array(seen), np.array(found), within, judged)

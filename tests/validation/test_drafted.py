@@ -1,0 +1,68 @@
+"""What was published of drafters is replayed within what the rows claim."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ssdsim.bundled import models_folder
+from ssdsim.cli.main import cli
+from ssdsim.errors import InputError
+from ssdsim.validation.drafted import PublishedRows, Rounds, least_worst
+from ssdsim.validation.paper import load_paper
+
+WORST = {"eagle2024": 0.06, "magicdec2024": 0.03, "vllm-eagle": 0.03, "tensorrt-llm-r1": 0.10}
+
+
+@pytest.mark.parametrize("name", WORST)
+def test_every_row_is_within_its_claim(name: str) -> None:
+    paper = load_paper(name)
+    assert isinstance(paper, PublishedRows)
+    for rows in paper.rows:
+        replay = rows.replay()
+        assert replay.worst <= rows.within <= WORST[name], replay.about
+
+
+def test_the_command_says_so_and_exits_by_it() -> None:
+    asked = ["validate", "--paper", "vllm-eagle", "--json"]
+    shown = CliRunner().invoke(cli, asked, standalone_mode=False)
+    assert shown.exception is None
+    found = json.loads(shown.output)
+    assert [rows["unit"] for rows in found["rows"]] == ["ms a round", "ms a round"]
+    assert "a draft step" in found["rows"][0]["fitted"]
+    assert found["worst_error"] < 0.03
+    assert CliRunner().invoke(cli, [*asked[:3], "--max-error", "0.001"]).exit_code == 1
+    refused = CliRunner().invoke(cli, [*asked[:3], "--hardware", "h100-sxm"], standalone_mode=False)
+    assert isinstance(refused.exception, InputError)
+
+
+def test_what_was_not_fitted_is_judged() -> None:
+    """A card of one's own rows: two lookaheads fix the costs, the third is predicted."""
+    paper = load_paper("vllm-eagle")
+    assert isinstance(paper, PublishedRows)
+    rows = paper.rows[1]
+    assert isinstance(rows, Rounds)
+    replay = rows.model_copy(update={"fitted_k": (2, 3, 4, 5)}).replay()
+    assert replay.judged == (False, False, False, False, True, True)
+    assert np.abs(replay.errors[4:]).max() < 0.06
+
+
+@given(step=st.floats(0.1, 3.0), extra=st.floats(-1.0, 3.0))
+def test_a_line_is_found_again(step: float, extra: float) -> None:
+    k = np.arange(1.0, 6.0)
+    terms, base = np.column_stack([k, np.ones(5)]), np.full(5, 8.0)
+    assert least_worst(terms, base, base + terms @ [step, extra]) == pytest.approx([step, extra], abs=1e-6)
+
+
+def test_lists_of_two_lengths_are_refused(tmp_path: Path) -> None:
+    text = (models_folder() / "published" / "vllm-eagle.toml").read_text(encoding="utf-8")
+    card = tmp_path / "rows.toml"
+    card.write_text(text.replace("k = [2, 3, 4, 5, 6, 7]", "k = [2, 3]", 1))
+    with pytest.raises(InputError, match="lists of one length"):
+        load_paper(str(card))
