@@ -60,7 +60,7 @@ class Work:
         """Of a draft model; a head's step is all in the runtime's own seconds of a draft step."""
         if self.draft is not None:
             return cost_of_pass(self.draft, self.profile, runtime, "draft")
-        host, errors = runtime.of_heads.host, runtime.errors
+        host, errors = runtime.host, runtime.errors
         return Cost({f"fixed:draft step@{runtime.name}": (host.per_draft_step_s, errors.draft_step_log_sd)})
 
 
