@@ -42,7 +42,7 @@ def list_models(as_json: bool) -> None:
             str(card.kv_heads),
             str(card.intermediate_size),
             str(card.vocab_size),
-            card.precision().weights,
+            _kept(card),
         )
     console().print(table)
     echo("Also: transformer-shaped-HxL (the proposal's graph), a card's .toml, or a Hugging Face config.json")
@@ -85,6 +85,12 @@ def show_model(name: str, as_json: bool) -> None:
             continue
         said = ", ".join(f"{part} {kept}" for part, kept in value.items()) if isinstance(value, dict) else value
         echo(f"{key:22} {said}")
+
+
+def _kept(card: Transformer) -> str:
+    """The formats of the blocks' weights, each once."""
+    precision = card.precision()
+    return ", ".join(dict.fromkeys((precision.attention, precision.mlp, precision.of_experts)))
 
 
 def _shown(card: Transformer) -> dict[str, Any]:
