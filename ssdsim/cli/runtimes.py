@@ -25,7 +25,6 @@ _ABOUT = {
     "per_step_s": "after each target pass",
     "per_sequence_s": "of it, a sequence of the batch",
     "per_draft_step_s": "of every pass of a draft",
-    "per_head_step_s": "of every pass of a draft head",
     "per_round_s": "of a round that speculates",
     "per_round_layer_s": "of it, a layer of the target",
     "per_expert_layer_s": "of every layer with experts",
@@ -100,6 +99,8 @@ def print_runtime(card: Runtime) -> None:
         table.add_row(name, shown(name, getattr(card.errors, name)), _ABOUT[name])
     out.print(table)
     out.print(f"A draft beside the target runs on {_DRAFTS[card.draft_tp]}; cache in {card.cache_dtype or _LIKE_MODEL}")
+    if card.head_step_s is not None:
+        out.print(f"A step of a draft head takes {shown('head_step_s', card.head_step_s)} between its kernels")
     print_labelled(out, "Evidence: ", _evidence(card.evidence), "dim")
 
 
@@ -123,10 +124,8 @@ def _evidence(known: Evidence) -> str:
     return ", ".join([*parts, *([known.note] if known.note else [])])
 
 
-def shown(field: str, value: float | bool | None) -> str:
+def shown(field: str, value: float | bool) -> str:
     """A number of a card as a person reads it, with its unit."""
-    if value is None:
-        return "the same"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if field.endswith("_s"):

@@ -46,13 +46,12 @@ class Kernels(Card):
 class Host(Card):
     """Seconds that belong to no kernel.
 
-    ``per_layer_s``: gaps, of every pass and layer. ``per_expert_layer_s``: of those with experts besides, and
+        ``per_layer_s``: gaps, of every pass and layer. ``per_expert_layer_s``: of those with experts besides, and
     ``per_expert_token_s`` for every token there: choosing experts, sorting tokens to them and adding up.
     ``per_pass_s``: of a target pass. ``per_step_s``: after each target pass (scheduling, sampling, detokenising), and
-    ``per_sequence_s`` of it for every sequence of the batch. ``per_draft_step_s``: of every pass of a draft,
-    ``per_head_step_s`` of one of a draft head (None: the same). ``per_round_s``: of a round that verifies drafted
-    tokens, more than of a step without, and ``per_round_layer_s`` of it for every layer of the target: shapes for
-    which no graph was captured, masks, a cache that is cut back.
+    ``per_sequence_s`` of it for every sequence of the batch. ``per_draft_step_s``: of every pass of a draft.
+    ``per_round_s``: of a round that verifies drafted tokens, more than of a step without, and ``per_round_layer_s`` of
+    it for every layer of the target: shapes for which no graph was captured, masks, a cache that is cut back.
     """
 
     per_layer_s: Seconds = 0.0
@@ -60,7 +59,6 @@ class Host(Card):
     per_step_s: Seconds = 0.0
     per_sequence_s: Seconds = 0.0
     per_draft_step_s: Seconds = 0.0
-    per_head_step_s: Seconds | None = None
     per_round_s: Seconds = 0.0
     per_round_layer_s: Seconds = 0.0
     per_expert_layer_s: Seconds = 0.0
@@ -101,7 +99,8 @@ class Runtime(Card):
 
     ``draft_tp`` says on how many of the target's devices a draft beside it runs: on one, on all (each step then pays
     all-reduces), or on the faster of both. ``cache_dtype`` is that of its cache
-    beside quantised weights, where neither a user nor the checkpoint says (None: the activations').
+    beside quantised weights, where neither a user nor the checkpoint says (None: the activations'). ``head_step_s`` is
+    the host's ``per_draft_step_s`` where the draft is a head of its target (None: the same).
     """
 
     schema_: Literal[1] = Field(default=1, alias="schema")
@@ -111,6 +110,7 @@ class Runtime(Card):
     about: str = ""
     draft_tp: DraftDegree = "faster"
     cache_dtype: CacheDtype | None = None
+    head_step_s: Seconds | None = None
     kernels: Kernels = Kernels()
     host: Host = Host()
     errors: Errors = Errors()
@@ -143,11 +143,10 @@ class Runtime(Card):
 
 @lru_cache(maxsize=256)
 def _of_heads(runtime: Runtime) -> Runtime:
-    step_s = runtime.host.per_head_step_s
-    if step_s is None:
+    if runtime.head_step_s is None:
         return runtime
-    host = runtime.host.model_copy(update={"per_draft_step_s": step_s, "per_head_step_s": None})
-    return runtime.model_copy(update={"host": host})
+    host = runtime.host.model_copy(update={"per_draft_step_s": runtime.head_step_s})
+    return runtime.model_copy(update={"host": host, "head_step_s": None})
 
 
 KERNELS = Runtime(

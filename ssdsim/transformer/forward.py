@@ -135,7 +135,9 @@ def forward_pass(
             raise InputError(f"{what} must be at least 1, got {value}")
     check_tensor_parallel(card, tp, ep)
     kept = card.precision(dtype, kv_dtype)
-    shard = _Shard(card, batch, queries, context, tp, kept, masked, ep, fused or 0, queries if logits is None else logits)
+    shard = _Shard(
+        card, batch, queries, context, tp, kept, masked, ep, fused or 0, queries if logits is None else logits
+    )
     return _forward_pass(shard)
 
 
