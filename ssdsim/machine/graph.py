@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as functional
 
+from ssdsim.errors import InputError
 from ssdsim.machine.capture import capture
 from ssdsim.machine.experts import ExpertWeights, Routes, run_experts
 from ssdsim.machine.graph_memory import cannot_run
@@ -91,6 +92,8 @@ class Graph:
 
     def run(self, forward: ForwardPass) -> torch.Tensor:
         """Run every operation; returns the last activation (logits where there is a vocabulary)."""
+        if forward.layers != len(self._layers):
+            raise InputError("passes that are not of a whole model (Medusa's heads) are priced only, they cannot be run")
         flow = self._buffer("input", forward.tokens, self.card.hidden_size)
         asked = next(op for op in forward.layer if isinstance(op, Attention))
         for op in forward.before:
