@@ -93,7 +93,7 @@ class Graph:
     def run(self, forward: ForwardPass) -> torch.Tensor:
         """Run every operation; returns the last activation (logits where there is a vocabulary)."""
         if forward.layers != len(self._layers):
-            raise InputError("passes that are not of a whole model (Medusa's heads) are priced only, they cannot be run")
+            raise InputError("passes of no whole model (Medusa's heads) are priced only, they cannot be run here")
         flow = self._buffer("input", forward.tokens, self.card.hidden_size)
         asked = next(op for op in forward.layer if isinstance(op, Attention))
         for op in forward.before:

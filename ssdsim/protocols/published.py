@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from ssdsim.errors import InputError, nearest
@@ -21,9 +22,8 @@ def without_a_model(kind: str, target: Transformer, named: str | None, options: 
     """
     card = published_drafter(kind, target, named)
     if card is not None:
-        known = target.model_copy(update={"name": card.name, "source": card.checkpoint or card.source})
-        return Draft(known, chosen(card, options))
-    own = target.model_copy(update={"name": f"{kind}-{target.name}", "source": "no checkpoint is known"})
+        return Draft(_shaped(target, card.name, card.checkpoint or card.source, ()), chosen(card, options))
+    own = _shaped(target, f"{kind}-{target.name}", "no checkpoint is known", ())
     if named not in (None, own.name):
         names = drafter_names()
         raise InputError(f"unknown drafter card '{named}'{nearest(str(named), names)} Allowed: {', '.join(names)}")
@@ -51,8 +51,12 @@ def published_drafter(kind: str, target: Transformer, named: str | None) -> Draf
 
 def shaped(recipe: Transformer, card: DrafterCard) -> Transformer:
     """The recipe with what the card has otherwise."""
-    source = card.checkpoint or card.source
-    return recipe.model_copy(update={**card.shape, "name": card.name, "source": source})
+    return _shaped(recipe, card.name, card.checkpoint or card.source, tuple(card.shape.items()))
+
+
+@lru_cache(maxsize=256)
+def _shaped(recipe: Transformer, name: str, source: str, shape: tuple[tuple[str, int], ...]) -> Transformer:
+    return recipe.model_copy(update={**dict(shape), "name": name, "source": source})
 
 
 def chosen(card: DrafterCard, options: Mapping[str, Any]) -> Published | None:

@@ -17,20 +17,24 @@ PUBLISHED = "published: "
 
 
 def draft_of(options: Mapping[str, Any]) -> Draft:
-    """What the settings' drafter drafts with for their target; its own where ``draft`` names nothing.
+    """What the settings' drafter drafts with for their target.
 
     Raises
     ------
     InputError : no such card, or the drafter has none for the target.
     """
-    drafter = drafters.ALL.named(options["drafter"])
-    return drafter.draft(find_transformer(options["target"]), options["draft"], options)
+    return _draft(options, options["draft"])
+
+
+def _draft(options: Mapping[str, Any], named: str | None) -> Draft:
+    """The drafter's own where nothing is named."""
+    return drafters.ALL.named(options["drafter"]).draft(find_transformer(options["target"]), named, options)
 
 
 def draft_by_options(given: Mapping[str, Any]) -> Transformer:
     """The card of what drafts, from the options that were given alone; raises as :func:`draft_of` does."""
     said = {name: value for name, value in given.items() if value is not None}
-    return draft_of({**DEFAULTS, "draft": None, **said}).card
+    return _draft({**DEFAULTS, **said}, said.get("draft")).card
 
 
 def settle_draft(settings: Settings) -> None:
@@ -43,7 +47,7 @@ def settle_draft(settings: Settings) -> None:
     if settings["t_sd"] is not None:
         return
     named = settings.source("draft") == GIVEN
-    draft = draft_of(settings if named else {**settings, "draft": None})
+    draft = _draft(settings, settings["draft"] if named else None)
     if not named and draft.card.name != settings["draft"]:
         settings.settle("draft", draft.card.name, "the drafter's for the target")
     known = draft.published

@@ -23,11 +23,13 @@ DFLASH_LAYERS = 5
 PEAGLE_LAYERS = 4
 
 
+@lru_cache(maxsize=256)
 def eagle_head(target: Transformer) -> Transformer:
     """EAGLE-1 and -2: one dense decoder layer of the target's size, ``fc`` 2h -> h, the target's LM head."""
     return _dense(target, "eagle", 1, Head(features=1, feature_size=target.hidden_size), target.vocab_size)
 
 
+@lru_cache(maxsize=256)
 def eagle3_head(target: Transformer, layers: int = 1) -> Transformer:
     """EAGLE-3: features of three layers, queries, keys and values from 2h, an LM head of its own over 32,000 tokens."""
     head = Head(features=EAGLE3_FEATURES, feature_size=target.hidden_size, reads="beside", own_lm_head=True)
@@ -35,6 +37,7 @@ def eagle3_head(target: Transformer, layers: int = 1) -> Transformer:
     return _dense(target, "eagle3" if layers == 1 else "p-eagle", layers, head, vocabulary)
 
 
+@lru_cache(maxsize=256)
 def dflash_head(target: Transformer) -> Transformer:
     """DFlash: five dense layers over a block of masked tokens, the target's LM head.
 
@@ -44,6 +47,7 @@ def dflash_head(target: Transformer) -> Transformer:
     return _dense(target, "dflash", DFLASH_LAYERS, head, target.vocab_size)
 
 
+@lru_cache(maxsize=256)
 def mtp_head(target: Transformer) -> Transformer:
     """One more layer of the target's own kind (experts, where it has them), ``fc`` 2h -> h, the target's LM head.
 
