@@ -111,7 +111,8 @@ class Speculative(Lockstep):
         if _apart(options, drafter):
             return {"target": _verifies, "draft": _drafts}
         always = drafter.proposes(options, self.lookahead(options)).share == 1.0
-        return {"target": _alternates if always else _looks_first}
+        alike = options["t_sd"] is not None  # in units of T_v a step of decoding is a verification
+        return {"target": _alternates if always or alike else _looks_first}
 
 
 def _apart(options: Mapping[str, Any], drafter: Drafter) -> bool:

@@ -93,6 +93,12 @@ def test_published_suffixes_accept_what_their_authors_say() -> None:
     assert _tokens(_sd("suffix", k=24)) == pytest.approx(7.3, abs=0.01)
 
 
+def test_without_hardware_a_step_of_decoding_is_a_verification() -> None:
+    scenario = configure(t_sd=0.0, drafter="ngram", k=4, alpha=0.7, found=0.5, strategies=("sd",)).scenarios["sd"]
+    assert float(scenario.estimate.tokens_per_second) == pytest.approx(_tokens(scenario))
+    assert simulate(scenario, rounds=6_000, confidence=0.999).tokens_per_second.covers(_tokens(scenario))
+
+
 # Medusa
 
 
