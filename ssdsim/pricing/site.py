@@ -89,18 +89,29 @@ class Site:
         return Pass(name, "target", forward, self.tp, self.profile, self.runtime)
 
     @_once
-    def draft_pass(self, name: str, queries: int = 1, extra_context: int = 0, masked: bool = False, **of: Any) -> Pass:
+    def draft_pass(
+        self,
+        name: str,
+        queries: int = 1,
+        extra_context: int = 0,
+        masked: bool = False,
+        *,
+        fused: int | None = None,
+        logits: int | None = None,
+    ) -> Pass:
         """One pass of the draft on a device of its own, over ``queries`` tokens a sequence.
 
-        ``of``: ``fused`` and ``logits``, as :func:`ssdsim.transformer.forward.forward_pass` takes them.
+        ``fused`` and ``logits`` as :func:`ssdsim.transformer.forward.forward_pass` takes them.
         """
-        forward = self._drafting._forward(self.draft, queries, 1, extra_context, masked, **of)
+        forward = self._drafting._forward(self.draft, queries, 1, extra_context, masked, fused=fused, logits=logits)
         return Pass(name, "draft", forward, 1, self.draft_profile, self._drafts_on)
 
     @_once
-    def draft_beside_target(self, name: str, queries: int = 1, **of: Any) -> Pass:
+    def draft_beside_target(
+        self, name: str, queries: int = 1, *, fused: int | None = None, logits: int | None = None
+    ) -> Pass:
         """The draft's pass on the target's devices: on one or on all of them, as the runtime has it."""
-        passes = [self.draft_on_target(name, tp, queries, **of) for tp in self.draft_degrees]
+        passes = [self.draft_on_target(name, tp, queries, fused=fused, logits=logits) for tp in self.draft_degrees]
         return min(passes, key=lambda option: option.cost.seconds)
 
     @property
