@@ -58,3 +58,9 @@ def expected_tokens_of_pmf(pmf: ArrayLike) -> float:
     """
     pmf = distribution("pmf", pmf)
     return float(np.arange(1, pmf.size + 1) @ pmf)
+
+
+def rates_of(pmf: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Acceptance rates by position, shape ``(K,)``, of a distribution of accepted lengths (0 where none gets there)."""
+    reached = np.minimum(1.0, np.cumsum(pmf[::-1])[::-1])  # P(at least k accepted)
+    return np.divide(reached[1:], reached[:-1], out=np.zeros(pmf.size - 1), where=reached[:-1] > 0)

@@ -71,11 +71,11 @@ def beta_kinds(mean: float, concentration: float, k: int) -> RequestKinds:
         raise InputError(f"concentration must be above 0, got {concentration:g}")
     if mean in (0.0, 1.0):
         return kinds_of_rates([mean], [1.0], k)
-    return kinds_of_rates(_beta_rates(mean, concentration), np.ones(_BETA_KINDS), k)
+    return kinds_of_rates(beta_rates(mean, concentration), np.ones(_BETA_KINDS), k)
 
 
-def _beta_rates(mean: float, concentration: float) -> NDArray[np.float64]:
-    """The rates of the kinds, rising, shape ``(64,)``."""
+def beta_rates(mean: float, concentration: float) -> NDArray[np.float64]:
+    """Rates with a Beta distribution of that mean and ``a + b``: 64 equally likely ones, rising, shape ``(64,)``."""
     from scipy.special import betainc, betaincinv  # here, because predict must start fast
 
     if mean in (0.0, 1.0):
@@ -124,10 +124,10 @@ def _survival_of_kinds(
         share = rounds * reached
 
         def excess(mean: float, share: NDArray[np.float64] = share, rate: float = rate) -> float:
-            return float(share @ _beta_rates(mean, concentration) - rate * share.sum())
+            return float(share @ beta_rates(mean, concentration) - rate * share.sum())
 
         mean = rate if rate in (0.0, 1.0) or share.sum() < _NOBODY else float(brentq(excess, 0.0, 1.0, xtol=1e-10))
-        reached = reached * _beta_rates(mean, concentration)
+        reached = reached * beta_rates(mean, concentration)
         rows.append(reached)
     return np.array(rows).reshape(len(rates), _BETA_KINDS)
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ssdsim.errors import InputError
 from ssdsim.settings import Settings
+from ssdsim.speculation.acceptance import rates_of
 from ssdsim.speculation.hit_models import FanOut, MeasuredHits, PowerLawHits, fan_out
 
 Array = NDArray[np.float64]
@@ -31,7 +32,7 @@ def hits_given_accepted(settings: Settings, pmf: Array, backup_pmf: Array, fast:
         if settings["p_hit_backup"] is None:
             settings.derive("p_hit_backup", settings["p_hit"], "same as p_hit")
         return np.full(pmf.size, settings["p_hit"]), np.full(pmf.size, settings["p_hit_backup"])
-    curve, curve_all = _hit_curves(settings)
+    curve, curve_all = hit_curves(settings)
     fan_outs = _fan_out(settings, settings["fl"], pmf, curve, curve_all)
     settings.derive("fan_outs", fan_outs.tolist())
     hit = _given_accepted(fan_outs, curve, curve_all)
@@ -55,7 +56,7 @@ def backup_in_proportion(p_hit: float, primary: float, backup: float) -> float:
     return min(1.0, max(0.0, 1.0 - share * (1.0 - p_hit)))
 
 
-def _hit_curves(options: Mapping[str, Any]) -> tuple[Curve, Curve]:
+def hit_curves(options: Mapping[str, Any]) -> tuple[Curve, Curve]:
     """h(F) for k < K, and for k = K, whose bonus token comes from the target and not from the residual."""
     curve = _curve(options["hit_curve"]) or PowerLawHits(c=options["hit_c"], r=options["hit_r"])
     return curve, _other(options, "hit_curve_all", "hit_c_all", "hit_r_all") or curve
@@ -94,16 +95,10 @@ def _fan_out(options: Mapping[str, Any], given: list[int] | None, pmf: Array, cu
         if len(given) != k + 1:
             raise InputError(f"a fan-out list needs K + 1 = {k + 1} numbers, got {len(given)}")
         return np.asarray(given, dtype=np.int64)
-    return _planned(options["fan_out_policy"], options["budget"], tuple(_rates_of(pmf).tolist()), curve, curve_all)
+    return _planned(options["fan_out_policy"], options["budget"], tuple(rates_of(pmf).tolist()), curve, curve_all)
 
 
 @lru_cache(maxsize=65536)
 def _planned(policy: str, budget: int, rates: tuple[float, ...], curve: Curve, curve_all: Curve) -> FanOut:
     """Worked out once: a search has the same plan at many batches and with every fallback."""
     return fan_out(policy, budget, len(rates), rates, curve, curve_all)
-
-
-def _rates_of(pmf: Array) -> Array:
-    """Acceptance rates by position of a distribution of accepted lengths (0 where a position is never reached)."""
-    reached = np.minimum(1.0, np.cumsum(pmf[::-1])[::-1])  # P(at least k accepted)
-    return np.divide(reached[1:], reached[:-1], out=np.zeros(pmf.size - 1), where=reached[:-1] > 0)

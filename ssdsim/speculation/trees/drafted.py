@@ -1,0 +1,124 @@
+"""What is drafted for a verification: the same tree in every round, or one made for each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from heapq import nlargest
+from typing import Protocol
+
+import numpy as np
+
+from ssdsim.speculation.trees.dynamic_program import BestTrees, best_trees
+from ssdsim.speculation.trees.growth import grown, never_rise
+from ssdsim.speculation.trees.rank_model import RankModel
+from ssdsim.speculation.trees.shape import Array, Rates, Tree
+
+
+class Drafted(Protocol):
+    """What costs and rounds ask of the drafted tokens of a sequence."""
+
+    @property
+    def nodes(self) -> int:
+        """Drafted tokens that are verified; a verification has one row more."""
+        ...
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """Of each pass of the draft."""
+        ...
+
+    @property
+    def is_chain(self) -> bool:
+        """One token after the other: no pass needs a mask."""
+        ...
+
+    def accepted_pmf(self, model: RankModel) -> Array:
+        """P(exactly j tokens are accepted), shape ``(depth+1,)``."""
+        ...
+
+
+@dataclass(frozen=True)
+class StaticTree:
+    """The same tree in every round (SpecInfer, Sequoia, EAGLE-1, Medusa)."""
+
+    tree: Tree
+
+    @property
+    def nodes(self) -> int:
+        return self.tree.nodes
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        return self.tree.expanded
+
+    @property
+    def is_chain(self) -> bool:
+        return self.tree.is_chain
+
+    def accepted_pmf(self, model: RankModel) -> Array:
+        return self.tree.accepted_pmf(model.rounds)
+
+
+@dataclass(frozen=True)
+class DynamicTrees:
+    """A tree for each round from the draft's confidence, which the rank model takes for the truth (EAGLE-2).
+
+    ``depth`` passes: the first over the root, each other one over the ``beam`` likeliest nodes of the depth before;
+    each proposes its ``beam`` likeliest children. Of all that were proposed the ``nodes`` likeliest are verified: they
+    are a tree, as no node is likelier than its parent. Li et al., EMNLP 2024, arXiv 2406.16858.
+    """
+
+    nodes: int
+    depth: int
+    beam: int
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        return (1, *(self.beam,) * (self.depth - 1))
+
+    @property
+    def is_chain(self) -> bool:
+        return self.beam == 1
+
+    def accepted_pmf(self, model: RankModel) -> Array:
+        pmf = np.zeros(self.depth + 1)
+        rounds = [self.tree(rates).accepted_pmf(rates) for rates in model.rounds]
+        for each in rounds:
+            pmf[: each.size] += each / len(rounds)
+        return pmf
+
+    def tree(self, rates: Rates) -> Tree:
+        """Of a round with these rates; ties go to the shallower node."""
+        proposed: dict[tuple[int, ...], float] = {}
+        inputs: list[tuple[int, ...]] = [()]
+        for of_ranks in rates[: self.depth, : self.beam].tolist():
+            level = {
+                (*path, rank): proposed.get(path, 1.0) * rate
+                for path in inputs
+                for rank, rate in enumerate(of_ranks, start=1)
+            }
+            inputs = nlargest(self.beam, level, key=lambda path: level[path])
+            proposed |= level
+        best = nlargest(self.nodes, proposed, key=lambda path: (proposed[path], -len(path), *(-rank for rank in path)))
+        return Tree.of_paths(best)
+
+
+def best_tree(model: RankModel, nodes: int, depth: int) -> StaticTree:
+    """The tree of at most so many nodes and levels of the most expected tokens, for the mean round.
+
+    By taking the likeliest node again and again, or, where a guess is likelier than the one ranked before it, by
+    Sequoia's dynamic program.
+    """
+    rates = model.rates[:depth]
+    if never_rise(rates):
+        return StaticTree(grown(rates, nodes, depth).first(nodes))
+    alike = bool(np.all(rates == rates[0]))
+    levels = model.first.size + 1 if alike else depth + 1  # one table for every depth, where it does not matter
+    table = _table((rates[:1] if alike else rates).tobytes(), rates.shape[1], nodes + 1, levels)
+    return StaticTree(table.tree(int(table.tokens[:, depth + 1].argmax()), depth + 1))
+
+
+@lru_cache(maxsize=64)
+def _table(rates: bytes, ranks: int, nodes: int, levels: int) -> BestTrees:
+    return best_trees(np.frombuffer(rates).reshape(-1, ranks), nodes, levels)

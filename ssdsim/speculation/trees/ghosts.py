@@ -1,0 +1,57 @@
+"""A speculation cache for the outcomes of verifying a tree: which bonus tokens are guessed where, and how often right.
+
+The path ends at some node, and the bonus token is none of its children: the guesses are the next siblings that were not
+verified. So a cache's hit rate is what the tree would gain by those nodes, ``E(tree with them) - E(tree)``: a wider
+tree takes the easy guesses away from its cache.
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ssdsim.speculation.trees.shape import Array, Rates, Tree
+
+FanOuts = NDArray[np.int64]
+"""Guesses of the bonus token at the root and every node, shape ``(m+1,)``."""
+
+
+def likeliest_fan_outs(tree: Tree, rates: Rates, budget: int) -> FanOuts:
+    """The ``budget`` guesses that are right the most often, one after the other; fewer where ranks run out.
+
+    ``rates`` reach one depth below the tree.
+    """
+    scores, depths = tree.scores(rates).tolist(), tree.depths
+    by_depth = rates.tolist()
+    heap = [(-scores[v] * _rate(by_depth[depths[v]], tree.children[v] + 1), v) for v in range(tree.nodes + 1)]
+    heapify(heap)
+    guesses = np.zeros(tree.nodes + 1, dtype=np.int64)
+    for _ in range(budget):
+        if not heap or heap[0][0] == 0.0:
+            break
+        _, v = heappop(heap)
+        guesses[v] += 1
+        following = tree.children[v] + int(guesses[v]) + 1
+        heappush(heap, (-scores[v] * _rate(by_depth[depths[v]], following), v))
+    return guesses
+
+
+def hits_by_accepted(tree: Tree, rates: Rates, guesses: FanOuts) -> Array:
+    """P(j tokens are accepted and the bonus token is among the guesses), shape ``(depth+1,)``; the mean of rounds.
+
+    ``rates`` reach one depth below the tree, and may have axes in front, of rounds that differ.
+    """
+    scores = tree.scores(rates)
+    until = np.concatenate([np.zeros((*rates.shape[:-1], 1)), np.cumsum(rates, axis=-1)], axis=-1)
+    depths, children = np.asarray(tree.depths), np.asarray(tree.children)
+    last = np.minimum(children + guesses, rates.shape[-1])
+    right = scores * (until[..., depths, last] - until[..., depths, children])
+    by_node = right.reshape(-1, tree.nodes + 1).mean(axis=0)
+    hits: Array = np.bincount(depths, weights=by_node)
+    return hits
+
+
+def _rate(of_ranks: list[float], rank: int) -> float:
+    return of_ranks[rank - 1] if rank <= len(of_ranks) else 0.0

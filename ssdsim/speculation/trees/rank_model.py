@@ -1,0 +1,72 @@
+"""How likely the draft's guess of each rank is the right one: of all tokens, and by how hard the text is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ssdsim.speculation.acceptance_models import beta_rates
+from ssdsim.speculation.hit_models import HitCurve
+from ssdsim.speculation.trees.growth import without_rises
+from ssdsim.speculation.trees.shape import Array, Rates
+
+RANKS = 32
+"""Guesses of one token that a tree may hold, where they follow from a hit curve."""
+
+
+@dataclass(frozen=True)
+class RankModel:
+    """``first[d-1]`` is P(the likeliest guess at depth d is right | its parent is), shape ``(depths,)``.
+
+    ``shares[r-2]`` is P(the guess of rank r is right | the first one is not), shape ``(ranks-1,)``. With a
+    ``concentration`` rounds differ: the first guess's rate is Beta with that mean and this a + b in each, all other
+    guesses share what is left. ``ordered`` models hold no guess likelier than the one ranked before it.
+    """
+
+    first: Array
+    shares: Array
+    concentration: float | None = None
+    ordered: bool = True
+
+    @classmethod
+    def of_hits(cls, first: Array, hits: HitCurve, concentration: float | None = None) -> RankModel:
+        """The guesses after the first one are those that a speculation cache holds: rank r is its guess r - 1.
+
+        So one vector says what trees and caches do. (Of greedy decoding, in which a guess is right or wrong.)
+        """
+        return cls(first, np.diff(hits(np.arange(RANKS))), concentration)
+
+    @classmethod
+    def of_ranks(cls, ranks: Sequence[float], depth: int, concentration: float | None = None) -> RankModel:
+        """The same rate of each rank at every depth."""
+        first, *others = ranks
+        shares = np.asarray(others) / (1.0 - first) if first < 1.0 else np.zeros(len(others))
+        return cls(np.full(depth, first), shares, concentration, ordered=False)
+
+    def with_first(self, first: Array) -> RankModel:
+        """The same, of requests whose first guesses have other rates."""
+        return RankModel(first, self.shares, self.concentration, self.ordered)
+
+    def one_deeper(self) -> RankModel:
+        """Of bonus tokens, too: one depth more, as good as the last."""
+        return self.with_first(np.append(self.first, self.first[-1]))
+
+    @cached_property
+    def rates(self) -> Rates:
+        """Of the mean round."""
+        return self._rates(self.first)
+
+    @cached_property
+    def rounds(self) -> Rates:
+        """Those of rounds, equally likely ones, shape ``(rounds, depths, ranks)``; all of one are as hard."""
+        if self.concentration is None:
+            return self.rates[None]
+        columns = [beta_rates(float(mean), self.concentration) for mean in self.first]
+        return np.array([self._rates(first) for first in np.array(columns).T])
+
+    def _rates(self, first: Array) -> Rates:
+        rates = np.concatenate([first[:, None], (1.0 - first[:, None]) * self.shares], axis=1)
+        return without_rises(rates) if self.ordered else rates
