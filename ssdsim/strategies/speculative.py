@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,12 +12,10 @@ from numpy.typing import NDArray
 from ssdsim.checks import FloatOrArray
 from ssdsim.pricing.cost import Cost
 from ssdsim.pricing.drafter import Drafter, Proposed
-from ssdsim.pricing.occupancy import Occupancy, target_alone, target_on
-from ssdsim.pricing.room import Devices
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece, Step, unit_free
-from ssdsim.protocols.axes import LOOKAHEAD, Words
-from ssdsim.protocols.lockstep import Lockstep
+from ssdsim.protocols.alternate import PLACES, Alternate, is_apart
+from ssdsim.protocols.axes import LOOKAHEAD
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.mixing import tokens_of
@@ -28,22 +26,14 @@ from ssdsim.settings import Settings
 Array = NDArray[np.float64]
 
 
-class Speculative(Lockstep):
+class Speculative(Alternate):
     """``E / (K T_d + T_v + overheads)``, with the draft beside the target or on a device of its own."""
 
     name = "sd"
     title = "SD"
     source = "Leviathan et al., 2023"
     rival = "ar"
-    searched = (
-        Words(
-            option="sd_draft",
-            about="where SD's draft may be [default: both are tried]",
-            placing=True,
-            words=("colocated", "separate"),
-        ),
-        LOOKAHEAD,
-    )
+    searched = (PLACES, LOOKAHEAD)
 
     def settle(self, settings: Settings, site: Site | None, drafter: Drafter) -> None:
         if settings["sd_k"] is None:
@@ -57,36 +47,17 @@ class Speculative(Lockstep):
         share = drafter.proposes(settings, settings["sd_k"]).share
         return tokens_of(accepted, Kernel.of_tokens if share == 1.0 else lambda pmf: _now_and_then(pmf, share))
 
-    def devices(self, options: Mapping[str, Any], tp: int, drafter: Drafter) -> Devices:
-        return Devices(tp, int(_apart(options, drafter)))
-
-    def occupancies(self, site: Site, drafter: Drafter) -> Iterable[Occupancy]:
-        k = self.lookahead(site.options)
-        yield target_alone(site, k)
-        if not drafter.needs_device:
-            return
-        apart = _apart(site.options, drafter)
-        draft = drafter.demand(site, k, 0, beside=not apart)
-        if apart:
-            what = f"{site.draft.name} on a device of its own (SD)"
-            yield Occupancy(what, [draft], site.draft_profile)
-        else:
-            what = f"{site.target.name} at tp {site.tp} with {site.draft.name} beside it (SD)"
-            yield Occupancy(what, [target_on(site, k), draft], site.profile, "; --sd-draft separate needs less")
-
     def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
-        k, apart = self.lookahead(site.options), _apart(site.options, drafter)
-        draft = Step("draft", drafter.speculate(site, k, beside=not apart))
-        beside = draft.passes[0] if draft.passes else None
+        k = self.lookahead(site.options)
+        draft = Step("draft", drafter.speculate(site, k, beside=not is_apart(site.options, drafter)))
         proposed = drafter.proposes(site.options, k)
         decode = Step("verify", (site.piece(site.target_pass("decode", 1)),))
         return {
             "verify": Step("verify", (_verification(site, proposed),)),
             **({"decode": decode} if proposed.share < 1.0 else {}),
             "draft": draft,
-            "speculation": site.speculation_message(k) if apart else site.telling(k, beside),
             "sample": site.sampling_step(),
-            "outcome": site.outcome_message(k + 1) if apart else Step("communicate"),
+            **self.messages(site, drafter, draft),
         }
 
     def unit_free_steps(self, settings: Settings) -> Mapping[str, Step]:
@@ -100,24 +71,14 @@ class Speculative(Lockstep):
         }
 
     def parts(self, t: Mapping[str, Seconds], states: States) -> Mapping[str, FloatOrArray]:
-        return {
-            "verify": _verified_s(t, states),
-            "draft": t["draft"],
-            "communicate": t["outcome"] + t["speculation"],
-            "host": t["sample"],
-        }
+        return {**super().parts(t, states), "verify": _verified_s(t, states)}
 
     def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
-        if _apart(options, drafter):
-            return {"target": _verifies, "draft": _drafts}
         always = drafter.proposes(options, self.lookahead(options)).share == 1.0
         alike = options["t_sd"] is not None  # in units of T_v a step of decoding is a verification
-        return {"target": _alternates if always or alike else _looks_first}
-
-
-def _apart(options: Mapping[str, Any], drafter: Drafter) -> bool:
-    """The draft has a device of its own."""
-    return bool(options["sd_draft"] == "separate" and drafter.needs_device)
+        if always or alike or is_apart(options, drafter):
+            return super().programs(options, drafter)
+        return {"target": _looks_first}
 
 
 def _now_and_then(pmf: Array, share: float) -> Kernel:
@@ -154,18 +115,8 @@ def _verified_s(t: Mapping[str, Seconds], states: States) -> FloatOrArray:
     return found * t["verify"] + (1.0 - found) * t["decode"]
 
 
-def _alternates(me: Actor) -> Generator[Any, Any, None]:
-    """The target's devices draft too: one of them, which tells the others, or all."""
-    for _ in me.rounds():
-        yield me.do("draft")
-        yield me.tell("speculation")
-        yield me.do("verify")
-        yield me.do("sample")
-        me.end_round()
-
-
 def _looks_first(me: Actor) -> Generator[Any, Any, None]:
-    """The same, where there may be nothing to verify."""
+    """The target's devices draft too, and there may be nothing to verify."""
     for _ in me.rounds():
         found = me.any_in("found")
         yield me.do("draft")
@@ -173,19 +124,3 @@ def _looks_first(me: Actor) -> Generator[Any, Any, None]:
         yield me.do("verify" if found else "decode")
         yield me.do("sample")
         me.end_round()
-
-
-def _verifies(me: Actor) -> Generator[Any, Any, None]:
-    for _ in me.rounds():
-        yield me.receive("speculation")
-        yield me.do("verify")
-        yield me.do("sample")
-        yield me.send("draft", "outcome", me.outcome())
-        me.end_round()
-
-
-def _drafts(me: Actor) -> Generator[Any, Any, None]:
-    for _ in me.rounds():
-        yield me.do("draft")
-        yield me.send("target", "speculation")
-        yield me.receive("outcome")

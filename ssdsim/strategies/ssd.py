@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.checks import FloatOrArray
 from ssdsim.errors import InputError
-from ssdsim.pricing.cost import Cost
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.occupancy import Occupancy, target_alone
 from ssdsim.pricing.prespeculation import beside_each_other, branches_per_device, prespeculation, window_budget
-from ssdsim.pricing.room import Devices
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece, Step, unit_free
-from ssdsim.protocols.axes import LOOKAHEAD, DraftDevices, Outcomes, Words
-from ssdsim.protocols.lockstep import Lockstep, late
-from ssdsim.rounds.actor import Actor, Program
+from ssdsim.protocols.axes import LOOKAHEAD, Outcomes, Words
+from ssdsim.protocols.cached import DRAFT_DEVICES, Cached
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.mixing import tokens_of, tokens_of_each
-from ssdsim.rounds.round import Seconds
-from ssdsim.rounds.states import States, Stationary
 from ssdsim.settings import Settings
 from ssdsim.speculation.acceptance import accepted_length_pmf
 from ssdsim.speculation.caching import hits_given_accepted
@@ -45,8 +39,8 @@ _OF_BACKUP = (
 _CURVES = tuple(f"hit_{what}{whose}" for whose in ("", "_all", "_backup") for what in ("curve", "c", "r"))
 
 
-class SSD(Lockstep):
-    """``max(T_v + post + send, T_p) + lookup + [any miss] T_b + respond``.
+class SSD(Cached):
+    """Chains for the likely outcomes of a verification; the round is :class:`ssdsim.protocols.cached.Cached`'s.
 
     Exact for constant durations: sequences are independent two-state chains, so all hit with probability ``p^b``
     (Corollary 16). A sequence is in the state ``hit`` where its last outcome was in the speculation cache: its next
@@ -57,14 +51,8 @@ class SSD(Lockstep):
     title = "SSD"
     source = "Speculative Speculative Decoding, arXiv 2603.03251, Algorithm 1, Theorem 7, Corollary 16"
     rival = "sd"
-    miss = "miss"
     searched = (
-        DraftDevices(
-            option="draft_gpus",
-            about="draft devices of SSD that may be chosen [default: all]",
-            placing=True,
-            bounded=True,
-        ),
+        DRAFT_DEVICES,
         LOOKAHEAD,
         Outcomes(
             option="budget",
@@ -141,9 +129,6 @@ class SSD(Lockstep):
                 unused |= {curve.replace("curve", "c"), curve.replace("curve", "r")}
         return unused
 
-    def devices(self, options: Mapping[str, Any], tp: int, drafter: Drafter) -> Devices:
-        return Devices(tp, options["draft_gpus"] if drafter.needs_device else 0)
-
     def occupancies(self, site: Site, drafter: Drafter) -> Iterable[Occupancy]:
         k = self.lookahead(site.options)
         yield target_alone(site, k)
@@ -162,7 +147,7 @@ class SSD(Lockstep):
             "sample": site.sampling_step(),
             "outcome": site.outcome_message(k + 1),
             "pre-speculate": prespeculate,
-            "look up": Step("host", (Piece("look up", Cost(warnings=site.vocabularies)),)),
+            "look up": self.looking_up(site),
             "fallback": Step("fallback", _fallback(site, drafter, k)),
             "speculation": site.speculation_message(k),
         }
@@ -178,25 +163,6 @@ class SSD(Lockstep):
             "fallback": unit_free("fallback", (f"{settings['backup']} fallback", settings["t_b"], 1)),
             "speculation": Step("communicate"),
         }
-
-    def parts(self, t: Mapping[str, Seconds], states: States) -> Mapping[str, FloatOrArray]:
-        return {
-            "verify": t["verify"],
-            "draft": late(t["pre-speculate"], t["verify"] + t["sample"] + t["outcome"]),
-            "communicate": t["outcome"] + t["speculation"],
-            "fallback": states.any_to("miss") * t["fallback"],
-            "host": t["sample"] + t["look up"],
-        }
-
-    def paper_round_s(self, t: Mapping[str, Seconds], states: Stationary) -> Seconds:
-        """Corollary 16's denominator, which has no overheads and lets a late draft overlap the fallback."""
-        p_all = states.none_to("miss")
-        clean: Seconds = np.maximum(t["verify"], t["pre-speculate"])
-        paper: Seconds = p_all * clean + (1.0 - p_all) * (t["verify"] + t["fallback"])
-        return paper
-
-    def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
-        return {"target": _target, "draft": _draft}
 
 
 def _self_conditioned(just_in_time: Array, cached: Sequence[Array], hit: Array, backup: Backup | None) -> Kernel:
@@ -215,28 +181,6 @@ def _self_conditioned(just_in_time: Array, cached: Sequence[Array], hit: Array, 
     after_miss = (just_in_time, hit) if backup is None else backup
     rows = {name: row(pmf, hit) for name, pmf in zip(hits, cached, strict=True)}
     return Kernel.by_state({**rows, "miss": row(*after_miss)})
-
-
-def _target(me: Actor) -> Generator[Any, Any, None]:
-    """Verify, send the outcome, wait for the next speculation."""
-    for _ in me.rounds():
-        yield me.do("verify")
-        yield me.do("sample")
-        yield me.send("draft", "outcome", me.outcome())
-        yield me.receive("speculation")
-        me.end_round()
-
-
-def _draft(me: Actor) -> Generator[Any, Any, None]:
-    """Pre-speculate (not pre-emptible), take the outcome, look it up, fall back on a miss, answer."""
-    for _ in me.rounds():
-        yield me.do("pre-speculate")
-        me.fill()
-        outcome = yield me.receive("outcome")
-        yield me.do("look up")
-        if me.misses(outcome):
-            yield me.do("fallback")
-        yield me.send("target", "speculation")
 
 
 def _fallback(site: Site, drafter: Drafter, k: int) -> tuple[Piece, ...]:

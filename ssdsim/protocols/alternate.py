@@ -1,0 +1,106 @@
+"""What strategies share that draft, then verify: one side works while the other waits."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Generator, Iterable, Mapping
+from typing import Any
+
+from ssdsim.checks import FloatOrArray
+from ssdsim.pricing.drafter import Drafter
+from ssdsim.pricing.occupancy import Occupancy, target_alone, target_on
+from ssdsim.pricing.room import Devices
+from ssdsim.pricing.site import Site
+from ssdsim.pricing.step import Step
+from ssdsim.protocols.axes import Words
+from ssdsim.protocols.lockstep import Lockstep
+from ssdsim.rounds.actor import Actor, Program
+from ssdsim.rounds.round import Seconds
+from ssdsim.rounds.states import States
+
+PLACES = Words(
+    option="sd_draft",
+    about="where the draft may be that takes turns with its target [default: both are tried]",
+    placing=True,
+    words=("colocated", "separate"),
+)
+
+
+class Alternate(Lockstep):
+    """``draft + verify + sample`` and their messages, with the draft beside the target or on a device of its own.
+
+    A strategy says what is drafted and verified; its steps are called ``draft``, ``speculation``, ``verify``,
+    ``sample`` and ``outcome``.
+    """
+
+    @abstractmethod
+    def lookahead(self, options: Mapping[str, Any]) -> int:
+        """Drafted tokens a sequence that are verified."""
+
+    def devices(self, options: Mapping[str, Any], tp: int, drafter: Drafter) -> Devices:
+        return Devices(tp, int(is_apart(options, drafter)))
+
+    def occupancies(self, site: Site, drafter: Drafter) -> Iterable[Occupancy]:
+        k = self.lookahead(site.options)
+        yield target_alone(site, k)
+        if not drafter.needs_device:
+            return
+        apart = is_apart(site.options, drafter)
+        draft = drafter.demand(site, k, 0, beside=not apart)
+        if apart:
+            what = f"{site.draft.name} on a device of its own ({self.title})"
+            yield Occupancy(what, [draft], site.draft_profile)
+        else:
+            what = f"{site.target.name} at tp {site.tp} with {site.draft.name} beside it ({self.title})"
+            yield Occupancy(what, [target_on(site, k), draft], site.profile, "; --sd-draft separate needs less")
+
+    def messages(self, site: Site, drafter: Drafter, draft: Step, distributions: int | None = None) -> dict[str, Step]:
+        """What the sides tell each other of a draft drawn from so many ``distributions``, one a token by default."""
+        k, apart = self.lookahead(site.options), is_apart(site.options, drafter)
+        beside = draft.passes[0] if draft.passes else None
+        return {
+            "speculation": site.speculation_message(k, distributions) if apart else site.telling(k, beside),
+            "outcome": site.outcome_message(k + 1) if apart else Step("communicate"),
+        }
+
+    def parts(self, t: Mapping[str, Seconds], states: States) -> Mapping[str, FloatOrArray]:
+        return {
+            "verify": t["verify"],
+            "draft": t["draft"],
+            "communicate": t["outcome"] + t["speculation"],
+            "host": t["sample"],
+        }
+
+    def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
+        return {"target": _verifies, "draft": _drafts} if is_apart(options, drafter) else {"target": _alternates}
+
+
+def is_apart(options: Mapping[str, Any], drafter: Drafter) -> bool:
+    """The draft has a device of its own."""
+    return bool(options["sd_draft"] == "separate" and drafter.needs_device)
+
+
+def _alternates(me: Actor) -> Generator[Any, Any, None]:
+    """The target's devices draft too: one of them, which tells the others, or all."""
+    for _ in me.rounds():
+        yield me.do("draft")
+        yield me.tell("speculation")
+        yield me.do("verify")
+        yield me.do("sample")
+        me.end_round()
+
+
+def _verifies(me: Actor) -> Generator[Any, Any, None]:
+    for _ in me.rounds():
+        yield me.receive("speculation")
+        yield me.do("verify")
+        yield me.do("sample")
+        yield me.send("draft", "outcome", me.outcome())
+        me.end_round()
+
+
+def _drafts(me: Actor) -> Generator[Any, Any, None]:
+    for _ in me.rounds():
+        yield me.do("draft")
+        yield me.send("target", "speculation")
+        yield me.receive("outcome")

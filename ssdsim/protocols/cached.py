@@ -1,0 +1,84 @@
+"""What strategies share whose draft prepares for the outcomes of the verification that runs (SSD's round)."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from typing import Any
+
+import numpy as np
+
+from ssdsim.checks import FloatOrArray
+from ssdsim.pricing.cost import Cost
+from ssdsim.pricing.drafter import Drafter
+from ssdsim.pricing.room import Devices
+from ssdsim.pricing.site import Site
+from ssdsim.pricing.step import Piece, Step
+from ssdsim.protocols.axes import DraftDevices
+from ssdsim.protocols.lockstep import Lockstep, late
+from ssdsim.rounds.actor import Actor, Program
+from ssdsim.rounds.round import Seconds
+from ssdsim.rounds.states import States, Stationary
+
+DRAFT_DEVICES = DraftDevices(
+    option="draft_gpus",
+    about="draft devices of SSD that may be chosen [default: all]",
+    placing=True,
+    bounded=True,
+)
+
+
+class Cached(Lockstep):
+    """``max(T_v + post + send, T_p) + lookup + [any miss] T_b + respond``: Algorithm 1 of the SSD paper.
+
+    A sequence is in the state ``hit`` where its last outcome was in the speculation cache, else ``miss``. Steps are
+    called ``verify``, ``sample``, ``outcome``, ``pre-speculate``, ``look up``, ``fallback`` and ``speculation``.
+    """
+
+    miss = "miss"
+
+    def devices(self, options: Mapping[str, Any], tp: int, drafter: Drafter) -> Devices:
+        return Devices(tp, options["draft_gpus"] if drafter.needs_device else 0)
+
+    def looking_up(self, site: Site) -> Step:
+        return Step("host", (Piece("look up", Cost(warnings=site.vocabularies)),))
+
+    def parts(self, t: Mapping[str, Seconds], states: States) -> Mapping[str, FloatOrArray]:
+        return {
+            "verify": t["verify"],
+            "draft": late(t["pre-speculate"], t["verify"] + t["sample"] + t["outcome"]),
+            "communicate": t["outcome"] + t["speculation"],
+            "fallback": states.any_to("miss") * t["fallback"],
+            "host": t["sample"] + t["look up"],
+        }
+
+    def paper_round_s(self, t: Mapping[str, Seconds], states: Stationary) -> Seconds:
+        """Corollary 16's denominator, which has no overheads and lets a late draft overlap the fallback."""
+        p_all = states.none_to("miss")
+        clean: Seconds = np.maximum(t["verify"], t["pre-speculate"])
+        paper: Seconds = p_all * clean + (1.0 - p_all) * (t["verify"] + t["fallback"])
+        return paper
+
+    def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
+        return {"target": _target, "draft": _draft}
+
+
+def _target(me: Actor) -> Generator[Any, Any, None]:
+    """Verify, send the outcome, wait for the next speculation."""
+    for _ in me.rounds():
+        yield me.do("verify")
+        yield me.do("sample")
+        yield me.send("draft", "outcome", me.outcome())
+        yield me.receive("speculation")
+        me.end_round()
+
+
+def _draft(me: Actor) -> Generator[Any, Any, None]:
+    """Pre-speculate (not pre-emptible), take the outcome, look it up, fall back on a miss, answer."""
+    for _ in me.rounds():
+        yield me.do("pre-speculate")
+        me.fill()
+        outcome = yield me.receive("outcome")
+        yield me.do("look up")
+        if me.misses(outcome):
+            yield me.do("fallback")
+        yield me.send("target", "speculation")
