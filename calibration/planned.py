@@ -59,7 +59,7 @@ class _PlanningSite(Site):
     def outcome_message(self, verified: int = 1) -> Step:
         return Step("communicate")
 
-    def speculation_message(self, tokens: int) -> Step:
+    def speculation_message(self, tokens: int, distributions: int | None = None) -> Step:
         return Step("communicate")
 
     def telling(self, tokens: int, drafting: Pass | None) -> Step:

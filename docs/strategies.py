@@ -20,6 +20,8 @@ OWN: dict[str, dict[str, Any]] = {
     "specbranch": {"branch_gamma": 5, "branches": 3},
     "dsi": {"dsi_k": 2, "dsi_targets": 3},
     "amusd": {},
+    "tree": {"tree_nodes": 12, "tree_depth": 4},
+    "treessd": {"tree_nodes": 12, "tree_depth": 4, "budget": 12},
 }
 SEED, SHOWN = 7, 9.0  # units of T_v
 UNIT_US = 1e6

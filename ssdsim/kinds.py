@@ -192,9 +192,9 @@ class OneOrByPosition:
 
 @dataclass(frozen=True)
 class ListOf:
-    """A list of whole numbers."""
+    """A list of numbers."""
 
-    number: Whole
+    number: Whole | Number
     depth = 1
 
     @property

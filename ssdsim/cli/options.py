@@ -57,6 +57,16 @@ class WholeNumbers(_Parsed):
         return [int(part) for part in text.split(",")]
 
 
+class Numbers(_Parsed):
+    """Numbers separated by commas: ``0.6,0.2,0.1``."""
+
+    name = "number[,number...]"
+    unless = "not a list of numbers such as 0.6,0.2,0.1"
+
+    def parse(self, text: str) -> list[float]:
+        return [float(part) for part in text.split(",")]
+
+
 class Word(click.Choice[str]):
     """A word of a few, which may be spelled otherwise."""
 
@@ -140,8 +150,8 @@ def _single(option: Option) -> Any:
             return NumberOrWord(_number(number), option.name, word)
         case kinds.OneOrByPosition():
             return Rates()
-        case kinds.ListOf():
-            return WholeNumbers()
+        case kinds.ListOf(number):
+            return WholeNumbers() if isinstance(number, kinds.Whole) else Numbers()
         case kinds.HitRates():
             return HitCurve()
     raise TypeError(f"the command line knows no type for {option.kind}")

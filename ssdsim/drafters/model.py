@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from ssdsim.hardware.catalog import find_transformer
@@ -42,6 +43,22 @@ class ModelDrafter:
         branch = site.draft_pass("branch step", branches, extra_context=tokens + 1, masked=True)
         return site.piece(glue), site.piece(branch, tokens)
 
+    def expand(self, site: Site, rows: Sequence[int], beside: bool) -> tuple[Piece, ...]:
+        """Over one row the pass of a chain; over more they are branches that share what is cached."""
+        passes = site.draft_beside_target if beside else site.draft_pass
+        return tuple(
+            site.piece(passes("draft step", queries=each, masked=each > 1), times) for each, times in _runs(rows)
+        )
+
+    def preexpand(self, site: Site, rows: Sequence[int], nodes: int, branches: int) -> tuple[Piece, ...]:
+        """As :meth:`prespeculate`, but that the glue pass is over a tree, and that each branch has ``rows``."""
+        glue = site.draft_pass("glue", nodes + 1, masked=any(each > 1 for each in rows))
+        steps = (
+            (site.draft_pass("branch step", branches * each, extra_context=nodes + 1, masked=True), times)
+            for each, times in _runs(rows)
+        )
+        return site.piece(glue), *(site.piece(step, times) for step, times in steps)
+
     def accepted(self, options: Mapping[str, Any], tokens: int, unseen: int = 0) -> Accepted:
         return accepted_by_options(options, tokens)
 
@@ -51,3 +68,8 @@ class ModelDrafter:
     def demand(self, site: Site, tokens: int, branches: int, beside: bool = False) -> Demand:
         logits = site.sampling and branches > 0
         return draft_demand(site.draft, 1, site.context, tokens, branches, site.precision_of("draft"), logits)
+
+
+def _runs(rows: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Each number of rows with how often it follows itself."""
+    return ((each, len(list(alike))) for each, alike in groupby(rows))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from ssdsim.option import Option
 from ssdsim.pricing.memory import Demand
@@ -93,4 +93,20 @@ class Drafter(Protocol):
 
         ``beside`` the target: on each of the target's devices.
         """
+        ...
+
+
+@runtime_checkable
+class TreeDrafter(Drafter, Protocol):
+    """A drafter that can guess several tokens at a place, and go on from each of them in one pass."""
+
+    def expand(self, site: Site, rows: Sequence[int], beside: bool) -> tuple[Piece, ...]:
+        """Draft a tree for every sequence: a pass over each number of ``rows``, whose children are guessed in it.
+
+        ``beside`` the target on its devices, or on a device of its own.
+        """
+        ...
+
+    def preexpand(self, site: Site, rows: Sequence[int], nodes: int, branches: int) -> tuple[Piece, ...]:
+        """Draft such a tree for each of ``branches`` outcomes of a tree of ``nodes``, on one device of its own."""
         ...

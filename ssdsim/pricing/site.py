@@ -83,9 +83,9 @@ class Site:
     # passes
 
     @_once
-    def target_pass(self, name: str, queries: int) -> Pass:
-        """One target pass over ``batch * queries`` tokens."""
-        forward = self._forward(self.target, queries, self.tp, ep=self.ep)
+    def target_pass(self, name: str, queries: int, masked: bool = False) -> Pass:
+        """One target pass over ``batch * queries`` tokens; ``masked`` where those of a sequence are a tree."""
+        forward = self._forward(self.target, queries, self.tp, masked=masked, ep=self.ep)
         return Pass(name, "target", forward, self.tp, self.profile, self.runtime)
 
     @_once
@@ -108,10 +108,17 @@ class Site:
 
     @_once
     def draft_beside_target(
-        self, name: str, queries: int = 1, *, fused: int | None = None, logits: int | None = None
+        self,
+        name: str,
+        queries: int = 1,
+        masked: bool = False,
+        *,
+        fused: int | None = None,
+        logits: int | None = None,
     ) -> Pass:
         """The draft's pass on the target's devices: on one or on all of them, as the runtime has it."""
-        passes = [self.draft_on_target(name, tp, queries, fused=fused, logits=logits) for tp in self.draft_degrees]
+        of = {"masked": masked, "fused": fused, "logits": logits}
+        passes = [self.draft_on_target(name, tp, queries, **of) for tp in self.draft_degrees]
         return min(passes, key=lambda option: option.cost.seconds)
 
     @property
@@ -189,9 +196,12 @@ class Site:
         return _message("outcome", cost_of_message(sent, self.draft_profile, self.draft_pair), Message(sent))
 
     @_once
-    def speculation_message(self, tokens: int) -> Step:
-        """``tokens`` drafted tokens a sequence to the target's first device, which tells the others."""
-        sent, told = self.speculation_bytes(tokens), self.token_bytes(tokens)
+    def speculation_message(self, tokens: int, distributions: int | None = None) -> Step:
+        """``tokens`` drafted tokens a sequence to the target's first device, which tells the others.
+
+        They are drawn from so many ``distributions``, by default one each, which go along when sampling.
+        """
+        sent, told = self.speculation_bytes(tokens, distributions), self.token_bytes(tokens)
         cost = cost_of_message(sent, self.draft_profile, self.draft_pair) + self.cost_of_telling(tokens)
         return _message("speculation", cost, Message(sent, told))
 
@@ -229,9 +239,10 @@ class Site:
         """``tokens`` token ids a sequence."""
         return self.batch * tokens * TOKEN_BYTES
 
-    def speculation_bytes(self, tokens: int) -> int:
+    def speculation_bytes(self, tokens: int, distributions: int | None = None) -> int:
         """Tokens, hit flags, and the draft's logits when sampling (greedy decoding needs none)."""
-        logits = tokens * self.draft.vocab_size * DTYPE_BYTES[self.precision_of("draft").activations]
+        drawn_from = tokens if distributions is None else distributions
+        logits = drawn_from * self.draft.vocab_size * DTYPE_BYTES[self.precision_of("draft").activations]
         return self.token_bytes(tokens) + self.batch * (1 + (logits if self.sampling else 0))
 
     def precision_of(self, model: Model) -> Precision:

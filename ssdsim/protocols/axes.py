@@ -170,6 +170,26 @@ class Outcomes(Axis):
         return dict.fromkeys(max(1, size) for size in sizes)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Sizes(Axis):
+    """Any whole numbers: tokens/s are smooth in their logarithm. A first look is at ``first``."""
+
+    first: tuple[int, ...]
+
+    def possible(self, scope: Scope) -> Values:
+        return None
+
+    def coarse(self, values: Values, before: Mapping[str, Any]) -> Iterable[Any]:
+        return self.first if values is None else values
+
+    def near(self, values: Values, before: Mapping[str, Any], top: Mapping[str, Any], step: float) -> Iterable[Any]:
+        """The same, and a step up and down."""
+        if values is not None:
+            return values
+        same: int = top[self.option]
+        return dict.fromkeys(max(1, size) for size in (math.floor(same / step), same, math.ceil(same * step)))
+
+
 TARGET = Degrees(
     option="tp",
     about="tensor-parallel degrees that may be chosen [default: all that divide]",

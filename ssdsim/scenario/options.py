@@ -456,7 +456,7 @@ SHARED: tuple[Option, ...] = (
         name="sd_draft",
         default="colocated",
         kind=OneOf(("colocated", "separate")),
-        about="SD's draft on the target's devices, or on its own as in SSD",
+        about="the draft of SD and of a tree on the target's devices, or on its own as in SSD",
         axis="SD's draft",
         varied_by=("recommend",),
         groups=(Group.HARDWARE, Group.CHOICE),
@@ -583,7 +583,7 @@ ALL: dict[str, Option] = {}
 DEFAULTS: dict[str, Any] = {}
 _exclusions: list[tuple[str, Excludes, tuple[str, ...]]] = []
 _needs: list[tuple[str, Needs]] = []
-_owners: list[tuple[str, str, str]] = []  # an option, the option that chooses its owner, and the owner's name
+_owners: dict[str, tuple[str, list[str]]] = {}  # by option: the option that chooses its owners, and their names
 
 
 def _read_records() -> None:
@@ -595,12 +595,11 @@ def _read_records() -> None:
     DEFAULTS.update({name: option.default for name, option in ALL.items()})
     _exclusions[:] = [(name, each, names_of(each.others)) for name, option in ALL.items() for each in option.excludes]
     _needs[:] = [(name, option.needs) for name, option in ALL.items() if option.needs is not None]
-    _owners[:] = [
-        (option.name, chooser, owner.name)
-        for chooser, registry in (("strategies", strategies.ALL), ("drafter", drafters.ALL))
-        for owner in registry
-        for option in owner.options
-    ]
+    _owners.clear()
+    for chooser, registry in (("strategies", strategies.ALL), ("drafter", drafters.ALL)):
+        for owner in registry:
+            for option in owner.options:
+                _owners.setdefault(option.name, (chooser, []))[1].append(owner.name)
 
 
 def members(group: Group) -> tuple[str, ...]:
@@ -675,19 +674,20 @@ def check_owners(given: Mapping[str, Any]) -> None:
     several = isinstance(asked, list | tuple) and any(isinstance(each, list | tuple) for each in asked)
     checked_each = [ALL["strategies"].checked(each) for each in (asked if several else [asked])]
     values["strategies"] = tuple(name for names in checked_each for name in names)
-    for name, chooser, owner in _owners:
-        if given.get(name) is not None and not _has_a_part(values, chooser, owner):
-            raise InputError(f"{spelled(name)} has no effect without {spelled(chooser)} {owner}")
+    for name, (chooser, owners) in _owners.items():
+        if given.get(name) is not None and not _has_a_part(values, chooser, owners):
+            raise InputError(f"{spelled(name)} has no effect without {spelled(chooser)} {' or '.join(owners)}")
 
 
 def of_others(values: Mapping[str, Any]) -> set[str]:
     """The options of strategies and drafters that have no part."""
-    return {name for name, chooser, owner in _owners if not _has_a_part(values, chooser, owner)}
+    return {name for name, (chooser, owners) in _owners.items() if not _has_a_part(values, chooser, owners)}
 
 
-def _has_a_part(values: Mapping[str, Any], chooser: str, owner: str) -> bool:
+def _has_a_part(values: Mapping[str, Any], chooser: str, owners: Iterable[str]) -> bool:
+    """Some owner of an option is chosen."""
     chosen = values[chooser]
-    return owner in chosen if isinstance(chosen, tuple) else owner == chosen
+    return any(owner in chosen if isinstance(chosen, tuple) else owner == chosen for owner in owners)
 
 
 def beside(options: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:

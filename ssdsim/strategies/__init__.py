@@ -9,9 +9,20 @@ from ssdsim.strategies.pearl import PEARL
 from ssdsim.strategies.specbranch import SpecBranch
 from ssdsim.strategies.speculative import Speculative
 from ssdsim.strategies.ssd import SSD
+from ssdsim.strategies.tree import TreeSpeculative
+from ssdsim.strategies.tree_ssd import TreeSSD
 
 ALL: Registry[Strategy] = Registry(
-    "strategy", Autoregressive(), Speculative(), SSD(), PEARL(), SpecBranch(), DSI(), AMUSD()
+    "strategy",
+    Autoregressive(),
+    Speculative(),
+    SSD(),
+    PEARL(),
+    SpecBranch(),
+    DSI(),
+    AMUSD(),
+    TreeSpeculative(),
+    TreeSSD(),
 )
 
 SUBJECT = "ssd"

@@ -162,9 +162,11 @@ def test_its_steps_are_priced_and_belong_to_a_part(name: str) -> None:
 
 
 @EACH
-def test_its_options_are_records_that_no_other_has(name: str) -> None:
-    owned = [option.name for strategy in (*ALL, *drafters.ALL) for option in strategy.options]
-    assert len(owned) == len(set(owned))
+def test_its_options_are_records_of_which_no_other_has_another(name: str) -> None:
+    records: dict[str, Option] = {}
+    for owner in (*ALL, *drafters.ALL):
+        for option in owner.options:
+            assert records.setdefault(option.name, option) is option, "strategies that share an option share its record"
     assert all(isinstance(option, Option) for option in ALL.named(name).options)
 
 

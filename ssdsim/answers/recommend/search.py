@@ -13,12 +13,11 @@ from ssdsim import drafters, strategies
 from ssdsim.answers.grid import Evaluator
 from ssdsim.answers.recommend.deployment import Deployment, Rate, Shape
 from ssdsim.answers.recommend.request import Request, axes_of
-from ssdsim.kinds import Whole
 from ssdsim.pricing.occupancy import check_memory, target_alone
 from ssdsim.pricing.room import NoRoom
 from ssdsim.protocols.axes import Axis, Values
 from ssdsim.scenario.configuration import effective, site_of
-from ssdsim.scenario.options import ALL, DEFAULTS
+from ssdsim.scenario.options import DEFAULTS
 
 Case = tuple[Shape, int]  # a shape and the sequences of one copy
 ValuesBeside = Callable[[Axis, Values, Mapping[str, Any]], Iterable[Any]]
@@ -162,7 +161,7 @@ def _settled(shape: Shape, row: Mapping[Any, Any]) -> Shape:
     """The shape with the settings that its strategy has settled."""
     settings = shape.settings
     for told in strategies.ALL.named(shape.strategy).told:
-        settings[told] = int(row[told]) if isinstance(ALL[told].kind, Whole) else row[told]
+        settings[told] = row[told] if isinstance(row[told], str) else int(row[told])
     return turned(shape, settings)
 
 

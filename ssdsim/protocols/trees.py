@@ -1,0 +1,250 @@
+"""What strategies share that verify a tree of drafted tokens: its options, and which tree is drafted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from itertools import accumulate
+from operator import mul
+from typing import Any
+
+import numpy as np
+
+from ssdsim.errors import InputError
+from ssdsim.kinds import SHARE, ListOf, Number, NumberOrWord, Whole
+from ssdsim.option import Excludes, Group, Option
+from ssdsim.pairs.choice import positions_known
+from ssdsim.pricing.drafter import Drafter, TreeDrafter
+from ssdsim.pricing.room import NoRoom
+from ssdsim.pricing.site import Site
+from ssdsim.protocols.axes import Words
+from ssdsim.rounds.kernel import Kernel, Tokens
+from ssdsim.rounds.mixing import tokens_of
+from ssdsim.settings import Settings
+from ssdsim.speculation.acceptance import rates_of
+from ssdsim.speculation.caching import hit_curves
+from ssdsim.speculation.trees.drafted import Drafted, DynamicTrees, StaticTree, best_tree
+from ssdsim.speculation.trees.rank_model import RANKS, RankModel
+from ssdsim.speculation.trees.shape import Array, Tree
+
+_DEPTHS = 16
+_MOST = 4096
+_SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
+_UNIT_FREE = 32
+_EAGLE_2 = (60, 6)  # nodes and depth of its paper, for targets of 7 to 8 billion weights
+_BEST = "auto: more tokens/s than the others"
+
+OPTIONS = (
+    Option(
+        name="tree_nodes",
+        kind=NumberOrWord(Whole(most=_MOST), "auto"),
+        default="auto",
+        about="drafted tokens of a tree, without its root (auto: the fastest here of up to 256; 32 without hardware)",
+        axis="drafted tokens of a tree",
+        symbol="m",
+        doubling=True,
+        varied_by=("recommend", "schedule"),
+        groups=(Group.CHOICE,),
+    ),
+    Option(
+        name="tree_depth",
+        kind=NumberOrWord(Whole(most=64), "auto"),
+        default="auto",
+        about="levels of a tree, each a pass of the draft (auto: the fastest here of up to 16)",
+        axis="levels of a tree D",
+        symbol="D",
+        varied_by=("recommend", "schedule"),
+        groups=(Group.CHOICE,),
+    ),
+    Option(
+        name="tree_children",
+        kind=ListOf(Whole(most=64)),
+        about="the tree itself: how many children each node of a level has (SpecInfer: 1,1,3,1,1,1,1,1)",
+        axis="children of a level's nodes",
+        groups=(Group.CHOICE,),
+        excludes=(
+            Excludes(
+                ("tree_nodes", "tree_depth", "tree_beam"), "{it} has no effect with --tree-children (the tree is given)"
+            ),
+        ),
+    ),
+    Option(
+        name="tree_beam",
+        kind=Whole(most=256),
+        about="a tree of its own for each round (EAGLE-2), of so many nodes a pass of the draft",
+        axis="nodes a pass of the draft",
+        otherwise="the same tree in every round",
+        groups=(Group.CHOICE,),
+    ),
+    Option(
+        name="tree_ranks",
+        kind=ListOf(SHARE),
+        about="P(right) of the draft's guesses of a token, by rank, in place of --alpha and the hit curve",
+        axis="acceptance by rank",
+        otherwise="--alpha, then the hit curve of the guesses after it",
+    ),
+    Option(
+        name="tree_concentration",
+        kind=Number(),
+        about="rounds differ: the first guess's rate in each is Beta with this a + b (--tree-beam's trees know it)",
+        axis="concentration of rounds (a + b)",
+    ),
+)
+
+
+AXES = (
+    Words(
+        option="tree_nodes",
+        about="drafted tokens of a tree that may be chosen [default: auto, the fastest]",
+        says="{symbol} {value}",
+        words=("auto",),
+    ),
+    Words(
+        option="tree_depth",
+        about="levels of a tree that may be chosen [default: auto, the fastest]",
+        says="{symbol} {value}",
+        words=("auto",),
+    ),
+)
+
+
+Place = tuple[int, int]
+Round = Callable[[Drafted, RankModel], float]
+"""Seconds of a round (units of T_v without hardware) with what is drafted, where guesses are right so often."""
+
+
+def check_drafts_trees(drafter: Drafter) -> None:
+    """Raise :class:`NoRoom` at a drafter that makes one guess a token."""
+    if not isinstance(drafter, TreeDrafter):
+        raise NoRoom(f"{drafter.title} drafts chains: a tree needs several guesses of a token")
+
+
+def drafted(settings: Mapping[str, Any], drafter: Drafter) -> Drafted:
+    """What the settled options say is drafted."""
+    if settings["tree_children"] is not None:
+        return StaticTree(Tree.expanded_by(settings["tree_children"]))
+    nodes, depth, beam = (settings[name] for name in ("tree_nodes", "tree_depth", "tree_beam"))
+    if beam is not None:
+        return DynamicTrees(min(nodes, _proposed(depth, beam)), depth, beam)
+    return best_tree(mean_model(settings, drafter, depth), nodes, depth)
+
+
+def tree_tokens(settings: Settings, drafter: Drafter, kernel_of: Callable[[Drafted, RankModel], Kernel]) -> Tokens:
+    """What a round does, from what is drafted; where requests differ the tree is that of their mean.
+
+    Raises
+    ------
+    InputError : ranks that are given of requests that differ, or that are no distribution.
+    """
+    tree = drafted(settings, drafter)
+    accepted = drafter.accepted(settings, _depth(settings))
+    if settings["tree_ranks"] is not None and accepted.kinds is not None:
+        raise InputError("--tree-ranks are those of all requests: give no --acceptance or --alpha-concentration")
+    return tokens_of(accepted, lambda pmf: kernel_of(tree, _model(settings, rates_of(pmf))))
+
+
+def mean_model(settings: Mapping[str, Any], drafter: Drafter, depth: int) -> RankModel:
+    """Of all requests together."""
+    return _model(settings, rates_of(drafter.accepted(settings, depth).pmf))
+
+
+def settle_tree(settings: Settings, site: Site | None, drafter: Drafter, round_s: Round) -> None:
+    """Derive nodes and depth as far as nobody gives them: those of the most tokens per ``round_s``, or EAGLE-2's.
+
+    Raises
+    ------
+    InputError : a tree deeper than acceptance is known, or ranks that sum to more than 1.
+    """
+    check_drafts_trees(drafter)
+    _check_ranks(settings["tree_ranks"])
+    if settings["tree_children"] is not None:
+        _check_children(settings)
+        tree = Tree.expanded_by(settings["tree_children"])
+        chosen, why = (tree.nodes, tree.depth), "of --tree-children"
+    elif settings["tree_beam"] is not None:
+        depth = settings["tree_depth"] if _is_given(settings, "tree_depth") else min(_EAGLE_2[1], _known(settings))
+        chosen, why = (min(_EAGLE_2[0], _proposed(depth, settings["tree_beam"])), depth), "auto: EAGLE-2's"
+    elif _is_given(settings, "tree_nodes") and _is_given(settings, "tree_depth"):
+        return
+    else:
+        most = _UNIT_FREE if site is None else _SIZES[-1]
+        chosen, why = _best(settings, drafter, most, round_s), _BEST
+    for name, value in zip(("tree_nodes", "tree_depth"), chosen, strict=True):
+        if not _is_given(settings, name):
+            settings.settle(name, value, why)
+
+
+def _is_given(settings: Settings, name: str) -> bool:
+    """Not left to be chosen, nor chosen for another strategy."""
+    return settings[name] != "auto" and not settings.source(name).startswith("auto")
+
+
+def _check_ranks(ranks: Sequence[float] | None) -> None:
+    if ranks is not None and sum(ranks) > 1.0 + 1e-9:
+        raise InputError(f"--tree-ranks must sum to at most 1 (one guess at most is right), got {sum(ranks):g}")
+
+
+def _check_children(settings: Mapping[str, Any]) -> None:
+    children: Sequence[int] = settings["tree_children"]
+    known = RANKS if settings["tree_ranks"] is None else len(settings["tree_ranks"])
+    if max(children) > known:
+        raise InputError(f"--tree-children must be at most {known}, the ranks that are known, got {max(children)}")
+    if (nodes := sum(accumulate(children, mul))) > _MOST:
+        raise InputError(f"--tree-children must make at most {_MOST} nodes, got {nodes}")
+
+
+def _best(settings: Settings, drafter: Drafter, most: int, round_s: Round) -> tuple[int, int]:
+    """Nodes and depth of the most tokens a second."""
+    depths: Sequence[int] = range(1, min(_DEPTHS, _known(settings)) + 1)
+    depths = [settings["tree_depth"]] if _is_given(settings, "tree_depth") else depths
+    sizes = [size for size in _SIZES if size <= most]
+    sizes = [settings["tree_nodes"]] if _is_given(settings, "tree_nodes") else sizes
+    model = mean_model(settings, drafter, max(depths))
+    if round_s(StaticTree(Tree.chain(1)), model) == 0.0:  # a plan of what to time: nothing has a price yet
+        return 4 * int(settings["k"]), int(settings["k"])
+
+    @cache
+    def tokens_per_s(size: int, level: int) -> float:
+        tree = best_tree(model, sizes[size], depths[level])
+        pmf = tree.accepted_pmf(model)
+        return float(1.0 + pmf @ np.arange(pmf.size)) / round_s(tree, model)
+
+    tops = [_climbed(start, (len(sizes), len(depths)), tokens_per_s) for start in ((0, 0), (6, 4), (13, 7))]
+    size, level = max(tops, key=lambda top: tokens_per_s(*top))
+    return sizes[size], depths[level]
+
+
+def _climbed(start: Place, ends: Place, height: Callable[[int, int], float]) -> Place:
+    """The top that neighbours lead to, a step up only where it is worth one; tokens/s have few tops."""
+    at = min(start[0], ends[0] - 1), min(start[1], ends[1] - 1)
+    while True:
+        around = [(at[0] + i, at[1] + j) for i in (-1, 0, 1) for j in (-1, 0, 1)]
+        best = max((place for place in around if _inside(place, ends)), key=lambda place: height(*place))
+        if height(*best) <= height(*at) * (1.0 + 1e-9):
+            return at
+        at = best
+
+
+def _inside(place: Place, ends: Place) -> bool:
+    return 0 <= place[0] < ends[0] and 0 <= place[1] < ends[1]
+
+
+def _known(settings: Mapping[str, Any]) -> int:
+    """At how many depths acceptance is known."""
+    return positions_known(settings) or (settings["k"] if settings["acceptance"] is not None else _DEPTHS)
+
+
+def _depth(settings: Mapping[str, Any]) -> int:
+    return int(settings["tree_depth"])
+
+
+def _proposed(depth: int, beam: int) -> int:
+    """Nodes that so many passes propose."""
+    return beam + (depth - 1) * beam**2
+
+
+def _model(settings: Mapping[str, Any], first: Array) -> RankModel:
+    concentration = settings["tree_concentration"]
+    if settings["tree_ranks"] is not None:
+        return RankModel.of_ranks(settings["tree_ranks"], first.size, concentration)
+    return RankModel.of_hits(first, hit_curves(settings)[0], concentration)

@@ -1,0 +1,178 @@
+"""SSD whose target verifies trees: while it does, the draft grows one for each likely outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+import numpy as np
+
+from ssdsim.pricing.drafter import Drafter, TreeDrafter
+from ssdsim.pricing.occupancy import Occupancy, target_alone
+from ssdsim.pricing.prespeculation import beside_each_other, branches_per_device
+from ssdsim.pricing.room import NoRoom
+from ssdsim.pricing.site import Site
+from ssdsim.pricing.step import Step, unit_free
+from ssdsim.protocols.axes import Sizes
+from ssdsim.protocols.cached import DRAFT_DEVICES, Cached
+from ssdsim.protocols.trees import AXES, OPTIONS, Round, drafted, mean_model, settle_tree, tree_tokens
+from ssdsim.rounds.kernel import Kernel, Tokens
+from ssdsim.settings import GIVEN, Settings
+from ssdsim.speculation.trees.drafted import Drafted, StaticTree
+from ssdsim.speculation.trees.ghosts import FanOuts, hits_by_accepted, likeliest_fan_outs
+from ssdsim.speculation.trees.rank_model import RankModel
+from ssdsim.speculation.trees.shape import Array
+
+
+class TreeSSD(Cached):
+    """SSD's round with trees in the place of chains: ``m + 1`` rows verified, ``B`` trees of m tokens prepared.
+
+    An outcome is the node at which the path ends and the bonus token after it, none of whose verified children it is;
+    guesses are the next siblings, the ``--budget`` likeliest of all nodes. On a miss the tree is drafted just in time.
+    The draft's work: a glue pass over m + 1 rows, then D passes over B times the rows of a level. The SSD paper names
+    the combination (appendix E) and measures nothing of it: costs and hit rates are settled here. One tree for all
+    rounds; the draft's memory is that of B m tokens with their distributions, a little more than are drawn from.
+    """
+
+    name = "treessd"
+    title = "SSD + trees"
+    source = "SSD paper, arXiv 2603.03251, appendix E; settled here"
+    rival = "ssd"
+    searched = (
+        DRAFT_DEVICES,
+        *AXES,
+        Sizes(
+            option="budget",
+            about="cached outcomes a sequence that may be chosen [default: searched]",
+            says="{value} outcomes",
+            idle_with=("p_hit",),
+            first=(4, 12, 36, 108, 324),
+        ),
+    )
+    told = ("tree_nodes", "tree_depth", "budget")
+    options = OPTIONS
+
+    def settle(self, settings: Settings, site: Site | None, drafter: Drafter) -> None:
+        """Budget and tree.
+
+        Raises
+        ------
+        NoRoom : a tree for each round, whose outcomes nobody can prepare a tree for.
+        """
+        if settings["tree_beam"] is not None:
+            raise NoRoom(f"{self.title} takes one tree for all rounds: give no --tree-beam")
+        if settings["budget"] is None:
+            f = settings["f"] if isinstance(settings["f"], int) else 1
+            settings.derive("budget", f * (settings["k"] + 1), "f (k + 1)")
+        settle_tree(settings, site, drafter, _round_s(settings, site, drafter))
+
+    def lookahead(self, options: Mapping[str, Any]) -> int:
+        return int(options["tree_nodes"])
+
+    def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:
+        tree = drafted(settings, drafter)
+        guesses = _fan_outs(settings, tree, mean_model(settings, drafter, int(settings["tree_depth"])))
+
+        def kernel(tree: Drafted, model: RankModel) -> Kernel:
+            pmf = tree.accepted_pmf(model)
+            hits = _hits(settings, tree, model, guesses)
+            row = {"hit": np.minimum(hits, pmf), "miss": np.maximum(0.0, pmf - hits)}
+            return Kernel.by_state({"hit": row, "miss": row})
+
+        return tree_tokens(settings, drafter, kernel)
+
+    def guesses(self, settings: Mapping[str, Any]) -> tuple[int, ...] | None:
+        """At least one where something may be cached: which node of a depth has them is no matter to a cache."""
+        each, left = divmod(int(settings["budget"]), int(settings["tree_depth"]) + 1)
+        return tuple(max(1, each + (depth < left)) for depth in range(int(settings["tree_depth"]) + 1))
+
+    def occupancies(self, site: Site, drafter: Drafter) -> Iterable[Occupancy]:
+        nodes = self.lookahead(site.options)
+        yield target_alone(site, nodes)
+        if drafter.needs_device:
+            branches = branches_per_device(site.options["budget"], site.options["draft_gpus"])
+            what = f"{site.draft.name} with {branches} cached trees a sequence"
+            yield Occupancy(what, [drafter.demand(site, nodes, branches)], site.draft_profile)
+
+    def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
+        tree = drafted(site.options, drafter)
+        verify, prespeculate = beside_each_other(site, _verify(site, tree), _prespeculate(site, drafter, tree))
+        return {
+            "verify": verify,
+            "sample": site.sampling_step(),
+            "outcome": site.outcome_message(),
+            "pre-speculate": prespeculate,
+            "look up": self.looking_up(site),
+            "fallback": _fallback(site, drafter, tree),
+            "speculation": site.speculation_message(tree.nodes, distributions=sum(tree.rows)),
+        }
+
+    def unit_free_steps(self, settings: Settings) -> Mapping[str, Step]:
+        t_p, t_b = _unit_free(settings, settings["tree_depth"])
+        return {
+            "verify": unit_free("verify", ("verify", 1.0, 1)),
+            "sample": Step("host"),
+            "outcome": Step("communicate"),
+            "pre-speculate": unit_free("draft", ("pre-speculation", t_p, 1)),
+            "look up": Step("host"),
+            "fallback": unit_free("fallback", ("fallback step", t_b, 1)),
+            "speculation": Step("communicate"),
+        }
+
+
+def _is_given(settings: Settings, name: str) -> bool:
+    """By a user, not derived for another strategy."""
+    return settings[name] is not None and settings.source(name) == GIVEN
+
+
+def _unit_free(settings: Settings, depth: int) -> tuple[float, float]:
+    """T_p and T_b: given, or so many passes of the draft."""
+    drafting: float = settings["t_sd"] / settings["k"] * depth
+    t_p, t_b = (settings[name] if _is_given(settings, name) else drafting for name in ("t_p", "t_b"))
+    return t_p, t_b
+
+
+def _verify(site: Site, tree: Drafted) -> Step:
+    return Step("verify", (site.piece(site.target_pass("verify", tree.nodes + 1, not tree.is_chain)),))
+
+
+def _prespeculate(site: Site, drafter: Drafter, tree: Drafted) -> Step:
+    devices = site.options["draft_gpus"]
+    branches = branches_per_device(site.options["budget"], devices)
+    return Step("draft", cast(TreeDrafter, drafter).preexpand(site, tree.rows, tree.nodes, branches), devices)
+
+
+def _fallback(site: Site, drafter: Drafter, tree: Drafted) -> Step:
+    pieces = cast(TreeDrafter, drafter).expand(site, tree.rows, beside=False)
+    return Step("fallback", tuple(piece.called("fallback step") for piece in pieces))
+
+
+def _fan_outs(settings: Settings, tree: Drafted, model: RankModel) -> FanOuts:
+    """The guesses at each node that are right the most often in the mean round."""
+    assert isinstance(tree, StaticTree)  # settled
+    return likeliest_fan_outs(tree.tree, model.one_deeper().rates, settings["budget"])
+
+
+def _hits(settings: Settings, tree: Drafted, model: RankModel, guesses: FanOuts) -> Array:
+    """P(j tokens are accepted and the outcome is cached), shape ``(depth+1,)``."""
+    if _is_given(settings, "p_hit"):
+        return tree.accepted_pmf(model) * float(settings["p_hit"])
+    assert isinstance(tree, StaticTree)  # settled
+    return hits_by_accepted(tree.tree, model.one_deeper().rounds, guesses)
+
+
+def _round_s(settings: Settings, site: Site | None, drafter: Drafter) -> Round:
+    """Of the whole batch, each tree's passes priced once; without what two devices at work cost each other."""
+
+    def seconds(tree: Drafted) -> tuple[float, float, float]:
+        if site is None:
+            return (1.0, *_unit_free(settings, len(tree.rows)))
+        window = _verify(site, tree).seconds + site.sampling_step().seconds + site.outcome_message().seconds
+        return window, _prespeculate(site, drafter, tree).seconds, _fallback(site, drafter, tree).seconds
+
+    def round_s(tree: Drafted, model: RankModel) -> float:
+        window, prepared, again = seconds(tree)
+        hit = min(1.0, float(_hits(settings, tree, model, _fan_outs(settings, tree, model)).sum()))
+        return max(window, prepared) + (1.0 - hit ** int(settings["b"])) * again
+
+    return round_s
