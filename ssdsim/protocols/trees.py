@@ -151,12 +151,19 @@ def mean_model(settings: Mapping[str, Any], drafter: Drafter, depth: int) -> Ran
 def settle_tree(settings: Settings, site: Site | None, drafter: Drafter, round_s: Round) -> None:
     """Derive nodes and depth as far as nobody gives them: those of the most tokens per ``round_s``, or EAGLE-2's.
 
+    Derives ``tree_rows``, too, of each pass of the draft: no more passes than the tree that is best is deep.
+
     Raises
     ------
     InputError : a tree deeper than acceptance is known, or ranks that sum to more than 1.
     """
     check_drafts_trees(drafter)
     _check_ranks(settings["tree_ranks"])
+    _choose(settings, site, drafter, round_s)
+    settings.settle("tree_rows", list(drafted(settings, drafter).rows), "of the tree")
+
+
+def _choose(settings: Settings, site: Site | None, drafter: Drafter, round_s: Round) -> None:
     if settings["tree_children"] is not None:
         _check_children(settings)
         tree = Tree.expanded_by(settings["tree_children"])
@@ -164,11 +171,11 @@ def settle_tree(settings: Settings, site: Site | None, drafter: Drafter, round_s
     elif settings["tree_beam"] is not None:
         depth = settings["tree_depth"] if _is_given(settings, "tree_depth") else min(_EAGLE_2[1], _known(settings))
         chosen, why = (min(_EAGLE_2[0], _proposed(depth, settings["tree_beam"])), depth), "auto: EAGLE-2's"
-    elif _is_given(settings, "tree_nodes") and _is_given(settings, "tree_depth"):
-        return
-    else:
+    elif not (_is_given(settings, "tree_nodes") and _is_given(settings, "tree_depth")):
         most = _UNIT_FREE if site is None else _SIZES[-1]
         chosen, why = _best(settings, drafter, most, round_s), _BEST
+    else:
+        return
     for name, value in zip(("tree_nodes", "tree_depth"), chosen, strict=True):
         if not _is_given(settings, name):
             settings.settle(name, value, why)

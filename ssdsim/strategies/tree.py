@@ -53,7 +53,7 @@ class TreeSpeculative(Alternate):
         }
 
     def unit_free_steps(self, settings: Settings) -> Mapping[str, Step]:
-        passes = settings["tree_depth"]
+        passes = len(settings["tree_rows"])
         return {
             "draft": unit_free("draft", ("draft step", settings["t_sd"] / settings["k"], passes)),
             "speculation": Step("communicate"),

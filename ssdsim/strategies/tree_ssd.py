@@ -35,7 +35,7 @@ class TreeSSD(Cached):
     """
 
     name = "treessd"
-    title = "SSD + trees"
+    title = "Tree SSD"
     source = "SSD paper, arXiv 2603.03251, appendix E; settled here"
     rival = "ssd"
     searched = (
@@ -108,7 +108,7 @@ class TreeSSD(Cached):
         }
 
     def unit_free_steps(self, settings: Settings) -> Mapping[str, Step]:
-        t_p, t_b = _unit_free(settings, settings["tree_depth"])
+        t_p, t_b = _unit_free(settings, len(settings["tree_rows"]))
         return {
             "verify": unit_free("verify", ("verify", 1.0, 1)),
             "sample": Step("host"),

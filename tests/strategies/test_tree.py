@@ -33,8 +33,9 @@ CASES = [(A, 8, 4, 2.8456), (A, 4, 2, 2.2800), (S, 8, 3, 2.6366), (S, 8, 8, 2.80
 def test_tokens_of_a_round(ranks: tuple[float, ...], nodes: int, depth: int, expected: float) -> None:
     case = tree(t_sd=0.6, k=6, tree_ranks=list(ranks), tree_nodes=nodes, tree_depth=depth)
     assert case.tokens.averages.tokens_per_round == pytest.approx(expected, abs=5.1e-5)
-    passes = len(case.settings["tree_ranks"]) and int(case.steps["draft"].pieces[0].times)
-    assert rate(case) == pytest.approx(expected / (1.0 + 0.1 * passes), rel=3e-5)
+    (draft,) = case.steps["draft"].pieces
+    assert draft.times == len(case.settings["tree_rows"]) <= depth
+    assert rate(case) == pytest.approx(expected / (1.0 + 0.1 * draft.times), rel=3e-5)
 
 
 @pytest.mark.parametrize("engine", ["des", "mc"])

@@ -113,7 +113,7 @@ def test_it_drafts_a_tree_for_each_outcome() -> None:
 
 
 def test_a_tree_for_each_round_is_refused() -> None:
-    with pytest.raises(InputError, match="SSD \\+ trees takes one tree for all rounds"):
+    with pytest.raises(InputError, match="Tree SSD takes one tree for all rounds"):
         treessd(tree_beam=10)
 
 

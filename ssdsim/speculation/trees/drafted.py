@@ -105,18 +105,19 @@ class DynamicTrees:
 
 
 def best_tree(model: RankModel, nodes: int, depth: int) -> StaticTree:
-    """The tree of at most so many nodes and levels of the most expected tokens, for the mean round.
+    """The tree of at most so many nodes and levels of the most expected tokens, for the mean round; of one at least.
 
     By taking the likeliest node again and again, or, where a guess is likelier than the one ranked before it, by
     Sequoia's dynamic program.
     """
     rates = model.rates[:depth]
     if never_rise(rates):
-        return StaticTree(grown(rates, nodes, depth).first(nodes))
+        best = grown(rates, nodes, depth)
+        return StaticTree(best if best.nodes else Tree.chain(1))
     alike = bool(np.all(rates == rates[0]))
     levels = model.first.size + 1 if alike else depth + 1  # one table for every depth, where it does not matter
     table = _table((rates[:1] if alike else rates).tobytes(), rates.shape[1], nodes + 1, levels)
-    return StaticTree(table.tree(int(table.tokens[:, depth + 1].argmax()), depth + 1))
+    return StaticTree(table.tree(2 + int(table.tokens[2:, depth + 1].argmax()), depth + 1))
 
 
 @lru_cache(maxsize=64)

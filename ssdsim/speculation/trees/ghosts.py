@@ -49,8 +49,7 @@ def hits_by_accepted(tree: Tree, rates: Rates, guesses: FanOuts) -> Array:
     last = np.minimum(children + guesses, rates.shape[-1])
     right = scores * (until[..., depths, last] - until[..., depths, children])
     by_node = right.reshape(-1, tree.nodes + 1).mean(axis=0)
-    hits: Array = np.bincount(depths, weights=by_node)
-    return hits
+    return np.asarray(np.bincount(depths, weights=by_node), dtype=float)
 
 
 def _rate(of_ranks: list[float], rank: int) -> float:
