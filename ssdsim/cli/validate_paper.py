@@ -8,9 +8,11 @@ from rich.console import Console
 from ssdsim.cli.console import console
 from ssdsim.cli.options import echo_json
 from ssdsim.cli.tables import Table
+from ssdsim.cli.validate_trees import replay_tree_paper
 from ssdsim.errors import InputError
 from ssdsim.validation.drafted import PublishedRows, Replayed
 from ssdsim.validation.paper import FamilyReplay, Published, SweepReplay, load_paper, replay_family, replay_sweep
+from ssdsim.validation.tree_paper import PublishedTrees
 
 HARDWARE = "h100-sxm"
 MAX_ERROR = 0.05
@@ -19,14 +21,18 @@ MAX_ERROR = 0.05
 def replay_paper(paper: str, hardware: str | None, max_error: float | None, as_json: bool) -> bool:
     """Replay and print; whether every row, and every sweep's mean, is within ``max_error``.
 
-    Rows of drafters say themselves on which hardware they were measured, and within which error they should lie.
+    Rows of drafters and trees say themselves on which hardware they were measured, those of drafters also within which
+    error they should lie.
     """
     published = load_paper(paper)
+    if not isinstance(published, Published) and hardware is not None:
+        raise InputError(f"--hardware has no effect with --paper {paper}: its rows say where they were measured")
     if isinstance(published, PublishedRows):
-        if hardware is not None:
-            raise InputError(f"--hardware has no effect with --paper {paper}: its rows say where they were measured")
         return replay_rows(published, max_error, as_json)
-    hardware, max_error = hardware or HARDWARE, MAX_ERROR if max_error is None else max_error
+    max_error = MAX_ERROR if max_error is None else max_error
+    if isinstance(published, PublishedTrees):
+        return replay_tree_paper(published, max_error, as_json)
+    hardware = hardware or HARDWARE
     families = [replay_family(published, family, hardware) for family in published.families]
     sweeps = [replay_sweep(published, sweep, hardware) for sweep in published.sweeps]
     worst = max(float(np.abs(family.errors).max()) for family in families)

@@ -27,6 +27,7 @@ from ssdsim.strategies.speculative import Speculative
 from ssdsim.strategies.ssd import SSD
 from ssdsim.transformer.forward import forward_pass
 from ssdsim.validation.drafted import PublishedRows
+from ssdsim.validation.tree_paper import PublishedTrees
 
 Array = NDArray[np.float64]
 
@@ -128,8 +129,8 @@ def published_names() -> list[str]:
     return sorted(path.stem for path in (models_folder() / "published").glob("*.toml"))
 
 
-def load_paper(name: str) -> Published | PublishedRows:
-    """The bundled results called ``name``, or a card's path: of SSD, or rows of drafters.
+def load_paper(name: str) -> Published | PublishedRows | PublishedTrees:
+    """The bundled results called ``name``, or a card's path: of SSD, rows of drafters, or of trees, by their tables.
 
     Raises
     ------
@@ -141,15 +142,16 @@ def load_paper(name: str) -> Published | PublishedRows:
         names = published_names()
         raise InputError(f"unknown paper '{name}'{nearest(name, names)} Allowed: {', '.join(names)}, or a card's path")
     data = read_toml(path, "card")
-    kind: type[Published | PublishedRows] = PublishedRows if "rows" in data else Published
+    kind: type[Published | PublishedRows | PublishedTrees]
+    kind = PublishedRows if "rows" in data else PublishedTrees if "trees" in data else Published
     return as_record(kind, data, path, "card")
 
 
 def load_published(name: str) -> Published:
-    """:func:`load_paper` of results of SSD; raises :class:`InputError` where the rows are of drafters."""
+    """:func:`load_paper` of results of SSD; raises :class:`InputError` where they are of others."""
     found = load_paper(name)
-    if isinstance(found, PublishedRows):
-        raise InputError(f"{name} has rows of drafters, no results of SSD")
+    if not isinstance(found, Published):
+        raise InputError(f"{name} has no results of SSD")
     return found
 
 

@@ -9,9 +9,13 @@ import pytest
 
 from ssdsim.errors import InputError
 from ssdsim.speculation.acceptance import expected_tokens
-from ssdsim.validation.paper import acceptance_rates, load_published, replay_family, replay_sweep
+from ssdsim.speculation.trees.shape import Tree
+from ssdsim.validation.paper import Published, acceptance_rates, load_published, replay_family, replay_sweep
+from ssdsim.validation.tree_paper import PublishedTrees, TreeRows, replay_demo, replay_trees
 
-PAPER = load_published("kumar2026")
+PAPER, SEQUOIA = load_published("kumar2026"), load_published("sequoia")
+assert isinstance(PAPER, Published)
+assert isinstance(SEQUOIA, PublishedTrees)
 
 
 @pytest.mark.parametrize("index", [0, 1])
@@ -29,6 +33,23 @@ def test_the_engines_sweeps_keep_their_shape_over_k(index: int) -> None:
     assert np.abs(replay.errors).mean() <= 0.05
     published, predicted = replay.best_k
     assert abs(published - predicted) <= 2
+
+
+@pytest.mark.parametrize(("rows", "verify"), list(zip(SEQUOIA.trees, (1.04, 1.10), strict=True)))
+def test_one_time_of_a_verification_a_temperature_gives_sequoias_speed_ups(rows: TreeRows, verify: float) -> None:
+    """Table 1's eight rows of Llama-2-7B."""
+    replay = replay_trees(SEQUOIA, rows)
+    assert replay.verify == pytest.approx(verify, abs=0.012)
+    assert np.abs(replay.errors).max() <= 0.03
+
+
+def test_sequoias_demo_ends_at_the_tree_it_ships() -> None:
+    assert SEQUOIA.demo is not None
+    found = replay_demo(SEQUOIA.demo)
+    assert (found.nodes, found.levels) == (4, 4)
+    assert (found.tokens, found.time_per_token) == pytest.approx((2.2914, 4.8878), abs=5e-5)
+    assert found.speedup == pytest.approx(2.0459, abs=5e-5)
+    assert found.tree == Tree.chain(3)
 
 
 def test_acceptance_rates_invert_the_expected_tokens() -> None:
