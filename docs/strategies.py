@@ -22,6 +22,7 @@ OWN: dict[str, dict[str, Any]] = {
     "amusd": {},
     "tree": {"tree_nodes": 12, "tree_depth": 4},
     "treessd": {"tree_nodes": 12, "tree_depth": 4, "budget": 12},
+    "swiftspec": {"swift_passes": 5, "swift_width": 2},
 }
 SEED, SHOWN = 7, 9.0  # units of T_v
 UNIT_US = 1e6

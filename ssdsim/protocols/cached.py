@@ -51,7 +51,7 @@ class Cached(Lockstep):
             "host": t["sample"] + t["look up"],
         }
 
-    def paper_round_s(self, t: Mapping[str, Seconds], states: Stationary) -> Seconds:
+    def paper_round_s(self, t: Mapping[str, Seconds], states: Stationary) -> Seconds | None:
         """Corollary 16's denominator, which has no overheads and lets a late draft overlap the fallback."""
         p_all = states.none_to("miss")
         clean: Seconds = np.maximum(t["verify"], t["pre-speculate"])

@@ -34,6 +34,14 @@ _UNIT_FREE = 32
 _EAGLE_2 = (60, 6)  # nodes and depth of its paper, for targets of 7 to 8 billion weights
 _BEST = "auto: more tokens/s than the others"
 
+RANKS_OPTION = Option(
+    name="tree_ranks",
+    kind=ListOf(SHARE),
+    about="P(right) of the draft's guesses of a token, by rank, in place of --alpha and the hit curve",
+    axis="acceptance by rank",
+    otherwise="--alpha, then the hit curve of the guesses after it",
+)
+
 OPTIONS = (
     Option(
         name="tree_nodes",
@@ -76,13 +84,7 @@ OPTIONS = (
         otherwise="the same tree in every round",
         groups=(Group.CHOICE,),
     ),
-    Option(
-        name="tree_ranks",
-        kind=ListOf(SHARE),
-        about="P(right) of the draft's guesses of a token, by rank, in place of --alpha and the hit curve",
-        axis="acceptance by rank",
-        otherwise="--alpha, then the hit curve of the guesses after it",
-    ),
+    RANKS_OPTION,
     Option(
         name="tree_concentration",
         kind=Number(),
@@ -158,7 +160,7 @@ def settle_tree(settings: Settings, site: Site | None, drafter: Drafter, round_s
     InputError : a tree deeper than acceptance is known, or ranks that sum to more than 1.
     """
     check_drafts_trees(drafter)
-    _check_ranks(settings["tree_ranks"])
+    check_ranks(settings["tree_ranks"])
     _choose(settings, site, drafter, round_s)
     settings.settle("tree_rows", list(drafted(settings, drafter).rows), "of the tree")
 
@@ -186,7 +188,8 @@ def _is_given(settings: Settings, name: str) -> bool:
     return settings[name] != "auto" and not settings.source(name).startswith("auto")
 
 
-def _check_ranks(ranks: Sequence[float] | None) -> None:
+def check_ranks(ranks: Sequence[float] | None) -> None:
+    """Raise :class:`InputError` at ranks that are given (None is not) and no distribution."""
     if ranks is not None and sum(ranks) > 1.0 + 1e-9:
         raise InputError(f"--tree-ranks must sum to at most 1 (one guess at most is right), got {sum(ranks):g}")
 

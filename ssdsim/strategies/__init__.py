@@ -9,6 +9,7 @@ from ssdsim.strategies.pearl import PEARL
 from ssdsim.strategies.specbranch import SpecBranch
 from ssdsim.strategies.speculative import Speculative
 from ssdsim.strategies.ssd import SSD
+from ssdsim.strategies.swiftspec import SwiftSpec
 from ssdsim.strategies.tree import TreeSpeculative
 from ssdsim.strategies.tree_ssd import TreeSSD
 
@@ -23,6 +24,7 @@ ALL: Registry[Strategy] = Registry(
     AMUSD(),
     TreeSpeculative(),
     TreeSSD(),
+    SwiftSpec(),
 )
 
 SUBJECT = "ssd"

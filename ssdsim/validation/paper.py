@@ -142,9 +142,11 @@ def load_paper(name: str) -> Published | PublishedRows | PublishedTrees:
         names = published_names()
         raise InputError(f"unknown paper '{name}'{nearest(name, names)} Allowed: {', '.join(names)}, or a card's path")
     data = read_toml(path, "card")
-    kind: type[Published | PublishedRows | PublishedTrees]
-    kind = PublishedRows if "rows" in data else PublishedTrees if "trees" in data else Published
-    return as_record(kind, data, path, "card")
+    if "rows" in data:
+        return as_record(PublishedRows, data, path, "card")
+    if "trees" in data:
+        return as_record(PublishedTrees, data, path, "card")
+    return as_record(Published, data, path, "card")
 
 
 def load_published(name: str) -> Published:

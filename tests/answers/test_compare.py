@@ -13,7 +13,7 @@ from ssdsim import InputError, compare, recommend
 from ssdsim.answers.compare.inputs import AcceptanceInput, drawn
 from tests.pairs import made
 
-ALL = ("ar", "sd", "ssd", "pearl", "specbranch", "dsi", "amusd", "tree", "treessd")
+ALL = ("ar", "sd", "ssd", "pearl", "specbranch", "dsi", "amusd", "tree", "treessd", "swiftspec")
 NARROWED: dict[str, dict[str, Any]] = {
     "sd": {"k": [4, 8]},
     "ssd": {"k": [4, 8], "budget": 8},
@@ -21,6 +21,7 @@ NARROWED: dict[str, dict[str, Any]] = {
     "specbranch": {"branch_gamma": 4, "branches": 3},
     "dsi": {"dsi_k": 4, "dsi_targets": 1},
     "tree": {"tree_nodes": [8, 16], "tree_depth": 4},
+    "swiftspec": {"swift_width": 2, "swift_nodes": [4, 8]},
 }
 
 
@@ -35,7 +36,12 @@ def test_on_placeholders_alone_no_winner_is_named() -> None:
     assert found.winner is None
     assert found.sentence.startswith("No winner is named at batch 1 on up to 2 GPUs: every acceptance input is a")
     assert {each.origin for each in found.inputs} == {"placeholder"}
-    assert {each.name: each.read_by for each in found.inputs}["hit_c"] == ("treessd", "ssd", "tree")
+    assert {each.name: each.read_by for each in found.inputs}["hit_c"] == (
+        "treessd",
+        "ssd",
+        "swiftspec",
+        "tree",
+    )
     assert sum(each.probability for each in found.compared.values()) == pytest.approx(1.0)
 
 

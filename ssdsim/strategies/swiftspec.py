@@ -1,0 +1,260 @@
+"""SwiftSpec: the draft grows a tree without end; the target verifies its likeliest part, which is then re-rooted."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping
+from functools import lru_cache
+from math import prod
+from typing import Any, cast
+
+import numpy as np
+
+from ssdsim.checks import FloatOrArray
+from ssdsim.kinds import OneOf, Whole
+from ssdsim.option import Group, Option
+from ssdsim.pricing.drafter import Drafter, TreeDrafter
+from ssdsim.pricing.occupancy import Occupancy, target_alone
+from ssdsim.pricing.prespeculation import beside_each_other
+from ssdsim.pricing.room import Devices, NoRoom
+from ssdsim.pricing.site import Site
+from ssdsim.pricing.step import Step, unit_free
+from ssdsim.protocols.axes import Sizes
+from ssdsim.protocols.cached import Cached
+from ssdsim.protocols.lockstep import late
+from ssdsim.protocols.trees import RANKS_OPTION, check_drafts_trees, check_ranks, mean_model
+from ssdsim.rounds.actor import Actor, Program
+from ssdsim.rounds.kernel import Kernel, Tokens
+from ssdsim.rounds.round import Seconds
+from ssdsim.rounds.states import States, Stationary
+from ssdsim.settings import Settings
+from ssdsim.speculation.trees.rerooted import Growing, Rerooting, chain_of_trees
+from ssdsim.speculation.trees.shape import Array
+
+_MOST_TREES = 300
+_MOST_GROWN = 600
+_MOST_PASSES = 16
+
+
+class SwiftSpec(Cached):
+    """``R = sum pi gain / (max(T_v(B), s T_d(w)) + P(lost) s T_d(w))`` over the trees that are reached.
+
+    Each verification is of the B likeliest nodes of the tree (root included); meanwhile the draft runs s passes
+    over the w likeliest nodes without children, each of which gets F guesses. The tree is re-rooted at the bonus
+    token, with what grew there; where that token is not in it, it is lost: the draft grows a new one while the
+    target waits (``wait``), or the target checks the bare root meanwhile (``verify_root``). Greedy decoding of one
+    sequence, one acceptance rate by rank wherever in the text. Settled here, where the source is silent: both
+    sides meet after every verification, what a loss does, nodes ordered by their true probability, one draft
+    device. (The source's draft has several.)
+    """
+
+    name = "swiftspec"
+    title = "SwiftSpec"
+    source = "Zhang et al., 2025, arXiv 2506.11309"
+    rival = "sd"
+    most_sequences = 1
+    searched = (
+        Sizes(
+            option="swift_width",
+            about="nodes a pass of SwiftSpec's draft that may be chosen [default: searched]",
+            says="w {value}",
+            first=(1, 4),
+            tabled=(1, 2, 4, 8),
+        ),
+        Sizes(
+            option="swift_nodes",
+            about="nodes that SwiftSpec verifies that may be chosen [default: searched]",
+            says="B {value}",
+            first=(4, 12),
+            tabled=(4, 8, 16),
+        ),
+    )
+    options = (
+        Option(
+            name="swift_width",
+            kind=Whole(most=256),
+            default=4,
+            about="nodes a pass of SwiftSpec's draft",
+            axis="nodes a pass of SwiftSpec's draft w",
+            varied_by=("recommend", "schedule"),
+            groups=(Group.CHOICE,),
+        ),
+        Option(
+            name="swift_nodes",
+            kind=Whole(most=256),
+            default=8,
+            about="nodes that SwiftSpec verifies, root included (its source: 8)",
+            axis="nodes that SwiftSpec verifies B",
+            varied_by=("recommend", "schedule"),
+            groups=(Group.CHOICE,),
+        ),
+        Option(
+            name="swift_guesses",
+            kind=Whole(most=16),
+            default=3,
+            about="guesses of a token in SwiftSpec's tree",
+            axis="guesses of a token F",
+            groups=(Group.CHOICE,),
+        ),
+        Option(
+            name="swift_passes",
+            kind=Whole(most=_MOST_PASSES),
+            about="passes of SwiftSpec's draft beside a verification",
+            axis="passes beside a verification s",
+            otherwise=f"as many as a verification takes, at least 1 and at most {_MOST_PASSES}",
+            groups=(Group.CHOICE,),
+        ),
+        Option(
+            name="swift_lost",
+            kind=OneOf(("wait", "verify_root")),
+            default="wait",
+            about="what SwiftSpec's target does while a lost tree is grown anew",
+            axis="on a lost tree",
+            groups=(Group.CHOICE,),
+        ),
+        RANKS_OPTION,
+    )
+
+    def settle(self, settings: Settings, site: Site | None, drafter: Drafter) -> None:
+        """The passes beside a verification.
+
+        Raises
+        ------
+        NoRoom : rates by position, or requests that differ: trees are re-rooted wherever a round ends.
+        """
+        check_drafts_trees(drafter)
+        check_ranks(settings["tree_ranks"])
+        differ = settings["acceptance"] is not None or settings["alpha_concentration"] is not None
+        if differ or isinstance(settings["alpha"], list | tuple):
+            raise NoRoom("SwiftSpec takes requests that are alike and one rate: give --alpha alone")
+        if settings["swift_passes"] is None:
+            verify_s, pass_s = 1.0, 0.0
+            if site is None:
+                pass_s = settings["t_sd"] / settings["k"]
+            else:
+                steps = self._steps(site, drafter, 1)
+                verify_s, pass_s = steps["verify"].seconds + steps["sample"].seconds, steps["pre-speculate"].seconds
+            beside = int(verify_s / pass_s + 1e-9) if pass_s * _MOST_PASSES > verify_s else _MOST_PASSES
+            settings.derive("swift_passes", max(1, beside), "as many as a verification takes")
+
+    def lookahead(self, options: Mapping[str, Any]) -> int:
+        """Nodes beside the root."""
+        return int(options["swift_nodes"]) - 1
+
+    def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:
+        """States: the trees that are reached, by number; the first is the one after a loss, as at the start.
+
+        Raises
+        ------
+        NoRoom : too many trees are reached to look at each.
+        """
+        rates = mean_model(settings, drafter, 1).rates[0, : settings["swift_guesses"]]
+        rates = rates[: max(1, np.count_nonzero(rates))]  # nobody guesses what is never right
+        size = tuple(settings[f"swift_{what}"] for what in ("width", "passes", "nodes"))
+        if (grown := prod((*size[:2], rates.size))) > _MOST_GROWN:
+            raise NoRoom(
+                f"SwiftSpec would grow {grown} nodes beside a verification, at most {_MOST_GROWN} are looked at"
+            )
+        found = _kernel(tuple(rates.tolist()), *size, _waits(settings))
+        if found is None:
+            raise NoRoom(f"SwiftSpec reaches more than {_MOST_TREES} trees: give less --swift-passes or --swift-nodes")
+        return found
+
+    def guesses(self, settings: Mapping[str, Any]) -> tuple[int, ...] | None:
+        return (int(settings["swift_guesses"]),) * int(settings["swift_nodes"])
+
+    def devices(self, options: Mapping[str, Any], tp: int, drafter: Drafter) -> Devices:
+        return Devices(tp, int(drafter.needs_device))
+
+    def occupancies(self, site: Site, drafter: Drafter) -> Iterable[Occupancy]:
+        options = site.options
+        yield target_alone(site, self.lookahead(options))
+        if drafter.needs_device:
+            grown = 2 * options["swift_passes"] * options["swift_width"] * options["swift_guesses"]
+            what = f"{site.draft.name} on a device of its own (SwiftSpec)"
+            yield Occupancy(what, [drafter.demand(site, grown, 0)], site.draft_profile)
+
+    def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
+        return self._steps(site, drafter, site.options["swift_passes"])
+
+    def _steps(self, site: Site, drafter: Drafter, passes: int) -> Mapping[str, Step]:
+        width, nodes = site.options["swift_width"], site.options["swift_nodes"]
+        draft = Step("draft", cast(TreeDrafter, drafter).expand(site, (width,) * passes, beside=False))
+        again = Step("fallback", tuple(piece.called("regrow step") for piece in draft.pieces))
+        verify = Step("verify", (site.piece(site.target_pass("verify", nodes, masked=nodes > 2)),))
+        root = Step("verify", (site.piece(site.target_pass("verify root", 1)),))
+        root, _ = beside_each_other(site, root, draft)
+        verify, draft = beside_each_other(site, verify, draft)
+        return {
+            "verify": verify,
+            "verify root": root,
+            "sample": site.sampling_step(),
+            "outcome": site.outcome_message(),
+            "pre-speculate": draft,
+            "look up": self.looking_up(site),
+            "fallback": again if _waits(site.options) else Step("fallback"),
+            "speculation": site.speculation_message(nodes),
+        }
+
+    def unit_free_steps(self, settings: Settings) -> Mapping[str, Step]:
+        drafting = settings["t_sd"] / settings["k"], settings["swift_passes"]
+        return {
+            "verify": unit_free("verify", ("verify", 1.0, 1)),
+            "verify root": unit_free("verify", ("verify root", 1.0, 1)),
+            "sample": Step("host"),
+            "outcome": Step("communicate"),
+            "pre-speculate": unit_free("draft", ("draft step", *drafting)),
+            "look up": Step("host"),
+            "fallback": unit_free("fallback", ("regrow step", *drafting)) if _waits(settings) else Step("fallback"),
+            "speculation": Step("communicate"),
+        }
+
+    def parts(self, t: Mapping[str, Seconds], states: States) -> Mapping[str, FloatOrArray]:
+        """Where the fallback takes no time the target does not wait: a round after a loss verifies the bare root."""
+        bare = states.any_in("miss") * (np.asarray(t["fallback"]) == 0.0)
+        whole, root, beside = super().parts(t, states), t["verify root"], t["sample"] + t["outcome"]
+        return {
+            **whole,
+            "verify": (1.0 - bare) * t["verify"] + bare * root,
+            "draft": (1.0 - bare) * whole["draft"] + bare * late(t["pre-speculate"], root + beside),
+        }
+
+    def paper_round_s(self, t: Mapping[str, Seconds], states: Stationary) -> Seconds | None:
+        """Its source has none."""
+        return None
+
+    def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
+        programs = super().programs(options, drafter)
+        return programs if _waits(options) else {**programs, "target": _checks_the_root}
+
+
+def _waits(options: Mapping[str, Any]) -> bool:
+    """The target waits while a lost tree is grown anew."""
+    return bool(options["swift_lost"] == "wait")
+
+
+def _checks_the_root(me: Actor) -> Generator[Any, Any, None]:
+    """As SSD's target, but that after a loss it verifies what it has."""
+    for _ in me.rounds():
+        yield me.do("verify root" if me.any_in("miss") else "verify")
+        yield me.do("sample")
+        yield me.send("draft", "outcome", me.outcome())
+        yield me.receive("speculation")
+        me.end_round()
+
+
+@lru_cache(maxsize=512)
+def _kernel(ranks: tuple[float, ...], width: int, passes: int, nodes: int, waits: bool) -> Kernel | None:
+    """None where more trees are reached than are looked at."""
+    how = Rerooting(ranks, width, passes, nodes)
+    chain = chain_of_trees(how, how.fresh if waits else Growing(), _MOST_TREES)
+    if chain is None:
+        return None
+    names = {tree: "miss" if tree is None else f"tree {number}" for number, tree in enumerate(chain)}
+    most = max(outcome.accepted for outcomes in chain.values() for outcome in outcomes)
+    rows: dict[str, dict[str, Array]] = {}
+    for tree, outcomes in chain.items():
+        row = rows.setdefault(names[tree], {})
+        for outcome in outcomes:
+            pmf = row.setdefault(names[outcome.tree], np.zeros(most + 1))
+            pmf[outcome.accepted] += outcome.probability
+    return Kernel.by_state(rows)
