@@ -11,6 +11,8 @@ from collections.abc import Callable, Generator
 
 from simpy import Environment, Event
 
+from ssdsim import strategies
+from ssdsim.engine import actor
 from ssdsim.engine.simulate import Engine, simulate
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.scenario import Scenario
@@ -70,6 +72,33 @@ def peak_mib(run: Callable[[int], object], rounds: int) -> float:
     return peak / 2**20
 
 
+class CountingEnvironment(Environment):
+    """Says how many events it has processed."""
+
+    processed = 0
+
+    def step(self) -> None:
+        CountingEnvironment.processed += 1
+        super().step()
+
+
+def events_a_round(case: Scenario, rounds: int) -> float:
+    CountingEnvironment.processed = 0
+    plain, actor.Environment = actor.Environment, CountingEnvironment
+    simulate(case, engine="des", rounds=rounds)
+    actor.Environment = plain
+    return CountingEnvironment.processed / rounds
+
+
+def by_strategy(bare_rounds_s: float) -> None:
+    """Events a second of each strategy over those of the bare loop: rounds have from one event to fifty."""
+    for name in strategies.ALL.names:
+        case = configure(t_sd=0.3, k=7, alpha=0.8, strategies=name).scenarios[name]
+        events = events_a_round(case, 2_000)
+        found = rate(replay(case, "des"), 20_000) * events / (bare_rounds_s * EVENTS_A_ROUND)
+        print(f"{f'{name}, {events:.1f} events a round':44}{found:29.2f} of the bare loop's events/s")
+
+
 def main() -> None:
     bare = rate(bare_ping_pong, 50_000)
     print(f"{'bare ping-pong, ' + str(EVENTS_A_ROUND) + ' events a round':44}{bare:14,.0f} rounds/s   1.00")
@@ -81,6 +110,7 @@ def main() -> None:
         for backup in ("jit", "fast"):
             found = rate(replay(scenario(batch, backup), "mc"), 2_000_000)
             print(f"{f'Monte Carlo, b = {batch}, {backup}':44}{found:14,.0f} rounds/s   {found / bare:.0f}")
+    by_strategy(bare)
     for engine, sizes in (("des", (20_000, 200_000)), ("mc", (2_000_000, 20_000_000))):
         case = replay(scenario(16), engine)  # type: ignore[arg-type]
         small, large = (1.0 / rate(case, size) for size in sizes)

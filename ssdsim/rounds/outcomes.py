@@ -5,6 +5,7 @@ A block covers ``rounds`` rounds of ``b`` sequences, shape ``(b, rounds)``: the 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from ssdsim.rounds.kernel import Kernel, Mix, Tokens
 
 _BUCKETS = 1 << 16
+_FEW = 16  # sequences, of which a loop is faster than arrays over them
 _LONGEST_WARM_UP = 4096
 _REQUESTS_RUN_IN = 2
 _ENDLESS = 1 << 62  # tokens of a request that never ends
@@ -264,6 +266,40 @@ def chain_states(
     return state
 
 
+class WalkedOutcomes(_Buffered):
+    """Chains of more than two states, a few sequences: one after the other, from a table of what each state leads to.
+
+    What a state never does is not in its table.
+    """
+
+    _chunk_draws = 1 << 12
+
+    def __init__(self, kernel: Kernel, batch: int, seed: np.random.SeedSequence) -> None:
+        super().__init__(kernel, batch)
+        self._random = np.random.default_rng(seed)
+        self._tables = [self._table(OutcomeTable(row)) for row in kernel.p]
+        self._states_now = [0] * batch
+
+    @staticmethod
+    def _table(table: OutcomeTable) -> tuple[list[float], list[int]]:
+        """Probabilities of this and all outcomes before it, all but the last one's, and the outcomes."""
+        happens = np.diff(table.cdf, prepend=0.0) > 0.0
+        return table.cdf[happens][:-1].tolist(), table.outcomes[happens].tolist()
+
+    def _chunk(self, rounds: int) -> Draws:
+        draws = []
+        for sequence, uniforms in enumerate(self._random.random((len(self._states_now), rounds)).tolist()):
+            state, row = self._states_now[sequence], []
+            for uniform in uniforms:
+                cdf, outcomes = self._tables[state]
+                draw = outcomes[bisect_right(cdf, uniform)]
+                row.append(draw)
+                state = draw >> 16
+            self._states_now[sequence] = state
+            draws.append(row)
+        return np.array(draws, dtype=np.uint32)
+
+
 class SteppedOutcomes:
     """Rounds drawn one after the other: requests of several kinds that end, or chains of more than two states.
 
@@ -327,6 +363,8 @@ class ReplayedOutcomes:
 def outcome_source(tokens: Tokens, batch: int, seed: np.random.SeedSequence, lanes: int = 1) -> OutcomeSource:
     """The stream of outcomes from its start, where every sequence is in the first state."""
     if steps_one_by_one(tokens):
+        if isinstance(tokens, Kernel) and lanes == 1 and batch <= _FEW:
+            return WalkedOutcomes(tokens, batch, seed)
         return SteppedOutcomes(tokens, batch, lanes, seed)
     assert isinstance(tokens, Kernel)
     if tokens.is_certain:
