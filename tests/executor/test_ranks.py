@@ -35,7 +35,7 @@ def block_of(configuration: Configuration, strategy: str) -> OutcomeBlock:
 
 def test_every_strategy_runs_on_the_ranks_that_it_declares_with_the_simulators_tokens(pair: Ranks) -> None:
     """Whose rank has no part in a strategy is idle in it."""
-    configuration = small(*strategies.ALL.names, p_hit=0.6)
+    configuration = small(*strategies.ALL.names, p_hit=0.6, tree_nodes=6, tree_depth=3)
     for scenario in configuration.scenarios.values():
         if scenario.strategy.cannot_run(scenario.settings) is not None:
             continue
@@ -45,6 +45,19 @@ def test_every_strategy_runs_on_the_ranks_that_it_declares_with_the_simulators_t
         simulated = simulate(scenario, rounds=ROUNDS, seed=SEED)
         assert len(answers[0].ends_s) == ROUNDS
         assert sum(answers[0].tokens) / (2 * ROUNDS) == simulated.tokens_per_round.value
+
+
+@pytest.mark.parametrize("lost", ["wait", "verify_root"])
+def test_a_tree_that_is_rerooted_is_lost_where_the_simulator_loses_it(lost: str, pair: Ranks) -> None:
+    """SwiftSpec: one sequence. What the draft looks up in vain it grows anew, or the target checks the root."""
+    given = {"b": 1, "alpha": 0.6, "swift_passes": 3, "swift_width": 2, "swift_lost": lost}
+    scenario = small("swiftspec", **given).scenarios["swiftspec"]
+    target, draft = run(pair, scenario)
+    simulated = simulate(scenario, rounds=ROUNDS, seed=SEED)
+    assert sum(target.tokens) / ROUNDS == simulated.tokens_per_round.value
+    assert 0 < sum(draft.misses) < ROUNDS
+    assert len(spans(draft, "regrow step")) == (3 * sum(draft.misses) if lost == "wait" else 0)
+    assert bool(spans(target, "verify root")) == (lost == "verify_root")
 
 
 def test_in_ssd_the_draft_works_while_the_target_verifies_and_in_sd_it_does_not(pair: Ranks) -> None:
