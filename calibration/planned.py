@@ -40,8 +40,8 @@ class _PlanningSite(Site):
 
     beside_tp: int = 1
 
-    def draft_beside_target(self, name: str, queries: int = 1, **of: Any) -> Pass:
-        forward = self._forward(self.draft, queries, self.beside_tp, **of)
+    def draft_beside_target(self, name: str, queries: int = 1, masked: bool = False, **of: Any) -> Pass:
+        forward = self._forward(self.draft, queries, self.beside_tp, masked=masked, **of)
         return Pass(name, "draft", forward, self.beside_tp, self.profile)
 
     def _forward(
