@@ -117,7 +117,8 @@ def test_rounds_that_vary_still_add_up(name: str, engine: Any) -> None:
 @settings(deadline=None, max_examples=40)
 def test_a_higher_acceptance_rate_is_never_slower(name: str, alphas: list[float], **options: Any) -> None:
     """Unit-free and without overheads; a fast backup's rate is its own."""
-    assume(name != "dsi" or options["t_sd"] <= 1.0)  # a block longer than a pass delays what a pass alone would yield
+    # a block, or a tree's next pass, that takes longer than a verification delays what that alone would yield
+    assume(name not in ("dsi", "swiftspec") or options["t_sd"] <= 1.0)
     low, high = (float(scenario(name, alpha=alpha, **options).estimate.tokens_per_second) for alpha in alphas)
     assert high >= low * (1.0 - 1e-12)
 

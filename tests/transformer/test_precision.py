@@ -102,7 +102,7 @@ def test_memory_never_grows_as_weights_shrink(name: str, tp: int, parts: tuple[s
     assert card.weight_bytes(tp, narrow) <= card.weight_bytes(tp, wide)
 
 
-@pytest.mark.parametrize("name", transformer_names())
+@pytest.mark.parametrize("name", [name for name in transformer_names() if find_transformer(name).experts is None])
 def test_parts_sum_to_the_model(name: str) -> None:
     card = find_transformer(name)
     gemms: dict[str, int] = {"qkv": 0, "attention_out": 0, "gate_up": 0, "down": 0, "lm_head": 0}

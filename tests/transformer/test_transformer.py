@@ -29,8 +29,17 @@ PARAMETERS = {
 }
 
 
+# as their authors round them, in billions; no hub counts a mixture without its quantised experts' scales
+MIXTURES = {"deepseek-r1": 671.0, "gpt-oss-120b": 116.8}
+
+
 def test_every_bundled_card_is_checked() -> None:
-    assert set(PARAMETERS) == set(transformer_names())
+    assert set(PARAMETERS) | set(MIXTURES) == set(transformer_names())
+
+
+@pytest.mark.parametrize("name", MIXTURES)
+def test_mixtures_have_the_published_parameters(name: str) -> None:
+    assert find_transformer(name).parameters / 1e9 == pytest.approx(MIXTURES[name], abs=0.05)
 
 
 @pytest.mark.parametrize("name", PARAMETERS)

@@ -10,11 +10,10 @@ import pytest
 from ssdsim.errors import InputError
 from ssdsim.speculation.acceptance import expected_tokens
 from ssdsim.speculation.trees.shape import Tree
-from ssdsim.validation.paper import Published, acceptance_rates, load_published, replay_family, replay_sweep
+from ssdsim.validation.paper import acceptance_rates, load_paper, load_published, replay_family, replay_sweep
 from ssdsim.validation.tree_paper import PublishedTrees, TreeRows, replay_demo, replay_trees
 
-PAPER, SEQUOIA = load_published("kumar2026"), load_published("sequoia")
-assert isinstance(PAPER, Published)
+PAPER, SEQUOIA = load_published("kumar2026"), load_paper("sequoia")
 assert isinstance(SEQUOIA, PublishedTrees)
 
 
