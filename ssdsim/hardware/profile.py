@@ -345,6 +345,10 @@ class HardwareProfile(Card):
         return self._timing(key, model, model.seconds(*shape), outside, shared)
 
     def _prefill_attention(self, op: PrefillAttention) -> Timing:
+        """A part of a prompt is as efficient as the prompt up to its end: it takes its share of that one's time."""
+        if op.prefix:
+            whole = self.seconds(op.whole)
+            return replace(whole, seconds=whole.seconds * op.flops / op.whole.flops)
         model = self.prefill_attention.get(op.dtype)
         key = f"prefill_attention:{op.heads}x{op.head_dim}:{op.dtype}"
         if model is None:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TypeVar
 
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.measured.row import Row
-from ssdsim.pricing.between_kernels import cost_of_speculation, cost_of_step
+from ssdsim.pricing.between_kernels import cost_of_speculation, cost_of_step, of_prompts
 from ssdsim.pricing.cost import Cost
 from ssdsim.pricing.passes import cost_of_pass
-from ssdsim.runtimes.card import KERNELS, Kernels, Runtime
+from ssdsim.runtimes.card import KERNELS, Runtime
 from ssdsim.transformer.card import Transformer, legal_tensor_parallel
 from ssdsim.transformer.forward import ForwardPass, forward_pass
 from ssdsim.transformer.prefill import prefill_pass
@@ -141,12 +140,6 @@ def _prefills(
         card, batch=together, tokens=tokens, tp=row.tp, dtype=row.dtype, kv_dtype=kv_dtype, ep=row.ep
     )
     return ((forward, prompts / together),)
-
-
-@lru_cache(maxsize=256)
-def of_prompts(runtime: Runtime) -> Runtime:
-    """The runtime of passes over prompts: long kernels, whose factors are not those of decoding's short ones."""
-    return runtime if runtime is KERNELS else runtime.model_copy(update={"kernels": Kernels()})
 
 
 def each_row(rows: Iterable[Row], made: Callable[[Row], T]) -> list[T]:

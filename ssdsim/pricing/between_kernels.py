@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Literal
 
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.pricing.cost import Cost
-from ssdsim.runtimes.card import Kernels, Runtime
+from ssdsim.runtimes.card import KERNELS, Kernels, Runtime
 from ssdsim.transformer.forward import ForwardPass
 from ssdsim.transformer.operations import (
     Attention,
@@ -72,6 +73,12 @@ def _roof_s(op: Kernel, profile: HardwareProfile) -> float:
         return reading_s
     peaks = profile.device.peak_flops
     return max(reading_s, next((op.flops / peaks[dtype] for dtype in op.arithmetic if dtype in peaks), 0.0))
+
+
+@lru_cache(maxsize=256)
+def of_prompts(runtime: Runtime) -> Runtime:
+    """The runtime of passes over prompts: long kernels, whose factors are not those of decoding's short ones."""
+    return runtime if runtime is KERNELS else runtime.model_copy(update={"kernels": Kernels()})
 
 
 def _streaming_s(op: Attention | LatentAttention, profile: HardwareProfile) -> float:

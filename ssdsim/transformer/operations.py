@@ -6,7 +6,7 @@ calibrator (what to time), the executor (what to run) and the roofline (flops ag
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 DTYPES = ("float32", "bfloat16", "float16")  # plain ones: of weights, activations and cache alike
@@ -125,7 +125,10 @@ class Attention(OverCache):
 
 @dataclass(frozen=True, slots=True)
 class PrefillAttention:
-    """Causal attention of ``batch`` prompts of ``tokens`` tokens each over themselves (prefill)."""
+    """Causal attention of ``batch`` prompts of ``tokens`` tokens each over themselves (prefill).
+
+    Where they are the rest of prompts, or a chunk of them, ``prefix`` tokens that are cached come before them.
+    """
 
     name: str
     batch: int
@@ -134,6 +137,7 @@ class PrefillAttention:
     kv_heads: int
     head_dim: int
     dtype: str
+    prefix: int = 0
 
     @property
     def arithmetic(self) -> tuple[str, ...]:
@@ -141,14 +145,20 @@ class PrefillAttention:
         return (self.dtype,)
 
     @property
+    def whole(self) -> PrefillAttention:
+        """That of the prompts from their beginning to the end of this part."""
+        return replace(self, tokens=self.prefix + self.tokens, prefix=0)
+
+    @property
     def flops(self) -> float:
-        pairs = self.tokens * (self.tokens + 1) / 2  # of a query and a key that it may see
+        pairs = self.tokens * (self.tokens + 1) / 2 + self.tokens * self.prefix  # of a query and a key that it may see
         return 4.0 * self.batch * self.heads * self.head_dim * pairs
 
     @property
     def bytes(self) -> float:
         values = 2.0 * self.batch * self.tokens * (self.heads + self.kv_heads) * self.head_dim
-        return DTYPE_BYTES[self.dtype] * values
+        cached = 2.0 * self.batch * self.prefix * self.kv_heads * self.head_dim
+        return DTYPE_BYTES[self.dtype] * (values + cached)
 
 
 @dataclass(frozen=True, slots=True)

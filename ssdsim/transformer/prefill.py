@@ -33,23 +33,23 @@ def prefill_pass(
     body = forward_pass(card, batch=batch, queries=tokens, context=tokens, tp=tp, dtype=dtype, kv_dtype=kv_dtype, ep=ep)
     head = forward_pass(card, batch=batch, queries=1, context=tokens, tp=tp, dtype=dtype, kv_dtype=kv_dtype, ep=ep)
     blocks = tuple(
-        Block(tuple(_of_prompts(op, card.latent, tokens) for op in block.operations), block.times)
+        Block(tuple(of_prompts(op, card.latent, tokens) for op in block.operations), block.times)
         for block in body.blocks
     )
     return replace(body, blocks=blocks, after=head.after)
 
 
-def _of_prompts(op: Operation, latent: Latent | None, tokens: int) -> Operation:
-    """Attention of whole prompts. A window does not shorten what is computed here, so short windows are overpriced.
+def of_prompts(op: Operation, latent: Latent | None, tokens: int, prefix: int = 0) -> Operation:
+    """Attention of whole prompts, or of ``tokens`` after ``prefix`` that are cached. A window does not shorten what is computed here, so short windows are overpriced.
 
     With a latent, prompts are processed over keys and values that are made of it, which differ in width: their mean
     has as many flops.
     """
     match op:
         case Attention():
-            return PrefillAttention(op.name, op.batch, tokens, op.heads, op.kv_heads, op.head_dim, op.dtype)
+            return PrefillAttention(op.name, op.batch, tokens, op.heads, op.kv_heads, op.head_dim, op.dtype, prefix)
         case LatentAttention() if latent is not None:
             width = (latent.nope_dim + latent.rope_dim + latent.value_dim) // 2
-            return PrefillAttention(op.name, op.batch, tokens, op.heads, op.heads, max(1, width), op.dtype)
+            return PrefillAttention(op.name, op.batch, tokens, op.heads, op.heads, max(1, width), op.dtype, prefix)
         case _:
             return op

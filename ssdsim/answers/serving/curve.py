@@ -1,0 +1,44 @@
+"""A function that is worked out at some whole numbers, when it is first asked for there, and interpolated between."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+
+_EXACT = 32
+_MOST = 2_000_000
+
+
+def spaced(first: int, ratio: float, exact: int = 1) -> tuple[int, ...]:
+    """Whole numbers from ``first`` on: each up to ``exact``, then ``ratio`` apart."""
+    found = list(range(first, exact + 1)) or [first]
+    while found[-1] < _MOST:
+        found.append(max(found[-1] + 1, round(found[-1] * ratio)))
+    return tuple(found)
+
+
+_NODES = spaced(1, 1.05, _EXACT)
+
+
+class Curve:
+    """``at(node)`` is exact at nodes; between two of them a straight line."""
+
+    def __init__(self, at: Callable[[int], float], nodes: Sequence[int] = _NODES) -> None:
+        self._at = at
+        self._nodes = nodes
+        self._known: dict[int, float] = {}
+
+    def __call__(self, x: float) -> float:
+        low = max(0, bisect_right(self._nodes, x) - 1)
+        start = self._nodes[low]
+        value = self._value(start)
+        if x <= start:
+            return value
+        end = self._nodes[low + 1]
+        return value + (x - start) / (end - start) * (self._value(end) - value)
+
+    def _value(self, node: int) -> float:
+        found = self._known.get(node)
+        if found is None:
+            found = self._known[node] = self._at(node)
+        return found

@@ -1,0 +1,58 @@
+"""A pass over tokens that are decoded and parts of prompts at once (chunked prefill)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from ssdsim.transformer.card import Transformer
+from ssdsim.transformer.forward import Block, ForwardPass, forward_pass
+from ssdsim.transformer.operations import Attention, LatentAttention, Operation
+from ssdsim.transformer.prefill import of_prompts
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """``tokens`` tokens of a prompt of which ``prefix`` are cached."""
+
+    tokens: int
+    prefix: int = 0
+
+
+def mixed_pass(
+    card: Transformer,
+    chunks: tuple[Chunk, ...],
+    *,
+    batch: int = 0,
+    queries: int = 1,
+    context: int = 1,
+    tp: int = 1,
+    dtype: str | None = None,
+    kv_dtype: str | None = None,
+) -> ForwardPass:
+    """One pass over ``batch * queries`` decoded tokens and ``chunks`` of prompts.
+
+    Products and all-reduces see all tokens at once; each decoded sequence and each chunk has its own attention; the
+    head sees the decoded tokens and the last one of each chunk. The rest is as
+    :func:`ssdsim.transformer.forward.forward_pass` takes it. Routed experts: every token chooses for itself.
+
+    Raises
+    ------
+    InputError : as :func:`ssdsim.transformer.forward.forward_pass` does; neither batch nor chunks.
+    """
+    tokens = batch * queries + sum(chunk.tokens for chunk in chunks)
+    kept = {"tp": tp, "dtype": dtype, "kv_dtype": kv_dtype}
+    body = forward_pass(card, batch=tokens, queries=1, context=context, **kept)  # type: ignore[arg-type]
+    heads = forward_pass(card, batch=batch * queries + len(chunks), context=context, **kept)  # type: ignore[arg-type]
+
+    def each(op: Operation) -> Iterator[Operation]:
+        if not isinstance(op, Attention | LatentAttention):
+            yield op
+            return
+        if batch:
+            yield replace(op, batch=batch, queries=queries)
+        for chunk in chunks:
+            yield of_prompts(replace(op, batch=1), card.latent, chunk.tokens, chunk.prefix)
+
+    blocks = tuple(Block(tuple(new for op in b.operations for new in each(op)), b.times) for b in body.blocks)
+    return replace(body, blocks=blocks, after=heads.after)
