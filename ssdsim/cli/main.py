@@ -18,6 +18,7 @@ VERBS = {
     "recommend": ("ssdsim.cli.recommend", "Say which strategy, placement and settings to use on your GPUs."),
     "compare": ("ssdsim.cli.compare", "Hold all strategies against each other on as many GPUs."),
     "simulate": ("ssdsim.cli.simulate", "Replay rounds as events or by Monte Carlo: tails, timelines."),
+    "serve": ("ssdsim.cli.serve", "Under arrivals: up to which rate SSD is worth it, and what users see there."),
     "sweep": ("ssdsim.cli.sweep", "Predict a whole grid: any option takes a list or a range."),
     "window": ("ssdsim.cli.window", "How much drafting fits into one verification."),
     "roofline": ("ssdsim.cli.roofline", "What binds each operation: memory, compute, latency, communication."),

@@ -40,7 +40,9 @@ def prefill_pass(
 
 
 def of_prompts(op: Operation, latent: Latent | None, tokens: int, prefix: int = 0) -> Operation:
-    """Attention of whole prompts, or of ``tokens`` after ``prefix`` that are cached. A window does not shorten what is computed here, so short windows are overpriced.
+    """Attention of whole prompts, or of ``tokens`` after ``prefix`` that are cached.
+
+    A window does not shorten what is computed here, so short windows are overpriced.
 
     With a latent, prompts are processed over keys and values that are made of it, which differ in width: their mean
     has as many flops.

@@ -12,6 +12,7 @@ _MOST = 2_000_000
 def spaced(first: int, ratio: float, exact: int = 1) -> tuple[int, ...]:
     """Whole numbers from ``first`` on: each up to ``exact``, then ``ratio`` apart."""
     found = list(range(first, exact + 1)) or [first]
+
     while found[-1] < _MOST:
         found.append(max(found[-1] + 1, round(found[-1] * ratio)))
     return tuple(found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ssdsim.answers.serving.curve import Curve
 from ssdsim.hardware.profile import HardwareProfile
@@ -12,6 +13,7 @@ from ssdsim.pricing.mixed import Counted, over_cache, over_tokens
 from ssdsim.pricing.passes import cost_of_operations
 from ssdsim.runtimes.card import Runtime
 from ssdsim.transformer.card import Transformer
+from ssdsim.transformer.forward import forward_pass
 from ssdsim.transformer.mixed import Chunk, mixed_pass
 
 
@@ -80,8 +82,22 @@ class PromptTable:
 
     def _head_s(self, tokens: int) -> float:
         place = self._place
-        chunks = (Chunk(1),) * tokens
-        forward = mixed_pass(place.card, chunks, context=1, tp=place.tp, dtype=place.dtype, kv_dtype=place.kv_dtype)
-        if not forward.after:
+        after = forward_pass(
+            place.card, batch=tokens, context=1, tp=place.tp, dtype=place.dtype, kv_dtype=place.kv_dtype
+        ).after
+        if not after:
             return 0.0
-        return cost_of_operations([(op, 1) for op in forward.after], place.profile, of_prompts(place.runtime)).seconds
+        return cost_of_operations([(op, 1) for op in after], place.profile, of_prompts(place.runtime)).seconds
+
+
+class PromptTables:
+    """A table a place, shared by all who process prompts there."""
+
+    def __init__(self) -> None:
+        self._known: dict[Any, PromptTable] = {}
+
+    def of(self, place: Place) -> PromptTable:
+        key = (place.card, place.model, place.tp, place.dtype, place.kv_dtype, place.profile.name, place.runtime)
+        if key not in self._known:
+            self._known[key] = PromptTable(place)
+        return self._known[key]

@@ -1,0 +1,189 @@
+"""Serving in closed form: a processor-sharing queue whose rate depends on how many requests share it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ssdsim.answers.serving.batching import Batching
+from ssdsim.answers.serving.curve import spaced
+from ssdsim.answers.serving.policy import Policy, Variant
+from ssdsim.answers.serving.workload import Workload
+from ssdsim.pricing.cost import TimingErrors
+from ssdsim.rounds.kernel import Kernel
+from ssdsim.transformer.mixed import Chunk
+
+Array = NDArray[np.float64]
+
+_NODES = spaced(1, 1.25, 4)
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """How fast requests are served together on one replica.
+
+    With ``n`` that decode, all together make ``tokens_per_s[..., n - 1]`` tokens a second, and every request that comes
+    costs them ``lost_s[..., n - 1]`` seconds: its prompt, and the miss with which it enters. A request takes
+    ``tokens``, those past its end in its last round included. The last column is that of a full batch; leading axes
+    are draws. ``round_s`` and ``prompt_s`` are seconds of a round, and of the pass that ends a prompt.
+    """
+
+    tokens_per_s: Array
+    lost_s: Array
+    tokens: Array
+    round_s: Array
+    prompt_s: Array
+    output_tokens: float
+
+    @property
+    def most(self) -> int:
+        return int(self.tokens_per_s.shape[-1])
+
+    @cached_property
+    def capacity(self) -> Array:
+        """Requests a second beyond which the queue grows without end."""
+        rate = self.tokens_per_s[..., -1]
+        return np.asarray(rate / (self.tokens + rate * self.lost_s[..., -1]))
+
+    def served(self, rate: Array | float) -> Served:
+        """The long run at ``rate`` requests a second (a number, or one a draw); infinite where it has none.
+
+        ``pi_n ~ prod rate tokens / phi(min(i, most))`` with ``phi`` what is left of the tokens a second beside prompts;
+        exact for Poisson arrivals and answers of any law below a full batch, with the prompts' time as a share of all.
+        """
+        rate = np.asarray(rate, dtype=float)
+        left = 1.0 - rate[..., None] * self.lost_s
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            load = np.where(left > 0.0, rate[..., None] * self.tokens[..., None] / (self.tokens_per_s * left), np.inf)
+            logs = np.cumsum(np.log(load), axis=-1)
+            peak = np.maximum(logs.max(axis=-1, keepdims=True), 0.0)
+            weights, empty = np.exp(logs - peak), np.exp(-peak[..., 0])
+            rho = load[..., -1]
+            stable = rho < 1.0
+            n = np.arange(1, self.most + 1)
+            beyond = np.where(stable, rho / (1.0 - np.minimum(rho, 1.0 - 1e-15)), np.inf)  # tail over its first term
+            whole = empty + weights.sum(axis=-1) + weights[..., -1] * beyond
+            running = ((weights * n).sum(axis=-1) + weights[..., -1] * beyond * self.most) / whole
+            queued = weights[..., -1] * beyond / (1.0 - np.minimum(rho, 1.0 - 1e-15)) / whole
+            lone = weights / weights.sum(axis=-1, keepdims=True)
+            round_s = (lone * self.round_s).sum(axis=-1)
+            prompt_s = (lone * self.prompt_s).sum(axis=-1)
+            tpot_s = running / (rate * (self.output_tokens - 1.0)) if self.output_tokens > 1.0 else 0.0 * running
+
+        def where_stable(values: Array) -> Array:
+            return np.asarray(np.where(stable, values, np.inf))
+
+        return Served(
+            running=where_stable(running),
+            queued=where_stable(queued),
+            tpot_s=where_stable(tpot_s),
+            queue_s=where_stable(queued / rate),
+            ttft_s=where_stable(round_s / 2.0 + prompt_s + queued / rate),
+            decode_s=where_stable(running / rate),
+        )
+
+
+@dataclass(frozen=True)
+class Served:
+    """Means: requests that decode and that wait for a place, time per output token, waiting, time to first token, and
+    the time from there to the last one. Seconds; infinite where saturated.
+    """
+
+    running: Array
+    queued: Array
+    tpot_s: Array
+    queue_s: Array
+    ttft_s: Array
+    decode_s: Array
+
+    @property
+    def e2e_s(self) -> Array:
+        return np.asarray(self.ttft_s + self.decode_s)
+
+
+def sharing(
+    policy: Policy, workload: Workload, batching: Batching, errors: TimingErrors | None = None
+) -> tuple[Sharing, Sharing | None]:
+    """What a policy makes of a workload's mean request; and the same under draws of the timings' errors.
+
+    Rates between the batches that are worked out (25 % apart) are interpolated.
+    """
+    context, out = workload.context, float(workload.output_tokens.mean())
+    prompt = max(1, round(float(workload.input_tokens.mean())))
+    most = most_sequences(policy, workload, batching)
+    nodes = [n for n in _NODES if n < most] + [most]
+    tax = 1.0 + batching.tax * policy.is_schedule
+    found = [_at(policy.at(n, context), n, context, prompt, batching, tax) for n in nodes]
+    n = np.arange(1, most + 1)
+    columns = np.array([(f.tokens_per_s, f.lost_s, f.round_s, f.prompt_s) for f in found]).T
+    phi, lost, round_s, prompt_s = (np.interp(n, nodes, column) for column in columns)
+    # a request has its first token from its prompt; of its last round, some tokens are past its end
+    tokens = np.asarray(out - 1.0 + lost_tokens(policy.at(min(most, 8), context)))
+    mean = Sharing(phi, lost, tokens, round_s, prompt_s, out)
+    if errors is None:
+        return mean, None
+    drawn = np.array([policy.at(m, context).table.drawn_rates(m, context, errors) for m in nodes])
+    factors = drawn / np.median(drawn, axis=1, keepdims=True)
+    between = np.array([np.interp(n, nodes, column) for column in factors.T])
+    return mean, Sharing(phi * between, lost / between, tokens, round_s, prompt_s, out)
+
+
+def most_sequences(policy: Policy, workload: Workload, batching: Batching) -> int:
+    """What a full batch is: the engine's bound, or that of the caches at the mean context."""
+    tokens = round(workload.context)
+    by_cache = min(ledger.most_sequences(tokens) for v in policy.variants for ledger in v.ledgers)
+    return max(1, min(batching.max_batch, by_cache))
+
+
+@dataclass(frozen=True)
+class _At:
+    tokens_per_s: float
+    lost_s: float
+    round_s: float
+    prompt_s: float
+
+
+def requests_per_s(variant: Variant, n: int, workload: Workload, batching: Batching) -> float:
+    """Requests that a variant finishes a second while ``n`` decode and others come as fast as these go."""
+    prompt = max(1, round(float(workload.input_tokens.mean())))
+    found = _at(variant, n, workload.context, prompt, batching)
+    tokens = float(workload.output_tokens.mean()) - 1.0 + lost_tokens(variant)
+    return found.tokens_per_s / (tokens + found.tokens_per_s * found.lost_s)
+
+
+def _at(variant: Variant, n: int, context: float, prompt: int, batching: Batching, tax: float = 1.0) -> _At:
+    """``n`` requests that decode, and what one more that comes costs them."""
+    table = variant.table
+    plain = table.mean(n, context)
+    round_s = float(plain.round_s)
+    missing = batching.first_speculation == "miss"
+    if batching.prefill == "none":
+        lost_s, prompt_s = table.mean_mixed_s(n, context, (), missing) - round_s, batching.prefill_ms / 1e3
+    elif batching.prefill == "priority":
+        lost_s = prompt_s = table.prompts_s((Chunk(prompt),), int(missing))
+    else:
+        chunks = _pieces(prompt, max(16, batching.token_budget - n * table.queries))
+        seconds = [table.mean_mixed_s(n, context, (c,), missing and c is chunks[-1]) for c in chunks]
+        lost_s, prompt_s = sum(seconds) - round_s * len(seconds), sum(seconds)
+    return _At(float(plain.tokens_per_second) / tax, lost_s * tax, round_s * tax, prompt_s * tax)
+
+
+def _pieces(tokens: int, room: int) -> Sequence[Chunk]:
+    return [Chunk(min(room, tokens - done), done) for done in range(0, tokens, room)]
+
+
+def lost_tokens(variant: Variant) -> float:
+    """Tokens of a request's last round that are past its end, on average: half of what a round exceeds one token by.
+
+    By renewal, of answers that are long beside a round.
+    """
+    tokens = variant.scenario.tokens
+    kernels = (tokens,) if isinstance(tokens, Kernel) else tokens.kernels
+    weights = np.ones(1) if isinstance(tokens, Kernel) else tokens.weights / tokens.weights.sum()
+    pmf = np.array([k.stationary @ k.p.sum(axis=2) for k in kernels]).T @ weights
+    made = np.arange(pmf.size)
+    return float(0.5 * ((pmf @ made**2) / (pmf @ made) - 1.0))

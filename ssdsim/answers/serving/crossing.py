@@ -1,0 +1,93 @@
+"""From which rate on another strategy has the lower time per output token, with equal replicas and with equal GPUs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ssdsim.answers.serving.closed_form import Sharing
+from ssdsim.intervals import Interval
+
+Array = NDArray[np.float64]
+Basis = Literal["replica", "gpu"]
+
+_COARSE = 24
+_HALVINGS = 16
+_SLOWEST_SHARE = 1e-3  # of the lower capacity: where a search begins
+
+
+@dataclass(frozen=True)
+class Side:
+    """A strategy in a contest: its name and title, the devices of a replica, and how it is shared; also in draws."""
+
+    name: str
+    title: str
+    gpus: int
+    sharing: Sharing
+    drawn: Sharing | None = None
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """``of`` has the lower mean time per output token below ``rate`` requests a second, ``over`` above it.
+
+    The rate is that of one replica of ``of``. On the basis ``gpu`` every GPU of both sides gets as many requests, so a
+    replica of ``over`` gets ``over_gpus / of_gpus`` of them. ``rate`` is 0 where ``of`` is never ahead, and None where
+    it is ahead as far as either can be loaded. ``running`` are the requests that then decode on a replica of ``of``.
+    ``interval`` is at 95 % from the timings' errors, which move both sides together.
+    """
+
+    of: Side
+    over: Side
+    basis: Basis
+    rate: float | None
+    interval: Interval | None
+    running: float | None
+
+    @property
+    def share(self) -> float:
+        """Requests of a replica of ``over`` for each of ``of``."""
+        return self.over.gpus / self.of.gpus if self.basis == "gpu" else 1.0
+
+
+def crossing(of: Side, over: Side, basis: Basis) -> Crossing:
+    """The first rate at which ``over`` is no slower than ``of``."""
+    share = over.gpus / of.gpus if basis == "gpu" else 1.0
+    rate = float(_first(of.sharing, over.sharing, share))
+    most = _most(of.sharing, over.sharing, share)
+    ahead = rate >= float(most) * (1.0 - 1e-6) and float(over.sharing.capacity) <= share * float(of.sharing.capacity)
+    interval = None
+    if of.drawn is not None and over.drawn is not None and not ahead:
+        interval = Interval.of(_first(of.drawn, over.drawn, share))
+    running = None if ahead else float(of.sharing.served(rate).running) if rate > 0.0 else 0.0
+    if running is not None and not np.isfinite(running):
+        running = None
+    return Crossing(of, over, basis, None if ahead else rate, interval, running)
+
+
+def _most(of: Sharing, over: Sharing, share: float) -> Array:
+    """Where the first of both is saturated."""
+    return np.asarray(np.minimum(of.capacity, over.capacity / share))
+
+
+def _first(of: Sharing, over: Sharing, share: float) -> Array:
+    """The lowest rate from which ``over`` is no slower: a look at some rates, then halving; one a draw."""
+    most = _most(of, over, share)
+    grid = np.linspace(_SLOWEST_SHARE, 1.0 - 1e-9, _COARSE)
+    behind = np.array([_behind(of, over, share, at * most) for at in grid])  # (rates, ...)
+    crossed = behind.any(axis=0)
+    first = np.where(crossed, behind.argmax(axis=0), _COARSE)
+    high = np.where(crossed, grid[np.minimum(first, _COARSE - 1)], 1.0)
+    low = np.where(first > 0, grid[np.maximum(first, 1) - 1], 0.0)
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2.0
+        there = _behind(of, over, share, middle * most)
+        low, high = np.where(there, low, middle), np.where(there, middle, high)
+    return np.asarray(np.where(first == 0, 0.0, high) * most)
+
+
+def _behind(of: Sharing, over: Sharing, share: float, rate: Array) -> NDArray[np.bool_]:
+    return np.asarray(of.served(rate).tpot_s >= over.served(rate * share).tpot_s)

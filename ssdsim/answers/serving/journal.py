@@ -1,0 +1,79 @@
+"""What a run leaves behind: a line a request, a line a round."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ssdsim.answers.serving.workload import Workload
+
+Array = NDArray[np.float64]
+Round = tuple[float, float, int, int, int, int, int]
+"""Start and end (s), sequences decoding, sequences held at its start, bits of the round, variant, tokens of prompts."""
+
+
+class Requests:
+    """By request: when it was first scheduled, when its first and its last token came (s; NaN where they did not)."""
+
+    def __init__(self, workload: Workload) -> None:
+        count = workload.requests
+        self.arrival_s = workload.arrival_s.copy()
+        self.scheduled_s, self.first_s, self.last_s = (np.full(count, np.nan) for _ in range(3))
+        self.rounds, self.preemptions, self.forced_misses = (np.zeros(count, dtype=np.int64) for _ in range(3))
+        self.replica = np.zeros(count, dtype=np.int64)
+        self.rejected = np.zeros(count, dtype=np.bool_)
+
+
+@dataclass
+class Run:
+    """One run of a replica or of several: the workload, its requests, each replica's rounds.
+
+    ``misses`` of ``lookups`` outcomes of sequences were not in a speculation cache; ``wasted_tokens`` were processed
+    again after a preemption. ``most_blocks`` is the largest number of blocks in use by ledger.
+    """
+
+    workload: Workload
+    requests: Requests
+    gpus: int
+    miss_bits: list[int]
+    rounds: list[list[Round]] = field(default_factory=list)
+    misses: int = 0
+    lookups: int = 0
+    wasted_tokens: int = 0
+
+    @cached_property
+    def columns(self) -> Array:
+        """All rounds, shape ``(7, rounds)``, in the order of :data:`Round`."""
+        rows = [row for each in self.rounds for row in each]
+        return np.array(rows, dtype=float).T if rows else np.zeros((7, 0))
+
+    @property
+    def round_s(self) -> Array:
+        """Each round's seconds."""
+        return np.asarray(self.columns[1] - self.columns[0])
+
+    @property
+    def decoding(self) -> Array:
+        """Sequences that decode in each round."""
+        return np.asarray(self.columns[2])
+
+    @property
+    def end_s(self) -> float:
+        """When the last round ended."""
+        return float(self.columns[1].max()) if self.columns.shape[1] else 0.0
+
+    @property
+    def completed(self) -> NDArray[np.bool_]:
+        """Requests that were answered."""
+        return np.asarray(np.isfinite(self.requests.last_s))
+
+    @property
+    def clean_share(self) -> float | None:
+        """Rounds that decode without a miss, forced ones included, of those of variants that cache; None of none."""
+        bits, variants = self.columns[4].astype(int), self.columns[5].astype(int)
+        of_variant = np.array(self.miss_bits, dtype=int)[variants] if variants.size else np.zeros(0, dtype=int)
+        caching = (of_variant > 0) & (self.decoding > 0)
+        return float(((bits & of_variant) == 0)[caching].mean()) if caching.any() else None

@@ -1,0 +1,73 @@
+"""How many sequences fit into the caches of target and draft, block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ssdsim.answers.serving.batching import Batching
+from ssdsim.pricing.occupancy import Occupancy
+from ssdsim.scenario.scenario import Scenario
+
+_CONTEXTS = (4096, 8192)  # a sequence's bytes are linear there; a window makes a short one's look a little larger
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The caches on each device of a kind: ``blocks`` in all, of ``block`` tokens.
+
+    A sequence reserves ``reserve`` tokens beside its context: those that are verified, and on a draft's device those
+    of every cached outcome (with their logits, where these are kept).
+    """
+
+    what: str
+    blocks: int
+    block: int
+    reserve: int
+
+    def blocks_of(self, tokens: int) -> int:
+        """Of a sequence with so many cached tokens."""
+        return -(-(tokens + self.reserve) // self.block)
+
+    def blocks_of_all(self, tokens: NDArray[np.int64]) -> int:
+        """Of sequences with so many cached tokens each."""
+        return int(((tokens + (self.reserve + self.block - 1)) // self.block).sum())
+
+    def most_sequences(self, tokens: int) -> int:
+        """Sequences of so many cached tokens that fit together."""
+        return self.blocks // self.blocks_of(tokens)
+
+
+def ledgers(scenario: Scenario, batching: Batching) -> tuple[Ledger, ...]:
+    """One for each kind of device that a strategy occupies, from what it says lies there."""
+    site = scenario.site
+    assert site is not None
+    short, long = (
+        tuple(
+            scenario.strategy.occupancies(
+                replace(site, context=c, batch=1, options=scenario.settings), scenario.drafter
+            )
+        )
+        for c in _CONTEXTS
+    )
+    return tuple(_ledger(a, b, batching) for a, b in zip(short, long, strict=True))
+
+
+def _ledger(short: Occupancy, long: Occupancy, batching: Batching) -> Ledger:
+    at_short, at_long = _sequence_bytes(short), _sequence_bytes(long)
+    token_bytes = (at_long - at_short) / (_CONTEXTS[1] - _CONTEXTS[0])
+    reserve = round(at_short / token_bytes - _CONTEXTS[0])
+    room = short.profile.device.memory_bytes * batching.kv_fraction - sum(d.weights_bytes for d in short.demands)
+    return Ledger(short.what, int(max(0.0, room) // (token_bytes * batching.block)), batching.block, reserve)
+
+
+def _sequence_bytes(occupancy: Occupancy) -> int:
+    return sum(demand.sequence_bytes for demand in occupancy.demands)
+
+
+def room_for(found: Iterable[Ledger], tokens: int) -> bool:
+    """Whether a sequence alone fits when it has so many cached tokens."""
+    return all(ledger.blocks_of(tokens) <= ledger.blocks for ledger in found)

@@ -1,0 +1,67 @@
+"""A replica driven by arrivals, or by a fixed number of requests at any time."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ssdsim.answers.serving.batching import Batching
+from ssdsim.answers.serving.journal import Requests, Run
+from ssdsim.answers.serving.policy import Policy
+from ssdsim.answers.serving.replica import Replica
+from ssdsim.answers.serving.workload import Workload
+
+
+def simulate(policy: Policy, workload: Workload, batching: Batching, seed: int = 0) -> Run:
+    """Every request of a workload on one replica, until the last one is answered."""
+    requests = Requests(workload)
+    replica = Replica(policy, batching, workload, requests, seed=seed)
+    if workload.concurrency is None:
+        _open(replica, workload, batching)
+    else:
+        _closed(replica, workload, workload.concurrency)
+    return run_of(policy, workload, requests, [replica])
+
+
+def run_of(policy: Policy, workload: Workload, requests: Requests, replicas: list[Replica]) -> Run:
+    """What replicas of a policy leave behind."""
+    return Run(
+        workload=workload,
+        requests=requests,
+        gpus=policy.gpus * len(replicas),
+        miss_bits=[variant.table.miss_bit for variant in policy.variants],
+        rounds=[replica.rounds for replica in replicas],
+        misses=sum(replica.misses for replica in replicas),
+        lookups=sum(replica.lookups for replica in replicas),
+        wasted_tokens=sum(replica.wasted_tokens for replica in replicas),
+    )
+
+
+def _open(replica: Replica, workload: Workload, batching: Batching) -> None:
+    """Requests come when they come; one whose prompt is processed elsewhere comes when that is done."""
+    times = (workload.arrival_s + batching.prefill_ms / 1e3).tolist()
+    came, count = 0, len(times)
+    while came < count or replica.is_busy:
+        if not replica.is_busy:
+            replica.now = max(replica.now, times[came])
+        first = came
+        while came < count and times[came] <= replica.now:
+            came += 1
+        if came > first:
+            replica.offer(range(first, came))
+        if replica.is_busy:
+            replica.step(times[came] if came < count else np.inf)
+
+
+def _closed(replica: Replica, workload: Workload, concurrency: int) -> None:
+    """A new request comes as soon as one is answered."""
+    came = min(concurrency, workload.requests)
+    replica.requests.arrival_s[:came] = 0.0
+    replica.offer(range(came))
+    while replica.is_busy:
+        replica.step()
+        more = min(len(replica.finished), workload.requests - came)
+        replica.finished.clear()
+        if more:
+            replica.requests.arrival_s[came : came + more] = replica.now
+            replica.offer(range(came, came + more))
+            came += more

@@ -1,0 +1,194 @@
+"""Policies from options: each strategy by itself, and the schedule that switches between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ssdsim import drafters, strategies
+from ssdsim.answers.schedule.file import Cell, Schedule
+from ssdsim.answers.serving.batching import Batching
+from ssdsim.answers.serving.closed_form import requests_per_s
+from ssdsim.answers.serving.passes import PromptTables
+from ssdsim.answers.serving.policy import Policy, Variant, of_alternatives
+from ssdsim.answers.serving.workload import Workload
+from ssdsim.errors import InputError
+from ssdsim.option import spelled
+from ssdsim.protocols.strategy import Strategy
+from ssdsim.scenario.configuration import (
+    Configuration,
+    configure,
+    effective,
+    scenario_of,
+    settle_spread,
+    site_of,
+)
+from ssdsim.scenario.options import ALL, DEFAULTS, UNIT_FREE, beside, refuse_others
+from ssdsim.scenario.scenario import Scenario
+
+AUTO = "auto"
+"""The policy that switches to whatever decodes fastest at the batch that there is."""
+
+_NOT_TAKEN = ("b", "context", "spread", *UNIT_FREE)
+TAKEN = tuple(name for name in DEFAULTS if name not in (*_NOT_TAKEN, "output_tokens"))
+"""Options of a scenario that serving takes: batch and context are outcomes, durations are constant."""
+_BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+_PLACEMENT = ("target", "draft", "hardware", "draft_hardware", "tp", "dtype", "draft_dtype", "kv_dtype")
+
+
+@dataclass(frozen=True)
+class Policies:
+    """By name, those that have room, fixed strategies first; why others have none; what all of them rest on."""
+
+    by_name: Mapping[str, Policy]
+    no_room: Mapping[str, str]
+    configuration: Configuration
+
+    @property
+    def fixed(self) -> dict[str, Policy]:
+        return {name: policy for name, policy in self.by_name.items() if not policy.is_schedule}
+
+
+def policies(given: Mapping[str, Any], workload: Workload, batching: Batching, plan: Path | None = None) -> Policies:
+    """One a strategy of ``given["strategies"]``, among which ``auto`` may be; and one by the schedule in a file.
+
+    Raises
+    ------
+    InputError : an option that serving does not take, a strategy of one sequence, a schedule for another placement.
+    """
+    options = {name: value for name, value in given.items() if value is not None}
+    refuse_others("serve", options, TAKEN)
+    names, switches = _named(options.pop("strategies", None))
+    if plan is not None:
+        switches = True
+    context = workload.context
+    options["context"] = max(1, round(context))
+    if {"alpha_concentration", "acceptance", "pair"} & options.keys():
+        options["output_tokens"] = max(1, round(float(workload.output_tokens.mean())))
+    configuration = configure(**options, strategies=names)
+    by_name, tables = {}, PromptTables()
+    for name in configuration.scenarios:
+        pairs = _alternatives(strategies.ALL.named(name), {**options, "strategies": names})
+        variants = [Variant(scenario, batching, tables, context, label) for scenario, label in pairs]
+        by_name[name] = of_alternatives(variants, batching, context)
+    if switches:
+        by_name[AUTO] = (
+            _fastest(list(by_name), options, workload, batching, tables)
+            if plan is None
+            else _scheduled(plan, options, batching, configuration, tables)
+        )
+    return Policies(by_name, configuration.no_room, configuration)
+
+
+def _named(asked: Any) -> tuple[tuple[str, ...], bool]:
+    """Strategies and whether ``auto`` is among them; all of them take a batch."""
+    if asked is None:
+        return strategies.default(), True
+    each = [name.strip() for name in asked.split(",")] if isinstance(asked, str) else list(asked)
+    names = ALL["strategies"].checked([name for name in each if name != AUTO] or list(strategies.default()))
+    for name in names:
+        strategy = strategies.ALL.named(name)
+        if strategy.most_sequences is not None:
+            raise InputError(
+                f"--strategies {name}: {strategy.title} decodes {strategy.most_sequences} sequence at a time, "
+                "serving needs strategies that take a batch"
+            )
+    return tuple(names), AUTO in each
+
+
+def _alternatives(strategy: Strategy, options: Mapping[str, Any]) -> Iterator[tuple[Scenario, str]]:
+    """The strategy with each of its alternatives, where a word such as ``auto`` leaves a choice, and what tells it."""
+    settings = effective(options)
+    drafter, site = drafters.ALL.named(settings["drafter"]), site_of(settings)
+    settle_spread(settings, site)
+    given = dict(settings)
+    for choice in strategy.alternatives(settings):
+        own = choice.copy()
+        words = [f"{value}" for name, value in choice.items() if value != given[name]]
+        yield scenario_of(strategy, own, site, drafter), " ".join([strategy.title, *words])
+
+
+def _scheduled(
+    plan: Path, options: Mapping[str, Any], batching: Batching, configuration: Configuration, tables: PromptTables
+) -> Policy:
+    """A variant for each distinct choice of a schedule's cells."""
+    schedule = Schedule.load(plan)
+    _check_placement(schedule, configuration, plan)
+    cells = [cell for cell in schedule.cells if cell.strategy is not None]
+    if not cells:
+        raise InputError(f"{plan}: nothing fits in any of the schedule's cells")
+    numbers: dict[Any, int] = {}
+    variants: list[Variant] = []
+    chosen: dict[tuple[int, int], int] = {}
+    for cell in cells:
+        key = (cell.strategy, tuple(sorted((n, v) for n, v in cell.settings.items() if n in ALL)))
+        if key not in numbers:
+            numbers[key] = len(variants)
+            variants.append(_variant(cell, options, batching, tables))
+        chosen[cell.b, cell.context] = numbers[key]
+    _keep_drafts(variants)
+    batches, contexts = (sorted({getattr(cell, name) for cell in cells}) for name in ("b", "context"))
+    filled = {(b, c): chosen.get((b, c), chosen[_nearest((b, c), chosen)]) for b in batches for c in contexts}
+    return Policy(AUTO, "by schedule", variants, batches, contexts, filled, is_schedule=True)
+
+
+def _nearest(cell: tuple[int, int], known: Mapping[tuple[int, int], int]) -> tuple[int, int]:
+    return min(known, key=lambda other: (abs(other[1] - cell[1]), abs(other[0] - cell[0])))
+
+
+def _fastest(
+    names: Sequence[str], options: Mapping[str, Any], workload: Workload, batching: Batching, tables: PromptTables
+) -> Policy:
+    """At each batch what serves the most requests a second: of all strategies, with K and its halves.
+
+    What the prompts of those requests cost beside so many that decode is part of it.
+    """
+    k = options.get("k", DEFAULTS["k"])
+    variants = []
+    for name in names:
+        strategy = strategies.ALL.named(name)
+        halves = sorted({max(1, k >> halved) for halved in range(k.bit_length())}, reverse=True)
+        for each in halves if strategy.drafts else [k]:
+            given = {**options, "k": each, "strategies": (name,)}
+            given.pop("sd_k", None)
+            for scenario, label in _alternatives(strategy, beside(given, {"k": each})):
+                words = f"{label} K {each}" if strategy.drafts else label
+                variants.append(Variant(scenario, batching, tables, options["context"], words))
+    _keep_drafts(variants)
+    batches, context = [b for b in _BATCHES if b <= batching.max_batch], options["context"]
+    served = {b: [requests_per_s(variant, b, workload, batching) for variant in variants] for b in batches}
+    best = {b: max(range(len(variants)), key=each.__getitem__) for b, each in served.items()}
+    used = sorted(set(best.values()))
+    cells = {(b, context): used.index(number) for b, number in best.items()}
+    return Policy(AUTO, "by schedule", [variants[u] for u in used], batches, (context,), cells, is_schedule=True)
+
+
+def _variant(cell: Cell, options: Mapping[str, Any], batching: Batching, tables: PromptTables) -> Variant:
+    assert cell.strategy is not None
+    turned = {name: value for name, value in cell.settings.items() if name in ALL}
+    given = {name: value for name, value in options.items() if name not in ("strategies", "subject", "sd_k", "budget")}
+    if "budget" in turned:
+        given.pop("f", None)
+    point = {**beside(given, turned), **turned, "strategies": (cell.strategy,), "b": 1}
+    scenario = configure(**point).scenarios[cell.strategy]
+    words = [f"K {scenario.settings['k']}"] if scenario.strategy.drafts else []
+    words += [str(turned["backup"])] if "backup" in turned else []
+    return Variant(scenario, batching, tables, options["context"], " ".join([scenario.strategy.title, *words]))
+
+
+def _keep_drafts(variants: Sequence[Variant]) -> None:
+    """While a variant without a draft runs, another one's draft goes on processing prompts, to be ready."""
+    drafting = [variant for variant in variants if variant.scenario.strategy.drafts]
+    for variant in variants:
+        if not variant.scenario.strategy.drafts and drafting:
+            variant.table.keep_a_draft_of(drafting[0].table)
+
+
+def _check_placement(schedule: Schedule, configuration: Configuration, plan: Path) -> None:
+    """Raise :class:`InputError` where a schedule was made for other models or devices."""
+    for name in _PLACEMENT:
+        theirs, ours = schedule.assumptions.get(name), configuration.settings.get(name)
+        if theirs is not None and ours is not None and theirs != ours:
+            raise InputError(f"{plan}: the schedule is for {spelled(name)} {theirs}, here it is {ours}")

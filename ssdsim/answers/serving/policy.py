@@ -1,0 +1,93 @@
+"""Which strategy runs with which settings, by how many sequences run and how long they are."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ssdsim.answers.serving.batching import Batching
+from ssdsim.answers.serving.ledger import Ledger, ledgers
+from ssdsim.answers.serving.outcome_rows import OutcomeRows
+from ssdsim.answers.serving.passes import PromptTables
+from ssdsim.answers.serving.round_table import RoundTable
+from ssdsim.rounds.estimate import Estimate
+from ssdsim.scenario.scenario import Scenario
+
+
+class Variant:
+    """One strategy with its settings: prices, outcomes, caches. ``label`` tells it from others of the same strategy."""
+
+    def __init__(
+        self, scenario: Scenario, batching: Batching, tables: PromptTables, context: float, label: str = ""
+    ) -> None:
+        strategy = scenario.strategy
+        self.scenario = scenario
+        self.name = strategy.name
+        self.title = strategy.title
+        self.label = label or strategy.title
+        self.gpus = scenario.gpus
+        self.table = RoundTable(scenario, tables, max(1, round(context)))
+        self.rows = OutcomeRows(scenario.tokens)
+        self.ledgers: tuple[Ledger, ...] = ledgers(scenario, batching)
+        self.queries = self.table.queries
+        self.joins_in = 0 if strategy.miss is None else self.rows.states.index(strategy.miss)
+        self.caches = strategy.miss is not None
+        averages = scenario.tokens.averages
+        self.p_hit = 0.0 if strategy.miss is None else 1.0 - float(averages.to[strategy.miss])
+        self.asked = [
+            (1 << bit, ends, self.rows.states.index(state)) for bit, (ends, state) in enumerate(self.table.asked)
+        ]
+
+
+@dataclass
+class Policy:
+    """``cells[context][batch]`` are numbers of ``variants``: the cell of the largest batch that is not larger (the
+    first below it), at the nearest context. One that is no schedule has the faster of a strategy's alternatives.
+    """
+
+    name: str
+    title: str
+    variants: Sequence[Variant]
+    batches: Sequence[int]
+    contexts: Sequence[int]
+    cells: Mapping[tuple[int, int], int]
+    is_schedule: bool = False
+    _found: dict[tuple[int, int], int] = field(default_factory=dict)
+
+    @property
+    def gpus(self) -> int:
+        """Devices that must be there whichever variant runs."""
+        return max(variant.gpus for variant in self.variants)
+
+    def number(self, batch: int, context: float) -> int:
+        """Of the variant that runs."""
+        at = self._context_at(context)
+        found = self._found.get((batch, at))
+        if found is None:
+            low = self.batches[max(0, bisect_right(self.batches, batch) - 1)]
+            found = self._found[batch, at] = self.cells[low, self.contexts[at]]
+        return found
+
+    def _context_at(self, context: float) -> int:
+        if len(self.contexts) == 1:
+            return 0
+        return min(range(len(self.contexts)), key=lambda i: abs(self.contexts[i] - context))
+
+    def at(self, batch: int, context: float) -> Variant:
+        return self.variants[self.number(batch, context)]
+
+    def mean(self, batch: int, context: float) -> Estimate:
+        """The closed form's mean round of the variant that runs."""
+        return self.at(batch, context).table.mean(batch, context)
+
+
+def of_alternatives(variants: Sequence[Variant], batching: Batching, context: float) -> Policy:
+    """The faster of a strategy's alternatives at each batch, as ``predict --b`` chooses."""
+    strategy, at = variants[0].scenario.strategy, round(context)
+    if len(variants) == 1:
+        return Policy(strategy.name, strategy.title, variants, (1,), (at,), {(1, at): 0})
+    batches = [b for b in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256) if b <= batching.max_batch]
+    rates = {b: [float(v.table.mean(b, context).tokens_per_second) for v in variants] for b in batches}
+    cells = {(b, at): max(range(len(variants)), key=each.__getitem__) for b, each in rates.items()}
+    return Policy(strategy.name, strategy.title, variants, batches, (at,), cells)

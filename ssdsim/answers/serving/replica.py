@@ -1,0 +1,357 @@
+"""One replica under arrivals, round by round: continuous batching of whatever is there."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+import numpy as np
+
+from ssdsim.answers.serving.batching import Batching
+from ssdsim.answers.serving.journal import Requests, Round
+from ssdsim.answers.serving.ledger import room_for
+from ssdsim.answers.serving.outcome_rows import Uniforms
+from ssdsim.answers.serving.policy import Policy, Variant
+from ssdsim.answers.serving.workload import Workload
+from ssdsim.transformer.mixed import Chunk
+
+_LEAST_CHUNK = 16  # tokens of a prompt that a pass takes even where what is decoded fills it
+
+
+class Replica:
+    """Sequences in arrays, in the order in which they were admitted; a call of :meth:`step` is a round.
+
+    A round decodes all running sequences and, chunked, processes what the pass has room for of the prompts that wait
+    (FCFS). A request whose prompt ends in a round has its first token at its end, and enters decoding without a
+    speculation: in a strategy with a speculation cache its first look-up is a miss, and the batch waits for the
+    fallback. Where a cache has no block left, the newest sequence goes back to the queue and is processed again.
+    """
+
+    def __init__(
+        self, policy: Policy, batching: Batching, workload: Workload, requests: Requests, *, seed: int, number: int = 0
+    ) -> None:
+        self.policy, self.batching, self.workload, self.requests = policy, batching, workload, requests
+        self.number = number
+        self.now = 0.0
+        self.waiting: deque[int] = deque()
+        self.rounds: list[Round] = []
+        self.misses = self.lookups = self.wasted_tokens = 0
+        self.finished: list[int] = []
+        self._prefilling: deque[list[int]] = deque()  # of each: request, tokens done, tokens in all
+        most = batching.max_batch
+        self._left, self._total, self._request, self._since = (np.zeros(most, dtype=np.int64) for _ in range(4))
+        self._state, self._row, self._kind = np.zeros(most, dtype=np.uint8), np.zeros(most), np.zeros(most)
+        self._running = self._cached = 0  # sequences that decode, and their cached tokens
+        self._prompt_tokens = 0  # of the prompts that are being processed
+        self._surely = 0  # rounds in which surely no sequence ends
+        self._todo = workload.output_tokens.copy()
+        self._uniforms = Uniforms([seed, 7, number])
+        self._kinds = [variant.rows.kind_of(workload.kind) for variant in policy.variants]
+        self._number = 0
+        self._wanted, self._asked_for = 0, 0
+        self._variant = policy.variants[0]
+        self._forced = False
+
+    # what a driver does
+
+    def offer(self, requests: Iterable[int]) -> None:
+        """Requests that come now; one that could never be held is rejected."""
+        for request in requests:
+            tokens = int(self.workload.input_tokens[request] + self.workload.output_tokens[request])
+            if all(room_for(variant.ledgers, tokens) for variant in self.policy.variants):
+                self.waiting.append(request)
+                self.requests.replica[request] = self.number
+            else:
+                self.requests.rejected[request] = True
+                self.finished.append(request)
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self.waiting or self._running or self._prefilling)
+
+    @property
+    def held(self) -> int:
+        """Sequences that are decoded or processed."""
+        return self._running + len(self._prefilling)
+
+    @property
+    def load_tokens(self) -> int:
+        """Tokens in its caches and in its queue."""
+        queued = sum(int(self.workload.input_tokens[request]) for request in self.waiting)
+        return self._cached + self._prompt_tokens + queued
+
+    def step(self, horizon_s: float = np.inf) -> None:
+        """A round, or several that are all alike, which end before anybody comes at ``horizon_s``."""
+        self._admit()
+        running = self._running
+        if len(self.policy.variants) > 1:
+            self._choose(running)
+        variant = self._variant
+        if not self._surely_fits(variant, 0, 0):
+            running = self._make_room(variant)
+        chunks, ended = self._next_chunks(running) if self._prefilling else ((), ())
+        if chunks and (not running or self.batching.prefill == "priority"):
+            self._prompts_alone(variant, chunks, ended)
+        elif variant.rows.is_certain and not chunks and not self._forced:
+            self._alike(variant, running, horizon_s)
+        else:
+            self._decode(variant, running, chunks, ended)
+
+    # rounds
+
+    def _decode(self, variant: Variant, running: int, chunks: tuple[Chunk, ...], ended: tuple[int, ...]) -> None:
+        """One round of ``running`` sequences, with chunks of prompts of which some end."""
+        rows, table = variant.rows, variant.table
+        if rows.is_certain:
+            tokens, made = None, running * rows.tokens_of_certain
+            states, before = bytes(running), b""
+        else:
+            drawn = rows.cdf.searchsorted(self._uniforms.take(running) + self._row[:running], side="right")
+            tokens = rows.tokens[drawn]
+            made = int(tokens.sum())
+            after = rows.state[drawn]
+            states = after.tobytes()
+            before = self._state[:running].tobytes()
+        bits = 0
+        for bit, ends, state in variant.asked:
+            if state in (states if ends else before):
+                bits |= bit
+        forced = self._first_lookups(variant, ended)
+        if self._forced or True in forced:
+            bits |= table.miss_bit
+            self._forced = False
+        context = self._cached / running
+        seconds = (
+            table.mixed_round_s(running, context, bits, chunks) if chunks else table.round_s(running, context, bits)
+        )
+        end = self._log(seconds, running, bits, chunks)
+        if variant.caches:
+            self.lookups += running
+            self.misses += states.count(variant.joins_in)
+        left = self._left[:running]
+        if tokens is None:
+            left -= rows.tokens_of_certain
+        else:
+            left -= tokens
+            self._state[:running] = after
+            if rows.kinds == 1:
+                self._row[:running] = after
+            else:
+                np.add(self._kind[:running], after, out=self._row[:running])
+        self._cached += made
+        if self._surely:
+            self._surely -= 1
+        else:
+            self._retire(end)
+        if ended:
+            self._join(variant, ended, forced, end)
+
+    def _alike(self, variant: Variant, running: int, horizon_s: float) -> None:
+        """Rounds in which every sequence makes as many tokens, until one ends or somebody comes."""
+        each = variant.rows.tokens_of_certain
+        rounds = -(-int(self._left[:running].min()) // each)
+        if len(self.policy.variants) > 1 or not self._surely_fits(variant, 0, rounds * running * each):
+            rounds = 1
+        if rounds == 1:
+            seconds = [variant.table.round_s(running, self._cached / running, 0)]
+        else:
+            contexts = self._cached / running + np.arange(rounds, dtype=float) * each
+            seconds = variant.table.rounds_s(running, contexts, 0).tolist()
+        done = 0
+        for each_s in seconds:
+            end = self._log(each_s, running, 0, ())
+            done += 1
+            if end >= horizon_s:
+                break
+        self._left[:running] -= done * each
+        self._cached += done * each * running
+        self._surely = max(0, self._surely - done)
+        self._retire(self.now)
+
+    def _prompts_alone(self, variant: Variant, chunks: tuple[Chunk, ...], ended: tuple[int, ...]) -> None:
+        """A pass over prompts; nothing is decoded."""
+        forced = self._first_lookups(variant, ended)
+        end = self._log(variant.table.prompts_s(chunks, sum(forced)), 0, 0, chunks)
+        if ended:
+            self._join(variant, ended, forced, end)
+
+    def _log(self, seconds: float, running: int, bits: int, chunks: tuple[Chunk, ...]) -> float:
+        if self.policy.is_schedule:
+            seconds *= 1.0 + self.batching.tax
+        start = self.now
+        end = self.now = start + seconds
+        of_prompts = sum(chunk.tokens for chunk in chunks) if chunks else 0
+        self.rounds.append((start, end, running, running + len(self._prefilling), bits, self._number, of_prompts))
+        return end
+
+    # requests come
+
+    def _admit(self) -> None:
+        """First come, first served, while there is a place and a block."""
+        while self.waiting and self.held < self.batching.max_batch:
+            request = self.waiting[0]
+            tokens = int(
+                self.workload.input_tokens[request] + self.workload.output_tokens[request] - self._todo[request]
+            )
+            if not self._fits(self._variant, tokens):
+                return
+            self.waiting.popleft()
+            if np.isnan(self.requests.scheduled_s[request]):
+                self.requests.scheduled_s[request] = self.now
+            if self.batching.prefill == "none" and not self.requests.preemptions[request]:
+                self._join(self._variant, (request,), (True,), self.now)
+                self._forced = self._variant.caches
+            else:
+                self._prefilling.append([request, 0, tokens])
+                self._prompt_tokens += tokens
+
+    def _next_chunks(self, running: int) -> tuple[tuple[Chunk, ...], tuple[int, ...]]:
+        """What the next pass processes of prompts, and the requests whose prompts end in it."""
+        room = self.batching.token_budget
+        if self.batching.prefill != "priority":
+            room = max(_LEAST_CHUNK, room - running * self._variant.queries)
+        chunks, ended = [], []
+        for prompt in self._prefilling:
+            request, done, tokens = prompt
+            take = min(room, tokens - done)
+            chunks.append(Chunk(take, done))
+            prompt[1] += take
+            room -= take
+            if prompt[1] == tokens:
+                ended.append(request)
+            if room <= 0:
+                break
+        return tuple(chunks), tuple(ended)
+
+    def _first_lookups(self, variant: Variant, ended: tuple[int, ...]) -> tuple[bool, ...]:
+        """Whether each new request misses in the speculation cache; none where nothing is cached."""
+        if not variant.caches:
+            return (False,) * len(ended)
+        if self.batching.first_speculation == "miss":
+            return (True,) * len(ended)
+        return tuple((self._uniforms.take(len(ended)) >= variant.p_hit).tolist()) if ended else ()
+
+    def _join(self, variant: Variant, ended: tuple[int, ...], forced: tuple[bool, ...], end: float) -> None:
+        """Prompts are done: their requests have their first token, and decode from now on."""
+        requests, kinds, states = self.requests, self._kinds[self._number], len(variant.rows.states)
+        for request, missed in zip(ended, forced, strict=True):
+            if self.batching.prefill != "none" or requests.preemptions[request]:
+                self._prefilling.popleft()
+                todo = int(self._todo[request])
+                total = int(self.workload.input_tokens[request] + self.workload.output_tokens[request])
+                self._prompt_tokens -= total - todo
+            else:
+                total = int(self.workload.input_tokens[request] + self.workload.output_tokens[request])
+                todo = int(self._todo[request])
+            if np.isnan(requests.first_s[request]):
+                ready = requests.arrival_s[request] + self.batching.prefill_ms / 1e3
+                requests.first_s[request] = end if self.batching.prefill != "none" else ready
+            left = todo - 1
+            if left <= 0:
+                self._finish(request, end)
+                continue
+            requests.forced_misses[request] += missed and variant.caches
+            at, state = self._running, variant.joins_in if missed else 0
+            self._left[at], self._total[at], self._request[at] = left, total, request
+            self._since[at] = len(self.rounds)
+            self._state[at], self._kind[at] = state, kinds[request] * states
+            self._row[at] = self._kind[at] + state
+            self._running = at + 1
+            self._cached += total - left
+            self._surely = min(self._surely, (left - 1) // variant.rows.most_tokens)
+
+    # requests go
+
+    def _retire(self, end: float) -> None:
+        """Sequences that have all their tokens leave."""
+        running = self._running
+        left = self._left[:running]
+        least = int(left.min()) if running else 1
+        if least <= 0:
+            done = np.flatnonzero(left <= 0)
+            self._cached -= int((self._total[done] - left[done]).sum())
+            for request, since in zip(self._request[done].tolist(), self._since[done].tolist(), strict=True):
+                self.requests.rounds[request] += len(self.rounds) - since
+                self._finish(request, end)
+            self._keep(np.flatnonzero(left > 0))
+            least = int(self._left[: self._running].min()) if self._running else 1
+        self._surely = (least - 1) // self._variant.rows.most_tokens
+
+    def _keep(self, kept: np.ndarray) -> None:
+        for column in (self._left, self._total, self._request, self._since, self._state, self._row, self._kind):
+            column[: kept.size] = column[kept]
+        self._running = int(kept.size)
+
+    def _finish(self, request: int, end: float) -> None:
+        self.requests.last_s[request] = end
+        self._todo[request] = 0
+        self.finished.append(request)
+
+    # the caches
+
+    def _surely_fits(self, variant: Variant, sequences: int, tokens: int) -> bool:
+        """So many sequences and tokens more fit, even if each wasted a block."""
+        count = self._running + len(self._prefilling) + sequences
+        tokens += self._cached + self._prompt_tokens
+        for ledger in variant.ledgers:
+            if tokens + count * (ledger.reserve + ledger.block) > ledger.blocks * ledger.block:
+                return False
+        return True
+
+    def _fits(self, variant: Variant, tokens: int | None = None) -> bool:
+        """What is held fits, and a sequence of ``tokens`` more."""
+        if self._surely_fits(variant, tokens is not None, tokens or 0):
+            return True
+        return all(
+            used <= ledger.blocks for used, ledger in zip(self.blocks_in_use(tokens), variant.ledgers, strict=True)
+        )
+
+    def blocks_in_use(self, more: int | None = None) -> list[int]:
+        """By ledger, with a sequence of ``more`` tokens where asked for."""
+        cached = (self._total - self._left)[: self._running]
+        prompts = [prompt[2] for prompt in self._prefilling] + ([] if more is None else [more])
+        every = np.concatenate([cached, np.array(prompts, dtype=np.int64)])
+        return [ledger.blocks_of_all(every) for ledger in self._variant.ledgers]
+
+    def _make_room(self, variant: Variant) -> int:
+        """The newest sequences go back to the queue until what is held fits; how many are left that decode."""
+        while self.held > 1 and not self._fits(variant):
+            if self._prefilling:
+                request, done, tokens = self._prefilling.pop()
+                self._prompt_tokens -= tokens
+                self.wasted_tokens += done
+            else:
+                at = self._running - 1
+                request = int(self._request[at])
+                self._todo[request] = self._left[at]
+                self._cached -= int(self._total[at] - self._left[at])
+                self.wasted_tokens += int(self._total[at] - self._left[at])
+                self.requests.rounds[request] += len(self.rounds) - int(self._since[at])
+                self._running = at
+            self.requests.preemptions[request] += 1
+            self.waiting.appendleft(request)
+        return self._running
+
+    # the schedule
+
+    def _choose(self, running: int) -> None:
+        """What the policy wants for what runs; another strategy starts as new requests do."""
+        context = self._cached / running if running else float(self.policy.contexts[0])
+        wanted = self.policy.number(max(1, running), context)
+        if wanted == self._number:
+            self._asked_for = 0
+            return
+        self._asked_for = self._asked_for + 1 if wanted == self._wanted else 1
+        self._wanted = wanted
+        if running and self._asked_for < self.batching.hold:
+            return
+        before, self._variant = self._variant, self.policy.variants[wanted]
+        self._number, self._asked_for = wanted, 0
+        self._surely = 0
+        variant = self._variant
+        states = len(variant.rows.states)
+        self._kind[:running] = self._kinds[wanted][self._request[:running]] * states
+        if before.name != variant.name:
+            self._state[:running] = variant.joins_in
+            self._forced = variant.caches and running > 0
+        self._row[:running] = self._kind[:running] + self._state[:running]

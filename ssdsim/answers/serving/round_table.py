@@ -1,0 +1,280 @@
+"""Seconds of a strategy's rounds over the batch, the context, what happened in the round, and prompts beside it."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ssdsim.answers.serving.curve import spaced
+from ssdsim.answers.serving.passes import Place, PromptTable, PromptTables
+from ssdsim.checks import FloatOrArray
+from ssdsim.pricing.cost import TimingErrors
+from ssdsim.pricing.step import Pass, Step
+from ssdsim.rounds.estimate import Estimate
+from ssdsim.rounds.kernel import Averages
+from ssdsim.rounds.round import Round
+from ssdsim.rounds.states import Stationary
+from ssdsim.scenario.scenario import Scenario
+from ssdsim.settings import Settings
+from ssdsim.transformer.mixed import Chunk
+
+_APART = 1.3
+_BATCHES = spaced(1, 1.05, 32)
+
+
+class _Probe:
+    """Notes what the parts of a round ask of the states."""
+
+    def __init__(self, answer: float) -> None:
+        self.asked: set[tuple[bool, str]] = set()
+        self._answer = answer
+
+    def any_in(self, state: str) -> float:
+        self.asked.add((False, state))
+        return self._answer
+
+    def any_to(self, state: str) -> float:
+        self.asked.add((True, state))
+        return self._answer
+
+
+@dataclass(frozen=True)
+class _Happened:
+    """Answers by the bits of what was asked."""
+
+    asked: tuple[tuple[bool, str], ...]
+    bits: int
+
+    def any_in(self, state: str) -> float:
+        return float(self.bits >> self.asked.index((False, state)) & 1)
+
+    def any_to(self, state: str) -> float:
+        return float(self.bits >> self.asked.index((True, state)) & 1)
+
+
+class _Joined(Stationary):
+    """The long run, in a round after which some sequence ends in ``state``."""
+
+    def __init__(self, batch: int, averages: Averages, state: str | None) -> None:
+        super().__init__(batch, averages)
+        self._state = state
+
+    def any_to(self, state: str) -> FloatOrArray:
+        return 1.0 if state == self._state else super().any_to(state)
+
+
+@dataclass(frozen=True)
+class _Prompts:
+    """Who processes prompts beside the rounds: tables of the target and of what drafts (None where nothing does).
+
+    ``queries`` are the tokens a sequence of each step with a pass of the target; ``drafting`` the steps whose part is
+    drafting with a model. ``apart``: that has a device of its own; ``hidden``: it is idle there while the target works.
+    """
+
+    target: PromptTable
+    draft: PromptTable | None
+    queries: Mapping[str, int]
+    drafting: tuple[str, ...]
+    apart: bool
+    hidden: bool
+
+
+class RoundTable:
+    """Rounds of one strategy with its settings, worked out at a batch and a context when they are first asked for.
+
+    A batch up to 32 and the ``context`` given are exact; other contexts and larger batches are interpolated between
+    neighbours 30 % and 5 % apart. What a round took is known by ``bits``: one for each question of ``asked`` (whether
+    some sequence ends the round in a state (True, state), or begins in it).
+    """
+
+    def __init__(self, scenario: Scenario, tables: PromptTables, context: int) -> None:
+        assert scenario.site is not None
+        self.scenario = scenario
+        self._contexts = _around(context)
+        self._tables = tables
+        self._strategy = scenario.strategy
+        self._steps: dict[tuple[int, int], Mapping[str, Step]] = {}
+        self._seconds: dict[tuple[int, int], dict[str, float]] = {}
+        self._lines: dict[tuple[int, int], list[tuple[float, float]]] = {}
+        seconds = self._seconds_at(1, 0)
+        probes = _Probe(0.0), _Probe(1.0)
+        for probe in probes:
+            self._strategy.parts(seconds, probe)
+        self.asked = tuple(sorted(probes[0].asked | probes[1].asked))
+        miss = (True, scenario.strategy.miss)
+        self.miss_bit = 1 << self.asked.index(miss) if miss in self.asked else 0
+        self._happened = [_Happened(self.asked, bits) for bits in range(1 << len(self.asked))]
+        self._prompts = self._who_processes_prompts()
+        self.queries = max(self._prompts.queries.values())
+
+    def keep_a_draft_of(self, other: RoundTable) -> None:
+        """Prompts are processed by another one's draft too, which is idle otherwise."""
+        prompts = other._prompts
+        if prompts.draft is not None:
+            first = (next(iter(self._prompts.queries)),)
+            self._prompts = replace(
+                self._prompts, draft=prompts.draft, drafting=first, apart=prompts.apart, hidden=prompts.apart
+            )
+
+    # rounds
+
+    def round_s(self, batch: int, context: float, bits: int) -> float:
+        """A round of ``batch`` sequences of ``context`` cached tokens on average."""
+        at = max(0, bisect_right(self._contexts, context) - 1)
+        lines = self._lines.get((batch, at))
+        if lines is None:
+            lines = self._lines[batch, at] = self._lines_of(batch, at)
+        start, slope = lines[bits]
+        return start + (context - self._contexts[at]) * slope
+
+    def rounds_s(self, batch: int, contexts: NDArray[np.float64], bits: int) -> NDArray[np.float64]:
+        """:meth:`round_s` of rounds at growing contexts."""
+        first = max(0, bisect_right(self._contexts, contexts[0]) - 1)
+        last = bisect_right(self._contexts, contexts[-1])
+        nodes = self._contexts[first : last + 1]
+        return np.interp(contexts, nodes, [self.round_s(batch, node, bits) for node in nodes])
+
+    def mixed_round_s(self, batch: int, context: float, bits: int, chunks: Sequence[Chunk]) -> float:
+        """A round in whose verification ``chunks`` of prompts are processed too, by the draft as well."""
+        parts = self._strategy.parts(self._with_prompts(batch, context, chunks), self._happened[bits])
+        return float(sum(parts.values()))
+
+    def prompts_s(self, chunks: Sequence[Chunk], joins: int) -> float:
+        """A pass over ``chunks`` alone, after which ``joins`` requests look in a speculation cache in vain."""
+        prompts, batch = self._prompts, max(1, joins)
+        host_s = sum(step.seconds for step in self._steps_at(batch, 0).values() if step.part == "host")
+        pass_s = prompts.target.alone_s(chunks) + host_s
+        if prompts.draft is not None:
+            draft_s = prompts.draft.alone_s(chunks)
+            pass_s = max(pass_s, draft_s) if prompts.apart else pass_s + draft_s
+        if joins and self.miss_bit:
+            context = float(max(chunk.prefix + chunk.tokens for chunk in chunks))
+            pass_s += self.round_s(batch, context, self.miss_bit) - self.round_s(batch, context, 0)
+        return pass_s
+
+    # means
+
+    def mean(self, batch: int, context: float) -> Estimate:
+        """The closed form's mean round."""
+        return self._strategy.closed_form(self._round(batch, self._between(batch, context)))
+
+    def mean_mixed_s(self, batch: int, context: float, chunks: Sequence[Chunk], joins: bool) -> float:
+        """A mean round with ``chunks`` beside it, after which a new request is looked up in vain where it ``joins``."""
+        averages = self.scenario.tokens.averages
+        states = _Joined(batch, averages, self._strategy.miss if joins else None)
+        return float(sum(self._strategy.parts(self._with_prompts(batch, context, chunks), states).values()))
+
+    def drawn_rates(self, batch: int, context: float, errors: TimingErrors) -> NDArray[np.float64]:
+        """Tokens/s of the batch under each draw of the errors, at the nearest context and batch worked out."""
+        at = min(range(len(self._contexts)), key=lambda i: abs(self._contexts[i] - context))
+        scenario = replace(
+            self.scenario, settings=self._settings(batch, self._contexts[at]), steps=self._steps_at(batch, at)
+        )
+        drawn = self._strategy.closed_form(scenario.sampled(errors)).tokens_per_second
+        return np.asarray(drawn) * np.ones(errors.draws)
+
+    def _round(self, batch: int, seconds: Mapping[str, float]) -> Round:
+        return Round(batch, self.scenario.gpus, seconds, self.scenario.tokens.averages)
+
+    # what they are made of
+
+    def _with_prompts(self, batch: int, context: float, chunks: Sequence[Chunk]) -> dict[str, float]:
+        """Each step's seconds in a round in which ``chunks`` are processed."""
+        seconds, prompts = self._between(batch, context), self._prompts
+        if not chunks:
+            return seconds
+        for name, queries in prompts.queries.items():
+            seconds[name] += prompts.target.added_s(batch * queries, chunks)
+        if prompts.draft is not None:
+            draft_s = prompts.draft.alone_s(chunks)
+            if prompts.hidden:
+                draft_s = max(0.0, draft_s - min(seconds[name] for name in prompts.queries))
+            for name in prompts.drafting:
+                seconds[name] += draft_s
+        return seconds
+
+    def _settings(self, batch: int, context: int) -> Settings:
+        settings = self.scenario.settings.copy()
+        settings.settle("b", batch, "the sequences that run")
+        settings.settle("context", context, "that of the sequences that run")
+        return settings
+
+    def _steps_at(self, batch: int, at: int) -> Mapping[str, Step]:
+        found = self._steps.get((batch, at))
+        if found is None:
+            scenario, context = self.scenario, self._contexts[at]
+            assert scenario.site is not None
+            settings = self._settings(batch, context)
+            site = replace(scenario.site, batch=batch, context=context, options=settings)
+            found = self._steps[batch, at] = self._strategy.steps(site, scenario.drafter)
+        return found
+
+    def _seconds_at(self, batch: int, at: int) -> dict[str, float]:
+        """Each step's seconds at a node of the contexts."""
+        found = self._seconds.get((batch, at))
+        if found is None:
+            low = _BATCHES[bisect_right(_BATCHES, batch) - 1]
+            found = {name: step.seconds for name, step in self._steps_at(low, at).items()}
+            if low < batch:
+                high = _BATCHES[bisect_right(_BATCHES, batch)]
+                share = (batch - low) / (high - low)
+                above = self._seconds_at(high, at)
+                found = {name: s + share * (above[name] - s) for name, s in found.items()}
+            self._seconds[batch, at] = found
+        return found
+
+    def _between(self, batch: int, context: float) -> dict[str, float]:
+        at = max(0, bisect_right(self._contexts, context) - 1)
+        low = self._seconds_at(batch, at)
+        share = (context - self._contexts[at]) / (self._contexts[at + 1] - self._contexts[at])
+        if share == 0.0:
+            return dict(low)
+        high = self._seconds_at(batch, at + 1)
+        return {name: s + share * (high[name] - s) for name, s in low.items()}
+
+    def _lines_of(self, batch: int, at: int) -> list[tuple[float, float]]:
+        """By the bits, seconds at a node and by how much they grow with every token from there to the next one."""
+        low, high = self._seconds_at(batch, at), self._seconds_at(batch, at + 1)
+        found = []
+        for happened in self._happened:
+            start, end = (float(sum(self._strategy.parts(each, happened).values())) for each in (low, high))
+            found.append((start, (end - start) / (self._contexts[at + 1] - self._contexts[at])))
+        return found
+
+    def _who_processes_prompts(self) -> _Prompts:
+        scenario, steps = self.scenario, self._steps_at(1, 0)
+        site = scenario.site
+        assert site is not None
+        passes = {name: step.passes for name, step in steps.items()}
+        queries = {name: p.forward.tokens for name, each in passes.items() for p in each if p.model == "target"}
+        drafts = dict(_drafting(steps))
+        target = Place(site.target, "target", site.tp, site.dtype, site.kv_dtype, site.profile, site.runtime)
+        one = next(iter(drafts.values()), None)
+        draft = None
+        if one is not None:
+            dtype = site.draft_dtype or site.dtype
+            draft = self._tables.of(Place(site.draft, "draft", one.tp, dtype, site.kv_dtype, one.profile, site.runtime))
+        apart = scenario.devices.draft > 0
+        seconds = self._seconds_at(1, 0)
+        exposed_s = self._strategy.parts(seconds, self._happened[0])["draft"] if drafts else 0.0
+        hidden = apart and exposed_s >= sum(seconds[name] for name in drafts) * (1.0 - 1e-9)
+        return _Prompts(self._tables.of(target), draft, queries, tuple(drafts), apart, hidden)
+
+
+def _around(context: int) -> tuple[int, ...]:
+    """Contexts from 16 on, ``context`` among them."""
+    below = [context]
+    while below[-1] > 16:
+        below.append(max(16, min(below[-1] - 1, round(below[-1] / _APART))))
+    return (*reversed(below[1:]), *spaced(context, _APART))
+
+
+def _drafting(steps: Mapping[str, Step]) -> Iterator[tuple[str, Pass]]:
+    for name, step in steps.items():
+        of_draft = [work for work in step.passes if work.model == "draft"]
+        if step.part == "draft" and of_draft:
+            yield name, of_draft[0]

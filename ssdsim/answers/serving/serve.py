@@ -1,0 +1,169 @@
+"""Serving: what users see at which rate, and from which rate on another strategy is the better one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from ssdsim import strategies
+from ssdsim.answers.serving.batching import Batching
+from ssdsim.answers.serving.closed_form import Served, Sharing, sharing
+from ssdsim.answers.serving.crossing import Crossing, Side, crossing
+from ssdsim.answers.serving.loop import simulate
+from ssdsim.answers.serving.metrics import Metrics, measure
+from ssdsim.answers.serving.policies import Policies, policies
+from ssdsim.answers.serving.policy import Policy
+from ssdsim.answers.serving.runs import each_run
+from ssdsim.answers.serving.slo import Slo
+from ssdsim.answers.serving.verdict import Verdict, verdict
+from ssdsim.answers.serving.workload import Workload
+from ssdsim.checks import whole
+from ssdsim.errors import InputError, nearest
+from ssdsim.intervals import Interval
+from ssdsim.scenario.configuration import subject_among
+
+ServeEngine = Literal["auto", "closed", "loop"]
+DRAWS = 200  # of the timings' errors behind capacities and crossings
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Point:
+    """One load: ``rate`` requests a second a replica (None in a closed loop), what the closed form says of each policy
+    there, and what a run of each measured.
+    """
+
+    rate: float | None
+    workload: Workload
+    closed: Mapping[str, Served]
+    metrics: Mapping[str, Metrics]
+
+
+@dataclass(frozen=True)
+class Serving:
+    """``points`` in the order of the rates. ``capacities`` are requests a second a replica beyond which a policy's
+    queue grows without end, with 95 % intervals from the timings' errors; ``crossings`` of the subject with every
+    other one.
+    """
+
+    policies: Policies
+    batching: Batching
+    slo: Slo | None
+    subject: str
+    seed: int
+    engine: str
+    points: Sequence[Point]
+    sharings: Mapping[str, Sharing]
+    capacities: Mapping[str, tuple[float, Interval | None]]
+    crossings: Sequence[Crossing]
+    verdict: Verdict
+
+
+def serve(
+    workload: Workload,
+    *,
+    rates: Sequence[float] | None = None,
+    batching: Batching | None = None,
+    slo: Slo | None = None,
+    schedule: str | Path | None = None,
+    engine: ServeEngine = "auto",
+    seed: int = 0,
+    jobs: int = 1,
+    progress: Progress | None = None,
+    **options: Any,
+) -> Serving:
+    """Serve a workload by each strategy, on one replica of its own.
+
+    Parameters
+    ----------
+    workload : requests (:func:`ssdsim.answers.serving.workload.synthetic`, or of a file).
+    rates : requests a second at which the workload comes, in its own pattern; by default its own.
+    batching : how the engine makes batches.
+    slo : what a good request keeps.
+    schedule : a file of ``ssdsim export``, which then decides what runs.
+    engine : ``closed`` the closed form alone; ``loop`` and ``auto`` also run every round.
+    options : those of a scenario but for batch and context. ``strategies`` may have ``auto`` in it.
+
+    Raises
+    ------
+    InputError : one line that says what, where, and what is allowed.
+    """
+    whole("--seed", seed, 0)
+    if engine not in get_args(ServeEngine):
+        raise InputError(f"unknown engine '{engine}'{nearest(engine, get_args(ServeEngine))}")
+    batching = batching or Batching()
+    plan = None if schedule is None else Path(schedule)
+    subject_asked = options.pop("subject", None)
+    found = policies(options, workload, batching, plan)
+    subject = subject_among(tuple(found.fixed), subject_asked)
+    sides = {name: _side(name, policy, workload, batching, found, seed) for name, policy in found.by_name.items()}
+    loads = _loads(workload, rates)
+    runs = {}
+    if engine != "closed":
+        work = [(policy, load, batching, slo, seed) for load in loads for policy in found.by_name.values()]
+        keys = [(at, name) for at in range(len(loads)) for name in found.by_name]
+        runs = dict(zip(keys, each_run(measured, work, jobs, progress), strict=True))
+    points = [
+        Point(
+            rate=_rate(load),
+            workload=load,
+            closed={} if _rate(load) is None else {n: s.sharing.served(_rate(load)) for n, s in sides.items()},  # type: ignore[arg-type]
+            metrics={name: runs[at, name] for name in found.by_name} if runs else {},
+        )
+        for at, load in enumerate(loads)
+    ]
+    crossings = [
+        crossing(sides[subject], sides[name], basis)
+        for name in _rivals(subject, found)
+        for basis in (("replica", "gpu") if sides[name].gpus != sides[subject].gpus else ("replica",))
+    ]
+    capacities = {name: _capacity(side) for name, side in sides.items()}
+    said = verdict(subject, sides, crossings, [point.rate for point in points])
+    return Serving(
+        policies=found,
+        batching=batching,
+        slo=slo,
+        subject=subject,
+        seed=seed,
+        engine="closed" if engine == "closed" else "loop",
+        points=points,
+        sharings={name: side.sharing for name, side in sides.items()},
+        capacities=capacities,
+        crossings=crossings,
+        verdict=said,
+    )
+
+
+def measured(policy: Policy, workload: Workload, batching: Batching, slo: Slo | None, seed: int) -> Metrics:
+    """One run in numbers."""
+    return measure(simulate(policy, workload, batching, seed), slo)
+
+
+def _loads(workload: Workload, rates: Sequence[float] | None) -> list[Workload]:
+    if workload.concurrency is not None or rates is None:
+        return [workload]
+    return [workload.at_rate(rate) for rate in rates]
+
+
+def _rate(workload: Workload) -> float | None:
+    return None if workload.concurrency is not None or not np.isfinite(workload.rate) else workload.rate
+
+
+def _side(name: str, policy: Policy, workload: Workload, batching: Batching, found: Policies, seed: int) -> Side:
+    mean, drawn = sharing(policy, workload, batching, found.configuration.errors(DRAWS, seed))
+    return Side(name, policy.title, policy.gpus, mean, drawn)
+
+
+def _rivals(subject: str, found: Policies) -> list[str]:
+    """The fixed strategies beside the subject, the one that it is held against first before the others."""
+    rival = strategies.ALL.named(subject).rival
+    return sorted((name for name in found.fixed if name != subject), key=lambda name: name != rival)
+
+
+def _capacity(side: Side) -> tuple[float, Interval | None]:
+    interval = None if side.drawn is None else Interval.of(np.asarray(side.drawn.capacity))
+    return float(side.sharing.capacity), interval

@@ -1,0 +1,85 @@
+"""Intervals of means and percentiles of requests that follow each other, and what of a run is only its start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ssdsim.intervals import Measured, student_quantile
+
+Array = NDArray[np.float64]
+
+_BATCHES = 20
+_FEW = 1000  # requests below which a p99 rests on fewer than ten of them
+
+
+def warm_up(values: Array, group: int = 5) -> int:
+    """How many of the first values are the start of a run: MSER-5 (White, 1997), at most half of them.
+
+    The cut that leaves the mean of the rest, in groups of five, with the smallest standard error.
+    """
+    means = values[: values.size // group * group].reshape(-1, group).mean(axis=1)
+    if means.size < 4:
+        return 0
+    rest = means.size - np.arange(means.size)
+    tails = (np.cumsum(each[::-1])[::-1] for each in (means, means**2))
+    sums, squares = tails
+    errors = (squares - sums**2 / rest) / rest**2
+    return int(np.argmin(errors[: means.size // 2 + 1])) * group
+
+
+def mean(values: Array) -> Measured:
+    """With the interval of batch means, which are taken in the order of the values."""
+    found = float(values.mean())
+    if values.size < 2 * _BATCHES:
+        return Measured(found, np.nan, np.nan)
+    means = np.array([part.mean() for part in np.array_split(values, _BATCHES)])
+    half = student_quantile(0.95, _BATCHES - 1) * float(means.std(ddof=1)) / np.sqrt(_BATCHES)
+    return Measured(found, found - half, found + half)
+
+
+def percentile(values: Array, percent: float) -> Measured:
+    """With the interval of order statistics.
+
+    Neighbours are alike, so a share of values below the percentile varies more than that of independent ones: by how
+    much, batches of values in their order tell.
+    """
+    share = percent / 100.0
+    found = float(np.percentile(values, percent))
+    if values.size < 2 * _BATCHES:
+        return Measured(found, np.nan, np.nan)
+    below = np.array([part.mean() for part in np.array_split((values <= found).astype(float), _BATCHES)])
+    error = max(float(below.std(ddof=1)) / np.sqrt(_BATCHES), np.sqrt(share * (1.0 - share) / values.size))
+    half = student_quantile(0.95, _BATCHES - 1) * error
+    low, high = np.percentile(values, np.clip([100.0 * (share - half), 100.0 * (share + half)], 0.0, 100.0))
+    return Measured(found, float(low), float(high))
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Mean and percentiles of one metric over requests; ``few`` where a p99 rests on too few of them."""
+
+    mean: Measured
+    percentiles: dict[int, Measured]
+    count: int
+
+    @property
+    def few(self) -> bool:
+        return self.count < _FEW
+
+
+def summary(values: Array, percents: tuple[int, ...] = (50, 90, 99)) -> Summary | None:
+    """Of the values that are defined; None of none."""
+    values = values[np.isfinite(values)]
+    if not values.size:
+        return None
+    return Summary(mean(values), {percent: percentile(values, percent) for percent in percents}, int(values.size))
+
+
+def weighted_percentile(values: Array, weights: Array, percent: float) -> float:
+    """Of values that stand for ``weights`` each."""
+    order = np.argsort(values)
+    share = np.cumsum(weights[order])
+    return float(values[order][np.searchsorted(share, percent / 100.0 * share[-1])])

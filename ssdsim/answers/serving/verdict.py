@@ -1,0 +1,90 @@
+"""The answer in sentences: up to which rate the subject is worth it, and what to run above that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ssdsim.answers.serving.crossing import Crossing, Side
+from ssdsim.intervals import Interval
+
+AUTO = "auto"
+_WORTH = 0.01  # of the time per token: what a schedule must save to be named
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """``sentence`` says up to which rate the subject is ahead of its first rival; ``above`` what to run beyond it
+    (None where nothing is better), ``best`` the one of lowest time per output token at each rate asked for.
+    """
+
+    sentence: str
+    above: str | None
+    best: tuple[str | None, ...]
+
+
+def verdict(
+    subject: str, sides: Mapping[str, Side], crossings: Sequence[Crossing], rates: Sequence[float | None]
+) -> Verdict:
+    """Of the subject against the first rival of ``crossings``."""
+    best = tuple(None if rate is None else _best(sides, rate) for rate in rates)
+    title = sides[subject].title
+    if not crossings:
+        return Verdict(f"{title} stands alone: give --strategies to hold it against others.", None, best)
+    first = [found for found in crossings if found.over.name == crossings[0].over.name]
+    parts = [_said(found) for found in first]
+    sentence = f"{title} has the lower time per output token than {first[0].over.title} {' and '.join(parts)}."
+    crossed = [found for found in first if found.rate is not None]
+    if not crossed:
+        return Verdict(sentence, None, best)
+    last = max(crossed, key=lambda found: found.rate or 0.0)
+    per_gpu = sides[subject].gpus if last.basis == "gpu" else None
+    above = _best(sides, max(last.rate or 0.0, 1e-6) * 1.02, per_gpu)
+    return Verdict(f"{sentence} {_above(above, sides, per_gpu)}", above, best)
+
+
+def _said(found: Crossing) -> str:
+    where = {
+        "replica": f"with a replica each ({found.of.gpus} GPUs against {found.over.gpus})"
+        if found.of.gpus != found.over.gpus
+        else f"on the same {found.of.gpus} GPUs",
+        "gpu": "on as many GPUs each",
+    }[found.basis]
+    if found.rate is None:
+        return f"at every rate that {found.over.title} can serve {where}"
+    if found.rate == 0.0:
+        return f"at no rate {where}"
+    running = "" if found.running is None else f", {found.running:.0f} running"
+    return f"below {found.rate:.1f} requests/s{_bounds(found.interval, running)} {where}"
+
+
+def _bounds(interval: Interval | None, more: str) -> str:
+    bounds = f"95 %: {interval.low:.1f}-{interval.high:.1f}" if interval else ""
+    inside = (bounds + more).removeprefix(", ")
+    return f" ({inside})" if inside else ""
+
+
+def _above(above: str | None, sides: Mapping[str, Side], per_gpu: int | None) -> str:
+    if above is None:
+        return "Above that all of them are saturated."
+    what = "switch by schedule (auto)" if above == AUTO else f"run {sides[above].title}"
+    share = 1.0 if per_gpu is None else per_gpu / sides[above].gpus
+    on = "" if per_gpu is None else f" on {per_gpu} GPUs"
+    return f"Above that {what}, up to {share * float(sides[above].sharing.capacity):.1f} requests/s{on}."
+
+
+def _best(sides: Mapping[str, Side], rate: float, per_gpu: int | None = None) -> str | None:
+    """The lowest time per output token at a rate of a replica, or of ``per_gpu`` GPUs; None where all saturate.
+
+    A schedule only where it clearly saves.
+    """
+    shares = {name: 1.0 if per_gpu is None else side.gpus / per_gpu for name, side in sides.items()}
+    tpot = {name: float(side.sharing.served(rate * shares[name]).tpot_s) for name, side in sides.items()}
+    stable = {name: value for name, value in tpot.items() if np.isfinite(value)}
+    if not stable:
+        return None
+    fixed = {name: value for name, value in stable.items() if name != AUTO} or stable
+    best = min(fixed, key=fixed.__getitem__)
+    return AUTO if stable.get(AUTO, np.inf) < (1.0 - _WORTH) * fixed[best] else best

@@ -1,0 +1,164 @@
+"""Serving answers in the terminal."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+from rich.console import Console
+
+from ssdsim.answers.serving.metrics import Metrics
+from ssdsim.answers.serving.policies import AUTO
+from ssdsim.answers.serving.serve import Point, Serving
+from ssdsim.answers.serving.spread import Summary
+from ssdsim.cli.console import console, print_labelled
+from ssdsim.cli.tables import Table
+from ssdsim.intervals import Interval
+
+_BARS = 12
+
+
+def print_serving(found: Serving, gpu_hour: float | None) -> None:
+    """The answer first, then the numbers of each load, then what they rest on."""
+    out = console()
+    out.print(found.verdict.sentence, style="bold")
+    out.print()
+    print_labelled(out, "saturated from  ", "; ".join(_capacities(found)))
+    for point in found.points:
+        out.print()
+        out.print(_headline(found, point), style="bold")
+        out.print(_runs(found, point, gpu_hour) if point.metrics else _closed(found, point))
+        _notes(out, point)
+    if len(found.points) == 1 and found.points[0].metrics:
+        out.print()
+        _batches(out, found, found.points[0])
+    _rests_on(out, found)
+
+
+def _capacities(found: Serving) -> list[str]:
+    return [
+        f"{title(found, name)} {rate:.1f}{_bounds(interval)} requests/s"
+        for name, (rate, interval) in found.capacities.items()
+    ]
+
+
+def title(found: Serving, name: str) -> str:
+    """What a person reads of a policy."""
+    return AUTO if name == AUTO else found.policies.by_name[name].title
+
+
+def _bounds(interval: Interval | None) -> str:
+    return f" ({interval.low:.1f}-{interval.high:.1f})" if interval else ""
+
+
+def _headline(found: Serving, point: Point) -> str:
+    workload = point.workload
+    load = f"{workload.concurrency} in flight" if point.rate is None else f"{point.rate:.3g} requests/s"
+    if point.rate is None and workload.concurrency is None:
+        load = "all at once"
+    return f"{load}: {workload.requests} requests, {workload.source}"
+
+
+def _runs(found: Serving, point: Point, gpu_hour: float | None) -> Table:
+    table = Table(first=("TTFT p50", "TPOT p50", "TPOT p99"))
+    table.add_column("", words=True)
+    columns = ["GPUs", "done/s", "TTFT p50", "p99 ms", "TPOT p50", "95 %", "p99 ms ", "ITL p99", "tok/s/GPU", "running"]
+    goodput = found.slo is not None
+    columns += ["good/s", "attained"] if goodput else []
+    columns += ["per 1M tok"] if gpu_hour is not None else []
+    columns += ["preempted"]
+    for column in columns:
+        table.add_column(column)
+    for name, metrics in point.metrics.items():
+        ttft, tpot = metrics.of_requests["ttft"], metrics.of_requests["tpot"]
+        cells = [
+            f"{found.policies.by_name[name].gpus}",
+            f"{metrics.requests_per_s:.2f}" + ("*" if metrics.saturated else ""),
+            _at(ttft, 50, "{:.0f}"),
+            _at(ttft, 99, "{:.0f}"),
+            _at(tpot, 50, "{:.2f}"),
+            _interval(tpot, 50),
+            _at(tpot, 99, "{:.2f}"),
+            f"{metrics.itl_ms[99]:.1f}" if metrics.itl_ms else "-",
+            f"{metrics.tokens_per_s_per_gpu:.0f}",
+            f"{metrics.running:.1f}",
+        ]
+        cells += [f"{metrics.goodput:.2f}", _attained(metrics)] if goodput and metrics.goodput is not None else []
+        cells += ["-", "-"] if goodput and metrics.goodput is None else []
+        cells += [f"{gpu_hour * metrics.gpu_hours_per_million_tokens:.3g}"] if gpu_hour is not None else []
+        table.add_row(title(found, name), *cells, f"{metrics.preemptions}")
+    return table
+
+
+def _attained(metrics: Metrics) -> str:
+    return "-" if metrics.attainment is None else f"{metrics.attainment.value:.1%}"
+
+
+def _at(summary: Summary | None, percent: int, form: str) -> str:
+    return "-" if summary is None else form.format(summary.percentiles[percent].value)
+
+
+def _interval(summary: Summary | None, percent: int) -> str:
+    if summary is None or np.isnan(summary.percentiles[percent].low):
+        return "-"
+    found = summary.percentiles[percent]
+    return f"{found.low:.2f}-{found.high:.2f}"
+
+
+def _closed(found: Serving, point: Point) -> Table:
+    table = Table()
+    table.add_column("", words=True)
+    for column in ("GPUs", "TPOT ms", "TTFT ms", "waiting ms", "running"):
+        table.add_column(column)
+    for name, served in point.closed.items():
+        numbers = (1e3 * served.tpot_s, 1e3 * served.ttft_s, 1e3 * served.queue_s, served.running)
+        cells = [f"{float(each):.2f}" if np.isfinite(each) else "saturated" for each in numbers]
+        table.add_row(title(found, name), f"{found.policies.by_name[name].gpus}", *cells)
+    return table
+
+
+def _notes(out: Console, point: Point) -> None:
+    for note in point.workload.notes:
+        out.print(note, style="dim")
+    if any(metrics.saturated for metrics in point.metrics.values()):
+        out.print("* saturated: its queue grows, so its times are those of this finite run", style="yellow")
+    if any(s is not None and s.few for m in point.metrics.values() for s in (m.of_requests["ttft"],)):
+        out.print("fewer than 1,000 requests after the start: a p99 rests on fewer than ten of them", style="dim")
+    rejected = {name: m.rejected for name, m in point.metrics.items() if m.rejected}
+    if rejected:
+        said = ", ".join(f"{count} by {name}" for name, count in rejected.items())
+        out.print(f"rejected, because no cache could hold them: {said}", style="yellow")
+
+
+def _batches(out: Console, found: Serving, point: Point) -> None:
+    """How many decode together, as shares of the time, and what the schedule runs there."""
+    for name, metrics in point.metrics.items():
+        counts = np.array(list(metrics.batch_histogram) or [0])
+        shares = np.array(list(metrics.batch_histogram.values()) or [1.0])
+        edges = np.unique(np.linspace(0, counts.max() + 1, _BARS + 1).astype(int))
+        heights = [float(shares[(counts >= low) & (counts < high)].sum()) for low, high in pairwise(edges)]
+        bars = "".join(" ▁▂▃▄▅▆▇█"[int(np.ceil(8 * height / max(heights)))] for height in heights)
+        clean = "" if metrics.clean_share is None else f", clean rounds {metrics.clean_share:.1%}"
+        forced = "" if not metrics.forced_share else f", {metrics.forced_share:.1%} of look-ups are of new requests"
+        print_labelled(out, f"{title(found, name):6}", f"0 {bars} {edges[-1] - 1} running{clean}{forced}")
+    policy, metrics_of = found.policies.by_name.get(AUTO), point.metrics.get(AUTO)
+    if policy is not None and metrics_of is not None:
+        each = zip(policy.variants, metrics_of.variant_share, strict=True)
+        used = ", ".join(f"{variant.label} {share:.0%}" for variant, share in each if share >= 0.005)
+        print_labelled(out, "auto  ", f"of the time: {used}")
+
+
+def _rests_on(out: Console, found: Serving) -> None:
+    configuration = found.policies.configuration
+    out.print()
+    for reason in found.policies.no_room.values():
+        out.print(reason, style="yellow")
+    for record in configuration.provenance:
+        out.print(f"{record['profile']}: {record['summary']}", style="dim")
+    if configuration.runtime:
+        out.print(f"runtime {configuration.runtime}", style="dim")
+    if configuration.pair:
+        out.print(f"pair {configuration.pair}", style="dim")
+    for crossing in found.crossings[:1]:
+        if crossing.interval is not None:
+            out.print("intervals of rates: 95 % from the timings' errors; of times: 95 % of a run as long", style="dim")

@@ -1,0 +1,122 @@
+"""``ssdsim serve``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from ssdsim.answers.serving.as_json import as_json as serving_json
+from ssdsim.answers.serving.batching import Batching
+from ssdsim.answers.serving.lengths import Lengths
+from ssdsim.answers.serving.policies import AUTO, TAKEN
+from ssdsim.answers.serving.serve import serve
+from ssdsim.answers.serving.slo import Slo
+from ssdsim.answers.serving.workload import Arrivals, Workload, synthetic
+from ssdsim.cli.options import chosen_options, common_options, echo_json
+from ssdsim.cli.progress import shown
+from ssdsim.cli.render_serving import print_serving
+from ssdsim.cli.values import Values
+from ssdsim.cli.warning_lines import print_warnings
+from ssdsim.errors import InputError
+
+_INPUT, _OUTPUT, _REQUESTS = "1024", "256", 2000
+
+
+@click.command("serve")
+@click.option("--rate", "rates", type=Values(float), help="requests a second; a list or range sweeps; inf: all at once")
+@click.option("--concurrency", type=int, help="requests in flight at any time, in place of a rate")
+@click.option("--input-len", "--isl", help=f"tokens of prompts: N, lognormal:MEAN,SD, ... [default: {_INPUT}]")
+@click.option("--output-len", "--osl", help=f"tokens of answers, likewise [default: {_OUTPUT}]")
+@click.option("--requests", type=int, help=f"how many come [default: {_REQUESTS}]")
+@click.option("--seconds", type=float, help="how long they come, in place of --requests")
+@click.option("--burstiness", type=float, help="shape of the gamma law of gaps: 1 Poisson, less comes in bursts")
+@click.option("--ramp-up", type=click.Choice(["linear", "exponential"]), help="the rate grows while they come")
+@click.option("--slo", help="what a good request keeps, in ms: ttft:500,tpot:20,e2el:10000,queue:100")
+@click.option("--gpu-hour", type=float, help="price of a GPU for an hour")
+@click.option("--schedule", type=click.Path(path_type=Path), help="a plan of ssdsim export, in the place of auto's own")
+@click.option("--prefill", default="chunked", show_default=True, help="chunked, priority or none (elsewhere)")
+@click.option("--token-budget", type=int, default=2048, show_default=True, help="tokens that a pass has room for")
+@click.option("--prefill-ms", type=float, default=0.0, help="what prefill elsewhere takes")
+@click.option("--max-batch", "--max-num-seqs", type=int, default=256, show_default=True, help="requests held at once")
+@click.option("--kv-fraction", type=float, default=0.9, show_default=True, help="of memory, for weights and caches")
+@click.option("--block", type=int, default=16, show_default=True, help="tokens of a cache block")
+@click.option("--first-speculation", default="miss", show_default=True, help="miss, or prefill: guessed meanwhile")
+@click.option("--dynamic-tax", type=float, default=0.0, help="share by which a schedule's rounds are longer")
+@click.option("--hold", type=int, default=1, show_default=True, help="rounds before a schedule switches")
+@click.option("--engine", type=click.Choice(["auto", "closed", "loop"]), default="auto", show_default=True)
+@click.option("--jobs", type=int, default=1, show_default=True, help="processes on this machine; -1: one a core")
+@chosen_options(*TAKEN, instead={"strategies": f"ar,sd,ssd,{AUTO}"})
+@common_options
+def command(
+    rates: list[float] | None,
+    slo: str | None,
+    gpu_hour: float | None,
+    schedule: Path | None,
+    engine: Any,
+    jobs: int,
+    as_json: bool,
+    seed: int,
+    quiet: bool,
+    **options: Any,
+) -> None:
+    """Serve requests that arrive: up to which rate SSD is worth its GPU, and what users see there.
+
+    A rate is that of one replica of each strategy. --strategies may have auto in it: whatever serves most at the batch
+    that there is.
+    """
+    if jobs < 1 and jobs != -1:
+        raise InputError(f"--jobs must be at least 1, or -1 for one a core, got {jobs}")
+    scenario = {name: options.pop(name) for name in TAKEN}
+    batching = _batching(options)
+    workload = _workload(options, rates, seed)
+    with shown("serve", "runs", quiet) as progress:
+        found = serve(
+            workload,
+            rates=rates,
+            batching=batching,
+            slo=Slo.parse(slo),
+            schedule=schedule,
+            engine=engine,
+            seed=seed,
+            jobs=jobs,
+            progress=progress,
+            **scenario,
+        )
+    if as_json:
+        echo_json(serving_json(found, gpu_hour))
+        return
+    print_serving(found, gpu_hour)
+    print_warnings(found.policies.configuration.warnings, quiet)
+
+
+def _batching(options: dict[str, Any]) -> Batching:
+    names = ("prefill", "token_budget", "prefill_ms", "max_batch", "kv_fraction", "block", "first_speculation", "hold")
+    return Batching(**{name: options.pop(name) for name in names}, tax=options.pop("dynamic_tax"))
+
+
+def _workload(options: dict[str, Any], rates: list[float] | None, seed: int) -> Workload:
+    """Requests that are made up."""
+    concurrency, requests, seconds = options["concurrency"], options["requests"], options["seconds"]
+    if rates is None and concurrency is None:
+        raise InputError("give --rate (requests a second) or --concurrency (requests in flight)")
+    if rates is not None and concurrency is not None:
+        raise InputError("--rate has no effect with --concurrency (a request comes when another one is answered)")
+    if concurrency is not None and concurrency < 1:
+        raise InputError(f"--concurrency must be at least 1, got {concurrency}")
+    if seconds is not None:
+        if requests is not None or rates is None or not np.isfinite(max(rates)):
+            raise InputError("--seconds needs a finite --rate, and stands in the place of --requests")
+        requests = max(1, round(seconds * max(rates)))
+    arrivals = Arrivals(1.0 if options["burstiness"] is None else options["burstiness"], options["ramp_up"])
+    return synthetic(
+        _REQUESTS if requests is None else requests,
+        1.0,
+        Lengths.parse(options["input_len"] or _INPUT, "--input-len"),
+        Lengths.parse(options["output_len"] or _OUTPUT, "--output-len"),
+        arrivals=arrivals,
+        concurrency=concurrency,
+        seed=seed,
+    )
