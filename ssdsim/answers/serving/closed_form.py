@@ -122,7 +122,7 @@ def sharing(
     columns = np.array([(f.tokens_per_s, f.lost_s, f.round_s, f.prompt_s) for f in found]).T
     phi, lost, round_s, prompt_s = (np.interp(n, nodes, column) for column in columns)
     # a request has its first token from its prompt; of its last round, some tokens are past its end
-    tokens = np.asarray(out - 1.0 + lost_tokens(policy.at(min(most, 8), context)))
+    tokens = np.asarray(_tokens(policy.at(min(most, 8), context), out, batching))
     mean = Sharing(phi, lost, tokens, round_s, prompt_s, out)
     if errors is None:
         return mean, None
@@ -151,7 +151,7 @@ def requests_per_s(variant: Variant, n: int, workload: Workload, batching: Batch
     """Requests that a variant finishes a second while ``n`` decode and others come as fast as these go."""
     prompt = max(1, round(float(workload.input_tokens.mean())))
     found = _at(variant, n, workload.context, prompt, batching)
-    tokens = float(workload.output_tokens.mean()) - 1.0 + lost_tokens(variant)
+    tokens = _tokens(variant, float(workload.output_tokens.mean()), batching)
     return found.tokens_per_s / (tokens + found.tokens_per_s * found.lost_s)
 
 
@@ -176,14 +176,35 @@ def _pieces(tokens: int, room: int) -> Sequence[Chunk]:
     return [Chunk(min(room, tokens - done), done) for done in range(0, tokens, room)]
 
 
-def lost_tokens(variant: Variant) -> float:
+def _tokens(variant: Variant, output: float, batching: Batching) -> float:
+    """What a request takes at the long run's pace: all but its first token, and what its two ends cost."""
+    tokens = variant.scenario.tokens
+    kernels = (tokens,) if isinstance(tokens, Kernel) else tokens.kernels
+    weights = np.ones(1) if isinstance(tokens, Kernel) else tokens.weights / tokens.weights.sum()
+    hit = variant.p_hit if batching.first_speculation == "prefill" else 0.0
+    start = np.zeros(len(tokens.states))
+    start[variant.joins_in] = 1.0 - hit
+    start[0] += hit
+    ends = [lost_tokens(kernel) + late_tokens(kernel, start) for kernel in kernels]
+    return output - 1.0 + float(weights @ ends)
+
+
+def lost_tokens(kernel: Kernel) -> float:
     """Tokens of a request's last round that are past its end, on average: half of what a round exceeds one token by.
 
     By renewal, of answers that are long beside a round.
     """
-    tokens = variant.scenario.tokens
-    kernels = (tokens,) if isinstance(tokens, Kernel) else tokens.kernels
-    weights = np.ones(1) if isinstance(tokens, Kernel) else tokens.weights / tokens.weights.sum()
-    pmf = np.array([k.stationary @ k.p.sum(axis=2) for k in kernels]).T @ weights
+    pmf = kernel.stationary @ kernel.p.sum(axis=2)
     made = np.arange(pmf.size)
     return float(0.5 * ((pmf @ made**2) / (pmf @ made) - 1.0))
+
+
+def late_tokens(kernel: Kernel, start: Array) -> float:
+    """By how many tokens a request that begins in the states ``start`` (shares of them) stays behind the long run.
+
+    The bias of a Markov reward process (Puterman, 1994, section 8.2), with the other sign.
+    """
+    states, shares = len(kernel.states), kernel.stationary
+    ahead = kernel.expected_tokens - shares @ kernel.expected_tokens
+    bias = np.linalg.solve(np.eye(states) - kernel.transitions + np.ones((states, 1)) * shares, ahead)
+    return float(-(start @ bias))

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from ssdsim.answers.serving.workload import Workload
 
 Array = NDArray[np.float64]
-Round = tuple[float, float, int, int, int, int, int]
-"""Start and end (s), sequences decoding, sequences held at its start, bits of the round, variant, tokens of prompts."""
+Round = tuple[float, float, int, int, int, int, int, int]
+"""Start and end (s), sequences decoding, sequences held, bits of the round, variant, tokens of prompts, and sequences
+that stand still meanwhile."""
 
 
 class Requests:
@@ -46,9 +47,9 @@ class Run:
 
     @cached_property
     def columns(self) -> Array:
-        """All rounds, shape ``(7, rounds)``, in the order of :data:`Round`."""
+        """All rounds, shape ``(8, rounds)``, in the order of :data:`Round`."""
         rows = [row for each in self.rounds for row in each]
-        return np.array(rows, dtype=float).T if rows else np.zeros((7, 0))
+        return np.array(rows, dtype=float).T if rows else np.zeros((8, 0))
 
     @property
     def round_s(self) -> Array:
@@ -59,6 +60,14 @@ class Run:
     def decoding(self) -> Array:
         """Sequences that decode in each round."""
         return np.asarray(self.columns[2])
+
+    @cached_property
+    def gap_s(self) -> Array:
+        """Seconds between a round's tokens and those before: the round, and passes over prompts that it waited for."""
+        waited = np.concatenate(
+            [_waited(np.array(each, dtype=float).T) for each in self.rounds if each] or [np.zeros(0)]
+        )
+        return np.asarray(self.round_s + waited)
 
     @property
     def end_s(self) -> float:
@@ -77,3 +86,13 @@ class Run:
         of_variant = np.array(self.miss_bits, dtype=int)[variants] if variants.size else np.zeros(0, dtype=int)
         caching = (of_variant > 0) & (self.decoding > 0)
         return float(((bits & of_variant) == 0)[caching].mean()) if caching.any() else None
+
+
+def _waited(columns: Array) -> Array:
+    """Of each round, the passes since the last one that decodes, during which sequences stood still."""
+    decodes = columns[2] > 0
+    still_s = np.cumsum((columns[1] - columns[0]) * (columns[7] > 0))
+    last = np.maximum.accumulate(np.where(decodes, np.arange(decodes.size), -1))
+    before = np.concatenate([[-1], last[:-1]]).astype(int)
+    since = still_s - np.where(before >= 0, still_s[before], 0.0)
+    return np.asarray(np.where(decodes, since, 0.0))

@@ -105,7 +105,7 @@ def measure(run: Run, slo: Slo | None) -> Metrics:
     after = run.columns[0] >= start_s
     busy = after & (decoding > 0)
     weights = decoding[busy]
-    itl = {q: 1e3 * weighted_percentile(round_s[busy], weights, q) for q in (50, 90, 99)} if busy.any() else None
+    itl = {q: 1e3 * weighted_percentile(run.gap_s[busy], weights, q) for q in (50, 90, 99)} if busy.any() else None
     gpu_hours = run.gpus / 3600.0
     return Metrics(
         offered=workload.requests,

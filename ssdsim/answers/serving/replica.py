@@ -181,7 +181,8 @@ class Replica:
         start = self.now
         end = self.now = start + seconds
         of_prompts = sum(chunk.tokens for chunk in chunks) if chunks else 0
-        self.rounds.append((start, end, running, running + len(self._prefilling), bits, self._number, of_prompts))
+        held, still = self._running + len(self._prefilling), 0 if running else self._running
+        self.rounds.append((start, end, running, held, bits, self._number, of_prompts, still))
         return end
 
     # requests come

@@ -1,0 +1,52 @@
+"""Policies, workloads and runs that tests of serving share."""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from ssdsim.answers.serving.batching import Batching
+from ssdsim.answers.serving.closed_form import Sharing, sharing
+from ssdsim.answers.serving.lengths import Lengths
+from ssdsim.answers.serving.policies import Policies, policies
+from ssdsim.answers.serving.policy import Policy
+from ssdsim.answers.serving.workload import Workload, synthetic
+
+ELSEWHERE = Batching(prefill="none", max_batch=64)
+"""Nothing but decoding."""
+
+
+def requests(
+    count: int,
+    rate: float = 1.0,
+    inputs: str = "512",
+    outputs: str = "200",
+    seed: int = 0,
+    concurrency: int | None = None,
+) -> Workload:
+    lengths = Lengths.parse(inputs, "--input-len"), Lengths.parse(outputs, "--output-len")
+    return synthetic(count, rate, *lengths, concurrency=concurrency, seed=seed)
+
+
+def found(workload: Workload, batching: Batching, **options: Any) -> Policies:
+    return policies(options, workload, batching)
+
+
+@lru_cache(maxsize=32)
+def _policy(name: str, shape: tuple[int, float], batching: Batching, options: tuple[tuple[str, Any], ...]) -> Policy:
+    """Tables are filled as they are asked, so tests that ask for the same ones share them."""
+    context = round(shape[0] + shape[1] / 2.0)
+    like = requests(2, inputs=str(max(1, round(context - shape[1] / 2.0))), outputs=str(max(1, round(shape[1]))))
+    return policies({**dict(options), "strategies": name}, like, batching).by_name[name]
+
+
+def policy(name: str, workload: Workload, batching: Batching = ELSEWHERE, **options: Any) -> Policy:
+    mean = float(workload.output_tokens.mean())
+    shape = (round(float(workload.input_tokens.mean())), round(mean))
+    return _policy(name, shape, batching, tuple(sorted(options.items())))
+
+
+def shared(of: Policy, workload: Workload, batching: Batching = ELSEWHERE) -> Sharing:
+    return sharing(of, workload, batching)[0]
+
+
+SMALL: Mapping[str, Any] = {"target": "llama-3.1-8b", "tp": 1, "runtime": "kernels"}
