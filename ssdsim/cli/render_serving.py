@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
 from rich.console import Console
 
+from ssdsim.answers.serving.compared import Compared
 from ssdsim.answers.serving.metrics import Metrics
 from ssdsim.answers.serving.policies import AUTO
 from ssdsim.answers.serving.serve import Point, Serving
 from ssdsim.answers.serving.spread import Summary
+from ssdsim.answers.serving.workload import Workload
 from ssdsim.cli.console import console, print_labelled
 from ssdsim.cli.tables import Table
 from ssdsim.intervals import Interval
+from ssdsim.scenario.configuration import Configuration
 
 _BARS = 12
 
@@ -24,6 +28,8 @@ def print_serving(found: Serving, gpu_hour: float | None) -> None:
     out.print(found.verdict.sentence, style="bold")
     out.print()
     print_labelled(out, "saturated from  ", "; ".join(_capacities(found)))
+    if found.within_slo:
+        print_labelled(out, "within the SLO  ", "; ".join(_within_slo(found)))
     for point in found.points:
         out.print()
         out.print(_headline(found, point), style="bold")
@@ -40,6 +46,33 @@ def _capacities(found: Serving) -> list[str]:
         f"{title(found, name)} {rate:.1f}{_bounds(interval)} requests/s"
         for name, (rate, interval) in found.capacities.items()
     ]
+
+
+def _within_slo(found: Serving) -> list[str]:
+    """The rate, and what it is a GPU."""
+    return [
+        f"{title(found, name)} {each.rate:.2f} ({each.low:.2f}-{each.high:.2f}) requests/s, "
+        f"{each.rate / found.policies.by_name[name].gpus:.2f} a GPU"
+        for name, each in found.within_slo.items()
+    ]
+
+
+def print_compared(name: str, workload: Workload, rows: Sequence[Compared], configuration: Configuration) -> None:
+    """Measured, predicted, and by how much they differ."""
+    out = console()
+    out.print(f"{name} against the benchmark: {workload.requests} requests, {workload.source}", style="bold")
+    table = Table(names=2)
+    table.add_column("", words=True)
+    table.add_column(" ", words=True)
+    for column in ("measured ms", "predicted ms", "Diff %"):
+        table.add_column(column)
+    for row in rows:
+        cells = (f"{row.measured:.2f}", f"{row.predicted:.2f}", f"{row.difference:+.1%}")
+        table.add_row(row.metric.upper(), row.statistic, *cells)
+    out.print(table)
+    for note in workload.notes:
+        out.print(note, style="dim")
+    _origins(out, configuration)
 
 
 def title(found: Serving, name: str) -> str:
@@ -153,12 +186,16 @@ def _rests_on(out: Console, found: Serving) -> None:
     out.print()
     for reason in found.policies.no_room.values():
         out.print(reason, style="yellow")
+    _origins(out, configuration)
+    for crossing in found.crossings[:1]:
+        if crossing.interval is not None:
+            out.print("intervals of rates: 95 % from the timings' errors; of times: 95 % of a run as long", style="dim")
+
+
+def _origins(out: Console, configuration: Configuration) -> None:
     for record in configuration.provenance:
         out.print(f"{record['profile']}: {record['summary']}", style="dim")
     if configuration.runtime:
         out.print(f"runtime {configuration.runtime}", style="dim")
     if configuration.pair:
         out.print(f"pair {configuration.pair}", style="dim")
-    for crossing in found.crossings[:1]:
-        if crossing.interval is not None:
-            out.print("intervals of rates: 95 % from the timings' errors; of times: 95 % of a run as long", style="dim")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,19 +11,26 @@ import numpy as np
 
 from ssdsim.answers.serving.as_json import as_json as serving_json
 from ssdsim.answers.serving.batching import Batching
+from ssdsim.answers.serving.compared import compare as compare_with
+from ssdsim.answers.serving.from_log import Cut, workload_of
 from ssdsim.answers.serving.lengths import Lengths
-from ssdsim.answers.serving.policies import AUTO, TAKEN
+from ssdsim.answers.serving.policies import AUTO, TAKEN, policies
 from ssdsim.answers.serving.serve import serve
 from ssdsim.answers.serving.slo import Slo
 from ssdsim.answers.serving.workload import Arrivals, Workload, synthetic
 from ssdsim.cli.options import chosen_options, common_options, echo_json
 from ssdsim.cli.progress import shown
-from ssdsim.cli.render_serving import print_serving
+from ssdsim.cli.render_serving import print_compared, print_serving
 from ssdsim.cli.values import Values
 from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.errors import InputError
+from ssdsim.measured.request_logs.log import RequestLog
+from ssdsim.option import spelled
+from ssdsim.scenario.configuration import subject_among
 
-_INPUT, _OUTPUT, _REQUESTS = "1024", "256", 2000
+_INPUT, _OUTPUT, _REQUESTS, _ATTAINMENT = "1024", "256", 2000, 0.9
+_MADE_UP = ("concurrency", "input_len", "output_len", "requests", "seconds", "burstiness", "ramp_up")
+_NO_LOG = RequestLog("made up", None, np.zeros(0), np.zeros(0))
 
 
 @click.command("serve")
@@ -34,7 +42,14 @@ _INPUT, _OUTPUT, _REQUESTS = "1024", "256", 2000
 @click.option("--seconds", type=float, help="how long they come, in place of --requests")
 @click.option("--burstiness", type=float, help="shape of the gamma law of gaps: 1 Poisson, less comes in bursts")
 @click.option("--ramp-up", type=click.Choice(["linear", "exponential"]), help="the rate grows while they come")
+@click.option("--workload", type=click.Path(path_type=Path), help="a log: Azure, BurstGPT, Mooncake, vLLM, ... or CSV")
+@click.option("--scale-rate", type=float, help="the log's time, compressed by a factor")
+@click.option("--slice", "slice_", help="seconds of the log: 0:3600")
+@click.option("--limit", type=int, help="requests of the log")
+@click.option("--compare", type=click.Path(path_type=Path), help="a benchmark (vLLM, SGLang, AIPerf) to hold against")
 @click.option("--slo", help="what a good request keeps, in ms: ttft:500,tpot:20,e2el:10000,queue:100")
+@click.option("--capacity", is_flag=True, help="the highest rate at which enough requests keep the --slo")
+@click.option("--attainment", type=float, help="how many are enough, as a share [default: 0.9]")
 @click.option("--gpu-hour", type=float, help="price of a GPU for an hour")
 @click.option("--schedule", type=click.Path(path_type=Path), help="a plan of ssdsim export, in the place of auto's own")
 @click.option("--prefill", default="chunked", show_default=True, help="chunked, priority or none (elsewhere)")
@@ -52,6 +67,10 @@ _INPUT, _OUTPUT, _REQUESTS = "1024", "256", 2000
 @common_options
 def command(
     rates: list[float] | None,
+    workload: Path | None,
+    compare: Path | None,
+    capacity: bool,
+    attainment: float | None,
     slo: str | None,
     gpu_hour: float | None,
     schedule: Path | None,
@@ -69,15 +88,21 @@ def command(
     """
     if jobs < 1 and jobs != -1:
         raise InputError(f"--jobs must be at least 1, or -1 for one a core, got {jobs}")
+    if attainment is not None and not capacity:
+        raise InputError("--attainment needs --capacity (the rate that it is searched for)")
     scenario = {name: options.pop(name) for name in TAKEN}
     batching = _batching(options)
-    workload = _workload(options, rates, seed)
+    requests, log = _requests(options, rates, workload, compare, capacity, seed)
+    if compare is not None:
+        _compare(compare, requests, log, batching, scenario, seed, as_json)
+        return
     with shown("serve", "runs", quiet) as progress:
         found = serve(
-            workload,
+            requests,
             rates=rates,
             batching=batching,
             slo=Slo.parse(slo),
+            attainment=(_ATTAINMENT if attainment is None else attainment) if capacity else None,
             schedule=schedule,
             engine=engine,
             seed=seed,
@@ -92,16 +117,62 @@ def command(
     print_warnings(found.policies.configuration.warnings, quiet)
 
 
+def _compare(
+    path: Path,
+    requests: Workload,
+    log: RequestLog,
+    batching: Batching,
+    scenario: dict[str, Any],
+    seed: int,
+    as_json: bool,
+) -> None:
+    """One strategy, the subject, against what a benchmark saw."""
+    found = policies(scenario | {"subject": None}, requests, batching)
+    name = subject_among(tuple(found.fixed), scenario["subject"])
+    rows = compare_with(found.by_name[name], requests, log, batching, path, seed)
+    if as_json:
+        fields = ("metric", "statistic", "measured", "predicted", "difference")
+        compared = [{field: getattr(row, field) for field in fields} for row in rows]
+        origin = {"provenance": found.configuration.provenance, "runtime": found.configuration.runtime}
+        echo_json({"schema": 1, "strategy": name, "workload": requests.described(), "compared": compared, **origin})
+        return
+    print_compared(found.by_name[name].title, requests, rows, found.configuration)
+
+
+def _requests(
+    options: dict[str, Any],
+    rates: list[float] | None,
+    workload: Path | None,
+    compare: Path | None,
+    capacity: bool,
+    seed: int,
+) -> tuple[Workload, RequestLog]:
+    """Those of a log, or some that are made up."""
+    cut = [options.pop(name) for name in ("slice_", "limit", "scale_rate")]
+    path = workload or compare
+    if path is None:
+        if any(each is not None for each in cut):
+            raise InputError("--slice, --limit and --scale-rate need a --workload")
+        return _made_up(options, [1.0] if rates is None and capacity else rates, seed), _NO_LOG
+    for name in _MADE_UP:
+        if options[name] is not None:
+            raise InputError(f"{spelled(name)} has no effect with a log ({path})")
+    found, log = workload_of(path, Cut.parse(*cut), seed=seed)
+    if found.concurrency is None and log.arrival_s is None and rates is None and not capacity:
+        raise InputError(f"{path}: its requests have no arrivals; give --rate")
+    return replace(found, concurrency=None) if rates is not None else found, log
+
+
 def _batching(options: dict[str, Any]) -> Batching:
     names = ("prefill", "token_budget", "prefill_ms", "max_batch", "kv_fraction", "block", "first_speculation", "hold")
     return Batching(**{name: options.pop(name) for name in names}, tax=options.pop("dynamic_tax"))
 
 
-def _workload(options: dict[str, Any], rates: list[float] | None, seed: int) -> Workload:
+def _made_up(options: dict[str, Any], rates: list[float] | None, seed: int) -> Workload:
     """Requests that are made up."""
     concurrency, requests, seconds = options["concurrency"], options["requests"], options["seconds"]
     if rates is None and concurrency is None:
-        raise InputError("give --rate (requests a second) or --concurrency (requests in flight)")
+        raise InputError("give --rate (requests a second), --concurrency (in flight), --capacity or a --workload")
     if rates is not None and concurrency is not None:
         raise InputError("--rate has no effect with --concurrency (a request comes when another one is answered)")
     if concurrency is not None and concurrency < 1:

@@ -33,6 +33,11 @@ def as_json(found: Serving, gpu_hour: float | None = None) -> dict[str, Any]:
         "slo": None if found.slo is None else dict(found.slo.bounds_ms),
         "points": [point_json(found, point, gpu_hour) for point in found.points],
         "capacities": {name: _with_bounds(*capacity) for name, capacity in found.capacities.items()},
+        "attainment": found.attainment,
+        "within_slo": {
+            name: {"rate": each.rate, "low": each.low, "high": each.high, "too_much": each.too_much, "runs": each.runs}
+            for name, each in found.within_slo.items()
+        },
         "crossings": [_crossing(each) for each in found.crossings],
         "schedule": _schedule(found),
         "verdict": {

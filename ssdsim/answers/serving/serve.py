@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from ssdsim import strategies
 from ssdsim.answers.serving.batching import Batching
+from ssdsim.answers.serving.capacity import Capacity, capacity
 from ssdsim.answers.serving.closed_form import Served, Sharing, sharing
 from ssdsim.answers.serving.crossing import Crossing, Side, crossing
 from ssdsim.answers.serving.loop import simulate
@@ -21,7 +22,7 @@ from ssdsim.answers.serving.runs import each_run
 from ssdsim.answers.serving.slo import Slo
 from ssdsim.answers.serving.verdict import Verdict, verdict
 from ssdsim.answers.serving.workload import Workload
-from ssdsim.checks import whole
+from ssdsim.checks import whole, within
 from ssdsim.errors import InputError, nearest
 from ssdsim.intervals import Interval
 from ssdsim.scenario.configuration import subject_among
@@ -47,7 +48,7 @@ class Point:
 class Serving:
     """``points`` in the order of the rates. ``capacities`` are requests a second a replica beyond which a policy's
     queue grows without end, with 95 % intervals from the timings' errors; ``crossings`` of the subject with every
-    other one.
+    other one. ``within_slo`` are the rates up to which a share ``attainment`` of requests is good, where asked for.
     """
 
     policies: Policies
@@ -61,6 +62,8 @@ class Serving:
     capacities: Mapping[str, tuple[float, Interval | None]]
     crossings: Sequence[Crossing]
     verdict: Verdict
+    attainment: float | None = None
+    within_slo: Mapping[str, Capacity] = field(default_factory=dict)
 
 
 def serve(
@@ -69,6 +72,7 @@ def serve(
     rates: Sequence[float] | None = None,
     batching: Batching | None = None,
     slo: Slo | None = None,
+    attainment: float | None = None,
     schedule: str | Path | None = None,
     engine: ServeEngine = "auto",
     seed: int = 0,
@@ -84,6 +88,7 @@ def serve(
     rates : requests a second at which the workload comes, in its own pattern; by default its own.
     batching : how the engine makes batches.
     slo : what a good request keeps.
+    attainment : search for the highest rate at which such a share of requests is good.
     schedule : a file of ``ssdsim export``, which then decides what runs.
     engine : ``closed`` the closed form alone; ``loop`` and ``auto`` also run every round.
     options : those of a scenario but for batch and context. ``strategies`` may have ``auto`` in it.
@@ -95,13 +100,15 @@ def serve(
     whole("--seed", seed, 0)
     if engine not in get_args(ServeEngine):
         raise InputError(f"unknown engine '{engine}'{nearest(engine, get_args(ServeEngine))}")
+    if attainment is not None and (slo is None or engine == "closed" or workload.concurrency is not None):
+        raise InputError("--capacity needs an --slo, arrivals, and runs (not --engine closed)")
     batching = batching or Batching()
     plan = None if schedule is None else Path(schedule)
     subject_asked = options.pop("subject", None)
     found = policies(options, workload, batching, plan)
     subject = subject_among(tuple(found.fixed), subject_asked)
     sides = {name: _side(name, policy, workload, batching, found, seed) for name, policy in found.by_name.items()}
-    loads = _loads(workload, rates)
+    loads = _loads(workload, rates) if attainment is None or rates is not None else []
     runs = {}
     if engine != "closed":
         work = [(policy, load, batching, slo, seed) for load in loads for policy in found.by_name.values()]
@@ -121,6 +128,11 @@ def serve(
         for name in _rivals(subject, found)
         for basis in (("replica", "gpu") if sides[name].gpus != sides[subject].gpus else ("replica",))
     ]
+    within_slo = {}
+    if attainment is not None and slo is not None:
+        within("--attainment", attainment, 0.0, 1.0)
+        searches = [(p, sides[n].sharing, workload, batching, slo, attainment, seed) for n, p in found.by_name.items()]
+        within_slo = dict(zip(found.by_name, each_run(capacity, searches, jobs, progress), strict=True))
     capacities = {name: _capacity(side) for name, side in sides.items()}
     said = verdict(subject, sides, crossings, [point.rate for point in points])
     return Serving(
@@ -135,6 +147,8 @@ def serve(
         capacities=capacities,
         crossings=crossings,
         verdict=said,
+        attainment=attainment,
+        within_slo=within_slo,
     )
 
 

@@ -1,0 +1,84 @@
+"""A log of requests as a workload: a part of it, at another pace."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from ssdsim.answers.serving.workload import Workload, of_columns
+from ssdsim.checks import whole, within
+from ssdsim.errors import InputError
+from ssdsim.measured.request_logs.files import read_log
+from ssdsim.measured.request_logs.log import RequestLog
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Of a log the seconds from ``start_s`` to ``end_s``, at most ``limit`` requests, ``faster`` times as fast."""
+
+    start_s: float = 0.0
+    end_s: float = np.inf
+    limit: int | None = None
+    faster: float = 1.0
+
+    @staticmethod
+    def parse(slice_: str | None, limit: int | None, faster: float | None) -> Cut:
+        """``--slice A:B`` in seconds of the log.
+
+        Raises
+        ------
+        InputError : no such slice, or a number out of range.
+        """
+        start, end = 0.0, np.inf
+        if slice_ is not None:
+            try:
+                first, _, last = slice_.partition(":")
+                start, end = float(first or 0.0), float(last or np.inf)
+            except ValueError:
+                raise InputError(f"--slice {slice_}: seconds wanted, such as 0:3600") from None
+            if not 0.0 <= start < end:
+                raise InputError(f"--slice {slice_}: must rise from first to last")
+        if limit is not None:
+            whole("--limit", limit, 1)
+        return Cut(start, end, limit, float(within("--scale-rate", 1.0 if faster is None else faster, 1e-6, 1e6)))
+
+
+def workload_of(path: str | Path, cut: Cut | None = None, *, seed: int = 0) -> tuple[Workload, RequestLog]:
+    """The requests of a file, and the log that they come from, cut alike.
+
+    Raises
+    ------
+    InputError : as :func:`ssdsim.measured.request_logs.files.read_log` does; nothing is left.
+    """
+    cut, log = cut or Cut(), read_log(path)
+    log = _part(log, cut, str(path))
+    source = f"{Path(path).name} ({log.form})"
+    arrivals = log.arrival_s
+    workload = of_columns(arrivals, log.input_tokens, log.output_tokens, source, seed=seed)
+    if cut.faster != 1.0:
+        if arrivals is None:
+            raise InputError(f"{path}: --scale-rate has no effect (the file has no arrivals)")
+        workload = workload.faster(cut.faster)
+    return replace(workload, concurrency=log.concurrency, notes=(*log.notes, *workload.notes)), log
+
+
+def _part(log: RequestLog, cut: Cut, where: str) -> RequestLog:
+    keep = np.arange(log.input_tokens.size)
+    if log.arrival_s is not None:
+        since = log.arrival_s - np.nanmin(log.arrival_s)
+        keep = keep[(since >= cut.start_s) & (since < cut.end_s)]
+        keep = keep[np.argsort(log.arrival_s[keep], kind="stable")] if cut.limit else keep
+    elif np.isfinite(cut.end_s) or cut.start_s:
+        raise InputError(f"{where}: --slice has no effect (the file has no arrivals)")
+    keep = np.sort(keep[: cut.limit]) if cut.limit else keep
+    if not keep.size:
+        raise InputError(f"{where}: no request in that part of it")
+    return replace(
+        log,
+        arrival_s=None if log.arrival_s is None else log.arrival_s[keep],
+        input_tokens=log.input_tokens[keep],
+        output_tokens=log.output_tokens[keep],
+        measured_ms={name: values[keep] for name, values in log.measured_ms.items()},
+    )
