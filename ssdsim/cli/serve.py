@@ -15,13 +15,14 @@ from ssdsim.answers.serving.compared import compare as compare_with
 from ssdsim.answers.serving.from_log import Cut, workload_of
 from ssdsim.answers.serving.lengths import Lengths
 from ssdsim.answers.serving.policies import AUTO, TAKEN, policies
-from ssdsim.answers.serving.serve import serve
+from ssdsim.answers.serving.serve import Serving, run, serve
 from ssdsim.answers.serving.slo import Slo
+from ssdsim.answers.serving.timeline import timeline
 from ssdsim.answers.serving.workload import Arrivals, Workload, synthetic
 from ssdsim.cli.options import chosen_options, common_options, echo_json
 from ssdsim.cli.progress import shown
 from ssdsim.cli.render_serving import print_compared, print_serving
-from ssdsim.cli.values import Values
+from ssdsim.cli.values import OutputFile, Values
 from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.errors import InputError
 from ssdsim.measured.request_logs.log import RequestLog
@@ -51,6 +52,9 @@ _NO_LOG = RequestLog("made up", None, np.zeros(0), np.zeros(0))
 @click.option("--capacity", is_flag=True, help="the highest rate at which enough requests keep the --slo")
 @click.option("--attainment", type=float, help="how many are enough, as a share [default: 0.9]")
 @click.option("--gpu-hour", type=float, help="price of a GPU for an hour")
+@click.option("--replicas", type=int, default=1, show_default=True, help="of each strategy, that share the requests")
+@click.option("--router", default="round-robin", show_default=True, help="round-robin or least-loaded")
+@click.option("--trace", type=OutputFile(), help="write a timeline that Perfetto opens, of auto or the subject")
 @click.option("--schedule", type=click.Path(path_type=Path), help="a plan of ssdsim export, in the place of auto's own")
 @click.option("--prefill", default="chunked", show_default=True, help="chunked, priority or none (elsewhere)")
 @click.option("--token-budget", type=int, default=2048, show_default=True, help="tokens that a pass has room for")
@@ -73,6 +77,9 @@ def command(
     attainment: float | None,
     slo: str | None,
     gpu_hour: float | None,
+    replicas: int,
+    router: Any,
+    trace: Path | None,
     schedule: Path | None,
     engine: Any,
     jobs: int,
@@ -103,6 +110,8 @@ def command(
             batching=batching,
             slo=Slo.parse(slo),
             attainment=(_ATTAINMENT if attainment is None else attainment) if capacity else None,
+            replicas=replicas,
+            router=router,
             schedule=schedule,
             engine=engine,
             seed=seed,
@@ -110,11 +119,20 @@ def command(
             progress=progress,
             **scenario,
         )
+    if trace is not None:
+        _save_timeline(found, router, trace)
     if as_json:
         echo_json(serving_json(found, gpu_hour))
         return
     print_serving(found, gpu_hour)
     print_warnings(found.policies.configuration.warnings, quiet)
+
+
+def _save_timeline(found: Serving, router: Any, path: Path) -> None:
+    """Of the schedule where there is one, else of the subject, at the first load."""
+    policy = found.policies.by_name.get(AUTO) or found.policies.by_name[found.subject]
+    load = found.points[0].workload
+    timeline(run(policy, load, found.batching, found.seed, found.replicas, router), policy).save(path)
 
 
 def _compare(

@@ -33,6 +33,10 @@ class Trace:
         self._add(from_track, {**common, "ph": "s", "ts": from_s * _MICROSECONDS})
         self._add(to_track, {**common, "ph": "f", "bp": "e", "ts": to_s * _MICROSECONDS})
 
+    def count(self, name: str, at_s: float, **values: float) -> None:
+        """Numbers that are drawn as a curve."""
+        self._events.append({"name": name, "ph": "C", "ts": at_s * _MICROSECONDS, "pid": 1, "args": values})
+
     def cut(self, end_s: float, track: str | None = None) -> None:
         """Shorten what goes on after ``end_s``, where the run, or work on one track, stopped."""
         end = end_s * _MICROSECONDS

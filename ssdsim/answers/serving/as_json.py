@@ -28,6 +28,7 @@ def as_json(found: Serving, gpu_hour: float | None = None) -> dict[str, Any]:
         "schema": 1,
         "engine": found.engine,
         "seed": found.seed,
+        "replicas": found.replicas,
         "scenario": scenario,
         "batching": asdict(found.batching),
         "slo": None if found.slo is None else dict(found.slo.bounds_ms),

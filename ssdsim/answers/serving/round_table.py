@@ -94,6 +94,7 @@ class RoundTable:
     def __init__(self, scenario: Scenario, tables: PromptTables, context: int) -> None:
         assert scenario.site is not None
         self.scenario = scenario
+        self._anchor = context
         self._contexts = _around(context)
         self._tables = tables
         self._strategy = scenario.strategy
@@ -142,6 +143,14 @@ class RoundTable:
         """A round in whose verification ``chunks`` of prompts are processed too, by the draft as well."""
         parts = self._strategy.parts(self._with_prompts(batch, context, chunks), self._happened[bits])
         return float(sum(parts.values()))
+
+    def parts_s(self, batch: int, bits: int, prompt_tokens: int, round_s: float) -> dict[str, float]:
+        """What a round's time went to, in the order of its parts; they sum to ``round_s``."""
+        chunks = (Chunk(prompt_tokens),) if prompt_tokens else ()
+        seconds = self._with_prompts(batch, float(self._anchor), chunks)
+        parts = {n: float(s) for n, s in self._strategy.parts(seconds, self._happened[bits]).items() if s}
+        whole = sum(parts.values())
+        return {name: part * round_s / whole for name, part in parts.items()}
 
     def prompts_s(self, chunks: Sequence[Chunk], joins: int) -> float:
         """A pass over ``chunks`` alone, after which ``joins`` requests look in a speculation cache in vain."""

@@ -14,6 +14,8 @@ from ssdsim.answers.serving.batching import Batching
 from ssdsim.answers.serving.capacity import Capacity, capacity
 from ssdsim.answers.serving.closed_form import Served, Sharing, sharing
 from ssdsim.answers.serving.crossing import Crossing, Side, crossing
+from ssdsim.answers.serving.fleet import Router, simulate_fleet
+from ssdsim.answers.serving.journal import Run
 from ssdsim.answers.serving.loop import simulate
 from ssdsim.answers.serving.metrics import Metrics, measure
 from ssdsim.answers.serving.policies import Policies, policies
@@ -34,7 +36,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Point:
-    """One load: ``rate`` requests a second a replica (None in a closed loop), what the closed form says of each policy
+    """One load: ``rate`` requests a second in all (None in a closed loop), what the closed form says of each policy
     there, and what a run of each measured.
     """
 
@@ -57,6 +59,7 @@ class Serving:
     subject: str
     seed: int
     engine: str
+    replicas: int
     points: Sequence[Point]
     sharings: Mapping[str, Sharing]
     capacities: Mapping[str, tuple[float, Interval | None]]
@@ -73,6 +76,8 @@ def serve(
     batching: Batching | None = None,
     slo: Slo | None = None,
     attainment: float | None = None,
+    replicas: int = 1,
+    router: Router = "round-robin",
     schedule: str | Path | None = None,
     engine: ServeEngine = "auto",
     seed: int = 0,
@@ -80,7 +85,7 @@ def serve(
     progress: Progress | None = None,
     **options: Any,
 ) -> Serving:
-    """Serve a workload by each strategy, on one replica of its own.
+    """Serve a workload by each strategy, on replicas of its own.
 
     Parameters
     ----------
@@ -89,6 +94,7 @@ def serve(
     batching : how the engine makes batches.
     slo : what a good request keeps.
     attainment : search for the highest rate at which such a share of requests is good.
+    replicas, router : so many share the requests; capacities and crossings are of one.
     schedule : a file of ``ssdsim export``, which then decides what runs.
     engine : ``closed`` the closed form alone; ``loop`` and ``auto`` also run every round.
     options : those of a scenario but for batch and context. ``strategies`` may have ``auto`` in it.
@@ -111,14 +117,16 @@ def serve(
     loads = _loads(workload, rates) if attainment is None or rates is not None else []
     runs = {}
     if engine != "closed":
-        work = [(policy, load, batching, slo, seed) for load in loads for policy in found.by_name.values()]
+        work = [
+            (policy, load, batching, slo, seed, replicas, router) for load in loads for policy in found.by_name.values()
+        ]
         keys = [(at, name) for at in range(len(loads)) for name in found.by_name]
         runs = dict(zip(keys, each_run(measured, work, jobs, progress), strict=True))
     points = [
         Point(
             rate=_rate(load),
             workload=load,
-            closed={} if _rate(load) is None else {n: s.sharing.served(_rate(load)) for n, s in sides.items()},  # type: ignore[arg-type]
+            closed=_closed(sides, _rate(load), replicas),
             metrics={name: runs[at, name] for name in found.by_name} if runs else {},
         )
         for at, load in enumerate(loads)
@@ -134,7 +142,8 @@ def serve(
         searches = [(p, sides[n].sharing, workload, batching, slo, attainment, seed) for n, p in found.by_name.items()]
         within_slo = dict(zip(found.by_name, each_run(capacity, searches, jobs, progress), strict=True))
     capacities = {name: _capacity(side) for name, side in sides.items()}
-    said = verdict(subject, sides, crossings, [point.rate for point in points])
+    each = [None if point.rate is None else point.rate / replicas for point in points]
+    said = verdict(subject, sides, crossings, each)
     return Serving(
         policies=found,
         batching=batching,
@@ -142,6 +151,7 @@ def serve(
         subject=subject,
         seed=seed,
         engine="closed" if engine == "closed" else "loop",
+        replicas=replicas,
         points=points,
         sharings={name: side.sharing for name, side in sides.items()},
         capacities=capacities,
@@ -152,9 +162,22 @@ def serve(
     )
 
 
-def measured(policy: Policy, workload: Workload, batching: Batching, slo: Slo | None, seed: int) -> Metrics:
+def measured(
+    policy: Policy, workload: Workload, batching: Batching, slo: Slo | None, seed: int, replicas: int, router: Router
+) -> Metrics:
     """One run in numbers."""
-    return measure(simulate(policy, workload, batching, seed), slo)
+    return measure(run(policy, workload, batching, seed, replicas, router), slo)
+
+
+def run(policy: Policy, workload: Workload, batching: Batching, seed: int, replicas: int, router: Router) -> Run:
+    """One run: of one replica the loop, of several on SimPy's clock."""
+    if replicas == 1:
+        return simulate(policy, workload, batching, seed)
+    return simulate_fleet(policy, workload, batching, replicas, router, seed)
+
+
+def _closed(sides: Mapping[str, Side], rate: float | None, replicas: int) -> dict[str, Served]:
+    return {} if rate is None else {name: side.sharing.served(rate / replicas) for name, side in sides.items()}
 
 
 def _loads(workload: Workload, rates: Sequence[float] | None) -> list[Workload]:

@@ -1,0 +1,75 @@
+"""Replicas behind a router, and the timeline of a run."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ssdsim.answers.serving.batching import Batching
+from ssdsim.answers.serving.fleet import simulate_fleet
+from ssdsim.answers.serving.loop import simulate
+from ssdsim.answers.serving.policies import policies
+from ssdsim.answers.serving.timeline import timeline
+from ssdsim.errors import InputError
+from tests.serving.checks import every_token_was_made, time_adds_up
+from tests.serving.made import SMALL, policy, requests
+
+WORKLOAD = requests(120, 6.0, inputs="uniform:50,600", outputs="uniform:5,90")
+
+
+@pytest.mark.parametrize("name", ["ar", "sd", "ssd"])
+@pytest.mark.parametrize("rate", [6.0, np.inf])
+def test_one_replica_on_simpys_clock_is_the_loop(name: str, rate: float) -> None:
+    workload, batching = WORKLOAD.at_rate(rate), Batching()
+    one = simulate(policy(name, workload, batching, **SMALL), workload, batching)
+    other = simulate_fleet(policy(name, workload, batching, **SMALL), workload, batching, 1)
+    assert np.allclose(one.requests.last_s, other.requests.last_s, rtol=1e-9)
+    assert np.array_equal(one.requests.rounds, other.requests.rounds)
+
+
+@pytest.mark.parametrize("router", ["round-robin", "least-loaded"])
+def test_replicas_share_the_requests_and_lose_none(router: str) -> None:
+    workload = WORKLOAD.at_rate(40.0)
+    run = simulate_fleet(policy("ssd", workload, Batching(), **SMALL), workload, Batching(), 3, router)  # type: ignore[arg-type]
+    every_token_was_made(run)
+    time_adds_up(run)
+    counts = np.bincount(run.requests.replica, minlength=3)
+    assert counts.min() > 20
+    assert run.gpus == 3 * policy("ssd", workload, Batching(), **SMALL).gpus
+
+
+def test_least_loaded_waits_no_longer_than_round_robin_where_answers_differ() -> None:
+    workload = requests(400, 1.0, inputs="200", outputs="lognormal:60,120").at_rate(60.0)
+    waits = []
+    for router in ("round-robin", "least-loaded"):
+        batching = Batching(max_batch=8)
+        run = simulate_fleet(policy("ar", workload, batching, **SMALL), workload, batching, 4, router)  # type: ignore[arg-type]
+        waits.append(float((run.requests.scheduled_s - run.requests.arrival_s).mean()))
+    assert waits[1] < waits[0]
+
+
+def test_an_unknown_router_is_refused() -> None:
+    with pytest.raises(InputError, match="did you mean 'least-loaded'"):
+        simulate_fleet(policy("ar", WORKLOAD, Batching(), **SMALL), WORKLOAD, Batching(), 2, "least-load")  # type: ignore[arg-type]
+
+
+@pytest.mark.long
+def test_a_timeline_of_a_burst_shows_joins_forced_misses_late_drafts_and_a_switch(tmp_path: Path) -> None:
+    workload = requests(150, 1.0, inputs="400", outputs="80").at_rate(60.0)
+    batching = Batching()
+    auto = policies({"strategies": "ar,ssd,auto", "backup": "jit", "f": 8}, workload, batching).by_name["auto"]
+    run = simulate_fleet(auto, workload, batching, 2)
+    timeline(run, auto).save(tmp_path / "trace.json")
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    tracks = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    names: dict[str, set[str]] = {}
+    for event in events:
+        if event["ph"] == "X":
+            names.setdefault(tracks[event["tid"]], set()).add(event["name"])
+    for number in range(2):
+        assert any("joins, forced miss" in name for name in names[f"replica {number} prompts 0"])
+        assert any("of prompts" in name and "miss" in name for name in names[f"replica {number} rounds"])
+        assert {"verify", "draft, exposed or late", "fallback"} <= names[f"replica {number} parts"]
+        assert len(names[f"replica {number} strategy"]) > 1
+    assert any(event["ph"] == "C" for event in events)
