@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,7 +76,7 @@ def policies(given: Mapping[str, Any], workload: Workload, batching: Batching, p
         by_name[name] = of_alternatives(variants, batching, context)
     if switches:
         by_name[AUTO] = (
-            _fastest(list(by_name), options, workload, batching, tables)
+            _fastest(by_name, options, workload, batching, tables)
             if plan is None
             else _scheduled(plan, options, batching, configuration, tables)
         )
@@ -107,7 +108,9 @@ def _alternatives(strategy: Strategy, options: Mapping[str, Any]) -> Iterator[tu
     for choice in strategy.alternatives(settings):
         own = choice.copy()
         words = [f"{value}" for name, value in choice.items() if value != given[name]]
-        yield scenario_of(strategy, own, site, drafter), " ".join([strategy.title, *words])
+        scenario = scenario_of(strategy, own, site, drafter)
+        lookahead = [f"K {strategy.lookahead(own)}"] if strategy.drafts else []
+        yield scenario, " ".join([strategy.title, *lookahead, *words])
 
 
 def _scheduled(
@@ -139,23 +142,28 @@ def _nearest(cell: tuple[int, int], known: Mapping[tuple[int, int], int]) -> tup
 
 
 def _fastest(
-    names: Sequence[str], options: Mapping[str, Any], workload: Workload, batching: Batching, tables: PromptTables
+    fixed: Mapping[str, Policy],
+    options: Mapping[str, Any],
+    workload: Workload,
+    batching: Batching,
+    tables: PromptTables,
 ) -> Policy:
-    """At each batch what serves the most requests a second: of all strategies, with K and its halves.
+    """At each batch what serves the most requests a second: of all strategies, with K and what halving leaves of it.
 
     What the prompts of those requests cost beside so many that decode is part of it.
     """
     k = options.get("k", DEFAULTS["k"])
-    variants = []
-    for name in names:
+    variants = [variant for policy in fixed.values() for variant in policy.variants]
+    for name in fixed:
         strategy = strategies.ALL.named(name)
-        halves = sorted({max(1, k >> halved) for halved in range(k.bit_length())}, reverse=True)
-        for each in halves if strategy.drafts else [k]:
-            given = {**options, "k": each, "strategies": (name,)}
-            given.pop("sd_k", None)
-            for scenario, label in _alternatives(strategy, beside(given, {"k": each})):
-                words = f"{label} K {each}" if strategy.drafts else label
-                variants.append(Variant(scenario, batching, tables, options["context"], words))
+        for each in sorted({k >> halved for halved in range(1, k.bit_length())} - {0}, reverse=True):
+            if strategy.drafts:
+                given = {n: v for n, v in options.items() if n != "sd_k"} | {"k": each, "strategies": (name,)}
+                variants += [
+                    Variant(scenario, batching, tables, options["context"], label)
+                    for scenario, label in _alternatives(strategy, beside(given, {"k": each}))
+                ]
+    variants = [copy(variant) for variant in variants]
     _keep_drafts(variants)
     batches, context = [b for b in _BATCHES if b <= batching.max_batch], options["context"]
     served = {b: [requests_per_s(variant, b, workload, batching) for variant in variants] for b in batches}
@@ -183,7 +191,7 @@ def _keep_drafts(variants: Sequence[Variant]) -> None:
     drafting = [variant for variant in variants if variant.scenario.strategy.drafts]
     for variant in variants:
         if not variant.scenario.strategy.drafts and drafting:
-            variant.table.keep_a_draft_of(drafting[0].table)
+            variant.table = variant.table.beside_a_draft_of(drafting[0].table)
 
 
 def _check_placement(schedule: Schedule, configuration: Configuration, plan: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -112,14 +113,15 @@ class RoundTable:
         self._prompts = self._who_processes_prompts()
         self.queries = max(self._prompts.queries.values())
 
-    def keep_a_draft_of(self, other: RoundTable) -> None:
-        """Prompts are processed by another one's draft too, which is idle otherwise."""
-        prompts = other._prompts
+    def beside_a_draft_of(self, other: RoundTable) -> RoundTable:
+        """The same rounds, with prompts processed by another one's draft too, which is idle otherwise."""
+        prompts, made = other._prompts, copy(self)
         if prompts.draft is not None:
             first = (next(iter(self._prompts.queries)),)
-            self._prompts = replace(
+            made._prompts = replace(
                 self._prompts, draft=prompts.draft, drafting=first, apart=prompts.apart, hidden=prompts.apart
             )
+        return made
 
     # rounds
 
