@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.errors import InputError
 from ssdsim.measured.request_logs.log import RequestLog
 from ssdsim.option import spelled
+from ssdsim.runs.serving_folder import opened_for_serving
 from ssdsim.scenario.configuration import subject_among
 
 _INPUT, _OUTPUT, _REQUESTS, _ATTAINMENT = "1024", "256", 2000, 0.9
@@ -66,6 +68,9 @@ _NO_LOG = RequestLog("made up", None, np.zeros(0), np.zeros(0))
 @click.option("--dynamic-tax", type=float, default=0.0, help="share by which a schedule's rounds are longer")
 @click.option("--hold", type=int, default=1, show_default=True, help="rounds before a schedule switches")
 @click.option("--engine", type=click.Choice(["auto", "closed", "loop"]), default="auto", show_default=True)
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path, file_okay=False), help="a run folder; resumed after a kill"
+)
 @click.option("--jobs", type=int, default=1, show_default=True, help="processes on this machine; -1: one a core")
 @chosen_options(*TAKEN, instead={"strategies": f"ar,sd,ssd,{AUTO}"})
 @common_options
@@ -83,6 +88,7 @@ def command(
     schedule: Path | None,
     engine: Any,
     jobs: int,
+    output: Path | None,
     as_json: bool,
     seed: int,
     quiet: bool,
@@ -103,7 +109,8 @@ def command(
     if compare is not None:
         _compare(compare, requests, log, batching, scenario, seed, as_json)
         return
-    with shown("serve", "runs", quiet) as progress:
+    with shown("serve", "runs", quiet) as progress, ExitStack() as stack:
+        folder = None if output is None else stack.enter_context(opened_for_serving(output))
         found = serve(
             requests,
             rates=rates,
@@ -117,8 +124,11 @@ def command(
             seed=seed,
             jobs=jobs,
             progress=progress,
+            folder=folder,
             **scenario,
         )
+        if folder is not None:
+            folder.finish(serving_json(found, gpu_hour))
     if trace is not None:
         _save_timeline(found, router, trace)
     if as_json:

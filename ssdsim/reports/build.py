@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ssdsim.checks import text
 from ssdsim.errors import InputError
@@ -18,6 +19,7 @@ from ssdsim.reports.page import html
 from ssdsim.reports.pair import pair
 from ssdsim.reports.pareto import pareto
 from ssdsim.reports.roofs import roofs
+from ssdsim.reports.serving import serving, serving_lines, serving_title
 from ssdsim.reports.speedups import speedups
 from ssdsim.reports.study import Study
 from ssdsim.reports.style import PALETTE, colour_of
@@ -91,6 +93,8 @@ def report(folder: str | Path, seed: int = 0) -> Report:
     found = read_run_folder(Path(text("a run folder", folder)))
     if found.measured_alone:
         return _of_measured(found)
+    if found.serving is not None:
+        return _of_serving(found.serving)
     study = Study(found, seed)
     made = [item for group in _GROUPS for item in group(study)]
     figures = tuple(item for item in made if isinstance(item, Figure))
@@ -129,6 +133,25 @@ def _of_measured(folder: RunFolder) -> Report:
         left_out=(),
     )
     return Report(page, sentence, figures, ())
+
+
+def _of_serving(answer: Mapping[str, Any]) -> Report:
+    """The page of requests that arrive."""
+    figures, left_out = serving(answer)
+    sentence = answer["verdict"]["sentence"]
+    page = html(
+        title=serving_title(answer),
+        unfinished=None,
+        sentence=sentence,
+        colour=colour_of(answer["verdict"]["subject"]),
+        lines=serving_lines(answer),
+        strategies="",
+        figures=figures,
+        grid=None,
+        origins="",
+        left_out=left_out,
+    )
+    return Report(page, sentence, figures, left_out)
 
 
 def _unfinished(folder: RunFolder) -> str | None:

@@ -20,7 +20,18 @@ from ssdsim.documents import as_record, parse_json, read_json, read_text, read_t
 from ssdsim.errors import InputError, nearest, told
 from ssdsim.measured.row import Metric
 from ssdsim.records import Positive
-from ssdsim.runs.layout import CONFIG, HOW, MEASURED, MEASURED_TRACE, PARTS, RECOMMENDATION, RESULTS, TRACE, VALIDATION
+from ssdsim.runs.layout import (
+    CONFIG,
+    HOW,
+    MEASURED,
+    MEASURED_TRACE,
+    PARTS,
+    RECOMMENDATION,
+    RESULTS,
+    SERVING,
+    TRACE,
+    VALIDATION,
+)
 from ssdsim.scenario.options import ALL, DEFAULTS
 
 _KEYS = ("schema", "verb", "options", "grid")
@@ -110,7 +121,7 @@ class RunFolder:
     point, worked out by ``engine``; an unfinished sweep has ``points_in`` of its ``points``. ``trace`` and
     ``measured_trace`` are Chrome trace documents; ``validation`` are the comparisons of ``ssdsim validate``, a record
     a strategy and grid point; ``recommendation`` is ``ssdsim recommend --json``; ``measured`` is ``ssdsim validate
-    --measured --json``.
+    --measured --json``, ``serving`` is ``ssdsim serve --json``.
     """
 
     path: Path
@@ -123,6 +134,7 @@ class RunFolder:
     validation: Sequence[Mapping[str, Any]] = ()
     recommendation: Mapping[str, Any] | None = None
     measured: Mapping[str, Any] | None = None
+    serving: Mapping[str, Any] | None = None
 
     @property
     def measured_alone(self) -> bool:
@@ -199,6 +211,7 @@ def read_run_folder(path: Path) -> RunFolder:
         validation=_validation(path / VALIDATION),
         recommendation=_json(path / RECOMMENDATION),
         measured=_measured(path / MEASURED),
+        serving=_json(path / SERVING),
     )
 
 

@@ -91,6 +91,7 @@ def metrics_json(metrics: Metrics, gpu_hour: float | None = None) -> dict[str, A
     price = None if gpu_hour is None else float(gpu_hour)
     own["cost_per_million_tokens"] = number(_times(price, metrics.gpu_hours_per_million_tokens))
     own["cost_per_thousand_good"] = number(_times(price, metrics.gpu_hours_per_thousand_good))
+    own["minute"] = metrics.minute
     own["batch_histogram"] = {str(n): share for n, share in metrics.batch_histogram.items()}
     return own
 
@@ -151,6 +152,12 @@ def _schedule(found: Serving) -> list[dict[str, Any]] | None:
     if policy is None:
         return None
     return [
-        {"b": b, "context": context, "strategy": policy.variants[n].name, "label": policy.variants[n].label}
+        {
+            "b": b,
+            "context": context,
+            "number": n,
+            "strategy": policy.variants[n].name,
+            "label": policy.variants[n].label,
+        }
         for (b, context), n in sorted(policy.cells.items(), key=lambda item: (item[0][1], item[0][0]))
     ]

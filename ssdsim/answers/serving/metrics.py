@@ -14,6 +14,7 @@ from ssdsim.intervals import Measured
 
 Array = NDArray[np.float64]
 
+_SHOWN = 300  # rounds of a minute
 _KEPT_UP = 0.97  # of those who come, that must go while a queue is stable
 
 
@@ -27,7 +28,7 @@ class Metrics:
     * ``queue``: from arrival to where it is first scheduled
     * ``itl``: between two chunks that a client gets, which are rounds: percentiles over all chunks
 
-    ``goodput`` are good requests a second and ``attainment`` their share, of those that were offered after the start;
+    ``minute`` is one minute of the run, by its rounds. ``goodput`` are good requests a second and ``attainment`` their share, of those that were offered after the start;
     None without an SLO.
     """
 
@@ -56,6 +57,7 @@ class Metrics:
     rounds: int
     batch_histogram: dict[int, float]
     variant_share: list[float]
+    minute: dict[str, list[float]]
 
 
 def metrics_of_requests(run: Run) -> dict[str, Array]:
@@ -133,6 +135,7 @@ def measure(run: Run, slo: Slo | None) -> Metrics:
         rounds=int(run.columns.shape[1]),
         batch_histogram=_histogram(decoding[after], round_s[after]),
         variant_share=_variants(run, after),
+        minute=_minute(run, start_s),
     )
 
 
@@ -169,3 +172,15 @@ def _variants(run: Run, after: NDArray[np.bool_]) -> list[float]:
     """Share of the time in rounds by variant."""
     seconds = np.bincount(run.columns[5][after].astype(int), weights=run.round_s[after], minlength=len(run.miss_bits))
     return list((seconds / max(1e-12, seconds.sum())).tolist())
+
+
+def _minute(run: Run, start_s: float) -> dict[str, list[float]]:
+    """A minute of the first replica after the start, by its rounds, at most a few hundred of them.
+
+    ``at_s`` when each begins, ``running`` what decodes, ``held`` what is decoded or processed, ``variant`` which runs.
+    """
+    rounds = np.array(run.rounds[0], dtype=float).T if run.rounds and run.rounds[0] else np.zeros((8, 0))
+    shown = rounds[:, (rounds[0] >= start_s) & (rounds[0] < start_s + 60.0)]
+    shown = shown[:, :: max(1, shown.shape[1] // _SHOWN)]
+    columns = {"at_s": shown[0] - start_s, "running": shown[2] + shown[7], "held": shown[3], "variant": shown[5]}
+    return {name: column.tolist() for name, column in columns.items()}

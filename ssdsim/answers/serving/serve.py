@@ -16,6 +16,7 @@ from ssdsim.answers.serving.closed_form import Served, Sharing, sharing
 from ssdsim.answers.serving.crossing import Crossing, Side, crossing
 from ssdsim.answers.serving.fleet import Router, simulate_fleet
 from ssdsim.answers.serving.journal import Run
+from ssdsim.answers.serving.kept import keep, kept, key_of
 from ssdsim.answers.serving.loop import simulate
 from ssdsim.answers.serving.metrics import Metrics, measure
 from ssdsim.answers.serving.policies import Policies, policies
@@ -27,6 +28,7 @@ from ssdsim.answers.serving.workload import Workload
 from ssdsim.checks import whole, within
 from ssdsim.errors import InputError, nearest
 from ssdsim.intervals import Interval
+from ssdsim.runs.serving_folder import ServingFolder
 from ssdsim.scenario.configuration import subject_among
 
 ServeEngine = Literal["auto", "closed", "loop"]
@@ -83,6 +85,7 @@ def serve(
     seed: int = 0,
     jobs: int = 1,
     progress: Progress | None = None,
+    folder: ServingFolder | None = None,
     **options: Any,
 ) -> Serving:
     """Serve a workload by each strategy, on replicas of its own.
@@ -97,6 +100,7 @@ def serve(
     replicas, router : so many share the requests; capacities and crossings are of one.
     schedule : a file of ``ssdsim export``, which then decides what runs.
     engine : ``closed`` the closed form alone; ``loop`` and ``auto`` also run every round.
+    folder : keeps what each run measured, and knows what it kept.
     options : those of a scenario but for batch and context. ``strategies`` may have ``auto`` in it.
 
     Raises
@@ -115,13 +119,10 @@ def serve(
     subject = subject_among(tuple(found.fixed), subject_asked)
     sides = {name: _side(name, policy, workload, batching, found, seed) for name, policy in found.by_name.items()}
     loads = _loads(workload, rates) if attainment is None or rates is not None else []
-    runs = {}
+    runs: Mapping[tuple[int, str], Metrics] = {}
     if engine != "closed":
-        work = [
-            (policy, load, batching, slo, seed, replicas, router) for load in loads for policy in found.by_name.values()
-        ]
-        keys = [(at, name) for at in range(len(loads)) for name in found.by_name]
-        runs = dict(zip(keys, each_run(measured, work, jobs, progress), strict=True))
+        how = _How(batching, slo, seed, replicas, router)
+        runs = _runs(found, loads, how, plan, jobs, progress, folder)
     points = [
         Point(
             rate=_rate(load),
@@ -160,6 +161,53 @@ def serve(
         attainment=attainment,
         within_slo=within_slo,
     )
+
+
+@dataclass(frozen=True)
+class _How:
+    """All that shapes a run beside its policy and its load."""
+
+    batching: Batching
+    slo: Slo | None
+    seed: int
+    replicas: int
+    router: Router
+
+
+def _runs(
+    found: Policies,
+    loads: Sequence[Workload],
+    how: _How,
+    plan: Path | None,
+    jobs: int,
+    progress: Progress | None,
+    folder: ServingFolder | None,
+) -> Mapping[tuple[int, str], Metrics]:
+    """What each policy measures at each load; what a folder has kept is not run again."""
+    every = [(at, name) for at in range(len(loads)) for name in found.by_name]
+    runs: dict[tuple[int, str], Metrics] = {}
+    keys: dict[tuple[int, str], str] = {}
+    if folder is not None:
+        text = "" if plan is None else plan.read_text(encoding="utf-8")
+        settings = found.configuration.settings
+        shape = (how.seed, how.replicas, how.router, text)
+        for at, name in every:
+            keys[at, name] = key_of(name, settings, loads[at], how.batching, how.slo, shape)
+            before = kept(folder, keys[at, name])
+            if before is not None:
+                runs[at, name] = before
+    left = [each for each in every if each not in runs]
+
+    def done(number: int, metrics: Metrics) -> None:
+        runs[left[number]] = metrics
+        if folder is not None:
+            keep(folder, keys[left[number]], metrics)
+
+    work = [
+        (found.by_name[name], loads[at], how.batching, how.slo, how.seed, how.replicas, how.router) for at, name in left
+    ]
+    each_run(measured, work, jobs, progress, done)
+    return runs
 
 
 def measured(

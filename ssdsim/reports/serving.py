@@ -1,0 +1,221 @@
+"""Requests that arrive: what users see over the rate, what is good of it, and a minute of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from ssdsim.reports.figure import Figure, LeftOut, enumerated, rounded
+from ssdsim.reports.style import PALETTE, band, colour_of, new_plot, title_of
+
+_SECTION = "Requests that arrive"
+_AUTO, _AUTO_COLOUR = "auto", "#b87a00"
+_RATE = "requests/s in all"
+_MILLISECONDS = {"tpot_ms": "time per output token (ms)", "ttft_ms": "time to the first token (ms)"}
+
+Answer = Mapping[str, Any]
+
+
+def serving(answer: Answer) -> tuple[tuple[Figure, ...], tuple[LeftOut, ...]]:
+    """The figures of an answer of ``ssdsim serve``, and those that it cannot show."""
+    rows = pd.DataFrame(list(_rows(answer)))
+    figures, left_out = [], []
+    measured = "tpot_ms p50" in rows
+    if rows["rate"].notna().sum() and rows["rate"].nunique() > 1:
+        figures += [_over_rate(answer, rows, metric) for metric in _MILLISECONDS if measured]
+        figures += [_closed(answer, rows)]
+        if "goodput" in rows and rows["goodput"].notna().any():
+            figures += [_goodput(answer, rows)]
+        else:
+            left_out.append(LeftOut("goodput and attainment over the rate", "no --slo was given"))
+    else:
+        left_out.append(LeftOut("times over the rate", "one load alone: give --rate a list or a range"))
+    figures += [_minute(answer)] if measured else []
+    return tuple(figures), tuple(left_out)
+
+
+def serving_title(answer: Answer) -> str:
+    """What the run is about."""
+    value = {name: each["value"] for name, each in answer["scenario"].items()}
+    where = f"{value['target']} + {value['draft']} on {value['hardware']}, TP {value['tp']}"
+    return f"{where}: {answer['points'][0]['workload']['source']}" if answer["points"] else where
+
+
+def serving_lines(answer: Answer) -> list[str]:
+    """Below the sentence."""
+    said = [f"{_title(name)} from {each['rate']:.1f}" for name, each in answer["capacities"].items()]
+    lines = [f"Saturated, in requests/s a replica: {enumerated(said)}."]
+    if answer["within_slo"]:
+        kept = [f"{_title(name)} {each['rate']:.2f}" for name, each in answer["within_slo"].items()]
+        lines.append(f"{answer['attainment']:.0%} of the requests are good up to: {enumerated(kept)} requests/s.")
+    return lines
+
+
+def _title(name: str) -> str:
+    return name if name == _AUTO else title_of(name)
+
+
+def _colour(name: str) -> str:
+    return _AUTO_COLOUR if name == _AUTO else colour_of(name)
+
+
+def _rows(answer: Answer) -> Iterator[dict[str, Any]]:
+    """A row a load and strategy."""
+    for point in answer["points"]:
+        for name, found in point["strategies"].items():
+            row: dict[str, Any] = {"rate": point["rate"], "strategy": name, "gpus": found["gpus"]}
+            if found["closed"] is not None:
+                row["closed tpot_ms"] = found["closed"]["tpot_ms"]
+            for metric in ("tpot_ms", "ttft_ms", "e2el_ms"):
+                for percentile in ("p50", "p99"):
+                    each = (found.get(metric) or {}).get(percentile)
+                    if each is not None:
+                        row[f"{metric} {percentile}"] = each["value"]
+                        row[f"{metric} {percentile} low"], row[f"{metric} {percentile} high"] = (
+                            each["low"],
+                            each["high"],
+                        )
+            for metric in ("goodput", "tokens_per_s_per_gpu", "running", "saturated"):
+                row[metric] = found.get(metric)
+            row["attainment"] = (found.get("attainment") or {}).get("mean")
+            yield row
+
+
+def _mark_crossings(plot: go.Figure, answer: Answer) -> None:
+    for crossing in answer["crossings"][:2]:
+        if not crossing["rate"]:
+            continue
+        over, basis = _title(crossing["over"]), "replica" if crossing["basis"] == "replica" else "GPU"
+        rate = crossing["rate"] * answer["replicas"]
+        plot.add_vline(x=rate, line={"color": "#808080", "width": 1, "dash": "dash"})
+        if crossing["low"] is not None:
+            low, high = (crossing[end] * answer["replicas"] for end in ("low", "high"))
+            plot.add_vrect(x0=low, x1=high, fillcolor=band(PALETTE[0], 0.1), line_width=0)
+        plot.add_annotation(
+            x=rate, y=1.0, yref="paper", showarrow=False, text=f"{over} catches up, {basis} for {basis}"
+        )
+
+
+def _over_rate(answer: Answer, rows: pd.DataFrame, metric: str) -> Figure:
+    plot = new_plot(_RATE, _MILLISECONDS[metric], height=420)
+    for name, of in rows.groupby("strategy", sort=False):
+        for percentile, dash in (("p50", "solid"), ("p99", "dot")):
+            column = f"{metric} {percentile}"
+            plot.add_scatter(
+                x=rounded(of["rate"]),
+                y=rounded(of[column]),
+                name=f"{_title(str(name))} {percentile}",
+                mode="lines+markers",
+                line={"color": _colour(str(name)), "dash": dash},
+                error_y={
+                    "array": rounded(of[f"{column} high"] - of[column]),
+                    "arrayminus": rounded(of[column] - of[f"{column} low"]),
+                    "thickness": 1,
+                    "width": 2,
+                },
+            )
+    if metric == "tpot_ms":
+        _mark_crossings(plot, answer)
+    plot.update_yaxes(type="log")
+    what = _MILLISECONDS[metric].removesuffix(" (ms)")
+    columns = ["rate", "strategy", *(c for c in rows.columns if c.startswith(metric)), "saturated"]
+    return Figure(
+        key=f"serving-{metric.removesuffix('_ms')}",
+        section=_SECTION,
+        title=f"{what[0].upper()}{what[1:]} over the rate",
+        about="Solid: the median request; dotted: one in a hundred. Where a strategy is saturated, of this finite run.",
+        plot=plot,
+        table=rows[columns],
+        provenance=_provenance(answer),
+        interval="Bars: 95 % of a run of as many requests; grey: 95 % of the crossing from the timings' errors.",
+    )
+
+
+def _closed(answer: Answer, rows: pd.DataFrame) -> Figure:
+    plot = new_plot(_RATE, "mean time per output token (ms)", height=380)
+    for name, of in rows.groupby("strategy", sort=False):
+        line = {"color": _colour(str(name))}
+        plot.add_scatter(
+            x=rounded(of["rate"]), y=rounded(of["closed tpot_ms"].astype(float)), name=_title(str(name)), line=line
+        )
+    _mark_crossings(plot, answer)
+    plot.update_yaxes(type="log")
+    return Figure(
+        key="serving-crossing",
+        section=_SECTION,
+        title="The closed form: where strategies change places",
+        about="Processor sharing; a line ends where its strategy is saturated.",
+        plot=plot,
+        table=rows[["rate", "strategy", "gpus", "closed tpot_ms"]],
+        provenance=_provenance(answer),
+        interval="Grey: 95 % of the crossing from the timings' errors.",
+    )
+
+
+def _goodput(answer: Answer, rows: pd.DataFrame) -> Figure:
+    slo = ", ".join(f"{name} {bound:g} ms" for name, bound in answer["slo"].items())
+    plot = new_plot(_RATE, f"good requests/s ({slo})", height=400)
+    for name, of in rows.groupby("strategy", sort=False):
+        plot.add_scatter(
+            x=rounded(of["rate"]),
+            y=rounded(of["goodput"].astype(float)),
+            name=_title(str(name)),
+            mode="lines+markers",
+            line={"color": _colour(str(name))},
+            customdata=rounded(100.0 * of["attainment"].astype(float)),
+            hovertemplate="%{x} requests/s: %{y} good, %{customdata} % of all<extra></extra>",
+        )
+    for name, each in answer["within_slo"].items():
+        plot.add_vline(x=each["rate"], line={"color": _colour(name), "width": 1, "dash": "dash"})
+    return Figure(
+        key="serving-goodput",
+        section=_SECTION,
+        title="Goodput over the rate",
+        about=f"Requests a second that keep {slo}. Dashed: the capacity of each strategy, where it was searched.",
+        plot=plot,
+        table=rows[["rate", "strategy", "goodput", "attainment"]],
+        provenance=_provenance(answer),
+        interval="No interval: the attainment's is in the answer (--json).",
+    )
+
+
+def _minute(answer: Answer) -> Figure:
+    """Of the last load, the schedule where there is one, else the subject."""
+    point = answer["points"][-1]
+    name = _AUTO if _AUTO in point["strategies"] else answer["verdict"]["subject"]
+    minute = point["strategies"][name]["minute"]
+    plot = new_plot("s after the start", "requests of a replica", height=340)
+    for column, what, colour in (("held", "decoded or processed", PALETTE[0]), ("running", "decoded", _colour(name))):
+        plot.add_scatter(
+            x=rounded(minute["at_s"]), y=minute[column], name=what, mode="lines", line={"color": colour, "shape": "hv"}
+        )
+    labels = _labels(answer)
+    used = pd.Series(minute["variant"], dtype=int).value_counts(normalize=True)
+    about = (
+        ", ".join(f"{labels[n]} {share:.0%}" for n, share in used.items() if n < len(labels)) if name == _AUTO else ""
+    )
+    load = "the load" if point["rate"] is None else f"{point['rate']:.3g} requests/s"
+    return Figure(
+        key="serving-minute",
+        section=_SECTION,
+        title=f"A minute of {_title(name)} at {load}",
+        about=f"Every step is a round. Of the rounds: {about}." if about else "Every step is a round.",
+        plot=plot,
+        table=pd.DataFrame(minute),
+        provenance=_provenance(answer),
+        interval="No interval: one run.",
+    )
+
+
+def _labels(answer: Answer) -> Sequence[str]:
+    """Of the schedule's variants, in the order of their numbers."""
+    found = {cell["number"]: cell["label"] for cell in answer["schedule"] or ()}
+    return [found.get(number, "") for number in range(max(found, default=-1) + 1)]
+
+
+def _provenance(answer: Answer) -> str:
+    profiles = "; ".join(f"{each['profile']}: {each['summary']}" for each in answer["provenance"])
+    return f"Predicted. {profiles}. Runtime {answer['runtime']}."

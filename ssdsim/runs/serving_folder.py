@@ -1,0 +1,62 @@
+"""A run folder of serving: what each run measured, kept as it comes, and the whole answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from ssdsim.errors import InputError
+from ssdsim.runs.layout import CONFIG, PARTS, SERVING
+from ssdsim.runs.lock import locked
+
+
+class ServingFolder:
+    """``parts/KEY.json`` is what one run measured; the key stands for all that shapes it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def part(self, key: str) -> str | None:
+        """What was kept under a key; None where nothing was."""
+        path = self._path / PARTS / f"{key}.json"
+        return path.read_text(encoding="utf-8") if path.is_file() else None
+
+    def keep(self, key: str, text: str) -> None:
+        """Whole or not at all."""
+        _write(self._path / PARTS / f"{key}.json", text)
+
+    def finish(self, answer: Mapping[str, Any]) -> None:
+        """The answer, and what makes the folder a run folder; the parts stay, for a run with more rates."""
+        config = {"schema": 1, "verb": "serve"}
+        _write(self._path / SERVING, json.dumps(answer, allow_nan=False))
+        _write(self._path / CONFIG, tomli_w.dumps(config))
+
+
+@contextmanager
+def opened_for_serving(path: Path) -> Iterator[ServingFolder]:
+    """The folder for one process at a time.
+
+    Raises
+    ------
+    InputError : another process is at work in it, it holds a run of another verb, or it cannot be written.
+    """
+    with ExitStack() as stack:
+        try:
+            if (path / CONFIG).is_file() and not (path / SERVING).is_file():
+                raise InputError(f"{path}: holds another run; give another -o")
+            (path / PARTS).mkdir(parents=True, exist_ok=True)
+            stack.enter_context(locked(path / PARTS / "lock", path, "serve"))
+        except OSError as error:
+            raise InputError(f"{path}: cannot be used as a run folder ({error.strerror})") from None
+        yield ServingFolder(path)
+
+
+def _write(path: Path, text: str) -> None:
+    partial = path.with_name(f"{path.name}.partial")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(path)

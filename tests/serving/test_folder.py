@@ -1,0 +1,67 @@
+"""Run folders of serving: resumed after a kill, shown as a page."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from ssdsim.cli.main import cli
+from ssdsim.errors import InputError
+from ssdsim.reports.build import report
+from ssdsim.runs.serving_folder import opened_for_serving
+
+pytestmark = pytest.mark.long
+
+ARGUMENTS = (
+    "serve --rate 2,5 --requests 150 --input-len 200 --output-len 60 --strategies sd,ssd,auto --target llama-3.1-8b "
+    "--tp 1 --runtime kernels --slo tpot:6,ttft:200 --quiet --json"
+).split()
+
+
+def answer(folder: Path) -> dict[str, object]:
+    done = CliRunner().invoke(cli, [*ARGUMENTS, "-o", str(folder)])
+    assert done.exit_code == 0, done.output
+    found: dict[str, object] = json.loads(done.stdout)
+    return found
+
+
+def test_a_killed_run_goes_on_where_it_was_and_gives_the_same_answer(tmp_path: Path) -> None:
+    whole = answer(tmp_path / "whole")
+    killed = tmp_path / "killed"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ssdsim", *ARGUMENTS, "-o", str(killed)], stdout=subprocess.DEVNULL, env=os.environ
+    )
+    while not list((killed / "parts").glob("*.json")) and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    before = {path.name: path.stat().st_mtime_ns for path in (killed / "parts").glob("*.json")}
+    assert before
+    assert answer(killed) == whole
+    after = {path.name: path.stat().st_mtime_ns for path in (killed / "parts").glob("*.json")}
+    assert before.items() <= after.items()  # nothing was run again
+    assert len(after) == 6
+
+
+def test_one_process_at_a_time(tmp_path: Path) -> None:
+    with opened_for_serving(tmp_path / "run"):
+        done = CliRunner().invoke(cli, [*ARGUMENTS, "-o", str(tmp_path / "run")])
+    assert isinstance(done.exception, InputError)
+    assert "another serve is at work" in str(done.exception)
+
+
+def test_the_page_shows_crossing_goodput_and_a_minute(tmp_path: Path) -> None:
+    found = answer(tmp_path / "run")
+    page = report(tmp_path / "run")
+    assert page.sentence == found["verdict"]["sentence"]  # type: ignore[index]
+    keys = {figure.key for figure in page.figures}
+    assert keys == {"serving-tpot", "serving-ttft", "serving-crossing", "serving-goodput", "serving-minute"}
+    for figure in page.figures:
+        assert len(figure.table) > 0
+        assert figure.provenance.startswith("Predicted.")
