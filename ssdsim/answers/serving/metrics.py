@@ -28,8 +28,8 @@ class Metrics:
     * ``queue``: from arrival to where it is first scheduled
     * ``itl``: between two chunks that a client gets, which are rounds: percentiles over all chunks
 
-    ``minute`` is one minute of the run, by its rounds. ``goodput`` are good requests a second and ``attainment`` their share, of those that were offered after the start;
-    None without an SLO.
+    ``minute`` is one minute of the run, by its rounds. ``goodput`` are good requests a second and ``attainment`` their
+    share, of those that were offered after the start; None without an SLO.
     """
 
     offered: int
