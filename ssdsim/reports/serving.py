@@ -74,10 +74,7 @@ def _rows(answer: Answer) -> Iterator[dict[str, Any]]:
                     each = (found.get(metric) or {}).get(percentile)
                     if each is not None:
                         row[f"{metric} {percentile}"] = each["value"]
-                        row[f"{metric} {percentile} low"], row[f"{metric} {percentile} high"] = (
-                            each["low"],
-                            each["high"],
-                        )
+                        row |= {f"{metric} {percentile} {end}": each[end] for end in ("low", "high")}
             for metric in ("goodput", "tokens_per_s_per_gpu", "running", "saturated"):
                 row[metric] = found.get(metric)
             row["attainment"] = (found.get("attainment") or {}).get("mean")
