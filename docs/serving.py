@@ -39,7 +39,8 @@ def drawn(found: Serving) -> list[str]:
         lines.append(
             f'<path d="M{x(crossing.rate):.1f} {TOP}V{HEIGHT - BOTTOM}" stroke="#808080" stroke-dasharray="4 3"/>'
         )
-        said = f"GPU for GPU, SD catches up at {crossing.rate:.1f} requests/s ({crossing.interval.low:.1f}-{crossing.interval.high:.1f})"
+        bounds = f"{crossing.interval.low:.1f}-{crossing.interval.high:.1f}"
+        said = f"GPU for GPU, SD catches up at {crossing.rate:.1f} requests/s ({bounds})"
         lines.append(f'<text x="{x(crossing.rate):.1f}" y="{TOP - 8}" text-anchor="middle">{said}</text>')
     for rate in range(0, int(MOST_RATE) + 1, 2):
         lines.append(f'<text x="{x(rate):.1f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{rate}</text>')
@@ -47,7 +48,7 @@ def drawn(found: Serving) -> list[str]:
         lines.append(f'<path d="M{LEFT} {y(ms):.1f}H{WIDTH - RIGHT}" stroke="#ddd"/>')
         lines.append(f'<text x="{LEFT - 6}" y="{y(ms) + 4:.1f}" text-anchor="end">{ms}</text>')
     lines.append(
-        f'<text x="{WIDTH / 2}" y="{HEIGHT - 8}" text-anchor="middle">requests/s on the GPUs of one SSD replica (4 + 1)</text>'
+        f'<text x="{WIDTH / 2}" y="{HEIGHT - 8}" text-anchor="middle">requests/s on the GPUs of an SSD replica</text>'
     )
     lines.append(
         f'<text x="14" y="{HEIGHT / 2}" text-anchor="middle" transform="rotate(-90 14 {HEIGHT / 2})">ms a token</text>'
@@ -72,7 +73,8 @@ def curve(found: Serving, name: str, share: float, dash: str, label: str) -> lis
     at = {"AR, 4 GPUs": 0.3, "SD, 4 GPUs": 0.97, "SD, as many GPUs as SSD": 0.9, "SSD, 5 GPUs": 0.85}[label]
     a, b = shown[int(at * (len(shown) - 1))]
     where = {"SD, as many GPUs as SSD": (8, 14, "start"), "SSD, 5 GPUs": (4, 18, "start")}.get(label, (-8, -6, "end"))
-    text = f'<text x="{a + where[0]:.1f}" y="{b + where[1]:.1f}" text-anchor="{where[2]}" fill="{COLOURS[name]}">{label}</text>'
+    place = f'x="{a + where[0]:.1f}" y="{b + where[1]:.1f}" text-anchor="{where[2]}"'
+    text = f'<text {place} fill="{COLOURS[name]}">{label}</text>'
     return [f'<path d="{path}" {style}/>', text]
 
 
