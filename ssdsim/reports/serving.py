@@ -190,7 +190,8 @@ def _minute(answer: Answer) -> Figure:
             x=rounded(minute["at_s"]), y=minute[column], name=what, mode="lines", line={"color": colour, "shape": "hv"}
         )
     labels = _labels(answer)
-    used = pd.Series(minute["variant"], dtype=int).value_counts(normalize=True)
+    variants = [int(number) for number in minute["variant"]]
+    used = {number: variants.count(number) / len(variants) for number in sorted(set(variants))}
     about = (
         ", ".join(f"{labels[n]} {share:.0%}" for n, share in used.items() if n < len(labels)) if name == _AUTO else ""
     )

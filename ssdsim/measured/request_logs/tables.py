@@ -47,9 +47,9 @@ def _azure(form: str, columns: Columns, where: str) -> RequestLog:
         times = pd.to_datetime(columns["TIMESTAMP"], format="ISO8601", utc=True)
     except ValueError as error:
         raise InputError(f"{where}: TIMESTAMP: {error}") from None
-    arrival_s = (times - times.min()).dt.total_seconds().to_numpy(float)
-    lengths = _numbers(columns, ("ContextTokens", "GeneratedTokens"), where)
-    return RequestLog(form, arrival_s, *lengths)
+    arrival_s = np.asarray((times - times.min()).dt.total_seconds(), dtype=np.float64)
+    inputs, outputs = _numbers(columns, ("ContextTokens", "GeneratedTokens"), where)
+    return RequestLog(form, arrival_s, inputs, outputs)
 
 
 def _burst_gpt(form: str, columns: Columns, where: str) -> RequestLog:
@@ -59,12 +59,14 @@ def _burst_gpt(form: str, columns: Columns, where: str) -> RequestLog:
 
 def _vidur(form: str, columns: Columns, where: str) -> RequestLog:
     times = _numbers(columns, ("arrived_at",), where)[0] if "arrived_at" in columns else None
-    return RequestLog(form, times, *_numbers(columns, ("num_prefill_tokens", "num_decode_tokens"), where))
+    inputs, outputs = _numbers(columns, ("num_prefill_tokens", "num_decode_tokens"), where)
+    return RequestLog(form, times, inputs, outputs)
 
 
 def _plain(form: str, columns: Columns, where: str) -> RequestLog:
     times = _numbers(columns, ("arrival_s",), where)[0] if "arrival_s" in columns else None
-    return RequestLog(form, times, *_numbers(columns, ("input_tokens", "output_tokens"), where))
+    inputs, outputs = _numbers(columns, ("input_tokens", "output_tokens"), where)
+    return RequestLog(form, times, inputs, outputs)
 
 
 def _numbers(columns: Columns, names: tuple[str, ...], where: str) -> list[Array]:
