@@ -142,3 +142,17 @@ def test_rounds_that_are_alike_may_be_taken_together() -> None:
     one_by_one = simulate(twice, workload, Batching())
     assert np.allclose(together.requests.last_s, one_by_one.requests.last_s, rtol=1e-9)
     assert together.columns.shape == one_by_one.columns.shape
+
+
+@pytest.mark.parametrize("name", ["ar", "sd", "ssd", "pearl"])
+@pytest.mark.parametrize(("inputs", "outputs"), [("1024", "256"), ("300", "400")])
+def test_a_queue_that_only_grows_is_served_at_the_closed_forms_capacity(name: str, inputs: str, outputs: str) -> None:
+    """With prompts: what decodes is bounded by the room that passes have for the prompts of those who follow."""
+    workload, batching = requests(900, 1.0, inputs, outputs), Batching()
+    strategy = policy(name, workload, batching)
+    sharing = shared(strategy, workload, batching)
+    run = simulate(strategy, workload.at_rate(1.6 * float(sharing.capacity)), batching)
+    gone = np.sort(run.requests.last_s)
+    first, last = 300, 600
+    served = (last - first) / (gone[last] - gone[first])
+    assert float(sharing.capacity) == pytest.approx(served, rel=0.08)

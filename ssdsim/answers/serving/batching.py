@@ -12,6 +12,9 @@ from ssdsim.pricing.memory import USABLE_SHARE
 Prefill = Literal["chunked", "priority", "none"]
 FirstSpeculation = Literal["miss", "prefill"]
 
+LEAST_CHUNK = 16
+"""Tokens of a prompt that a pass takes even where what is decoded fills it."""
+
 
 @dataclass(frozen=True)
 class Batching:

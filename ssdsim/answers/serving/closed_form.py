@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.answers.serving.batching import Batching
+from ssdsim.answers.serving.batching import LEAST_CHUNK, Batching
 from ssdsim.answers.serving.curve import spaced
 from ssdsim.answers.serving.policy import Policy, Variant
 from ssdsim.answers.serving.workload import Workload
@@ -113,11 +113,10 @@ def sharing(
     Rates between the batches that are worked out (25 % apart) are interpolated.
     """
     context, out = workload.context, float(workload.output_tokens.mean())
-    prompt = max(1, round(float(workload.input_tokens.mean())))
     most = most_sequences(policy, workload, batching)
     nodes = [n for n in _NODES if n < most] + [most]
     tax = 1.0 + batching.tax * policy.is_schedule
-    found = [_at(policy.at(n, context), n, context, prompt, batching, tax) for n in nodes]
+    found = [_at(policy.at(n, context), n, workload, batching, tax) for n in nodes]
     n = np.arange(1, most + 1)
     columns = np.array([(f.tokens_per_s, f.lost_s, f.round_s, f.prompt_s) for f in found]).T
     phi, lost, round_s, prompt_s = (np.interp(n, nodes, column) for column in columns)
@@ -133,10 +132,24 @@ def sharing(
 
 
 def most_sequences(policy: Policy, workload: Workload, batching: Batching) -> int:
-    """What a full batch is: the engine's bound, or that of the caches at the mean context."""
+    """What a full batch is: the engine's bound, that of the caches at the mean context, or that of a pass's room."""
     tokens = round(workload.context)
     by_cache = min(ledger.most_sequences(tokens) for v in policy.variants for ledger in v.ledgers)
-    return max(1, min(batching.max_batch, by_cache))
+    most = max(1, min(batching.max_batch, by_cache))
+    if batching.prefill != "chunked":
+        return most
+    return next((n for n in range(1, most) if not _fed(policy.at(n, workload.context), n, workload, batching)), most)
+
+
+def _fed(variant: Variant, n: int, workload: Workload, batching: Batching) -> bool:
+    """Whether a pass has room for as many tokens of prompts as keep ``n`` requests decoding.
+
+    Where it has not, no queue is long enough to have more of them decode.
+    """
+    room = max(LEAST_CHUNK, batching.token_budget - n * variant.table.queries)
+    made = n * float(variant.scenario.tokens.averages.tokens_per_round)
+    finished = made / _tokens(variant, float(workload.output_tokens.mean()), batching)
+    return room >= finished * float(workload.input_tokens.mean())
 
 
 @dataclass(frozen=True)
@@ -149,14 +162,15 @@ class _At:
 
 def requests_per_s(variant: Variant, n: int, workload: Workload, batching: Batching) -> float:
     """Requests that a variant finishes a second while ``n`` decode and others come as fast as these go."""
-    prompt = max(1, round(float(workload.input_tokens.mean())))
-    found = _at(variant, n, workload.context, prompt, batching)
+    found = _at(variant, n, workload, batching)
     tokens = _tokens(variant, float(workload.output_tokens.mean()), batching)
     return found.tokens_per_s / (tokens + found.tokens_per_s * found.lost_s)
 
 
-def _at(variant: Variant, n: int, context: float, prompt: int, batching: Batching, tax: float = 1.0) -> _At:
+def _at(variant: Variant, n: int, workload: Workload, batching: Batching, tax: float = 1.0) -> _At:
     """``n`` requests that decode, and what one more that comes costs them."""
+    context, prompt = workload.context, max(1, round(float(workload.input_tokens.mean())))
+    tokens = _tokens(variant, float(workload.output_tokens.mean()), batching)
     table = variant.table
     plain = table.mean(n, context)
     round_s = float(plain.round_s)
@@ -166,9 +180,10 @@ def _at(variant: Variant, n: int, context: float, prompt: int, batching: Batchin
     elif batching.prefill == "priority":
         lost_s = prompt_s = table.prompts_s((Chunk(prompt),), int(missing))
     else:
-        chunks = _pieces(prompt, max(16, batching.token_budget - n * table.queries))
-        seconds = [table.mean_mixed_s(n, context, (c,), missing and c is chunks[-1]) for c in chunks]
-        lost_s, prompt_s = sum(seconds) - round_s * len(seconds), sum(seconds)
+        together = max(1, round(n * float(plain.tokens_per_round) / tokens))  # as many come as go in a round
+        pieces = _pieces(prompt, max(LEAST_CHUNK, batching.token_budget - n * table.queries))
+        seconds = [table.mean_mixed_s(n, context, (c,) * together, missing and c is pieces[-1]) for c in pieces]
+        lost_s, prompt_s = (sum(seconds) - round_s * len(seconds)) / together, sum(seconds)
     return _At(float(plain.tokens_per_second) / tax, lost_s * tax, round_s * tax, prompt_s * tax)
 
 

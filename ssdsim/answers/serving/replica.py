@@ -7,15 +7,13 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ssdsim.answers.serving.batching import Batching
+from ssdsim.answers.serving.batching import LEAST_CHUNK, Batching
 from ssdsim.answers.serving.journal import Requests, Round
 from ssdsim.answers.serving.ledger import room_for
 from ssdsim.answers.serving.outcome_rows import Uniforms
 from ssdsim.answers.serving.policy import Policy, Variant
 from ssdsim.answers.serving.workload import Workload
 from ssdsim.transformer.mixed import Chunk
-
-_LEAST_CHUNK = 16  # tokens of a prompt that a pass takes even where what is decoded fills it
 
 
 class Replica:
@@ -210,7 +208,7 @@ class Replica:
         """What the next pass processes of prompts, and the requests whose prompts end in it."""
         room = self.batching.token_budget
         if self.batching.prefill != "priority":
-            room = max(_LEAST_CHUNK, room - running * self._variant.queries)
+            room = max(LEAST_CHUNK, room - running * self._variant.queries)
         chunks, ended = [], []
         for prompt in self._prefilling:
             request, done, tokens = prompt
