@@ -15,7 +15,7 @@ from ssdsim.answers.serving.batching import Batching
 from ssdsim.answers.serving.compared import compare as compare_with
 from ssdsim.answers.serving.from_log import Cut, workload_of
 from ssdsim.answers.serving.lengths import Lengths
-from ssdsim.answers.serving.policies import AUTO, TAKEN, policies
+from ssdsim.answers.serving.policies import AUTO, policies, taken
 from ssdsim.answers.serving.serve import Serving, run, serve
 from ssdsim.answers.serving.slo import Slo
 from ssdsim.answers.serving.timeline import timeline
@@ -33,6 +33,7 @@ from ssdsim.scenario.configuration import subject_among
 
 _INPUT, _OUTPUT, _REQUESTS, _ATTAINMENT = "1024", "256", 2000, 0.9
 _MADE_UP = ("concurrency", "input_len", "output_len", "requests", "seconds", "burstiness", "ramp_up")
+_TAKEN = taken()
 _NO_LOG = RequestLog("made up", None, np.zeros(0), np.zeros(0))
 
 
@@ -72,7 +73,7 @@ _NO_LOG = RequestLog("made up", None, np.zeros(0), np.zeros(0))
     "-o", "--output", type=click.Path(path_type=Path, file_okay=False), help="a run folder; resumed after a kill"
 )
 @click.option("--jobs", type=int, default=1, show_default=True, help="processes on this machine; -1: one a core")
-@chosen_options(*TAKEN, instead={"strategies": f"ar,sd,ssd,{AUTO}"})
+@chosen_options(*_TAKEN, instead={"strategies": f"ar,sd,ssd,{AUTO}"})
 @common_options
 def command(
     rates: list[float] | None,
@@ -103,7 +104,7 @@ def command(
         raise InputError(f"--jobs must be at least 1, or -1 for one a core, got {jobs}")
     if attainment is not None and not capacity:
         raise InputError("--attainment needs --capacity (the rate that it is searched for)")
-    scenario = {name: options.pop(name) for name in TAKEN}
+    scenario = {name: options.pop(name) for name in _TAKEN}
     batching = _batching(options)
     requests, log = _requests(options, rates, workload, compare, capacity, seed)
     if compare is not None:

@@ -33,10 +33,13 @@ AUTO = "auto"
 """The policy that switches to whatever decodes fastest at the batch that there is."""
 
 _NOT_TAKEN = ("b", "context", "spread", *UNIT_FREE)
-TAKEN = tuple(name for name in DEFAULTS if name not in (*_NOT_TAKEN, "output_tokens"))
-"""Options of a scenario that serving takes: batch and context are outcomes, durations are constant."""
 _BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _PLACEMENT = ("target", "draft", "hardware", "draft_hardware", "tp", "dtype", "draft_dtype", "kv_dtype")
+
+
+def taken() -> tuple[str, ...]:
+    """Options of a scenario that serving takes: batch and context are outcomes, durations are constant."""
+    return tuple(name for name in DEFAULTS if name not in (*_NOT_TAKEN, "output_tokens"))
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ def policies(given: Mapping[str, Any], workload: Workload, batching: Batching, p
     InputError : an option that serving does not take, a strategy of one sequence, a schedule for another placement.
     """
     options = {name: value for name, value in given.items() if value is not None}
-    refuse_others("serve", options, TAKEN)
+    refuse_others("serve", options, taken())
     names, switches = _named(options.pop("strategies", None))
     if plan is not None:
         switches = True
