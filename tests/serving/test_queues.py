@@ -9,6 +9,7 @@ from ssdsim.answers.serving.batching import Batching
 from ssdsim.answers.serving.closed_form import Sharing
 from ssdsim.answers.serving.journal import Run
 from ssdsim.answers.serving.loop import simulate
+from ssdsim.answers.serving.metrics import is_saturated
 from ssdsim.answers.serving.spread import mean
 from ssdsim.intervals import student_quantile
 from ssdsim.transformer.mixed import Chunk
@@ -156,3 +157,13 @@ def test_a_queue_that_only_grows_is_served_at_the_closed_forms_capacity(name: st
     first, last = 300, 600
     served = (last - first) / (gone[last] - gone[first])
     assert float(sharing.capacity) == pytest.approx(served, rel=0.08)
+
+
+@pytest.mark.parametrize(("load", "saturated"), [(0.5, False), (0.85, False), (1.3, True)])
+@pytest.mark.parametrize("prefill", ["none", "chunked"])
+def test_a_queue_is_called_saturated_where_it_grows(prefill: str, load: float, saturated: bool) -> None:
+    batching = Batching(prefill=prefill, max_batch=32)  # type: ignore[arg-type]
+    workload = requests(1500, 1.0, "512", "100")
+    strategy = policy("ssd", workload, batching, **SMALL)
+    rate = load * float(shared(strategy, workload, batching).capacity)
+    assert is_saturated(simulate(strategy, workload.at_rate(rate), batching)) is saturated

@@ -15,6 +15,7 @@ from ssdsim.intervals import Measured
 Array = NDArray[np.float64]
 
 _SHOWN = 300  # rounds of a minute
+_WAITS_LONGER = 1.5
 _KEPT_UP = 0.97  # of those who come, that must go while a queue is stable
 
 
@@ -140,7 +141,10 @@ def measure(run: Run, slo: Slo | None) -> Metrics:
 
 
 def is_saturated(run: Run) -> bool:
-    """While the second half of the requests came, clearly fewer went than came (an open queue only)."""
+    """While the second half of the requests came, clearly fewer went than came, and who came last waited far longer.
+
+    Of an open queue only. The second condition spares runs that are short beside a request's own time.
+    """
     requests, workload = run.requests, run.workload
     count = workload.requests
     if workload.concurrency is not None or count < 40:
@@ -151,7 +155,9 @@ def is_saturated(run: Run) -> bool:
     start, end = arrivals[count // 2], arrivals[-1]
     came = count - count // 2
     gone = int(((requests.last_s > start) & (requests.last_s <= end)).sum() + requests.rejected[count // 2 :].sum())
-    return bool(gone < _KEPT_UP * came - 2.0 * np.sqrt(came))
+    waits = (np.fmax(requests.first_s, requests.scheduled_s) - requests.arrival_s)[np.argsort(requests.arrival_s)]
+    _, second, _, last = (float(np.nanmean(part)) for part in np.array_split(waits, 4))
+    return bool(gone < _KEPT_UP * came - 2.0 * np.sqrt(came) and last > _WAITS_LONGER * second)
 
 
 def _forced_share(run: Run) -> float | None:
