@@ -29,6 +29,7 @@ def mixed_pass(
     tp: int = 1,
     dtype: str | None = None,
     kv_dtype: str | None = None,
+    ep: int = 1,
 ) -> ForwardPass:
     """One pass over ``batch * queries`` decoded tokens and ``chunks`` of prompts.
 
@@ -41,7 +42,7 @@ def mixed_pass(
     InputError : as :func:`ssdsim.transformer.forward.forward_pass` does; neither batch nor chunks.
     """
     tokens = batch * queries + sum(chunk.tokens for chunk in chunks)
-    kept = {"tp": tp, "dtype": dtype, "kv_dtype": kv_dtype}
+    kept = {"tp": tp, "dtype": dtype, "kv_dtype": kv_dtype, "ep": ep}
     body = forward_pass(card, batch=tokens, queries=1, context=context, **kept)  # type: ignore[arg-type]
     heads = forward_pass(card, batch=batch * queries + len(chunks), context=context, **kept)  # type: ignore[arg-type]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from ssdsim.answers.serving.curve import Curve
@@ -13,7 +14,7 @@ from ssdsim.pricing.mixed import Counted, over_cache, over_tokens
 from ssdsim.pricing.passes import cost_of_operations
 from ssdsim.runtimes.card import Runtime
 from ssdsim.transformer.card import Transformer
-from ssdsim.transformer.forward import forward_pass
+from ssdsim.transformer.forward import ForwardPass, forward_pass
 from ssdsim.transformer.mixed import Chunk, mixed_pass
 
 
@@ -28,6 +29,12 @@ class Place:
     kv_dtype: str | None
     profile: HardwareProfile
     runtime: Runtime
+    ep: int = 1
+
+    @property
+    def shard(self) -> dict[str, Any]:
+        """What of the model a device holds, and in which formats, as a pass takes it."""
+        return {"tp": self.tp, "dtype": self.dtype, "kv_dtype": self.kv_dtype, "ep": self.ep}
 
 
 class PromptTable:
@@ -49,14 +56,24 @@ class PromptTable:
         total = decoded + sum(chunk.tokens for chunk in chunks)
         share = decoded / total
         tokens_s = share * self._beside(total) + (1.0 - share) * self._alone(total) - self._beside(decoded)
-        return tokens_s + self._heads(decoded + len(chunks)) - self._heads(decoded) + self._over_cache_s(chunks)
+        heads_s = self._heads(decoded + len(chunks)) - self._heads(decoded)
+        return tokens_s + heads_s + self._over_cache_s(chunks) + self._host_s(total) - self._host_s(decoded)
 
     def alone_s(self, chunks: Sequence[Chunk]) -> float:
         """A pass over ``chunks`` and nothing else."""
         total = sum(chunk.tokens for chunk in chunks)
-        kernels_s = self._alone(total) + self._heads(len(chunks)) + self._over_cache_s(chunks)
-        place = self._place
-        return kernels_s + cost_between_kernels(place.card.layers, kernels_s, place.runtime, place.model).seconds
+        return self._alone(total) + self._heads(len(chunks)) + self._over_cache_s(chunks) + self._host_s(total)
+
+    @cached_property
+    def _host_of_one(self) -> tuple[float, float]:
+        """What the runtime adds to a pass over one token, and for each more, which experts have to be found for."""
+        place, one = self._place, self._forward(1)
+        cost = cost_between_kernels(one, 0.0, place.runtime, place.model)
+        return cost.seconds, one.expert_work[1] * place.runtime.host.per_expert_token_s
+
+    def _host_s(self, tokens: int) -> float:
+        first_s, more_s = self._host_of_one
+        return first_s + (tokens - 1) * more_s
 
     def _over_cache_s(self, chunks: Sequence[Chunk]) -> float:
         """Each part takes its share of the attention of its prompt up to its end."""
@@ -66,11 +83,11 @@ class PromptTable:
             seconds += self._attention(end) * (1.0 - chunk.prefix * (chunk.prefix + 1) / (end * (end + 1)))
         return seconds
 
+    def _forward(self, tokens: int) -> ForwardPass:
+        return mixed_pass(self._place.card, (Chunk(tokens),), context=tokens, **self._place.shard)
+
     def _body(self, tokens: int) -> Counted:
-        place = self._place
-        forward = mixed_pass(
-            place.card, (Chunk(tokens),), context=tokens, tp=place.tp, dtype=place.dtype, kv_dtype=place.kv_dtype
-        )
+        forward = self._forward(tokens)
         after = set(forward.after)
         return [(op, times) for op, times in forward.counted() if op not in after]
 
@@ -82,9 +99,7 @@ class PromptTable:
 
     def _head_s(self, tokens: int) -> float:
         place = self._place
-        after = forward_pass(
-            place.card, batch=tokens, context=1, tp=place.tp, dtype=place.dtype, kv_dtype=place.kv_dtype
-        ).after
+        after = forward_pass(place.card, batch=tokens, context=1, **place.shard).after
         if not after:
             return 0.0
         return cost_of_operations([(op, 1) for op in after], place.profile, of_prompts(place.runtime)).seconds
@@ -97,7 +112,8 @@ class PromptTables:
         self._known: dict[Any, PromptTable] = {}
 
     def of(self, place: Place) -> PromptTable:
-        key = (place.card, place.model, place.tp, place.dtype, place.kv_dtype, place.profile.name, place.runtime)
+        shard = tuple(place.shard.values())
+        key = (place.card, place.model, shard, place.profile.name, place.runtime)
         if key not in self._known:
             self._known[key] = PromptTable(place)
         return self._known[key]

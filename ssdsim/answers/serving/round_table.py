@@ -263,7 +263,7 @@ class RoundTable:
         passes = {name: step.passes for name, step in steps.items()}
         queries = {name: p.forward.tokens for name, each in passes.items() for p in each if p.model == "target"}
         drafts = dict(_drafting(steps))
-        target = Place(site.target, "target", site.tp, site.dtype, site.kv_dtype, site.profile, site.runtime)
+        target = Place(site.target, "target", site.tp, site.dtype, site.kv_dtype, site.profile, site.runtime, site.ep)
         one = next(iter(drafts.values()), None)
         draft = None
         if one is not None:
