@@ -10,7 +10,7 @@ import numpy as np
 from ssdsim.measure.collect import Asked
 from ssdsim.measure.loop import Loop, Way
 from ssdsim.measure.lossless import compare_greedy, sampled, tolerance_of
-from ssdsim.measure.models import CausalModel, row_sampler
+from ssdsim.measure.models import CausalModel
 from ssdsim.measure.sides import PlayedRound
 from ssdsim.measure.verification import Rules
 from ssdsim.pairs.coupling import rounds_of
@@ -54,7 +54,7 @@ def check_lossless(
 ) -> Lossless:
     """Greedy loops against the target alone, and sampled ones (temperature 1) against its distribution."""
     prompts = [list(each.ids) for each in asked]
-    own = [target.write([p], new_tokens, row_sampler(0.0, [0]), target.end)[0] for p in prompts]
+    own = [target.write([p], new_tokens, target.end)[0] for p in prompts]
     texts = [[*p, *answer] for p, answer in zip(prompts, own, strict=True)]
     tolerance = tolerance_of(target, texts[:_FOR_TOLERANCE], max(way.k for way in each_way))
     greedy, tests, done = [], [], 0

@@ -9,11 +9,12 @@ from typing import Any, Literal
 from zlib import crc32
 
 import numpy as np
+import torch
 
 from ssdsim.errors import InputError
-from ssdsim.measure.models import CausalModel, keeps_a_window, row_sampler
+from ssdsim.measure.models import CausalModel, keeps_a_window
+from ssdsim.measure.positions import positions_of
 from ssdsim.measure.prompts import Prompt
-from ssdsim.pairs.distributions import positions_of
 from ssdsim.pairs.records import RecordFolder, Request
 from ssdsim.pairs.table import acceptance
 
@@ -144,8 +145,7 @@ def _answers(
 ) -> list[list[int]]:
     if all(each.prompt.answer_ids is not None for each in missing):
         return [list(each.prompt.answer_ids or ())[: work.new_tokens] for each in missing]
-    draw = row_sampler(temperature, seeds)
-    return target.write([each.ids for each in missing], work.new_tokens, draw, target.end)
+    return target.write([each.ids for each in missing], work.new_tokens, target.end, temperature, seeds)
 
 
 def _scored(
@@ -153,7 +153,7 @@ def _scored(
 ) -> Request:
     text = [*each.ids, *came[:-1]]
     p, q = (model.scored(text, len(came)) for model in (target, draft))
-    positions = positions_of(p, q, np.array(came), temperature, top)
+    positions = positions_of(p, q, torch.tensor(came, device=p.device), temperature, top)
     finish = "stop" if came[-1] in target.end else "length"
     return Request(each.id, each.prompt.data_set, temperature, tuple(each.ids), len(each.ids), finish, seed, positions)
 

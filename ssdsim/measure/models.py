@@ -20,6 +20,7 @@ from transformers.utils import logging as transformers_logging
 
 from ssdsim.errors import InputError, nearest
 from ssdsim.measure.language import Branches, Logits
+from ssdsim.measure.positions import draw
 from ssdsim.pairs.file import Participant
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -76,10 +77,14 @@ class CausalModel:
         return known
 
     @torch.inference_mode()
-    def scored(self, text: Sequence[int], last: int) -> Logits:
-        """The same by one pass over the whole text that keeps nothing: right for every kind of attention and state."""
+    def scored(self, text: Sequence[int], last: int) -> torch.Tensor:
+        """The same by one pass over the whole text that keeps nothing: right for every kind of attention and state.
+
+        The logits stay where the model is.
+        """
         out = self.model(input_ids=self._ids([list(text)]), use_cache=False, logits_to_keep=last)
-        return self._logits(out.logits[0, -last:])
+        found: torch.Tensor = out.logits[0, -last:, : self.vocabulary].float()
+        return found
 
     def branches(self, text: Sequence[int], suffixes: Sequence[Sequence[int]]) -> Branches:
         """All suffixes in one batch over the text that is kept."""
@@ -90,9 +95,15 @@ class CausalModel:
 
     @torch.inference_mode()
     def write(
-        self, prompts: Sequence[Sequence[int]], new_tokens: int, draw: Any, stop: frozenset[int]
+        self,
+        prompts: Sequence[Sequence[int]],
+        new_tokens: int,
+        stop: frozenset[int],
+        temperature: float = 0.0,
+        seeds: Sequence[int] = (),
     ) -> list[list[int]]:
-        """Answers to prompts of any lengths, in one batch; ``draw(row, logits)`` gives a row's next token."""
+        """Answers to prompts of any lengths, in one batch. Each is drawn by a seed of its own, whatever the batch."""
+        coins = [np.random.default_rng(seed) for seed in seeds] if temperature > 0.0 else []
         longest = max(map(len, prompts))
         mask = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts], device=self.device)
         ids = self._ids([[0] * (longest - len(p)) + list(p) for p in prompts])
@@ -103,13 +114,14 @@ class CausalModel:
             out = self.model(
                 input_ids=ids, attention_mask=mask, position_ids=positions, past_key_values=cache, logits_to_keep=1
             )
-            logits = self._logits(out.logits[:, -1])
-            for row, answer in enumerate(written):
+            logits = out.logits[:, -1, : self.vocabulary].float()
+            drawn = draw(logits, temperature, np.array([each.random() for each in coins]))
+            for answer, token in zip(written, drawn, strict=True):
                 if not answer or answer[-1] not in stop:
-                    answer.append(draw(row, logits[row]))
+                    answer.append(token)
             if all(answer[-1] in stop for answer in written):
                 break
-            ids = self._ids([[answer[-1]] for answer in written])
+            ids = self._ids([[token] for token in drawn])
             mask = torch.cat([mask, torch.ones_like(mask[:, :1])], dim=1)
             positions = positions[:, -1:] + 1
         return written
@@ -272,16 +284,3 @@ def keeps_a_window(found: CausalModel) -> str | None:
     if getattr(config, "use_sliding_window", True) is False:
         return None
     return next((name for name in _WINDOWS if getattr(config, name, None)), None)
-
-
-def row_sampler(temperature: float, seeds: Sequence[int]) -> Any:
-    """``draw(row, logits)`` with a stream of its own for each row, so that an answer does not depend on its batch."""
-    from ssdsim.pairs.distributions import softmax
-
-    streams = [np.random.default_rng(seed) for seed in seeds]
-
-    def draw(row: int, logits: Logits) -> int:
-        sums = np.cumsum(softmax(logits, temperature))
-        return int(min(np.searchsorted(sums, streams[row].random() * sums[-1], side="right"), sums.size - 1))
-
-    return draw

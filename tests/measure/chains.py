@@ -7,10 +7,12 @@ from dataclasses import fields
 from functools import cache
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from ssdsim.measure.language import Branches, Logits
-from ssdsim.pairs.distributions import Positions, positions_of, softmax
+from ssdsim.measure.positions import positions_of
+from ssdsim.pairs.distributions import Positions, softmax
 from ssdsim.pairs.records import Request
 
 VOCABULARY = 40
@@ -69,7 +71,13 @@ def written(target: MarkovChain, tokens: int, temperature: float, seed: int) -> 
 def _every_position(target: MarkovChain, draft: MarkovChain, temperature: float) -> Positions:
     """Each token after each token, in the order of the token before."""
     before, came = np.divmod(np.arange(VOCABULARY**2), VOCABULARY)
-    return positions_of(target.logits[before], draft.logits[before], came, temperature, 64)
+    return positions_between(target.logits[before], draft.logits[before], came, temperature, 64)
+
+
+def positions_between(target: Logits, draft: Logits, tokens: Logits, temperature: float, top: int) -> Positions:
+    """:func:`ssdsim.measure.positions.positions_of` of arrays."""
+    logits = (torch.from_numpy(np.ascontiguousarray(each, dtype=np.float32)) for each in (target, draft))
+    return positions_of(*logits, torch.from_numpy(np.asarray(tokens, dtype=np.int64)), temperature, top)
 
 
 def answer(

@@ -16,7 +16,7 @@ from ssdsim.pairs.backups import NGrams, Suffixes, lookup_named
 from ssdsim.pairs.correlation import concentration, in_lockstep
 from ssdsim.pairs.coupling import rounds_of
 from ssdsim.pairs.curves import after_rejection
-from ssdsim.pairs.distributions import positions_of, softmax
+from ssdsim.pairs.distributions import softmax
 from ssdsim.pairs.drawn import Course, courses
 from ssdsim.pairs.law import fit, hit_rates, most_likely
 from ssdsim.pairs.questions import Questions
@@ -27,7 +27,7 @@ from ssdsim.pairs.spread import one_rate, spread
 from ssdsim.pairs.table import Table
 from ssdsim.speculation.hit_models import PowerLawHits
 from ssdsim.speculation.sampling import saguaro_distribution
-from tests.measure.chains import VOCABULARY, answer, chain_pair
+from tests.measure.chains import VOCABULARY, answer, chain_pair, positions_between
 
 laws = settings(derandomize=True, deadline=None, max_examples=40)
 PAIR = chain_pair()
@@ -103,7 +103,7 @@ def test_saguaros_c_follows_from_what_was_kept(c: float, fan_out: int, top: int,
     target, draft = PAIR
     rng = np.random.default_rng(seed)
     rows, tokens = rng.integers(0, VOCABULARY, 50), rng.integers(0, VOCABULARY, 50)
-    kept = positions_of(target.logits[rows], draft.logits[rows], tokens, 1.0, top)
+    kept = positions_between(target.logits[rows], draft.logits[rows], tokens, 1.0, top)
     p, q = softmax(target.logits[rows]), _exact(draft.logits[rows], c, fan_out)
     own = np.arange(50), tokens
     accept = rescaled_acceptance(kept, c, np.array([fan_out]))[:, 0]
@@ -118,7 +118,7 @@ def test_saguaros_c_follows_from_what_was_kept(c: float, fan_out: int, top: int,
 
 def test_positions_rank_equal_logits_by_token() -> None:
     flat = np.zeros((1, 4))
-    found = positions_of(flat, flat, np.array([2]), 1.0, 2)
+    found = positions_between(flat, flat, np.array([2]), 1.0, 2)
     assert (found.rank[0], found.target_rank[0], found.top_ids[0].tolist()) == (2, 2, [0, 1])
     assert found.overlap[0] == pytest.approx(1.0)
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from ssdsim.errors import InputError
-from ssdsim.pairs.distributions import Positions, positions_of
+from ssdsim.pairs.distributions import Positions
 from ssdsim.pairs.records import RecordFolder
-from tests.measure.chains import answer, chain_pair
+from tests.measure.chains import answer, chain_pair, positions_between
 
 PAIR = chain_pair()
 HEADER = {"target": {"id": "big"}, "draft": {"id": "small"}}
@@ -86,7 +86,7 @@ def test_a_position_of_a_large_vocabulary_takes_little(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     logits = rng.normal(size=(2, 300, 5_000)).astype(np.float32) * 2.0
     request = answer(PAIR, 30, 1.0, 0)
-    large = replace(request, positions=positions_of(*logits, rng.integers(0, 5_000, 300), 1.0, 64))
+    large = replace(request, positions=positions_between(*logits, rng.integers(0, 5_000, 300), 1.0, 64))
     folder = RecordFolder(tmp_path / "pair")
     folder.open(HEADER)
     folder.add(large)

@@ -17,7 +17,7 @@ from ssdsim.machine.ranks import connect_pairs
 from ssdsim.measure.collect import Template, asked_of, check_attention
 from ssdsim.measure.loop import APART
 from ssdsim.measure.lossless import GreedyCheck, compare_greedy, tolerance_of
-from ssdsim.measure.models import CausalModel, load_model, participant, row_sampler
+from ssdsim.measure.models import CausalModel, load_model, participant
 from ssdsim.measure.prompts import Prompt
 from ssdsim.measure.roles import Speculator, Verifier
 from ssdsim.measure.sides import Answer, DraftSide, TargetSide
@@ -81,8 +81,7 @@ class TokenRank:
         """The target's greedy answers, which go on after an end."""
         if self.rank != TARGET:
             return None
-        draw = row_sampler(0.0, [0])
-        return {tuple(p): self._model.write([p], new_tokens, draw, frozenset())[0] for p in prompts}
+        return {tuple(p): self._model.write([p], new_tokens, frozenset())[0] for p in prompts}
 
     def time(self, strategy: str, answered: Mapping[tuple[int, ...], Sequence[int]], size: Size) -> Timed | None:
         """The steps of a strategy that the rank has; None where it has none."""
