@@ -31,7 +31,7 @@ from ssdsim.pairs.questions import Questions
 from ssdsim.pairs.records import Request
 from ssdsim.pairs.resampling import Resampled
 from ssdsim.pairs.saguaro import rescaled
-from ssdsim.pairs.spread import one_rate, spread
+from ssdsim.pairs.spread import one_rate, spread_of_courses
 from ssdsim.pairs.table import Table
 
 Array = NDArray[np.floating[Any]]
@@ -87,7 +87,7 @@ def findings(requests: Sequence[Request], vocabulary: int, asked: Questions) -> 
         overlap=None if table.temperature == 0 else float(np.average(table.flat.overlap, weights=drafted)),
         **positions,
         length=_length(rounds, resampled),
-        requests=spread(drawn, asked.k),
+        requests=spread_of_courses(drawn, asked.k),
         hits=Hits(
             rejected=after_rejection(table, rounds, resampled, fan_outs, shown),
             all_accepted=after_all(table, rounds, resampled, fan_outs),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ssdsim.pairs.drawn import Course
 from ssdsim.pairs.file import Spread
@@ -33,29 +33,32 @@ def trials(course: Course, k: int) -> tuple[int, int]:
     return int(course.accepted.sum()), int(np.minimum(course.accepted + 1, k).sum())
 
 
-def rates_of(accepted: Counted, looked_at: Counted) -> tuple[float, ...]:
-    """Each request's own rate, of tokens accepted and looked at, shape ``(requests,)``; without those never judged."""
-    judged = looked_at > 0.0
-    return tuple((accepted[judged] / looked_at[judged]).tolist())
+def spread_of_courses(courses: Sequence[Course], k: int) -> Spread:
+    """The spread of requests by rounds that were drawn.
+
+    They are not averaged over: an average varies less than what an engine's requests do, and would make them look more
+    alike than they are.
+    """
+    counts = [trials(course, k) for course in courses if len(course) > 0]
+    return spread([accepted for accepted, _ in counts], [judged for _, judged in counts])
 
 
-def spread(courses: Sequence[Course], k: int) -> Spread:
-    """Mean and concentration (a + b) of the Beta of request rates, with a 95 % profile interval of the latter.
+def spread(accepted_tokens: ArrayLike, judged_tokens: ArrayLike) -> Spread:
+    """How the acceptance rates of requests differ, by each one's accepted and judged tokens.
 
-    ``alike`` where one rate fits as well (likelihood ratio, p > 0.05): there is then no concentration to speak of.
-    Nothing is known where no request has a round. Rounds are drawn, not averaged over: an average varies less than what
-    an engine's requests do, and would make them look more alike than they are.
+    The concentration has a 95 % profile interval. Requests are ``alike`` where one rate fits as well (likelihood ratio,
+    p > 0.05): there is then no concentration to speak of.
     """
     from scipy.optimize import minimize
     from scipy.special import betaln, chdtrc
 
-    counts = np.array([trials(course, k) for course in courses if len(course) > 0], dtype=float)
-    if not len(counts):
+    accepted, looked_at = (np.asarray(each, dtype=float) for each in (accepted_tokens, judged_tokens))
+    accepted, looked_at = accepted[looked_at > 0], looked_at[looked_at > 0]
+    if not len(accepted):
         return Spread()
-    accepted, looked_at = counts.T
     mean = float(accepted.sum() / looked_at.sum())
-    rates = rates_of(accepted, looked_at)
-    if mean in (0.0, 1.0) or len(counts) < 3:
+    rates = tuple((accepted / looked_at).tolist())
+    if mean in (0.0, 1.0) or len(accepted) < 3:
         return Spread(beta_mean=mean, alike=True, rates=rates)
 
     def log_likelihood(m: float, size: float) -> float:
@@ -73,9 +76,14 @@ def spread(courses: Sequence[Course], k: int) -> Spread:
     # at the edge of the parameter half of the chi-square's mass is at 0
     p = 0.5 * float(chdtrc(1, max(0.0, 2.0 * (-best.fun - one_rate))))
     low, high = _profile(lambda value: log_likelihood(m, value), size, -best.fun)
-    alike = p > _LEVEL
-    concentration = None if alike else size
-    return Spread(beta_mean=float(m), concentration=concentration, low=low, high=high, alike=alike, rates=rates)
+    return Spread(
+        beta_mean=float(m),
+        concentration=None if p > _LEVEL else size,
+        low=low,
+        high=high,
+        alike=p > _LEVEL,
+        rates=rates,
+    )
 
 
 def _moments(accepted: Counted, looked_at: Counted, mean: float) -> float:

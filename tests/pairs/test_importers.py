@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from ssdsim.errors import InputError
@@ -145,6 +146,21 @@ def test_vllm_statistics_of_requests(log: Logs, detailed: bool) -> None:
     assert found.alpha.mean is not None
     assert found.alpha.high is not None
     assert found.alpha.low < found.alpha.mean < found.alpha.high
+
+
+def test_a_log_tells_how_requests_differ(log: Logs) -> None:
+    """Of rates with a Beta of concentration 8; those of requests that accept alike have none."""
+    rng = np.random.default_rng(3)
+    accepted = rng.random((200, 60, logs.K)) < rng.beta(6.0, 2.0, 200)[:, None, None]
+    made = [[int(length) for length in request] for request in np.cumprod(accepted, axis=2).sum(axis=2)]
+    found = log.found("vllm", logs.lines_of([logs.vllm_response(request) for request in made])).requests
+    assert found.alike is False
+    assert found.low is not None
+    assert found.high is not None
+    assert found.low < 8.0 < found.high
+    assert found.concentration == pytest.approx(8.0, rel=0.3)
+    alike = log.found("vllm", logs.lines_of([logs.vllm_response(request) for request in MADE])).requests
+    assert (alike.alike, alike.concentration) == (True, None)
 
 
 def test_vllm_statistics_in_a_stream_and_null_for_several_answers(log: Logs) -> None:

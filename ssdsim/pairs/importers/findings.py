@@ -13,7 +13,7 @@ from ssdsim.errors import InputError
 from ssdsim.intervals import bounds_95, wilson_interval
 from ssdsim.pairs.file import Findings, Length, Mean, Spread
 from ssdsim.pairs.importers.counts import Counts
-from ssdsim.pairs.spread import rates_of
+from ssdsim.pairs.spread import spread
 from ssdsim.speculation.acceptance import expected_tokens
 
 _DRAWS = 1000
@@ -216,10 +216,8 @@ def _folded(histograms: Sequence[Sequence[int]], k: int) -> tuple[int, ...]:
 
 
 def _spread(counts: Sequence[Counts], survived: Array, tried: Array) -> Spread:
-    """The requests' own rates."""
-    if _requests(counts) is None:
-        return Spread()
-    return Spread(rates=rates_of(survived.sum(axis=1), tried.sum(axis=1)))
+    """Nothing, where the log does not tell requests apart."""
+    return Spread() if _requests(counts) is None else spread(survived.sum(axis=1), tried.sum(axis=1))
 
 
 def _requests(counts: Sequence[Counts]) -> int | None:
