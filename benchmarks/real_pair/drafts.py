@@ -9,28 +9,22 @@ import torch
 from transformers import LlamaForCausalLM
 
 from benchmarks.real_pair.target import plain
+from ssdsim.measure.models import CausalModel
 
 _BATCH = 64
 _RIDGE = 1e-3  # of the mean variance of a state
 
 
-@torch.inference_mode()
 def answers_of(target: LlamaForCausalLM, tokenizer: Any, prompts: Sequence[str], new_tokens: int) -> list[torch.Tensor]:
     """Token ids of prompts with the target's own answers, sampled at temperature 0.7: what a draft has to guess."""
-    tokenizer.padding_side = "left"
+    writer = CausalModel("target", target, tokenizer, target.config.vocab_size)
+    chats = ([{"role": "user", "content": prompt}] for prompt in prompts)
+    asked = [tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=False) for chat in chats]
     found = []
-    torch.manual_seed(0)
-    for at in range(0, len(prompts), _BATCH):
-        chats = [[{"role": "user", "content": prompt}] for prompt in prompts[at : at + _BATCH]]
-        batch = tokenizer.apply_chat_template(
-            chats, add_generation_prompt=True, return_dict=True, return_tensors="pt", padding=True
-        ).to(target.device)
-        written: Any = target.generate(**batch, max_new_tokens=new_tokens, do_sample=True, temperature=0.7, top_k=0)
-        first = batch["input_ids"].shape[1]
-        for row, mask in zip(written, batch["attention_mask"], strict=True):
-            end = (row[first:] == tokenizer.eos_token_id).nonzero()
-            last = first + int(end[0]) + 1 if len(end) else len(row)
-            found.append(row[int(first - mask.sum()) : last])
+    for at in range(0, len(asked), _BATCH):
+        some = asked[at : at + _BATCH]
+        written = writer.write(some, new_tokens, writer.end, 0.7, range(at, at + len(some)))
+        found += [torch.tensor([*p, *answer], device=target.device) for p, answer in zip(some, written, strict=True)]
     return found
 
 
