@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,13 +21,14 @@ from ssdsim.pricing.drafter import Drafter
 from ssdsim.protocols.strategy import Strategy
 from ssdsim.rounds.kernel import Averages
 from ssdsim.scenario.measured_pair import CURVES, chosen_in, curve_of, is_given
-from ssdsim.settings import Settings
+from ssdsim.settings import DEFAULT, Settings
 
 if TYPE_CHECKING:
     from ssdsim.pairs.file import HitLaw, Mean
 
 _BOUNDS_SDS = 2.0 * 1.96  # standard deviations between the bounds of a 95 % interval
 _SURE = 1e-6
+_HITS = {"": "hits after a rejection", "_all": "hits after all were accepted", "_backup": "hits after a backup"}
 
 Moves = Mapping[str, Averages]
 """By direction, what one standard deviation adds to the averages."""
@@ -38,9 +40,9 @@ def moves(strategy: Strategy, settings: Settings, drafter: Drafter) -> Moves:
     ``settings`` are those that the strategy's kernel was made with.
     """
     found: dict[str, Averages] = {}
-    for name, up, down in _directions(settings):
-        high, low = (_averages(strategy, settings, drafter, change) for change in (up, down))
-        found[name] = Averages(
+    for each in directions(settings, 1.0):
+        high, low = (averages_under(strategy, settings, drafter, change) for change in (each.up, each.down))
+        found[each.name] = Averages(
             (high.tokens_per_round - low.tokens_per_round) / 2.0,
             {state: (high.inside[state] - low.inside[state]) / 2.0 for state in high.inside},
             {state: (high.to[state] - low.to[state]) / 2.0 for state in high.to},
@@ -78,39 +80,53 @@ def _distribution(pmf: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(kept / np.nansum(kept, axis=-1, keepdims=True))
 
 
-def _averages(strategy: Strategy, settings: Settings, drafter: Drafter, change: Mapping[str, Any]) -> Averages:
+def averages_under(strategy: Strategy, settings: Settings, drafter: Drafter, change: Mapping[str, Any]) -> Averages:
+    """What rounds do where options are others, and the outcomes that are cached are held."""
     changed = settings.copy()
     for name, value in change.items():
         changed.settle(name, value, "moved")
     for outcomes, given in (("fan_outs", "fl"), ("fan_outs_after_miss", "flm")):
         if changed.get(outcomes) is not None:  # the cache was planned for what was measured
             changed.settle(given, changed[outcomes], "held")
+    for rate in ("p_hit", "p_hit_backup"):
+        if rate in changed and not is_given(changed, rate):  # else what was derived before would stay
+            changed.settle(rate, None, DEFAULT)
     return strategy.kernel(changed, drafter).averages
 
 
-def _directions(settings: Settings) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
-    """A name, and the options with that one rate a standard deviation up and down."""
+@dataclass(frozen=True)
+class Direction:
+    """Rates that move together: options with them so many standard deviations up and down. ``name`` is the file's."""
+
+    what: str
+    name: str
+    up: Mapping[str, Any]
+    down: Mapping[str, Any]
+
+
+def directions(settings: Settings, sds: float) -> Iterator[Direction]:
+    """What a pair leaves uncertain, ``sds`` standard deviations up and down; nothing without a pair."""
     found = chosen_in(settings)
     if found is None:
         return
-    yield from _of_acceptance(settings, found)
+    yield from _of_acceptance(settings, found, sds)
     if is_given(settings, "p_hit"):
         return
     for whose in CURVES:
         law = curve_of(found, whose, settings["pair_backup"])
         log_sd = 0.0 if law is None else _log_sd_of_misses(law)
         if log_sd > _SURE and settings.source(f"hit_c{whose}") == settings.source(f"hit_r{whose}"):
-            up, down = (_missing(settings, whose, math.exp(sign * log_sd)) for sign in (-1.0, 1.0))
+            up, down = (_missing(settings, whose, math.exp(sign * sds * log_sd)) for sign in (-1.0, 1.0))
             if up:
-                yield f"hits{whose} of {found.path}", up, down
+                yield Direction(_HITS[whose], f"hits{whose} of {found.path}", up, down)
 
 
-def _of_acceptance(settings: Settings, found: Chosen) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
+def _of_acceptance(settings: Settings, found: Chosen, sds: float) -> Iterator[Direction]:
     sd = _logit_sd(found.findings.alpha)
     if is_given(settings, "alpha") or sd <= _SURE:
         return
-    up, down = (_shifted(settings["alpha"], sign * sd) for sign in (1.0, -1.0))
-    yield f"acceptance of {found.path}", {"alpha": up}, {"alpha": down}
+    up, down = (_shifted(settings["alpha"], sign * sds * sd) for sign in (1.0, -1.0))
+    yield Direction("acceptance", f"acceptance of {found.path}", {"alpha": up}, {"alpha": down})
 
 
 def _logit_sd(alpha: Mean) -> float:

@@ -49,6 +49,20 @@ def test_hits_are_those_of_the_three_curves(pair: str) -> None:
     assert scenario.settings["p_hit_backup"] == pytest.approx(backup_hits[0])  # random tokens: nothing is accepted
 
 
+def test_how_sure_hits_are_moves_the_interval(tmp_path: Path) -> None:
+    """Each curve with bounds is a direction of its own, up to what its requests leave open."""
+    wide = [(f, h, max(0.0, h - 0.1), min(1.0, h + 0.1)) for f, h in made.ALL_CURVE]
+    known = made.pair()
+    (at, *others) = known.by_temperature
+    hits = at.hits.model_copy(update={"rejected": HitLaw(curve=tuple(wide)), "all_accepted": HitLaw(curve=tuple(wide))})
+    found = known.model_copy(update={"by_temperature": (at.model_copy(update={"hits": hits}), *others)})
+    found.save(tmp_path / "wide.json")
+    moves = configure(pair=str(tmp_path / "wide.json"), backup="jit").scenarios["ssd"].moves
+    moved = {name.split(" of ")[0]: float(each.to["miss"]) for name, each in moves.items()}
+    assert moved["hits"] < -0.001
+    assert moved["hits_all"] < -0.001
+
+
 def test_another_temperature_is_another_pair(pair: str) -> None:
     hot = configure(pair=pair, temperature=1.0)
     assert hot.settings["alpha"] == made.HOT_RATES
