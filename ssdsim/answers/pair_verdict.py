@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ssdsim.answers.predict import Prediction, predict
+from ssdsim.answers.swings import Swing, swings
 from ssdsim.pairs.file import Pair
 
 BATCH = 16
@@ -24,12 +25,22 @@ class Consequence:
     rival: str
     measured: float
     placeholders: float
+    swings: tuple[Swing, ...]
 
     def __str__(self) -> str:
         return (
             f"with this pair {self.subject} is {self.measured:.2f}x {self.rival} at batch {self.batch} on "
             f"{self.hardware}; the placeholders say {self.placeholders:.2f}x"
         )
+
+    @property
+    def next(self) -> str | None:
+        """What more requests would narrow most; None where nothing is uncertain."""
+        if not self.swings:
+            return None
+        widest, *others = (f"{each.what} {_between(each)}" for each in self.swings)
+        rest = f" (then {', '.join(others)})" if others else ""
+        return f"more requests narrow it most by {widest} over its 95 % interval{rest}"
 
 
 def consequences(pair: Pair, path: Path, batch: int = BATCH) -> Iterator[Consequence]:
@@ -53,7 +64,13 @@ def consequences(pair: Pair, path: Path, batch: int = BATCH) -> Iterator[Consequ
             versus.rival.title,
             versus.ratio,
             _ratio(before, rival),
+            tuple(swings(*(found.configuration.scenarios[each.name] for each in (versus.subject, versus.rival)))),
         )
+
+
+def _between(swing: Swing) -> str:
+    low, high = sorted((swing.low, swing.high))
+    return f"({low:.2f}-{high:.2f}x)"
 
 
 def _ratio(found: Prediction, rival: str) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -87,7 +88,7 @@ def command(output: Path | None, resume: Path | None, as_json: bool, seed: int, 
     pair.save(output)
     verdicts = list(consequences(pair, output))
     if as_json:
-        checked = {"loop": [_as_json(each) for each in loops], "consequences": [vars(each) for each in verdicts]}
+        checked = {"loop": [_as_json(each) for each in loops], "consequences": [asdict(each) for each in verdicts]}
         echo_json({**pair.model_dump(mode="json", by_alias=True), **checked})
     else:
         print_pair(pair, console())

@@ -196,3 +196,5 @@ def print_consequences(found: Sequence[Consequence], out: Console) -> None:
     out.print()
     for each in found:
         _line(out, f"at {each.temperature:g}", str(each))
+        if each.next is not None:
+            _line(out, "", each.next)

@@ -39,6 +39,7 @@ def print_recommendation(found: Recommendation, quiet: bool) -> None:
         _print_pareto(found, about, out)
         _print_break_even(found, about, out)
         _print_gains(found, about, out)
+        _print_swings(found, about, out)
     out.print()
     out.print(
         f"Searched {found.evaluated} settings in closed form; P and 95 % from the timings' held-out errors", style="dim"
@@ -159,7 +160,7 @@ def _print_equal(found: Recommendation, about: Answer, out: Console) -> None:
     ):
         table.add_column(header, words=words, joined=joined)
     for count in found.equal_counts:
-        closest = min(count.rivals, key=lambda versus: versus.ratio)
+        closest = count.closest
         table.add_row(
             str(count.gpus),
             count.subject.name,
@@ -234,3 +235,21 @@ def _print_gains(found: Recommendation, about: Answer, out: Console) -> None:
     idle = [e.what for e in found.elasticities if e.gain < _NO_GAIN]
     if idle:
         out.print(f"no gain from: {', '.join(idle)}", style="dim")
+
+
+def _print_swings(found: Recommendation, about: Answer, out: Console) -> None:
+    """What nobody has measured, or not well enough."""
+    if not found.swings or about.equal is None:
+        return
+    subject, closest = about.equal.subject, about.equal.closest
+    text = f"{subject.name} over {closest.other.name} is {closest.ratio:.2f}x"
+    _heading(out, f"What to measure first, batch {about.batch}: {text} by acceptance and hits that are not sure")
+    table = Table(names=2)
+    table.add_column("what", words=True)
+    for header in ("is a", "over", "lowest", "highest"):
+        table.add_column(header, words=True)
+    for each in found.swings:
+        origin = "placeholder" if each.origin == "placeholder" else "measured rate"
+        ends = (f"{ratio:.2f}x" for ratio in sorted((each.low, each.high)))
+        table.add_row(each.what, origin, each.over, *ends)
+    out.print(table)

@@ -187,7 +187,7 @@ def _placeholders(settings: Settings, drafting: list[str]) -> Iterator[str]:
     if settings["temperature"] == 0.0 or settings["t_sd"] is not None:
         return
     guessed = []
-    if settings["acceptance"] is None and settings.source("alpha") == DEFAULT:
+    if is_placeholder(settings, "alpha"):
         guessed.append(f"alpha {settings['alpha']:g}")
     if any(strategies.ALL.named(name).miss is not None for name in drafting) and _guesses_hits(settings):
         guessed.append(f"c {settings['hit_c']:g} and r {settings['hit_r']:g}")
@@ -196,6 +196,13 @@ def _placeholders(settings: Settings, drafting: list[str]) -> Iterator[str]:
             f"temperature {settings['temperature']:g}: {', '.join(guessed)} are placeholders of a good draft at "
             "temperature 0; hits and acceptance change with it, and the verdict may turn: give --pair"
         )
+
+
+def is_placeholder(settings: Settings, name: str) -> bool:
+    """``alpha``, ``hit_c`` or ``hit_r`` is a default, and in use."""
+    if name == "alpha":
+        return settings["acceptance"] is None and settings.source(name) == DEFAULT
+    return _guesses_hits(settings)
 
 
 def _guesses_hits(settings: Settings) -> bool:

@@ -16,6 +16,7 @@ from ssdsim.option import spelled
 from ssdsim.scenario.configuration import effective
 from ssdsim.scenario.drafting import PUBLISHED
 from ssdsim.scenario.options import ALL
+from ssdsim.scenario.placeholders import PLAUSIBLE
 from ssdsim.settings import DEFAULT, GIVEN, Settings
 
 Origin = Literal["placeholder", "given", "card", "published", "trace", "pair"]
@@ -42,10 +43,6 @@ NAMES = (
     "amusd_hit",
 )
 """Options that say how tokens are accepted and guesses hit."""
-
-ASSUMED: Mapping[str, Range] = {"alpha": (0.7, 0.9), "hit_c": (0.2, 0.6), "hit_r": (0.4, 1.0)}
-"""Where placeholders may lie: assumed, no measurement. The fitted rates of the SSD paper's four data sets lie between
-0.81 and 0.92."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +86,7 @@ def acceptance_inputs(points: Mapping[str, Mapping[str, Any]], ranges: Mapping[s
     for name in NAMES:
         if name in read:
             origin = _origin(name, settings[name])
-            assumed = ASSUMED.get(name) if origin == "placeholder" else None
+            assumed = PLAUSIBLE.get(name) if origin == "placeholder" else None
             within = ranges.get(name, assumed)
             found.append(AcceptanceInput(name, settings[name][name], origin, within, tuple(read[name])))
     return found

@@ -34,6 +34,7 @@ def as_json(found: Recommendation) -> dict[str, Any]:
         "equal_gpus": [_equal(count, price) for count in found.equal_counts],
         "break_even": [vars(bound) for bound in found.break_evens],
         "elasticities": [vars(elasticity) for elasticity in found.elasticities],
+        "swings": [vars(each) for each in found.swings],
         "provenance": [{"profile": name, "summary": text} for name, text in found.provenance],
         "runtime": found.runtime,
         "pair": found.pair,

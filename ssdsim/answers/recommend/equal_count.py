@@ -16,6 +16,7 @@ from ssdsim.answers.verdict import rivals
 from ssdsim.intervals import Draws, bounds_95, centred_on
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.scenario.configuration import configure
+from ssdsim.scenario.scenario import Scenario
 
 DECIDED = 0.95  # below this probability the verdict is "undecided"
 
@@ -46,6 +47,11 @@ class EqualCount:
     probability: float
     sentence: str
 
+    @property
+    def closest(self) -> Versus:
+        """The rival that the subject is least ahead of, or most behind."""
+        return min(self.rivals, key=lambda versus: versus.ratio)
+
 
 @dataclass
 class Errors:
@@ -62,7 +68,7 @@ class Errors:
         """Shape ``(DRAWS,)``, its median the prediction."""
         shape, batch = deployment.shape, deployment.copy_batch
         if (shape, batch) not in self._drawn:
-            scenario = configure(**shape.point(self.request.options, batch)).scenarios[shape.strategy]
+            scenario = scenario_of(deployment, self.request)
             rates = scenario.strategy.closed_form(scenario.sampled(self._timings)).tokens_per_second
             self._drawn[shape, batch] = centred_on(deployment.per_user, np.asarray(rates) * np.ones(DRAWS))
         return self._drawn[shape, batch]
@@ -86,6 +92,12 @@ class Errors:
 
         ahead = [scores(first) >= scores(other) for other in others]
         return float(np.mean(np.all(ahead, axis=0))) if ahead else 1.0
+
+
+def scenario_of(deployment: Deployment, request: Request) -> Scenario:
+    """One copy of a deployment."""
+    shape = deployment.shape
+    return configure(**shape.point(request.options, deployment.copy_batch)).scenarios[shape.strategy]
 
 
 def equal_count(deployments: Sequence[Deployment], gpus: int, errors: Errors) -> EqualCount | None:

@@ -1,0 +1,50 @@
+"""How far a ratio of two strategies moves with what is not sure, against predictions at the ends themselves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ssdsim import predict, recommend
+from ssdsim.answers.swings import swings
+from ssdsim.scenario.configuration import configure
+from ssdsim.scenario.placeholders import PLAUSIBLE
+from tests.pairs import made
+
+FIXED = {"t_sd": 0.2, "k": 5, "fl": [3, 3, 3, 3, 3, 3], "b": 8, "backup": "fast"}
+
+
+def test_the_ends_of_placeholders_are_what_predict_says_there() -> None:
+    scenarios = configure(**FIXED).scenarios
+    found = {each.over: each for each in swings(scenarios["ssd"], scenarios["sd"])}
+    assert len(found) == len(PLAUSIBLE)
+    for name, (low, high) in PLAUSIBLE.items():
+        swing = found[f"{low:g} to {high:g}"]
+        assert swing.origin == "placeholder"
+        at_low, at_high = (predict(**FIXED, **{name: value}).verdict.over["sd"].ratio for value in (low, high))
+        assert (swing.low, swing.high) == pytest.approx((at_low, at_high))
+    widths = [each.width for each in swings(scenarios["ssd"], scenarios["sd"])]
+    assert widths == sorted(widths, reverse=True)
+
+
+def test_what_is_given_is_sure() -> None:
+    scenarios = configure(**FIXED, alpha=0.8, hit_c=0.4, hit_r=0.7).scenarios
+    assert swings(scenarios["ssd"], scenarios["sd"]) == []
+
+
+def test_a_pairs_rates_swing_within_their_intervals(tmp_path: Path) -> None:
+    scenarios = configure(pair=made.written(tmp_path), b=8).scenarios
+    found = swings(scenarios["ssd"], scenarios["sd"])
+    assert found
+    assert {each.origin for each in found} == {"pair"}
+    ratio = predict(pair=str(tmp_path / "pair.json"), b=8).verdict.over["sd"].ratio
+    for each in found:
+        assert min(each.low, each.high) < ratio < max(each.low, each.high)
+
+
+def test_a_recommendation_says_what_to_measure_first() -> None:
+    found = recommend(gpus=5, b=16, tp=4, k=[4, 6])
+    assert {each.origin for each in found.swings} == {"placeholder"}
+    assert len(found.swings) == len(PLAUSIBLE)
+    assert recommend(gpus=5, b=16, tp=4, k=4, alpha=0.8, hit_c=0.4, hit_r=0.7).swings == ()
