@@ -14,7 +14,7 @@ from ssdsim import drafters, strategies
 from ssdsim.answers import columns as named
 from ssdsim.answers.predict import check_constant
 from ssdsim.answers.remembered import Remembered
-from ssdsim.checks import whole
+from ssdsim.checks import FloatOrArray, whole
 from ssdsim.errors import InputError
 from ssdsim.intervals import Draws, bounds_95, centred_on
 from ssdsim.pricing.cost import TimingErrors
@@ -263,7 +263,16 @@ def _columns(made: Sequence[Averages], shaped: Any, free_running: bool) -> Avera
         shares([each.inside for each in made]),
         shares([each.to for each in made]),
         shaped(_rows([each.accepted for each in made])) if free_running else None,
+        _shared([each.shared for each in made], shaped),
     )
+
+
+def _shared(made: Sequence[FloatOrArray | None], shaped: Any) -> FloatOrArray | None:
+    """Infinite where sequences are independent; None where they are so everywhere."""
+    if all(each is None for each in made):
+        return None
+    found: FloatOrArray = shaped(np.array([np.inf if each is None else each for each in made]))
+    return found
 
 
 def _rows(pmfs: Sequence[NDArray[np.float64] | None]) -> NDArray[np.float64]:

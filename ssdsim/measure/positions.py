@@ -21,8 +21,8 @@ def positions_of(
     ``above`` is then 1 wherever the token was not the draft's first choice, which was rejected.
     """
     rows = max(1, _AT_ONCE[target.device.type] // target.shape[-1])
-    blocks = zip(target.split(rows), draft.split(rows), tokens.split(rows), strict=True)
-    return Positions.joined([_block(*each, temperature, top) for each in blocks])
+    blocks = zip(*(torch.split(each, rows) for each in (target, draft, tokens)), strict=True)
+    return Positions.joined([_block(p, q, came, temperature, top) for p, q, came in blocks])
 
 
 def _block(target: torch.Tensor, draft: torch.Tensor, tokens: torch.Tensor, temperature: float, top: int) -> Positions:

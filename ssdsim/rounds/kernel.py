@@ -21,13 +21,14 @@ class Averages:
     ``inside[s]`` is the share of rounds that begin in state s, ``to[s]`` of those that end in it. They differ only
     where requests end: a new one begins in the first state, whatever the last round of the old one led to.
     ``accepted[..., k]`` is P(exactly k accepted) in a round that begins in the first state, NaN beyond its most (None
-    where requests differ).
+    where requests differ). ``shared`` is the kernel's, infinite or NaN where sequences are independent.
     """
 
     tokens_per_round: FloatOrArray
     inside: Mapping[str, FloatOrArray]
     to: Mapping[str, FloatOrArray]
     accepted: Array | None = None
+    shared: FloatOrArray | None = None
 
 
 @dataclass(frozen=True)
@@ -37,10 +38,14 @@ class Kernel:
     A state is whatever of its past a sequence's next round depends on: in SSD, whether its last outcome was in the
     speculation cache; in PEARL, pre- or post-verification. A sequence starts in the first state. The shape is
     ``(states, most tokens + 1, states)``; a round yields at least one token. SSD paper, Theorem 7, has two states.
+
+    Sequences of a batch are independent unless they are ``shared``: then the chance of ending a round in the first
+    state is, round by round, one draw for all of them, of a Beta with the mean that p says and this concentration.
     """
 
     states: tuple[str, ...]
     p: Array
+    shared: float | None = None
 
     def __post_init__(self) -> None:
         states = len(self.states)
@@ -59,7 +64,7 @@ class Kernel:
         return cls.by_state({"": {"": accepted_pmf}})
 
     @classmethod
-    def by_state(cls, rows: Mapping[str, Mapping[str, Array]]) -> Kernel:
+    def by_state(cls, rows: Mapping[str, Mapping[str, Array]], shared: float | None = None) -> Kernel:
         """``rows[s][t][k]`` = P(k accepted tokens, so k + 1 tokens, and then state t | state s)."""
         most = max(pmf.size for row in rows.values() for pmf in row.values())
         p = np.zeros((len(rows), most + 1, len(rows)))
@@ -67,7 +72,7 @@ class Kernel:
         for state, row in rows.items():
             for to, pmf in row.items():
                 p[states.index(state), 1 : pmf.size + 1, states.index(to)] = pmf
-        return cls(states, p)
+        return cls(states, p, shared)
 
     @cached_property
     def is_certain(self) -> bool:
@@ -104,7 +109,7 @@ class Kernel:
     def averages(self) -> Averages:
         shares = dict(zip(self.states, self.stationary.tolist(), strict=True))
         accepted = np.asarray(self.p[0, 1:].sum(axis=1))
-        return Averages(float(self.stationary @ self.expected_tokens), shares, shares, accepted)
+        return Averages(float(self.stationary @ self.expected_tokens), shares, shares, accepted, self.shared)
 
 
 def _limit(transitions: Array) -> Array:
@@ -131,6 +136,10 @@ class Mix:
     @property
     def states(self) -> tuple[str, ...]:
         return self.kernels[0].states
+
+    @property
+    def shared(self) -> float | None:
+        return self.kernels[0].shared
 
     @property
     def is_certain(self) -> bool:
@@ -166,7 +175,7 @@ class Mix:
         began_in, ended_in = (
             dict(zip(self.states, (self.weights @ each / rounds).tolist(), strict=True)) for each in (inside, to)
         )
-        return Averages(tokens * float(self.weights.sum()) / rounds, began_in, ended_in)
+        return Averages(tokens * float(self.weights.sum()) / rounds, began_in, ended_in, shared=self.shared)
 
 
 Tokens = Kernel | Mix

@@ -6,6 +6,7 @@ A block covers ``rounds`` rounds of ``b`` sequences, shape ``(b, rounds)``: the 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -21,6 +22,8 @@ _LONGEST_WARM_UP = 4096
 _REQUESTS_RUN_IN = 2
 _ENDLESS = 1 << 62  # tokens of a request that never ends
 _FORGOTTEN = 1e-6  # of a chain's start
+_LEVELS = 4096  # of a chance that slots share
+_CERTAIN = 1e-9  # from 0 or 1
 _STATE = 1 << 16  # a draw is tokens in the low half, and the number of the next state in the high half
 _LOW = _STATE - 1
 MOST_TOKENS_A_ROUND = _LOW  # over the batch, whose draws are added up
@@ -319,6 +322,7 @@ class SteppedOutcomes:
         self._shape = (batch, lanes)
         tables = [[OutcomeTable(kernel.p[state]) for kernel in kernels] for state in range(len(self._states))]
         self._cdf = np.array([[table.cdf for table in state] for state in tables])  # (state, kind, outcome)
+        self._chances = _Shared(kernels, tokens.shared, seed) if tokens.shared is not None else None
         self._outcomes = tables[0][0].outcomes
         slots = batch * lanes
         self._kind = self._kinds.choice(self._weights.size, slots, p=self._weights)
@@ -337,6 +341,8 @@ class SteppedOutcomes:
 
     def _step(self, uniform: NDArray[np.float64]) -> Draws:
         """One round of every slot, shape ``(batch * lanes,)``."""
+        if self._chances is not None:
+            uniform = self._chances.moved(uniform, self._state, self._kind, self._shape[1])
         index = (uniform[:, None] >= self._cdf[self._state, self._kind]).sum(axis=1)
         draws = self._outcomes[np.minimum(index, self._outcomes.size - 1)]
         state = draws >> 16
@@ -348,6 +354,33 @@ class SteppedOutcomes:
         self._left[done] = self._output_tokens
         self._kind[done] = self._kinds.choice(self._weights.size, done.size, p=self._weights)
         return np.asarray(tokens + np.uint32(_STATE) * state)
+
+
+class _Shared:
+    """The chance of ending a round in the first state as one draw a round for all slots of a lane.
+
+    By equally likely levels of a Beta about each state's and kind's own chance; all of them at the same level.
+    """
+
+    def __init__(self, kernels: Sequence[Kernel], concentration: float, seed: np.random.SeedSequence) -> None:
+        from scipy.special import betaincinv  # here, because predict must start fast
+
+        means = np.array([kernel.transitions[:, 0] for kernel in kernels]).T  # (state, kind), as the tables are
+        self._means = np.clip(means, _CERTAIN, 1.0 - _CERTAIN)
+        levels = (np.arange(_LEVELS) + 0.5) / _LEVELS
+        size = self._means[..., None] * concentration, (1.0 - self._means[..., None]) * concentration
+        self._chances = np.clip(betaincinv(*size, levels), _CERTAIN, 1.0 - _CERTAIN)
+        self._rng = np.random.default_rng(seed.spawn(1)[0])
+
+    def moved(
+        self, uniform: NDArray[np.float64], state: NDArray[np.uint32], kind: NDArray[np.int64], lanes: int
+    ) -> NDArray[np.float64]:
+        """Numbers in [0, 1) that lie in the first state's part of a table as often as this round's chance says."""
+        level = np.tile(self._rng.integers(_LEVELS, size=lanes), uniform.size // lanes)
+        mean, chance = self._means[state, kind], self._chances[state, kind, level]
+        first = uniform / chance * mean
+        other = mean + (uniform - chance) / (1.0 - chance) * (1.0 - mean)
+        return np.asarray(np.where(uniform < chance, first, other))
 
 
 class ReplayedOutcomes:
@@ -363,7 +396,8 @@ class ReplayedOutcomes:
 def outcome_source(tokens: Tokens, batch: int, seed: np.random.SeedSequence, lanes: int = 1) -> OutcomeSource:
     """The stream of outcomes from its start, where every sequence is in the first state."""
     if steps_one_by_one(tokens):
-        if isinstance(tokens, Kernel) and lanes == 1 and batch <= _FEW:
+        alone = isinstance(tokens, Kernel) and tokens.shared is None  # each sequence by its own chance
+        if alone and lanes == 1 and batch <= _FEW:
             return WalkedOutcomes(tokens, batch, seed)
         return SteppedOutcomes(tokens, batch, lanes, seed)
     assert isinstance(tokens, Kernel)
@@ -374,6 +408,8 @@ def outcome_source(tokens: Tokens, batch: int, seed: np.random.SeedSequence, lan
 
 def steps_one_by_one(tokens: Tokens) -> bool:
     """Whether rounds must be drawn one after the other, so that several lanes of them are worth while."""
+    if tokens.shared is not None and not tokens.is_certain:
+        return True
     return isinstance(tokens, Mix) or not (tokens.forgets or len(tokens.states) == 2)
 
 

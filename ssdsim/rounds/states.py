@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
+import numpy as np
+
 from ssdsim.checks import FloatOrArray
 from ssdsim.rounds.kernel import Averages
+
+_SURE = 1e-9  # of a chance at 0 or 1, which nothing shared moves
 
 
 class States(Protocol):
@@ -22,7 +26,10 @@ class States(Protocol):
 
 
 class Stationary:
-    """The long run: sequences are independent chains (SSD paper, Corollary 16)."""
+    """The long run: sequences are independent chains (SSD paper, Corollary 16), or share their chances of a round.
+
+    Then what they share is drawn about the mean over states, which is exact where a round depends on no state.
+    """
 
     def __init__(self, batch: FloatOrArray, averages: Averages) -> None:
         self._batch = batch
@@ -43,7 +50,24 @@ class Stationary:
         return _others(self._averages.to, state)
 
     def _none(self, shares: Mapping[str, FloatOrArray], state: str) -> FloatOrArray:
-        return _others(shares, state) ** self._batch
+        return all_of(self._batch, _others(shares, state), self._averages.shared)
+
+
+def all_of(batch: FloatOrArray, chance: FloatOrArray, concentration: FloatOrArray | None) -> FloatOrArray:
+    """P(all of a batch do what each does with this chance): the b-th moment of a Beta of that mean, or p^b.
+
+    ``concentration`` is the Beta's a + b; None, infinite or NaN where the sequences are independent.
+    """
+    independent = chance**batch
+    if concentration is None:
+        return independent
+    from scipy.special import betaln  # here, because predict must start fast
+
+    mean, size = np.clip(chance, _SURE, 1.0 - _SURE), np.where(np.isfinite(concentration), concentration, 1.0)
+    log_moment = betaln(mean * size + batch, (1.0 - mean) * size) - betaln(mean * size, (1.0 - mean) * size)
+    inside = np.isfinite(concentration) & (chance > _SURE) & (chance < 1.0 - _SURE)
+    found = np.where(inside, np.exp(log_moment), independent)
+    return found if found.ndim else float(found)
 
 
 def _others(shares: Mapping[str, FloatOrArray], state: str) -> FloatOrArray:

@@ -5,6 +5,7 @@ An option that is given stays as it is. What the file does not know keeps its de
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -42,6 +43,7 @@ def settle_pair(settings: Settings) -> None:
     if not is_given(settings, "p_hit"):
         for whose in ("", "_all"):
             _settle_hits(settings, whose, curve_of(found, whose, None), found)
+    _settle_batch(settings, found)
     _settle_backup(settings, found)
     curves = any(settings[f"hit_curve{whose}"] is not None for whose in CURVES)
     if curves and not is_given(settings, "fan_out_policy"):
@@ -121,6 +123,17 @@ def _settle_hits(settings: Settings, whose: str, law: HitLaw | None, found: Chos
         _derive(settings, curve, tuple((float(f), h) for f, h, *_ in law.curve), f"{found.source}, no power law")
 
 
+def _settle_batch(settings: Settings, found: Chosen) -> None:
+    """How the misses of a batch go together, as was seen in the measured batches nearest in size."""
+    batches = [each for each in found.findings.correlation.batch if each.p_all_hit is not None]
+    if settings["b"] == 1 or not batches:
+        return
+    nearest_in_size = min(batches, key=lambda each: abs(math.log(each.b / settings["b"])))
+    if nearest_in_size.concentration is not None:
+        source = f"{found.source}, batches of {nearest_in_size.b}"
+        _derive(settings, "hit_concentration", nearest_in_size.concentration, source)
+
+
 def _settle_backup(settings: Settings, found: Chosen) -> None:
     """The fast backup's acceptance and hits: of random tokens, or of the backup that is asked for."""
     if settings["backup"] == "jit":
@@ -177,6 +190,7 @@ def token_warnings(settings: Settings) -> Iterator[str]:
 _OVERRIDING = (
     *_ACCEPTANCE,
     *(f"hit_{what}{whose}" for whose in CURVES for what in ("curve", "c", "r")),
+    "hit_concentration",
     "p_hit",
     "alpha_backup",
 )

@@ -314,6 +314,13 @@ SHARED: tuple[Option, ...] = (
         ),
     ),
     Option(
+        name="hit_concentration",
+        kind=Number(),
+        about="misses of a batch go together: its hit rate is drawn each round, Beta with this a + b",
+        axis="concentration of a batch's hit rates (a + b)",
+        otherwise="independent sequences",
+    ),
+    Option(
         name="backup",
         default="auto",
         kind=OneOf(("jit", "fast", "auto")),

@@ -71,6 +71,7 @@ def drawn(averages: Averages, by_direction: Moves, errors: TimingErrors) -> Aver
         {state: np.clip(share, 0.0, 1.0) for state, share in inside.items()},
         {state: np.clip(share, 0.0, 1.0) for state, share in to.items()},
         None if accepted is None else _distribution(accepted),
+        averages.shared,
     )
 
 

@@ -43,8 +43,9 @@ class SSD(Cached):
     """Chains for the likely outcomes of a verification; the round is :class:`ssdsim.protocols.cached.Cached`'s.
 
     Exact for constant durations: sequences are independent two-state chains, so all hit with probability ``p^b``
-    (Corollary 16). A sequence is in the state ``hit`` where its last outcome was in the speculation cache: its next
-    speculation is then the primary's, otherwise the backup's (which may be the primary, just in time).
+    (Corollary 16), or more often where ``hit_concentration`` says that misses go together. A sequence is in the state
+    ``hit`` where its last outcome was in the speculation cache: its next speculation is then the primary's, otherwise
+    the backup's (which may be the primary, just in time).
     """
 
     name = "ssd"
@@ -109,7 +110,7 @@ class SSD(Cached):
 
         def kernel(pmf: Array) -> Kernel:
             after_hit = {"hit": pmf * hit, "miss": pmf * (1.0 - hit)}
-            return Kernel.by_state({"hit": after_hit, "miss": after_backup if fast else after_hit})
+            return Kernel.by_state({"hit": after_hit, "miss": after_backup if fast else after_hit}, _shared(settings))
 
         if not drafter.self_conditions:
             return tokens_of(accepted, kernel)
@@ -187,6 +188,14 @@ def _fallback(site: Site, drafter: Drafter, k: int) -> tuple[Piece, ...]:
     if site.options["backup"] == "fast":
         return (site.on_host("fast fallback", site.options["backup_ms"] / 1e3),)
     return tuple(piece.called("fallback step") for piece in drafter.speculate(site, k, beside=False))
+
+
+def _shared(settings: Settings) -> float | None:
+    """The concentration of the hit rate that a batch shares."""
+    found: float | None = settings["hit_concentration"]
+    if found == 0.0:
+        raise InputError("--hit-concentration must be above 0, got 0")
+    return found
 
 
 def _settle_units(settings: Settings) -> None:

@@ -32,6 +32,7 @@ NAMES = (
     "hit_curve",
     "hit_curve_all",
     "hit_curve_backup",
+    "hit_concentration",
     "hit_c",
     "hit_r",
     "hit_c_all",
