@@ -396,8 +396,7 @@ class ReplayedOutcomes:
 def outcome_source(tokens: Tokens, batch: int, seed: np.random.SeedSequence, lanes: int = 1) -> OutcomeSource:
     """The stream of outcomes from its start, where every sequence is in the first state."""
     if steps_one_by_one(tokens):
-        alone = isinstance(tokens, Kernel) and tokens.shared is None  # each sequence by its own chance
-        if alone and lanes == 1 and batch <= _FEW:
+        if isinstance(tokens, Kernel) and tokens.shared is None and lanes == 1 and batch <= _FEW:
             return WalkedOutcomes(tokens, batch, seed)
         return SteppedOutcomes(tokens, batch, lanes, seed)
     assert isinstance(tokens, Kernel)

@@ -18,7 +18,7 @@ from ssdsim.protocols.axes import LOOKAHEAD, Outcomes, Words
 from ssdsim.protocols.cached import DRAFT_DEVICES, Cached
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.mixing import tokens_of, tokens_of_each
-from ssdsim.settings import Settings
+from ssdsim.settings import GIVEN, Settings
 from ssdsim.speculation.acceptance import accepted_length_pmf
 from ssdsim.speculation.caching import hits_given_accepted
 from ssdsim.speculation.hit_models import uniform_fan_out
@@ -114,6 +114,8 @@ class SSD(Cached):
 
         if not drafter.self_conditions:
             return tokens_of(accepted, kernel)
+        if settings.source("hit_concentration") == GIVEN:
+            raise InputError(f"--hit-concentration: not known where {drafter.title} drafts, whose hits are of many kinds")
         cached = [drafter.accepted(settings, k, unseen=length + 1) for length in range(k + 1)]
         backup = (backup_pmf, backup_hit) if fast else None
         return tokens_of_each([accepted, *cached], lambda pmfs: _self_conditioned(pmfs[0], pmfs[1:], hit, backup))
