@@ -115,7 +115,7 @@ class SSD(Cached):
         if not drafter.self_conditions:
             return tokens_of(accepted, kernel)
         if settings.source("hit_concentration") == GIVEN:
-            raise InputError(f"--hit-concentration: not known where {drafter.title} drafts, whose hits are of many kinds")
+            raise InputError(f"--hit-concentration: not known where {drafter.title} drafts, whose hits differ")
         cached = [drafter.accepted(settings, k, unseen=length + 1) for length in range(k + 1)]
         backup = (backup_pmf, backup_hit) if fast else None
         return tokens_of_each([accepted, *cached], lambda pmfs: _self_conditioned(pmfs[0], pmfs[1:], hit, backup))
