@@ -74,11 +74,10 @@ class Speculative(Alternate):
         return {**super().parts(t, states), "verify": _verified_s(t, states)}
 
     def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
-        always = drafter.proposes(options, self.lookahead(options)).share == 1.0
-        alike = options["t_sd"] is not None  # in units of T_v a step of decoding is a verification
-        if always or alike or is_apart(options, drafter):
+        if is_apart(options, drafter) or options["t_sd"] is not None:  # in units of T_v to decode is to verify
             return super().programs(options, drafter)
-        return {"target": _looks_first}
+        always = drafter.proposes(options, self.lookahead(options)).share == 1.0
+        return super().programs(options, drafter) if always else {"target": _looks_first}
 
 
 def _now_and_then(pmf: Array, share: float) -> Kernel:
