@@ -18,10 +18,10 @@ UNIT_FREE: dict[str, Any] = {"t_sd": 0.2}
     [
         ({"strategies": "ar", "k": 5}, "--k has no effect with --strategies ar: only SD, SSD, PEARL,.* read it"),
         ({"strategies": "ar", "alpha": 0.8}, "--alpha has no effect with --strategies ar: only SD, SSD, .* read it"),
-        ({"strategies": "ar,sd", "f": 3}, "--f has no effect with --strategies ar,sd: only SSD, Tree SSD read it"),
+        ({"strategies": "ar,sd", "f": 3}, "--f has no effect with --strategies ar,sd: only SSD, Tree SSD read"),
         ({"strategies": "ssd", "sd_k": 3}, "--sd-k has no effect with --strategies ssd: only SD reads it"),
-        ({"strategies": "ar,pearl", "budget": 8}, "--budget has no effect with --strategies ar,pearl: only SSD, Tree SSD read"),
-        ({"strategies": "ar,sd", "t_b": 0.1}, "--t-b has no effect with --strategies ar,sd: only SSD, Tree SSD read it"),
+        ({"strategies": "ar,pearl", "budget": 8}, "--budget has no effect with .* ar,pearl: only SSD, Tree SSD read"),
+        ({"strategies": "ar,sd", "t_b": 0.1}, "--t-b has no effect with .* ar,sd: only SSD, Tree SSD read"),
     ],
 )
 def test_what_no_strategy_reads_is_refused_by_predict_and_sweep(given: dict[str, Any], message: str) -> None:
