@@ -136,7 +136,7 @@ def command(
         echo_json(serving_json(found, gpu_hour))
         return
     print_serving(found, gpu_hour)
-    print_warnings(found.policies.configuration.warnings, quiet)
+    print_warnings(found.warnings, quiet)
 
 
 def _save_timeline(found: Serving, router: Any, path: Path) -> None:

@@ -158,6 +158,15 @@ def test_a_log_keeps_its_pattern_at_another_rate(tmp_path: Path) -> None:
     assert np.allclose(gaps[0], 2.0 * gaps[1])
 
 
+@pytest.mark.parametrize(("prefill", "told"), [("chunked", True), ("none", False)])
+def test_prompts_longer_than_what_was_timed_are_told(prefill: Any, told: bool) -> None:
+    """The profile has products of up to 520 tokens and no attention of prompts."""
+    place = {"target": "llama-3.1-8b", "hardware": "h100-sxm-torch", "tp": 1, "strategies": "ar,sd"}
+    found = serve(requests(4, 1.0, inputs="1024"), batching=Batching(prefill=prefill), engine="closed", **place)
+    assert any("m above the largest timed, 520" in warning for warning in found.warnings) is told
+    assert any("prefill attention of bfloat16 was not timed" in warning for warning in found.warnings) is told
+
+
 def test_runs_are_the_same_for_a_seed_and_in_other_processes() -> None:
     workload = requests(60, 2.0, inputs="300", outputs="40")
     one, two = (serve(workload, rates=[2.0, 4.0], strategies="sd,ssd", jobs=jobs, **SMALL) for jobs in (1, 2))

@@ -51,7 +51,7 @@ def as_json(found: Serving, gpu_hour: float | None = None) -> dict[str, Any]:
         "provenance": configuration.provenance,
         "runtime": configuration.runtime,
         "pair": configuration.pair,
-        "warnings": configuration.warnings,
+        "warnings": list(found.warnings),
     }
 
 

@@ -12,6 +12,7 @@ from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.pricing.between_kernels import Model, cost_between_kernels, of_prompts
 from ssdsim.pricing.mixed import Counted, over_cache, over_tokens
 from ssdsim.pricing.passes import cost_of_operations
+from ssdsim.pricing.site import Site
 from ssdsim.runtimes.card import Runtime
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import ForwardPass, forward_pass
@@ -117,3 +118,18 @@ class PromptTables:
         if key not in self._known:
             self._known[key] = PromptTable(place)
         return self._known[key]
+
+
+def prompt_warnings(site: Site, tokens: int) -> frozenset[str]:
+    """What is extrapolated in passes over ``tokens`` tokens of a prompt, of the target's and of the draft's."""
+    drafts_in = site.draft_dtype or site.dtype
+    passes: tuple[tuple[Transformer, int, int, str | None, HardwareProfile], ...] = (
+        (site.target, site.tp, site.ep, site.dtype, site.profile),
+        (site.draft, 1, 1, drafts_in, site.draft_profile),
+    )
+    found: frozenset[str] = frozenset()
+    for card, tp, ep, dtype, profile in passes:
+        shard = {"tp": tp, "ep": ep, "dtype": dtype, "kv_dtype": site.kv_dtype}
+        forward = mixed_pass(card, (Chunk(tokens),), context=tokens, **shard)  # type: ignore[arg-type]
+        found |= cost_of_operations(forward.counted(), profile).warnings
+    return found

@@ -19,6 +19,7 @@ from ssdsim.answers.serving.journal import Run
 from ssdsim.answers.serving.kept import keep, kept, key_of
 from ssdsim.answers.serving.loop import simulate
 from ssdsim.answers.serving.metrics import Metrics, measure
+from ssdsim.answers.serving.passes import prompt_warnings
 from ssdsim.answers.serving.policies import Policies, policies
 from ssdsim.answers.serving.policy import Policy
 from ssdsim.answers.serving.runs import each_run
@@ -67,6 +68,7 @@ class Serving:
     capacities: Mapping[str, tuple[float, Interval | None]]
     crossings: Sequence[Crossing]
     verdict: Verdict
+    warnings: Sequence[str]
     attainment: float | None = None
     within_slo: Mapping[str, Capacity] = field(default_factory=dict)
 
@@ -146,6 +148,7 @@ def serve(
     each = [None if point.rate is None else point.rate / replicas for point in points]
     said = verdict(subject, sides, crossings, each)
     return Serving(
+        warnings=_warnings(found, workload, batching),
         policies=found,
         batching=batching,
         slo=slo,
@@ -172,6 +175,16 @@ class _How:
     seed: int
     replicas: int
     router: Router
+
+
+def _warnings(found: Policies, workload: Workload, batching: Batching) -> list[str]:
+    """Those of decoding, and of the longest part of a prompt that a pass takes."""
+    site = found.configuration.site
+    if batching.prefill == "none" or site is None:
+        return found.configuration.warnings
+    longest = int(workload.input_tokens.max())
+    tokens = min(longest, batching.token_budget) if batching.prefill == "chunked" else longest
+    return sorted({*found.configuration.warnings, *prompt_warnings(site, tokens)})
 
 
 def _runs(
