@@ -49,7 +49,7 @@ def check_read(given: Mapping[str, Any], points: Iterable[Mapping[str, Any]]) ->
     >>> check_read({"f": 5}, [{"t_sd": 0.2, "f": 5, "strategies": "ar"}])
     Traceback (most recent call last):
         ...
-    ssdsim.errors.InputError: --f has no effect with --strategies ar: only SSD reads it
+    ssdsim.errors.InputError: --f has no effect with --strategies ar: only SSD, Tree SSD read it
     """
     unread, asked = [name for name, value in given.items() if value is not None], dict[str, None]()
     looked_at = list(islice(points, _MOST_LOOKED_AT + 1))

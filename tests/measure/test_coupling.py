@@ -89,22 +89,22 @@ def compared(way: Way, loop: Played, collected: Table) -> Iterator[Compared]:
     yield "tokens", float(mean), float(tokens.mean()), float(tokens.std() / np.sqrt(tokens.size))
 
 
-def check(way: Way, rounds: int, collected: Table) -> None:
-    """Within three standard errors of the loop."""
+def check(way: Way, rounds: int, collected: Table, errors: float) -> None:
+    """Within so many standard errors of the loop."""
     for what, coupling, loop, error in compared(way, played(way, rounds), collected):
-        assert abs(coupling - loop) < 3.0 * error, f"{what}: {coupling:.4f} by the coupling, {loop:.4f}±{error:.4f}"
+        assert abs(coupling - loop) < errors * error, f"{what}: {coupling:.4f} by the coupling, {loop:.4f}±{error:.4f}"
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("way", WAYS, ids=str)
 def test_the_coupling_says_what_a_real_loop_does(way: Way) -> None:
-    check(way, 1_500, table())
+    check(way, 1_500, table(), 4.0)  # a hundred comparisons: at three one of them fails by chance
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS, ids=str)
 def test_the_coupling_says_what_a_hundred_thousand_rounds_do(way: Way) -> None:
-    check(way, 100_000, table(1_500))  # whose own error is well below the loop's
+    check(way, 100_000, table(1_500), 3.0)  # whose own error is well below the loop's
 
 
 @pytest.mark.long

