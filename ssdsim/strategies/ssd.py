@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from ssdsim.errors import InputError
 from ssdsim.pricing.drafter import Drafter
-from ssdsim.pricing.occupancy import Occupancy, target_alone
-from ssdsim.pricing.prespeculation import beside_each_other, branches_per_device, prespeculation, window_budget
+from ssdsim.pricing.prespeculation import beside_each_other, prespeculation, window_budget
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece, Step, unit_free
 from ssdsim.protocols.axes import LOOKAHEAD, Outcomes, Words
@@ -131,14 +130,6 @@ class SSD(Cached):
             if settings[curve] is not None:
                 unused |= {curve.replace("curve", "c"), curve.replace("curve", "r")}
         return unused
-
-    def occupancies(self, site: Site, drafter: Drafter) -> Iterable[Occupancy]:
-        k = self.lookahead(site.options)
-        yield target_alone(site, k)
-        if drafter.needs_device:
-            branches = branches_per_device(site.options["budget"], site.options["draft_gpus"])
-            what = f"{site.draft.name} with {branches} cached outcomes a sequence"
-            yield Occupancy(what, [drafter.demand(site, k, branches)], site.draft_profile)
 
     def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
         k = self.lookahead(site.options)

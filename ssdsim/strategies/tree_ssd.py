@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
 import numpy as np
 
 from ssdsim.pricing.drafter import Drafter, TreeDrafter
-from ssdsim.pricing.occupancy import Occupancy, target_alone
 from ssdsim.pricing.prespeculation import beside_each_other, branches_per_device
 from ssdsim.pricing.room import NoRoom
 from ssdsim.pricing.site import Site
@@ -35,6 +34,7 @@ class TreeSSD(Cached):
     """
 
     name = "treessd"
+    caches = "trees"
     title = "Tree SSD"
     source = "SSD paper, arXiv 2603.03251, appendix E; settled here"
     rival = "ssd"
@@ -85,14 +85,6 @@ class TreeSSD(Cached):
         """At least one where something may be cached: which node of a depth has them is no matter to a cache."""
         each, left = divmod(int(settings["budget"]), int(settings["tree_depth"]) + 1)
         return tuple(max(1, each + (depth < left)) for depth in range(int(settings["tree_depth"]) + 1))
-
-    def occupancies(self, site: Site, drafter: Drafter) -> Iterable[Occupancy]:
-        nodes = self.lookahead(site.options)
-        yield target_alone(site, nodes)
-        if drafter.needs_device:
-            branches = branches_per_device(site.options["budget"], site.options["draft_gpus"])
-            what = f"{site.draft.name} with {branches} cached trees a sequence"
-            yield Occupancy(what, [drafter.demand(site, nodes, branches)], site.draft_profile)
 
     def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
         tree = drafted(site.options, drafter)

@@ -123,13 +123,12 @@ class PromptTables:
 def prompt_warnings(site: Site, tokens: int) -> frozenset[str]:
     """What is extrapolated in passes over ``tokens`` tokens of a prompt, of the target's and of the draft's."""
     drafts_in = site.draft_dtype or site.dtype
-    passes: tuple[tuple[Transformer, int, int, str | None, HardwareProfile], ...] = (
-        (site.target, site.tp, site.ep, site.dtype, site.profile),
-        (site.draft, 1, 1, drafts_in, site.draft_profile),
+    places = (
+        Place(site.target, "target", site.tp, site.dtype, site.kv_dtype, site.profile, site.runtime, site.ep),
+        Place(site.draft, "draft", 1, drafts_in, site.kv_dtype, site.draft_profile, site.runtime),
     )
     found: frozenset[str] = frozenset()
-    for card, tp, ep, dtype, profile in passes:
-        shard = {"tp": tp, "ep": ep, "dtype": dtype, "kv_dtype": site.kv_dtype}
-        forward = mixed_pass(card, (Chunk(tokens),), context=tokens, **shard)  # type: ignore[arg-type]
-        found |= cost_of_operations(forward.counted(), profile).warnings
+    for place in places:
+        forward = mixed_pass(place.card, (Chunk(tokens),), context=tokens, **place.shard)
+        found |= cost_of_operations(forward.counted(), place.profile).warnings
     return found
