@@ -18,6 +18,7 @@ from calibration.points import Point, Workload
 from calibration.rows import Row, instability
 from calibration.small_fit import ATTENTION_SHAPE, fit_small_attention, fit_small_gemm
 from calibration.topology import topology
+from ssdsim import strategies
 from ssdsim.errors import InputError
 from ssdsim.hardware.attention import AnyAttention
 from ssdsim.hardware.experts import ExpertsModel
@@ -84,7 +85,8 @@ def build_profile(
         kind="measured",
         source=f"{on}, {', '.join(devices)}",
         date=today(),
-        note=f"{partial}{timings} timings of {len(points)} points, {outliers} outlying; {note}{_beside_messages(rows)}",
+        note=f"{partial}{timings} timings of {len(points)} points for {_titles(workload)}, {outliers} outlying; "
+        f"{note}{_beside_messages(rows)}",
     )
     experts = _experts(_of(rows, "experts"), workload)
     profile = HardwareProfile(
@@ -106,6 +108,10 @@ def build_profile(
         sources={_SOURCE: provenance},
     )
     return profile.model_copy(update={"interference": _interference(rows, workload, profile)})
+
+
+def _titles(workload: Workload) -> str:
+    return ", ".join(strategies.ALL.named(name).title for name in workload.strategies)
 
 
 def _beside_messages(rows: Sequence[Row]) -> str:

@@ -29,6 +29,8 @@ _HANDLER = "calibration.benchmarks:make_handler"
 def machine_of(devices: Sequence[str], workload: Workload) -> dict[str, Any]:
     """What a measurement depends on: it marks the log, and the profile's provenance."""
     device = devices[0]
+    # whose rounds are planned is no part of it: more of them go on with what was timed
+    options = {name: value for name, value in workload_options(workload).items() if name != "strategies"}
     return {
         "device": device_names(devices)[device],
         "devices": list(devices),
@@ -36,7 +38,7 @@ def machine_of(devices: Sequence[str], workload: Workload) -> dict[str, Any]:
         "cuda": torch.version.cuda,
         "driver": driver_version() if device.startswith("cuda") else None,
         "system": platform.system(),
-        "workload": json.loads(json.dumps(workload_options(workload))),
+        "workload": json.loads(json.dumps(options)),
     }
 
 

@@ -58,6 +58,7 @@ class PlannedRank:
 class DryRun:
     """The whole plan."""
 
+    strategies: tuple[str, ...]
     ranks: tuple[PlannedRank, ...]
     benchmarks: tuple[PlannedBenchmark, ...]
 
@@ -69,7 +70,9 @@ class DryRun:
 def dry_run(workload: Workload, devices: Sequence[str], machine: HardwareProfile) -> DryRun:
     """The plan of a calibration of ``workload`` on ``devices`` (the draft's last) of a machine such as ``machine``."""
     points = plan(workload, len(devices))
-    return DryRun(tuple(_ranks(workload, devices, machine)), tuple(_benchmarks(points, devices[0])))
+    return DryRun(
+        workload.strategies, tuple(_ranks(workload, devices, machine)), tuple(_benchmarks(points, devices[0]))
+    )
 
 
 def _benchmarks(points: Sequence[Point], device: str) -> list[PlannedBenchmark]:

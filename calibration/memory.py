@@ -32,7 +32,7 @@ def rank_bytes(workload: Workload, rank: int, ranks: int, kind: str) -> int:
         models.append(w.target_passes())
     if rank == ranks - 1:
         models.append(w.draft_passes())
-    graphs = [graph_memory([one for _, one in passes], w.batch, w.context, w.dtype) for passes in models]
+    graphs = [graph_memory([one for _, one in passes], w.batch, w.context, w.dtype) for passes in models if passes]
     points = [point for point in plan(w, ranks) if rank == 0 or point.benchmark not in _ON_FIRST_RANK]
     passing = [graph.passing_bytes for graph in graphs] + [benchmark_bytes(point, w.dtype, kind) for point in points]
     return _OTHER_BYTES[kind] + pool + sum(graph.held_bytes for graph in graphs) + max(passing)

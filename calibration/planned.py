@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -76,18 +76,21 @@ def planned_passes(
     context: int,
     tp: int,
     dtype: str,
+    names: Collection[str],
 ) -> list[Planned]:
-    """Every pass of every strategy for the whole batch; for one sequence (``... one``) those of what caches nothing.
+    """Every pass of the strategies called ``names`` for the whole batch; for one sequence those of what caches nothing.
 
-    What a speculation cache adds has many tokens a sequence: for a single one they lie among those that are timed.
+    The latter are called ``... one``; what a speculation cache adds has many tokens a sequence: for a single one they
+    lie among those that are timed.
     Passes of the target come first. One that several strategies run has its first name; two of one name and different
     shapes are told apart by their strategies.
     """
     settings = effective({"k": lookahead, "budget": branches})
     site = _PlanningSite(target, draft, _NOT_TIMED, _NOT_TIMED, tp, batch, context, False, dtype, settings)
     degrees = sorted({1, tp} & {1, *legal_tensor_parallel(draft)})
+    planned = [strategy for strategy in strategies.ALL if strategy.name in names]
     found: dict[ForwardPass, Planned] = {}
-    for sequences, strategy in itertools.product(sorted({1, batch}), strategies.ALL):
+    for sequences, strategy in itertools.product(sorted({1, batch}), planned):
         if sequences < batch and strategy.miss is not None:
             continue
         for beside_tp in degrees if sequences == batch else (1,):

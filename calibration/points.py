@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from calibration.planned import Planned, planned_passes
+from ssdsim import strategies
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import ForwardPass
 from ssdsim.transformer.operations import Attention, Collective, Elementwise, ExpertMlp, Gemm
@@ -59,12 +60,14 @@ class Workload:
     context: int
     tp: int
     dtype: str
+    strategies: tuple[str, ...] = strategies.default()
+    """Whose rounds; their passes are timed."""
 
     @cached_property
     def passes(self) -> list[Planned]:
         """Of the target, then of the draft."""
         sizes = {name: getattr(self, name) for name in ("batch", "lookahead", "branches", "context", "tp", "dtype")}
-        return planned_passes(self.target, self.draft, **sizes)
+        return planned_passes(self.target, self.draft, **sizes, names=self.strategies)
 
     def target_passes(self) -> list[tuple[str, ForwardPass]]:
         """The target's passes by name."""
@@ -206,7 +209,8 @@ def _links(tp: int) -> Iterator[Point]:
 def _interference(workload: Workload) -> Iterator[Point]:
     """How much passes that stream and passes that compute slow each other: each side's of fewest and most tokens."""
     sides = (sorted(side, key=_tokens) for side in (workload.target_passes(), workload.draft_passes()))
-    for (target, on_target), (draft, on_draft) in itertools.product(*((side[0], side[-1]) for side in sides)):
+    # a strategy that drafts nothing leaves one side empty
+    for (target, on_target), (draft, on_draft) in itertools.product(*(side[:1] + side[-1:] for side in sides)):
         yield Point.of(
             "interference",
             target=target,

@@ -67,7 +67,7 @@ class Bench(Streams):
         """Make what the benchmarks need, which for billions of random weights takes minutes on a core."""
         if self.has_target:
             _ = self.target
-        if self.has_draft:
+        if self.has_draft and self.workload.draft_passes():
             _ = self.draft
         if self.rank == 0:
             _ = self.pool

@@ -22,10 +22,12 @@ from ssdsim.cli.values import OutputFile
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.runs.lock import locked
+from ssdsim.scenario.options import ALL
 from ssdsim.transformer.operations import DTYPES
 
 DESCRIBED = {"dgx-1": "v100-sxm2-32gb"}
 """Machines by their names, with the profile that describes their GPUs and links."""
+_STRATEGIES = ALL["strategies"]
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -47,6 +49,9 @@ if TYPE_CHECKING:
 @click.option("--budget", type=click.IntRange(1), default=None, help="branches a sequence [default: 3 (k + 1)]")
 @click.option("--context", type=click.IntRange(1), default=512, show_default=True)
 @click.option("--dtype", type=click.Choice(DTYPES), default=None, help="[default: by device]")
+@click.option(
+    *_STRATEGIES.flags, "strategies", help=f"whose passes are timed [default: {','.join(_STRATEGIES.default)}]"
+)
 @click.option("--minutes", type=click.FloatRange(0.0, min_open=True), default=5.0, show_default=True)
 @click.option("--dry-run", is_flag=True, help="print the plan and end: points, repeats, minutes, memory, who does what")
 @click.option("--machine", help="with --dry-run: dgx-1, or a profile of the GPUs, in the place of this machine")
@@ -75,7 +80,8 @@ def command(output: Path | None, minutes: float, as_json: bool, seed: int, quiet
     done = calibrate(output, devices, minutes=minutes, seed=seed, quiet=quiet, **options)
     if as_json:
         passes = [vars(check) | {"error": check.error} for check in done.checks]
-        echo_json({"schema": 1, "profile": str(output), "passes": passes, **done.figures})
+        planned = {"profile": str(output), "strategies": done.strategies}
+        echo_json({"schema": 1, **planned, "passes": passes, **done.figures})
     else:
         print_profile(done.profile, output)
         out = console()
@@ -108,9 +114,10 @@ def print_dry_run(machine: str | None, minutes: float, as_json: bool, **options:
 
 @dataclass(frozen=True)
 class Calibration:
-    """A profile, the whole passes that check it, and how steady the machine was."""
+    """A profile, whose passes it was planned for, those that check it, and how steady the machine was."""
 
     profile: HardwareProfile
+    strategies: Sequence[str]
     checks: Sequence[PassCheck]
     figures: Mapping[str, float]
     interrupted: bool
@@ -157,7 +164,7 @@ def calibrate(
     checks = [*check_passes(profile, runtime or KERNELS, workload, rows), *check_rank_links(profile, rows)]
     for doubt in doubts(profile.device.topology, rows, devices):
         echo(f"warning: {doubt}", stderr=True)
-    return Calibration(profile, checks, summary(checks, rows), interrupted)
+    return Calibration(profile, workload.strategies, checks, summary(checks, rows), interrupted)
 
 
 def alone_under_torchrun() -> None:
@@ -189,6 +196,7 @@ def _workload(devices: list[str], described: HardwareProfile | None = None, **op
         context=options["context"],
         tp=len(devices) - 1 if len(devices) > 1 else 1,
         dtype=options["dtype"] or natural,
+        strategies=_STRATEGIES.checked(options["strategies"] or _STRATEGIES.default),
     )
     if described is None:
         check_dtype(workload.dtype, devices)

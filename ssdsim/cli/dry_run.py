@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ssdsim import strategies
 from ssdsim.cli.console import console, echo
 from ssdsim.cli.options import echo_json
 from ssdsim.cli.tables import Table
@@ -17,7 +18,7 @@ def show_dry_run(found: DryRun, machine: HardwareProfile, minutes: float, as_jso
     """Who holds and does what, points, visits, minutes and memory; ranks that do not fit are warned of."""
     if as_json:
         ranks = [vars(rank) | {"fits": rank.fits} for rank in found.ranks]
-        whole = {"schema": 1, "machine": machine.name, "minutes": found.minutes}
+        whole = {"schema": 1, "machine": machine.name, "strategies": found.strategies, "minutes": found.minutes}
         echo_json(whole | {"ranks": ranks, "benchmarks": [vars(each) for each in found.benchmarks]})
         return
     out, device = console(), machine.device
@@ -25,7 +26,10 @@ def show_dry_run(found: DryRun, machine: HardwareProfile, minutes: float, as_jso
     out.print(_ranks(found))
     out.print(_work(found))
     points, visits = (sum(getattr(each, name) for each in found.benchmarks) for name in ("points", "visits"))
-    out.print(f"{points} points, {visits} visits, about {found.minutes:.0f} minutes; --minutes {minutes:g}")
+    titles = ", ".join(strategies.ALL.named(name).title for name in found.strategies)
+    out.print(
+        f"{points} points for {titles}, {visits} visits, about {found.minutes:.0f} minutes; --minutes {minutes:g}"
+    )
     if found.minutes > minutes:
         out.print("Longer than --minutes: every point is visited once before any is again; run again to resume")
     for rank in found.ranks:

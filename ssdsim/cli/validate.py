@@ -168,7 +168,7 @@ def command(
     points = _grid(options)
     names = _strategies(options, points)  # both refuse what is wrong before a calibration
     if hardware is None:
-        hardware = str(_calibrate(log, points, seed, quiet, **options))
+        hardware = str(_calibrate(log, points, seed, quiet, **options | {"strategies": names}))
     compared = _run(hardware, log, names, points, seed, quiet, **options)
     errors = np.abs([c.error for comparisons in compared for c in comparisons])
     if as_json:
@@ -233,6 +233,7 @@ def _calibrate(log: Path, points: Sequence[GridPoint], seed: int, quiet: bool, *
         budget=max(point.branches for point in points),
         context=int(str(options["context"])),
         dtype=str(options["dtype"]) if options["dtype"] else None,
+        strategies=options["strategies"],
         minutes=_CALIBRATION_MINUTES,
         seed=seed,
         quiet=quiet,

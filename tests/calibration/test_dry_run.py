@@ -28,6 +28,16 @@ def test_the_plan_says_who_holds_and_does_what() -> None:
     assert work["rank link"]["fitted"] == 0
     assert all(each["visits"] == 3 * each["points"] for each in work.values())
     assert found["minutes"] == pytest.approx(1.0 + sum(each["minutes"] for each in work.values()))
+    assert found["strategies"] == ["ar", "sd", "ssd"]
+
+
+def test_the_plan_is_for_the_strategies_that_are_named() -> None:
+    def points(*named: str) -> int:
+        found = json.loads(asked(*DGX_1, *PAIR, *named, "--json").stdout)
+        return sum(each["points"] for each in found["benchmarks"])
+
+    assert points("--strategies", "ar,sd") < points() < points("--strategies", "ar,sd,ssd,tree")
+    assert " points for AR, PEARL, " in asked(*DGX_1, *PAIR, "--strategies", "ar,pearl").stdout
 
 
 def test_a_pair_that_does_not_fit_is_warned_of() -> None:
@@ -43,6 +53,7 @@ def test_a_pair_that_does_not_fit_is_warned_of() -> None:
         (("calibrate", "--dry-run", "--gpus", "0-4"), "--dry-run needs --machine: dgx-1, or a profile"),
         (("calibrate", "--machine", "dgx-1", "--gpus", "0-4", "-o", "x.json"), "it needs --dry-run"),
         (("calibrate", "--device", "cpu"), "-o is missing"),
+        ((*DGX_1, "--strategies", "ar,perl"), "unknown strategy 'perl'; did you mean 'pearl'?"),
     ],
 )
 def test_mistakes_are_one_line(arguments: tuple[str, ...], message: str) -> None:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from calibration.calibrate import machine_of
+from calibration.log import Log, Visit
+from calibration.memory import rank_bytes
 from calibration.points import Workload, plan
 from ssdsim import strategies
 from ssdsim.transformer.card import transformer_shaped
@@ -49,19 +53,49 @@ class Longer(Alternating):
         return int(options["k"]) + 2
 
 
-def test_the_passes_of_whatever_strategy_is_registered_are_timed() -> None:
+def workload_of(*names: str) -> Workload:
     target, draft = transformer_shaped(256, 1, "float32"), transformer_shaped(128, 1, "float32")
+    sizes: dict[str, int] = {"batch": 2, "lookahead": 3, "branches": 4, "context": 32, "tp": 1}
+    return Workload(target, draft, **sizes, dtype="float32", strategies=names)
 
-    def checked() -> dict[str, object]:
-        workload = Workload(target, draft, batch=2, lookahead=3, branches=4, context=32, tp=1, dtype="float32")
+
+def test_the_passes_of_whatever_strategy_is_registered_are_timed() -> None:
+    def checked(*names: str) -> dict[str, object]:
+        workload = workload_of(*names)
         points = [dict(point.parameters) for point in plan(workload, ranks=2) if point.benchmark == "pass"]
         return {point["name"]: point["shape"] for point in points}
 
-    before = checked()
+    before = checked("ar", "sd")
     strategies.ALL.register(Longer())
     try:
-        added = {name: shape for name, shape in checked().items() if name not in before}
+        assert checked("ar", "sd") == before
+        added = {name: shape for name, shape in checked("ar", "sd", "longer").items() if name not in before}
     finally:
         strategies.ALL.forget(Longer.name)
     # what it runs after a rejection is a decode
     assert added == {"verify one of Longer": (1, 5, False), "verify of Longer": (2, 5, False)}
+
+
+def test_every_strategy_is_planned_for_by_name_and_more_of_them_keep_what_was_timed(tmp_path: Path) -> None:
+    """A log that was begun for one of them goes on for all: only what they add is missing."""
+    few, many = workload_of("sd"), workload_of(*strategies.ALL.names)
+    planned = plan(few, ranks=2)
+    assert not {point.benchmark for point in plan(workload_of("ar"), ranks=2)} - {point.benchmark for point in planned}
+    log = Log(tmp_path / "cpu.jsonl", machine_of(["cpu:0", "cpu:1"], few)).open()
+    for point in planned:
+        log.add(point, Visit(0.0, {"seconds": 1.0}))
+    later = Log(log.path, machine_of(["cpu:0", "cpu:1"], many)).open()
+    fits = [point for point in plan(many, ranks=2) if point.benchmark in ("gemm", "attention")]
+    timed = [point for point in fits if later.count(point)]
+    assert 0 < len(timed) < len(fits)
+    assert {point for point in planned if point.benchmark in ("gemm", "attention")} <= set(timed)
+    for name in strategies.ALL.names:
+        own = {one.forward for one in workload_of(name).passes}
+        assert own <= {one.forward for one in many.passes}
+
+
+def test_decoding_without_a_draft_times_and_holds_no_draft() -> None:
+    workload = workload_of("ar")
+    assert {one.model for one in workload.passes} == {"target"}
+    assert not [point for point in plan(workload, ranks=2) if "draft" in dict(point.parameters)]
+    assert rank_bytes(workload, 1, 2, "cpu") < rank_bytes(workload_of("sd"), 1, 2, "cpu")
