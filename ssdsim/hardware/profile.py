@@ -191,10 +191,38 @@ class HardwareProfile(Card):
         """Costs of whole passes and of messages so far (kept here by :mod:`ssdsim.pricing.cost`)."""
         return {}
 
+    def placed(self, order: Sequence[int]) -> HardwareProfile:
+        """The node with these of its devices in front, in this order, and the rest behind them as they were.
+
+        A target's ranks are the first devices and its draft the next one, so this says who pays which links.
+
+        Raises
+        ------
+        InputError : a device that the node has not, one named twice, or pairs that are all alike.
+        """
+        device = self.device
+        if device.nvlinks is None:
+            raise InputError(f"--placement has no effect on {self.name}, whose pairs of devices are all linked alike")
+        odd = next((each for i, each in enumerate(order) if each >= device.count or each in order[:i]), None)
+        if odd is not None:
+            said = "is named twice" if odd < device.count else "is not there"
+            raise InputError(f"--placement: device {odd} {said}; {self.name} has 0-{device.count - 1}, each once")
+        devices = (*order, *(each for each in range(device.count) if each not in order))
+        if devices not in self._placed:
+            rows = tuple(tuple(device.nvlinks[a][b] for b in devices) for a in devices)
+            update = {"device": device.model_copy(update={"nvlinks": rows})}
+            self._placed[devices] = self.model_copy(update=update)
+        return self._placed[devices]
+
+    @cached_property
+    def _placed(self) -> dict[tuple[int, ...], HardwareProfile]:
+        """By the order of the devices, so that each remembers what it has priced."""
+        return {}
+
     def __copy__(self) -> HardwareProfile:
         """A copy prices by itself: it is mostly made to change some timings."""
         copied = super().__copy__()
-        for remembered in ("timings", "costs"):
+        for remembered in ("timings", "costs", "_placed"):
             copied.__dict__.pop(remembered, None)
         return copied
 

@@ -10,6 +10,7 @@ from typing import Any
 from ssdsim import drafters, strategies
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_hardware, find_transformer
+from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.hardware.provenance import summary
 from ssdsim.option import Group
 from ssdsim.pricing.cost import TimingErrors
@@ -222,8 +223,8 @@ def site_of(settings: Settings) -> Site | None:
     site = Site(
         target=routed(find_transformer(settings["target"]), settings, "target"),
         draft=routed(draft_of(settings).card, settings, "draft"),
-        profile=find_hardware(settings["hardware"]),
-        draft_profile=find_hardware(settings["draft_hardware"]),
+        profile=_placed(settings["hardware"], settings),
+        draft_profile=_placed(settings["draft_hardware"], settings),
         tp=settings["tp"],
         ep=settings["ep"],
         batch=settings["b"],
@@ -244,6 +245,12 @@ def site_of(settings: Settings) -> Site | None:
         settings.derive("kv_dtype", kept, "the runtime's, for quantised weights")
         return replace(site, kv_dtype=kept)
     return site
+
+
+def _placed(hardware: str, settings: Settings) -> HardwareProfile:
+    """The profile; of the target's node with its devices in the order that is asked for."""
+    profile, order = find_hardware(hardware), settings["placement"]
+    return profile.placed(order) if order and hardware == settings["hardware"] else profile
 
 
 def _settled_runtime(settings: Settings) -> Runtime:

@@ -446,6 +446,18 @@ SHARED: tuple[Option, ...] = (
         groups=(Group.HARDWARE, Group.CHOICE),
     ),
     Option(
+        name="placement",
+        kind=ListOf(Whole(0)),
+        about="devices of the target's node for its ranks, then the draft, where pairs are linked unlike: 0,2,3,1,4",
+        axis="placement",
+        otherwise="in the node's order",
+        read_by=(
+            "window",
+            "roofline",
+        ),
+        groups=(Group.HARDWARE,),
+    ),
+    Option(
         name="draft_gpus",
         default=1,
         kind=Whole(),

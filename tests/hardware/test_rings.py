@@ -9,11 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.from_datasheet import Datasheet, from_datasheet
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.hardware.rings import rings
 from ssdsim.hardware.what_if import scale
+from ssdsim.scenario.configuration import configure
 from ssdsim.transformer.operations import Collective
 
 ONE_LINK, NO_LINK = 24.2e9, 8.505e9  # bytes/s one way, of copies between V100s
@@ -105,3 +107,40 @@ def test_rings_never_fall_with_a_link_more(links: dict[tuple[int, int], int]) ->
     for pair in combinations(range(5), 2):
         more = links | {pair: links.get(pair, 0) + 1}
         assert rings(matrix(5, more), 5) >= rings(matrix(5, links), 5)
+
+
+def test_a_placement_is_the_node_with_its_devices_in_another_order() -> None:
+    for order, then in (((0, 5), (0, 5, 1, 2, 3, 4, 6, 7)), ((7, 2, 4), (7, 2, 4, 0, 1, 3, 5, 6)), ((), range(8))):
+        placed = v100().placed(order)
+        assert placed.device.nvlinks == v100(then).device.nvlinks
+        assert seconds(placed, "all_reduce", 2) == seconds(v100(then), "all_reduce", 2)
+        assert placed.message_seconds(1 << 20, (0, 2)) == v100(then).message_seconds(1 << 20, (0, 2))
+
+
+def test_a_placement_keeps_what_it_has_priced() -> None:
+    node = v100()
+    assert node.placed([0, 5]) is node.placed((0, 5))
+    assert node.placed([0, 5]) is not node.placed([5, 0])
+    assert seconds(node, "all_reduce", 2) < seconds(node.placed([0, 5]), "all_reduce", 2)
+
+
+@pytest.mark.parametrize(
+    ("order", "said"), [([0, 8], "device 8 is not there; .* has 0-7"), ([1, 0, 1], "device 1 is named twice")]
+)
+def test_a_placement_that_cannot_be_is_refused(order: list[int], said: str) -> None:
+    with pytest.raises(InputError, match=f"--placement: {said}"):
+        v100().placed(order)
+
+
+def test_where_pairs_are_alike_a_placement_has_no_effect() -> None:
+    with pytest.raises(InputError, match="--placement has no effect on h100-sxm"):
+        configure(placement=[1, 0])
+
+
+def test_the_draft_is_the_device_after_the_targets_and_pays_its_pair() -> None:
+    """0 and 4 have two NVLinks, 0 and 5 none: the draft of a target on 0 alone is on one or the other."""
+    models = {"target": "llama-3.2-1b", "draft": "llama-3.2-1b", "dtype": "float16", "tp": 1, "temperature": 1.0}
+    sites = [configure(**models, hardware="v100-sxm2-32gb", placement=[0, draft]).site for draft in (4, 5)]
+    near, far = (site.speculation_message(1).cost.seconds for site in sites if site)
+    sent = sites[0].speculation_bytes(1)  # type: ignore[union-attr]
+    assert far - near == pytest.approx(sent / NO_LINK - sent / (2 * 24.05e9) + 17e-6, rel=0.02)
