@@ -21,6 +21,7 @@ from calibration.side_by_side import fitted
 DECODING, STREAMED = 64, 4e6  # tokens at most, weights at least
 WINDOWS = ("decoding", "smaller weights", "65-512 tokens", "more")
 AXES = ["m", "n", "k"]
+ROUGH = 0.12  # off the line between its neighbours: no law that is smooth can be nearer to both
 
 
 def window(rows: pd.DataFrame) -> np.ndarray[Any, np.dtype[np.str_]]:
@@ -49,15 +50,19 @@ def off_the_line(rows: pd.DataFrame, axis: str) -> pd.Series:
 
 
 def lines(folder: Path) -> Iterator[str]:
-    """A row of each format: held-out errors by window, and the jumps of decoding along tokens, n and k."""
+    """A row of each format: held-out errors by window, of decoding also the jumps along tokens, n and k, the share of
+    rough rows (off the line along one of these), and the 95th percentile of the others."""
     tables = {GEMM_FORMATS[theirs]: rows for theirs, rows in gemm_rows(folder).items()}
     fits = {kept: partial(held_out_errors, rows, WEIGHT_BYTES[kept]) for kept, rows in tables.items()}
     for kept, errors in fitted(fits, sum(map(len, tables.values()))).items():
         rows = tables[kept]
         of = pd.Series(window(rows), index=rows.index)
         cells = [f"{e.median():.1%} / {e.quantile(0.95):.1%}" for w in WINDOWS for e in [errors[of[errors.index] == w]]]
-        jumps = [off_the_line(rows[of == "decoding"], axis).quantile(0.95) for axis in AXES]
-        yield f"| `{folder.name}` | {kept} | {' | '.join(cells)} | {', '.join(f'{jump:.0%}' for jump in jumps)} |"
+        off = pd.DataFrame({axis: off_the_line(rows[of == "decoding"], axis) for axis in AXES})
+        rough = off.max(axis=1) > ROUGH  # rows without neighbours along any axis are in none of the two
+        smooth = errors[errors.index.isin(rough.index[~rough])].quantile(0.95)
+        cells += [", ".join(f"{off[axis].quantile(0.95):.0%}" for axis in AXES), f"{rough.mean():.0%}", f"{smooth:.1%}"]
+        yield f"| `{folder.name}` | {kept} | {' | '.join(cells)} |"
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from filelock import FileLock
+from hypothesis import settings
 
 from tests.calibration.process import SHORT_GRID, kill_and_resume
 from tests.cores import Cores
@@ -27,6 +28,8 @@ _LONGER = {"ranks", "browser", "notebooks", "cluster", "wheel", "long", "slow"}
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Cores(Path(__file__).parent), "cores")
+    settings.register_profile("busy", deadline=None)  # a busy machine may be slow at any example
+    settings.load_profile("busy")
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
