@@ -86,7 +86,7 @@ _OF_MEASURED = (*_ONLY_MEASURED, "target", "dtype", "draft", "output", *_COMMON)
 @click.option("--context", type=click.IntRange(1), default=256, show_default=True)
 @click.option("--dtype", type=click.Choice(DTYPES), help="[default: the profile's]")
 @chosen_options("strategies")
-@click.option("--grid", type=click.Choice(["short", "full"]), default="short", show_default=True)
+@click.option("--grid", type=click.Choice(["short", "single", "full"]), default="short", show_default=True)
 @click.option(
     "--sd-draft",
     type=click.Choice(CHOICES["sd_draft"]),
@@ -314,7 +314,7 @@ def _strategies(options: Mapping[str, Any], points: Sequence[GridPoint]) -> tupl
     from ssdsim.validation.bench import check_runs
 
     names: tuple[str, ...] = effective({"strategies": options["strategies"]})["strategies"]
-    check_runs(names, points)
+    check_runs(names, points, len(_devices(options)[0]))
     return names
 
 

@@ -226,11 +226,11 @@ class SimActor:
     def here(self, message: str) -> list[int]:
         return self._run.mailbox(self._role, message).here()
 
-    def judge(self, drafted: int) -> bool:
+    def judge(self, drafted: int) -> tuple[int, bool]:
         assert self._run.block is not None
         accepted, guessed = self._run.block.one(self._at)
         self._judged.append(min(drafted, accepted))
-        return accepted >= drafted and guessed
+        return self._judged[-1], guessed
 
     def do_unless(self, step: str, message: str) -> Generator[Any, Any, bool]:
         mailbox = self._run.mailbox(self._role, message)

@@ -172,12 +172,12 @@ class RankActor(MailActor):
         yield  # no time
         return self._post.look(message)
 
-    def judge(self, drafted: int) -> bool:
+    def judge(self, drafted: int) -> tuple[int, bool]:
         self._check_knows()
         assert self._outcomes is not None
         accepted, guessed = self._outcomes.one(self._round)
         self._tokens[self._round] = min(drafted, accepted) + 1
-        return accepted >= drafted and guessed
+        return min(drafted, accepted), guessed
 
     def end_round(self) -> None:
         self._check_knows()

@@ -69,9 +69,9 @@ class Actor(Protocol):
         """What messages have come since the last look, in their order."""
         ...
 
-    def judge(self, drafted: int) -> bool:
-        """Verify so many tokens of the one sequence: all are right, and the draft's guess of what follows them (the
-        first role's). The round's tokens are those that are accepted, and one more.
+    def judge(self, drafted: int) -> tuple[int, bool]:
+        """Verify so many tokens of the one sequence: how many are accepted, and whether the draft guesses the token
+        after the last of them rightly, if all are (the first role's). The round's tokens are those, and one more.
         """
         ...
 

@@ -14,10 +14,10 @@ from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
 
-_SAME_INSTANT = 1e-9  # of a step: a token that arrives as a pass ends is there
+SAME_INSTANT = 1e-9  # of a step: a token that arrives as a pass ends is there
 _FORGOTTEN = 1e-14
 _MOST_PASSES = 512  # since a divergence, that are summed one by one
-_FAR_AHEAD = 1e13  # tokens a pass: a draft that is faster changes nothing
+FAR_AHEAD = 1e13  # tokens a pass: a draft that is faster changes nothing
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def long_run(
     arguments = (most, guessed, least, pass_s, token_s, there_s, back_s)
     most, bonus, least, run_s, step_s, there, back = np.broadcast_arrays(*map(np.asarray, arguments))
     reached, yields = (np.broadcast_to(each, (*most.shape, pmf.shape[-1])) for each in (reached, yields))
-    step = np.maximum(step_s, run_s / _FAR_AHEAD)
+    step = np.maximum(step_s, run_s / FAR_AHEAD)
     phase, lead, sure = np.zeros(most.shape), least.astype(float), np.ones(most.shape)
     sums = np.zeros((3, *most.shape))  # passes, tokens, seconds
     later = np.zeros((3, *most.shape))
@@ -78,10 +78,10 @@ def long_run(
         verified = np.minimum(lead, most)
         at = verified.astype(np.intp)[..., None]
         tokens, all_right = (np.take_along_axis(each, at, -1)[..., 0] for each in (yields, reached))
-        made = np.floor((phase + run_s) / step + _SAME_INSTANT)
+        made = np.floor((phase + run_s) / step + SAME_INSTANT)
         after = np.maximum(phase + run_s - made * step, 0.0)
-        after = np.where(after < _SAME_INSTANT * step, 0.0, after)
-        lost = np.ceil((after + there + back) / step - _SAME_INSTANT)
+        after = np.where(after < SAME_INSTANT * step, 0.0, after)
+        lost = np.ceil((after + there + back) / step - SAME_INSTANT)
         diverged_s = run_s - after + (lost + least) * step
         ahead = lead - verified - 1.0 + made
         goes_on = ahead >= least
@@ -117,13 +117,13 @@ class FreeRun:
     ) -> tuple[int, float]:
         """Accepted tokens, and seconds until the next pass; ``accepted`` is what the longest pass would accept."""
         verified = min(self._lead, self._most)
-        step = max(token_s, pass_s / _FAR_AHEAD)
+        step = max(token_s, pass_s / FAR_AHEAD)
         spent = self._phase_s + pass_s
-        made = math.floor(spent / step + _SAME_INSTANT)
+        made = math.floor(spent / step + SAME_INSTANT)
         after = max(spent - made * step, 0.0)
-        after = 0.0 if after < _SAME_INSTANT * step else after
+        after = 0.0 if after < SAME_INSTANT * step else after
         if accepted < verified or not guessed:
-            lost = math.ceil((after + there_s + back_s) / step - _SAME_INSTANT)
+            lost = math.ceil((after + there_s + back_s) / step - SAME_INSTANT)
             self._phase_s, self._lead = 0.0, self._least
             return min(accepted, verified), pass_s - after + (lost + self._least) * step
         ahead = self._lead - verified - 1 + made

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterable, Mapping
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.checks import FloatOrArray
-from ssdsim.kinds import SHARE, Whole
+from ssdsim.kinds import SHARE, OneOf, Whole
 from ssdsim.option import Option
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.occupancy import Occupancy, target_alone
@@ -19,17 +18,20 @@ from ssdsim.pricing.prespeculation import always_beside
 from ssdsim.pricing.room import Devices, NoRoom
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step, unit_free
+from ssdsim.protocols.handshakes import counted, ideal
 from ssdsim.protocols.lockstep import Lockstep
-from ssdsim.rounds.actor import Actor, Program
+from ssdsim.rounds.actor import Program
 from ssdsim.rounds.block import RoundBlock
 from ssdsim.rounds.estimate import PARTS, Estimate
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.outcomes import OutcomeBlock
 from ssdsim.rounds.round import Round, Seconds
 from ssdsim.settings import Settings
-from ssdsim.speculation.free_running import FreeRun, long_run
+from ssdsim.speculation.counted import CountedRun, drawn_long_run
+from ssdsim.speculation.free_running import FreeRun, Rounds, long_run
 
 _MOST_LEAD = 64
+HANDSHAKES = ("ideal", "code")
 
 
 class AMUSD(Lockstep):
@@ -39,8 +41,11 @@ class AMUSD(Lockstep):
     Every divergence starts the same path anew, so the long run is a sum over the passes since the last one
     (:func:`ssdsim.speculation.free_running.long_run`): exact for constant durations, messages included. The first token
     drafted after all that was verified is the draft's guess of the bonus token, right with probability ``amusd_hit``;
-    a wrong one is a divergence (the released code does not notice it: settled here). Tokens are alike wherever in a
-    pass they are, and a pass is as wide as the longest lead that may be verified. Greedy decoding of one sequence.
+    a wrong one is a divergence. Tokens are alike wherever in a pass they are, and a pass is as wide as the longest lead
+    that may be verified. Greedy decoding of one sequence.
+
+    So it is with the ``ideal`` handshake. That of the released ``code`` misses wrong guesses of the bonus token, and
+    passes over one row where the draft's text is stale (:mod:`ssdsim.speculation.counted`); its long run is drawn.
     """
 
     name = "amusd"
@@ -63,6 +68,13 @@ class AMUSD(Lockstep):
             about="most drafted tokens that AMUSD's target verifies in a pass",
             axis="AMUSD's longest lead (tokens)",
             otherwise=f"twice what is drafted during a pass, at most {_MOST_LEAD}",
+        ),
+        Option(
+            name="amusd_handshake",
+            kind=OneOf(HANDSHAKES),
+            default="ideal",
+            about="how AMUSD's sides come to agree again: ideal, or as in its released code, which races",
+            axis="AMUSD's handshake",
         ),
         Option(
             name="amusd_hit",
@@ -117,9 +129,12 @@ class AMUSD(Lockstep):
     def _steps(self, site: Site, drafter: Drafter, lead: int) -> Mapping[str, Step]:
         draft = Step("draft", drafter.speculate(site, 1, beside=False))
         verify = Step("verify", (site.piece(site.target_pass("verify", lead + 1)),))
+        stale = Step("verify", (site.piece(site.target_pass("stale", 1)),))
+        stale, _ = always_beside(site, stale, draft)
         verify, draft = always_beside(site, verify, draft)
         return {
             "verify": verify,
+            "stale": stale if _races(site.options) else Step("verify"),
             "sample": site.sampling_step(),
             "draft": draft,
             "shortest lead": Step("draft", draft.pieces * site.options["amusd_least"]),
@@ -131,6 +146,7 @@ class AMUSD(Lockstep):
         draft_step = settings["t_sd"] / settings["k"]
         return {
             "verify": unit_free("verify", ("verify", 1.0, 1)),
+            "stale": unit_free("verify", ("stale", 1.0, 1)) if _races(settings) else Step("verify"),
             "sample": Step("host"),
             "draft": unit_free("draft", ("draft step", draft_step, 1)),
             "shortest lead": unit_free("draft", ("draft step", draft_step, settings["amusd_least"])),
@@ -139,52 +155,39 @@ class AMUSD(Lockstep):
         }
 
     def closed_form(self, round: Round) -> Estimate:
-        t, averages = round.seconds, round.averages
-        assert averages.accepted is not None
-        rounds = long_run(
-            averages.accepted,
-            averages.to["guessed"],
-            least=_least(t),
-            pass_s=t["verify"] + t["sample"],
-            token_s=t["draft"],
-            there_s=t["outcome"],
-            back_s=t["token"],
-        )
+        rounds, verify_s = _long_run(round)
+        sample_s = round.seconds["sample"]
         parts = dict.fromkeys(PARTS, 0.0 * rounds.seconds)
-        waits = rounds.seconds - t["verify"] - t["sample"]
+        waits = np.maximum(0.0, rounds.seconds - verify_s - sample_s)
         return Estimate(
             strategy=self.name,
             batch=round.batch,
             gpus=round.gpus,
             tokens_per_round=rounds.tokens,
-            breakdown_s=parts | {"verify": t["verify"] + parts["verify"], "draft": waits, "host": t["sample"]},
+            breakdown_s=parts | {"verify": verify_s + parts["verify"], "draft": waits, "host": sample_s},
         )
 
     def monte_carlo(self, outcomes: OutcomeBlock, t: Mapping[str, FloatOrArray]) -> RoundBlock:
         """Rounds since a divergence, one after the other; a block starts as a divergence does."""
-        run = FreeRun(int(np.median(_least(t))), outcomes.most_accepted)
-        columns = np.broadcast_arrays(
-            np.zeros(outcomes.rounds), t["verify"] + t["sample"], t["draft"], t["outcome"], t["token"]
-        )
-        round_s, accepted = np.empty(outcomes.rounds), []
-        for number, (_, pass_s, token_s, there_s, back_s) in enumerate(
-            zip(*(c.tolist() for c in columns), strict=True)
-        ):
-            most, guessed = outcomes.one(number)
-            taken, round_s[number] = run.round(most, guessed, pass_s, token_s, there_s, back_s)
+        names = ("verify", "sample", "stale", "draft", "outcome", "token")
+        columns = np.broadcast_arrays(np.zeros(outcomes.rounds), *(t[name] for name in names))[1:]
+        play = _counted_round if _counts(t).any() else _ideal_round
+        one = play(int(np.median(_least(t))), outcomes)
+        round_s, verify_s, accepted = np.empty(outcomes.rounds), np.empty(outcomes.rounds), []
+        for number, times in enumerate(zip(*(c.tolist() for c in columns), strict=True)):
+            taken, round_s[number], verify_s[number] = one(*outcomes.one(number), *times)
             accepted.append(taken)
-        return self.clocked(outcomes.shortened_to(accepted), t, round_s)
+        return _with_parts(outcomes.shortened_to(accepted), t, round_s, verify_s)
 
     def clocked(
         self, outcomes: OutcomeBlock, t: Mapping[str, FloatOrArray], round_s: NDArray[np.float64]
     ) -> RoundBlock:
-        """What is no pass is waiting for the draft."""
-        parts: dict[str, FloatOrArray] = dict.fromkeys(PARTS, 0.0)
-        waits = round_s - t["verify"] - t["sample"]
-        return RoundBlock(outcomes, parts | {"verify": t["verify"], "draft": waits, "host": t["sample"]}, round_s)
+        """What is no pass is waiting for the draft; what was waited before a pass over one row counts as that pass."""
+        verify_s = np.minimum(t["verify"], round_s - t["sample"]) if _counts(t).any() else t["verify"]
+        return _with_parts(outcomes, t, round_s, verify_s)
 
     def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
-        return {"target": partial(_target, options["amusd_least"], options["amusd_most"]), "draft": _draft}
+        return (counted if _races(options) else ideal)(options["amusd_least"], options["amusd_most"])
 
     def cannot_run(self, options: Mapping[str, Any]) -> str | None:
         return "AMUSD runs with one rank of the target" if options["tp"] > 1 else None
@@ -197,30 +200,76 @@ def _least(t: Mapping[str, Seconds]) -> NDArray[np.float64]:
     return np.asarray(np.maximum(1.0, np.rint(tokens)))
 
 
-def _target(least: int, most: int, me: Actor) -> Generator[Any, Any, None]:
-    epoch = lead = 0  # divergences so far, and tokens that the draft is ahead by; those of an older epoch are void
-    for _ in me.rounds():
-        lead += (yield from me.look("token")).count(epoch)
-        while lead < least:
-            lead += int((yield me.receive("token")) == epoch)
-        verified = min(lead, most)
-        yield me.do("verify")
-        yield me.do("sample")
-        if me.judge(verified):
-            lead -= verified + 1
-        else:
-            epoch, lead = epoch + 1, 0
-        me.post("draft", "outcome", epoch, takes="outcome")
-        me.end_round()
+def _races(options: Mapping[str, Any]) -> bool:
+    return bool(options["amusd_handshake"] == "code")
 
 
-def _draft(me: Actor) -> Generator[Any, Any, None]:
-    """A token after the other; where the target's text differs, start from it: the token just made is lost."""
-    epoch = 0
-    for _ in me.rounds():
-        yield me.do("draft")
-        news = yield from me.look("outcome")
-        if news and news[-1] != epoch:
-            epoch = news[-1]
-        else:
-            me.post("target", "token", epoch, takes="token")
+def _counts(t: Mapping[str, Seconds]) -> NDArray[np.bool_]:
+    """Where the handshake is the code's: only there passes over one row are run."""
+    return np.asarray(t["stale"]) > 0.0
+
+
+def _long_run(round: Round) -> tuple[Rounds, NDArray[np.float64]]:
+    """The mean round, and its share of passes in seconds."""
+    t, averages = round.seconds, round.averages
+    assert averages.accepted is not None
+    alike: dict[str, Any] = {"least": _least(t), "pass_s": t["verify"] + t["sample"], "token_s": t["draft"]}
+    guessed, counts = averages.to["guessed"], _counts(t)
+    found = long_run(averages.accepted, guessed, **alike, there_s=t["outcome"], back_s=t["token"])
+    verify_s = np.asarray(t["verify"] + 0.0 * found.seconds)
+    if not counts.any():
+        return found, verify_s
+    news_s, stale_s = t["outcome"] + t["token"], t["stale"] + t["sample"]
+    raced, stale = drawn_long_run(averages.accepted, guessed, **alike, stale_s=stale_s, news_s=news_s)
+    mixed_s = (1.0 - stale) * t["verify"] + stale * t["stale"]
+    tokens, seconds, verify_s = (
+        np.where(counts, drawn, sure)
+        for drawn, sure in ((raced.tokens, found.tokens), (raced.seconds, found.seconds), (mixed_s, verify_s))
+    )
+    return Rounds(tokens, seconds), verify_s
+
+
+OneRound = Callable[..., tuple[int, float, float]]
+"""What the longest pass would accept, was its bonus token guessed, seconds of the steps -> accepted, the round's and
+the pass's seconds."""
+
+
+def _ideal_round(least: int, outcomes: OutcomeBlock) -> OneRound:
+    run = FreeRun(least, outcomes.most_accepted)
+
+    def one(
+        accepted: int, guessed: bool, verify_s: float, sample_s: float, stale_s: float, *others: float
+    ) -> tuple[int, float, float]:
+        taken, round_s = run.round(accepted, guessed, verify_s + sample_s, *others)
+        return taken, round_s, verify_s
+
+    return one
+
+
+def _counted_round(least: int, outcomes: OutcomeBlock) -> OneRound:
+    run = CountedRun(settled=outcomes.leads_to("not guessed").any())
+
+    def one(
+        accepted: int, guessed: bool, verify_s: float, sample_s: float, stale_s: float, token_s: float, *news_s: float
+    ) -> tuple[int, float, float]:
+        taken, round_s, stale = run.round(
+            accepted,
+            guessed,
+            least=least,
+            most=outcomes.most_accepted,
+            pass_s=verify_s + sample_s,
+            stale_s=stale_s + sample_s,
+            token_s=token_s,
+            news_s=sum(news_s),
+        )
+        return int(taken), float(round_s), stale_s if stale else verify_s
+
+    return one
+
+
+def _with_parts(
+    outcomes: OutcomeBlock, t: Mapping[str, FloatOrArray], round_s: NDArray[np.float64], verify_s: FloatOrArray
+) -> RoundBlock:
+    parts: dict[str, FloatOrArray] = dict.fromkeys(PARTS, 0.0)
+    waits = round_s - verify_s - t["sample"]
+    return RoundBlock(outcomes, parts | {"verify": verify_s, "draft": waits, "host": t["sample"]}, round_s)

@@ -117,10 +117,10 @@ class Bench:
         return {name: value for name, value in given.items() if value is not None} | point.options
 
 
-def check_runs(names: Sequence[str], grid: Iterable[GridPoint]) -> None:
+def check_runs(names: Sequence[str], grid: Iterable[GridPoint], target_ranks: int) -> None:
     """Raise :class:`InputError` for strategies that do not exist, and for those that real ranks cannot run."""
     for point in grid:
-        settings = effective({"strategies": names, **point.options})
+        settings = effective({"strategies": names, "tp": target_ranks, **point.options})
         for strategy in map(strategies.ALL.named, settings["strategies"]):
             why = strategy.cannot_run(settings)
             if why is not None:

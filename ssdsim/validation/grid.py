@@ -59,6 +59,11 @@ GRIDS: Mapping[str, tuple[GridPoint, ...]] = {
         GridPoint(3, 1, 0.8, 0.0, 2, "jit", "separate"),  # where SSD is SD but for messages and contention
         GridPoint(2, 1, 0.8, 0.8, 2, "fast", "colocated"),
     ),
+    "single": (  # one sequence, which every strategy decodes
+        GridPoint(3, 1, 0.8, 0.8, 1, "jit", "separate"),
+        GridPoint(4, 1, 0.6, 0.5, 1, "jit", "separate"),
+        GridPoint(4, 2, 0.9, 0.9, 1, "jit", "separate"),
+    ),
     "full": tuple(  # either placement at half of the points, spread evenly over each axis
         GridPoint(k, f, alpha, p_hit, b, backup, sd_draft)
         for (k, f, b, (alpha, p_hit, backup)), sd_draft in zip(

@@ -168,9 +168,10 @@ def test_given_fan_outs_set_k_and_the_hit_rate_and_are_what_the_draft_caches(pai
     assert 0 < sum(draft.misses) < 2 * ROUNDS
 
 
-def test_sides_that_never_wait_find_out_on_real_ranks_what_a_pass_verifies(pair: Ranks) -> None:
+@pytest.mark.parametrize("handshake", ["ideal", "code"])
+def test_sides_that_never_wait_find_out_on_real_ranks_what_a_pass_verifies(handshake: str, pair: Ranks) -> None:
     """AMUSD: the draft's tokens come while the target verifies, and no pass yields more than was there."""
-    scenario = small("amusd", b=1, alpha=0.9, amusd_most=4).scenarios["amusd"]
+    scenario = small("amusd", b=1, alpha=0.9, amusd_most=4, amusd_handshake=handshake).scenarios["amusd"]
     for _ in range(2):  # nothing is left over for the next run
         target, draft = run(pair, scenario)
         assert len(target.ends_s) == len(target.tokens) == ROUNDS
@@ -179,3 +180,8 @@ def test_sides_that_never_wait_find_out_on_real_ranks_what_a_pass_verifies(pair:
         assert all(found <= drawn for found, drawn in zip(target.tokens, outcomes.tokens[0].tolist(), strict=True))
         assert len(spans(draft, "draft step")) >= sum(target.tokens) - ROUNDS
         assert overlap_s(spans(target, "verify"), spans(draft, "draft step")) > 0.0
+        of_one_row = [
+            n for n, what in enumerate(w for w in whats(target) if w in ("verify", "stale")) if what == "stale"
+        ]
+        assert handshake == "code" or not of_one_row
+        assert all(target.tokens[n] == 1 for n in of_one_row)

@@ -124,9 +124,9 @@ def test_a_machine_with_one_device_measures_what_needs_no_other(calibration: Pat
 @pytest.mark.usefixtures("_toys")
 def test_what_cannot_run_here_is_refused_before_anything_is_timed() -> None:
     with pytest.raises(InputError, match="Refusing cannot run here: it is a made-up one"):
-        check_runs(("ar", "refusing"), [POINT])
+        check_runs(("ar", "refusing"), [POINT], 1)
     with pytest.raises(InputError, match="unknown strategy 'altenating'; did you mean 'alternating'"):
-        check_runs(("ar", "altenating"), [POINT])
+        check_runs(("ar", "altenating"), [POINT], 1)
     with pytest.raises(InputError, match="Wide needs 1 target and 2 draft ranks, there are 1 and 1"):
         bench(strategies=("wide",)).configuration(POINT)
 
