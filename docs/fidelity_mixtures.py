@@ -16,10 +16,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import tomli_w
-from fidelity import Outcome
+from fidelity import Array, Outcome
 
 from calibration.bootstrap import significant
-from calibration.runtimes.fit import EXPERTS, Fit, fit_runtime, spread
+from calibration.runtimes.fit import EXPERTS, Fit, fit_runtime
+from calibration.runtimes.unseen import log_sd_besides
 from ssdsim.bundled import models_folder
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.measured.row import Row
@@ -113,20 +114,22 @@ def without_experts(card: Runtime) -> Runtime:
     host = card.host.model_copy(update={"per_expert_layer_s": 0.0, "per_expert_token_s": 0.0})
     kernels = card.kernels.model_copy(update={"experts": 1.0})
     errors = card.errors.model_copy(update={"experts_log_sd": 0.0})
-    return card.model_copy(update={"kernels": kernels, "host": host, "errors": errors})
+    wander = tuple(way for way in card.wander if not set(way) & set(EXPERTS))
+    return card.model_copy(update={"kernels": kernels, "host": host, "errors": errors, "wander": wander})
 
 
-def with_experts(dense: Runtime, fit: Fit, log_sd: float) -> Runtime:
-    """The card with the numbers of a fit, and an error besides that of dense models."""
+def with_experts(dense: Runtime, fit: Fit, errors: Array, rows: Sequence[Row]) -> Runtime:
+    """The card with the numbers of a fit, and besides what it says of its error what ``errors`` of ``rows`` add."""
     host = {name: getattr(fit.card.host, name) for name in EXPERTS if name != "experts"}
-    besides = float(np.sqrt(max(0.0, log_sd**2 - dense.errors.pass_log_sd**2)))
-    return dense.model_copy(
+    card = dense.model_copy(
         update={
             "kernels": dense.kernels.model_copy(update={"experts": fit.card.kernels.experts}),
             "host": dense.host.model_copy(update=host),
-            "errors": dense.errors.model_copy(update={"experts_log_sd": significant(besides)}),
+            "wander": fit.card.wander,
         }
     )
+    besides = significant(log_sd_besides(errors, rows, card))
+    return card.model_copy(update={"errors": card.errors.model_copy(update={"experts_log_sd": besides})})
 
 
 def left_out(rows: Sequence[Row], clean: Sequence[Row], dense: Runtime) -> dict[str, Outcome]:
@@ -137,7 +140,7 @@ def left_out(rows: Sequence[Row], clean: Sequence[Row], dense: Runtime) -> dict[
         card = dense
         if others:
             fit = fitted(others, dense)
-            card = with_experts(dense, fit, spread(fit.left_out if fit.left_out.size else fit.errors, fit.series))
+            card = with_experts(dense, fit, fit.left_out if fit.left_out.size else fit.errors, others)
         found[name] = Outcome.of(own, card)
     return found
 
@@ -156,8 +159,7 @@ def main(folder: Path, configs: Path, write_cards: bool) -> None:
         fit = fitted(clean, dense)
         out = left_out(own, clean, dense)
         unseen = np.concatenate([each.errors for each in out.values()])
-        series = np.array([row.series for each in out.values() for row in each.rows])
-        card = with_experts(dense, fit, spread(unseen, series))
+        card = with_experts(dense, fit, unseen, [row for each in out.values() for row in each.rows])
         cards.append(card)
         for series_name, outcome in out.items():
             of_series = [row for row in own if row.series == series_name]

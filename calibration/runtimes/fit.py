@@ -8,16 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import lsq_linear
-from scipy.stats import norm
 from scipy.stats import t as student
 
 from calibration.bootstrap import significant
 from calibration.runtimes.features import FIELDS, HOST_FIELDS, KERNEL_FIELDS, Features, features, values_of
+from calibration.runtimes.unseen import beside_log_sd
 from ssdsim.errors import InputError, nearest
-from ssdsim.measured.price import work_of
 from ssdsim.measured.row import Row
-from ssdsim.pricing.cost import TimingErrors
-from ssdsim.runtimes.card import Errors, Evidence, Host, Runtime
+from ssdsim.runtimes.card import Evidence, Host, Runtime
 from ssdsim.transformer.operations import QUANTISED_BYTES
 
 Array = NDArray[np.float64]
@@ -52,12 +50,12 @@ PRIOR_SD: Mapping[str, float] = {
 
 _FIRST_NOISE = 0.05
 _LEAST_NOISE = 1e-3
-_DRAWS = 100
-_PRIOR_LOG_SD = 0.085  # of series that the bundled cards had not seen (docs/fidelity.md)
-_PRIOR_SERIES = 4  # as many series does that count for
 _ROUNDS = 4
 _TOLD = 0.5  # of the prior's width: a number that the rows know better than that
 _HARDLY = 1e-4  # weight of a prior that only keeps a matrix invertible
+_OWN_ERROR = ("overlap", "per_draft_step_s", "per_round_s", "per_round_layer_s")
+"""Numbers without a direction: a log-sd tells how far they may be off, or (overlap) others do."""
+
 _SAME = 0.9  # correlation from which on two numbers are not told apart
 
 
@@ -129,9 +127,10 @@ def _fit(rows: Sequence[Row], base: Runtime, chosen: tuple[str, ...], name: str,
     made = features(rows, base)
     solution = _solve(made, base, chosen)
     errors = made.predicted(solution.values) / made.seconds - 1.0
-    left_out = _left_out(made, base, chosen)
+    left_out, _ = _left_out(made, base, chosen)
     low, high = solution.interval()
     card = _card(solution.values, base, name, engine)
+    card = card.model_copy(update={"wander": (*_kept(base, chosen), *solution.wander())})
     evidence = Evidence(
         source=source,
         rows=len(rows),
@@ -140,11 +139,9 @@ def _fit(rows: Sequence[Row], base: Runtime, chosen: tuple[str, ...], name: str,
         left_out_error=significant(float(np.abs(left_out).mean())) if left_out.size else None,
         note="" if left_out.size else "too few series to leave one out: the error is that of the rows fitted",
     )
-    unseen, kernels = spread(left_out if left_out.size else errors, made.series), _of_kernels(rows, card)
-    structure = float(np.sqrt(max(0.0, unseen**2 - kernels**2)))  # what was left out had the kernels' errors in it
     of_passes = {"host_log_sd": 0.0}
     if not all(row.k for row in rows):
-        of_passes["pass_log_sd"] = significant(structure)
+        of_passes |= {"pass_log_sd": 0.0, "beside_log_sd": _beside(made, base, solution, card)}
     card = card.model_copy(update={"evidence": evidence, "errors": base.errors.model_copy(update=of_passes)})
     told, alike = solution.told(), solution.alike()
     return Fit(card, chosen, low, high, told, alike, errors, left_out, made.series, solution.misfit)
@@ -188,6 +185,27 @@ class _Solution:
         most = [MOST_OVERLAP if name == "overlap" else np.inf for name in self.fields]
         return np.maximum(at - wide, 0.0), np.minimum(at + wide, most)
 
+    def log_sd(self, made: Features) -> Array:
+        """Of what is predicted of rows, by what is left open of the numbers."""
+        per_unit = made.per_unit[:, _columns(self.fields)] / made.predicted(self.values)[:, None]
+        return np.sqrt(np.einsum("ij,jk,ik->i", per_unit, self.covariance, per_unit))
+
+    def wander(self) -> tuple[dict[str, float], ...]:
+        """What is left open of the numbers as independent directions: columns of a root of their covariance.
+
+        Numbers that have none are taken for known, and what they could be traded for as known that much better.
+        """
+        kept = [at for at, field in enumerate(self.fields) if field not in _OWN_ERROR]
+        if not kept:
+            return ()
+        precision = np.linalg.inv(self.covariance)[np.ix_(kept, kept)]
+        root = np.linalg.cholesky(np.linalg.inv(precision))
+        names = [self.fields[at] for at in kept]
+        return tuple(
+            {name: significant(float(moved)) for name, moved in zip(names, column, strict=True) if moved}
+            for column in root.T
+        )
+
     def told(self) -> tuple[str, ...]:
         """The fields that the rows know better than the prior does."""
         return tuple(f for f, sd in zip(self.fields, self._sd, strict=True) if sd < _TOLD * PRIOR_SD[f])
@@ -202,6 +220,12 @@ class _Solution:
             for j in range(i)
             if abs(correlation[i, j]) > _SAME
         )
+
+
+def _kept(base: Runtime, fitted: Sequence[str]) -> tuple[dict[str, float], ...]:
+    """What the card to start from leaves open of the numbers that are not fitted anew."""
+    ways = ({name: sd for name, sd in way.items() if name not in fitted} for way in base.wander)
+    return tuple(way for way in ways if way)
 
 
 def _columns(fields: Sequence[str]) -> list[int]:
@@ -248,41 +272,31 @@ def _design_effect(residual: Array, series: NDArray[np.str_]) -> float:
     return 1.0 + correlation * (float((counts**2).sum()) / len(residual) - 1.0)
 
 
-def _left_out(made: Features, base: Runtime, fields: tuple[str, ...]) -> Array:
-    """Relative errors of each row, predicted by the rows of the other series; empty with one series."""
+def _left_out(made: Features, base: Runtime, fields: tuple[str, ...]) -> tuple[Array, Array]:
+    """Of each row, predicted by the rows of the other series: its relative error, and the log-sd of their numbers.
+
+    Empty with one series.
+    """
     names = sorted(set(made.series))
-    errors = np.zeros(len(made.rows))
+    errors, told = np.zeros((2, len(made.rows)))
     if len(names) < 2:
-        return np.zeros(0)
+        return np.zeros(0), np.zeros(0)
     for name in names:
         own = made.series == name
         if (~own).sum() <= len(fields):
-            return np.zeros(0)
+            return np.zeros(0), np.zeros(0)
         solution = _solve(made.of(~own), base, fields)
         errors[own] = made.of(own).predicted(solution.values) / made.seconds[own] - 1.0
-    return errors
+        told[own] = solution.log_sd(made.of(own))
+    return errors, told
 
 
-def spread(errors: Array, series: NDArray[np.str_]) -> float:
-    """The log-sd of a series that nobody has seen, from relative errors of rows of several.
-
-    Each series weighs alike. Few series tell their own spread badly: it is drawn towards what the bundled cards miss
-    unseen series by, and widened as Student's distribution is.
-    """
-    names, counts = np.unique(series, return_counts=True)
-    weights = (1.0 / counts)[np.searchsorted(names, series)]
-    own = float(np.average(np.log1p(np.maximum(errors, -0.99)) ** 2, weights=weights))
-    together = len(names) + _PRIOR_SERIES
-    drawn = (len(names) * own + _PRIOR_SERIES * _PRIOR_LOG_SD**2) / together
-    return float(np.sqrt(drawn) * student.ppf(0.975, together - 1) / norm.ppf(0.975))
-
-
-def _of_kernels(rows: Sequence[Row], card: Runtime) -> float:
-    """The log-sd that the kernels' own errors make, on average over rows."""
-    errors = TimingErrors(_DRAWS, 0)
-    alone = card.model_copy(update={"name": f"{card.name} without errors", "errors": Errors()})
-    drawn = [np.log(work_of(row, card).cost(alone).sample(errors)).std() for row in rows]
-    return float(np.mean(drawn))
+def _beside(made: Features, base: Runtime, solution: _Solution, card: Runtime) -> float:
+    """The log-sd of seconds beside matrices that left-out series show; with one series, what its rows do."""
+    errors, told = _left_out(made, base, solution.fields)
+    if not errors.size:
+        errors, told = made.predicted(solution.values) / made.seconds - 1.0, np.zeros(len(made.rows))
+    return significant(beside_log_sd(errors, told, made.rows, card))
 
 
 def _card(values: Array, base: Runtime, name: str, engine: str) -> Runtime:

@@ -30,6 +30,7 @@ _ABOUT = {
     "per_expert_layer_s": "of every layer with experts",
     "per_expert_token_s": "of it, a token",
     "pass_log_sd": "error of a target pass and step",
+    "beside_log_sd": "of its seconds beside matrices, besides",
     "experts_log_sd": "error of a mixture's, besides",
     "host_log_sd": "error of the host's seconds",
     "draft_step_log_sd": "error of a draft step",
@@ -101,6 +102,8 @@ def print_runtime(card: Runtime) -> None:
     out.print(f"A draft beside the target runs on {_DRAFTS[card.draft_tp]}; cache in {card.cache_dtype or _LIKE_MODEL}")
     if card.head_step_s is not None:
         out.print(f"A step of a draft head takes {shown('head_step_s', card.head_step_s)} between its kernels")
+    if card.wander:
+        out.print(f"What its rows leave open of these numbers moves them together, in {len(card.wander)} directions")
     print_labelled(out, "Evidence: ", _evidence(card.evidence), "dim")
 
 

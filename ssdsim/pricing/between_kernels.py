@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Literal
 
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.pricing.cost import Cost
-from ssdsim.runtimes.card import KERNELS, Kernels, Runtime
+from ssdsim.runtimes.card import KERNELS, Host, Kernels, Runtime
 from ssdsim.transformer.forward import ForwardPass
 from ssdsim.transformer.operations import (
     Attention,
@@ -78,7 +79,11 @@ def _roof_s(op: Kernel, profile: HardwareProfile) -> float:
 @lru_cache(maxsize=256)
 def of_prompts(runtime: Runtime) -> Runtime:
     """The runtime of passes over prompts: long kernels, whose factors are not those of decoding's short ones."""
-    return runtime if runtime is KERNELS else runtime.model_copy(update={"kernels": Kernels()})
+    if runtime is KERNELS:
+        return runtime
+    host = Host.model_fields
+    wander = tuple({name: sd for name, sd in way.items() if name in host} for way in runtime.wander)
+    return runtime.model_copy(update={"kernels": Kernels(), "wander": wander})
 
 
 def _streaming_s(op: Attention | LatentAttention, profile: HardwareProfile) -> float:
@@ -105,19 +110,29 @@ def _all_reduce_s(op: Collective, alone_s: float, profile: HardwareProfile, one_
     return max(one_shot_s, min(alone_s, two_shots_s))
 
 
-def cost_between_kernels(forward: ForwardPass, kernels_s: float, runtime: Runtime, model: Model) -> Cost:
-    """Of one pass; the structure that kernels and host work miss is an error of a target's whole pass."""
+def cost_between_kernels(forward: ForwardPass, kernels: Cost, runtime: Runtime, model: Model) -> Cost:
+    """Of one pass; the structure that kernels and host work miss is an error of a target's whole pass.
+
+    What is not in ``kernels`` that multiply matrices has one more: its factors and gaps are an engine's, and those of
+    one setting are not quite those of another.
+    """
     host, errors = runtime.host, runtime.errors
-    cost = host_cost(runtime, "layers", forward.layers * host.per_layer_s, errors.host_log_sd)
     layers, tokens = forward.expert_work
+    counted = {"per_layer_s": float(forward.layers), "per_expert_layer_s": layers, "per_expert_token_s": tokens}
+    cost = host_cost(runtime, "layers", forward.layers * host.per_layer_s, errors.host_log_sd)
     between_experts_s = layers * host.per_expert_layer_s + tokens * host.per_expert_token_s
     cost = cost + host_cost(runtime, "expert layers", between_experts_s, errors.host_log_sd)
+    kinds = kernels.by_kind()
+    factors = {field: seconds / getattr(runtime.kernels, field) for field, seconds in _by_factor(kinds).items()}
     if model == "draft":
-        return cost + host_cost(runtime, "draft step", host.per_draft_step_s, errors.draft_step_log_sd)
+        cost = cost + host_cost(runtime, "draft step", host.per_draft_step_s, errors.draft_step_log_sd)
+        return cost + _wandering(runtime, {**factors, **counted})
     cost = cost + host_cost(runtime, "pass", host.per_pass_s, errors.host_log_sd)
     log_sd = math.hypot(errors.pass_log_sd, errors.experts_log_sd if layers else 0.0)
-    moved_s = log_sd * (kernels_s + cost.seconds)
-    return cost + Cost(shared={_structure(runtime): moved_s}) if moved_s else cost
+    seconds = kernels.seconds + cost.seconds
+    beside_s = seconds - sum(kinds.get(kind, 0.0) for kind in _MATRICES)
+    moved = {_structure(runtime): log_sd * seconds, beside_matrices(runtime): errors.beside_log_sd * beside_s}
+    return cost + _moved(moved) + _wandering(runtime, {**factors, **counted, "per_pass_s": 1.0})
 
 
 def cost_of_step(runtime: Runtime, batch: int) -> Cost:
@@ -125,12 +140,51 @@ def cost_of_step(runtime: Runtime, batch: int) -> Cost:
     host, errors = runtime.host, runtime.errors
     seconds = host.per_step_s + batch * host.per_sequence_s
     cost = host_cost(runtime, "step", seconds, errors.host_log_sd)
-    return cost.off_by(_structure(runtime), errors.pass_log_sd) if errors.pass_log_sd and seconds else cost
+    moved = {
+        _structure(runtime): errors.pass_log_sd * seconds,
+        beside_matrices(runtime): errors.beside_log_sd * seconds,
+    }
+    return cost + _moved(moved) + _wandering(runtime, {"per_step_s": 1.0, "per_sequence_s": float(batch)})
+
+
+_MATRICES = frozenset({"gemm", "experts"})
+
+_FACTORS = {
+    "gemm": ("gemm",),
+    "attention": ("attention", "latent_attention"),
+    "communication": ("all_reduce", "all_gather"),
+    "elementwise": ("elementwise",),
+    "experts": ("experts",),
+}
+"""Kinds of kernels that a factor multiplies."""
+
+
+def _by_factor(kinds: Mapping[str, float]) -> dict[str, float]:
+    return {field: sum(kinds.get(kind, 0.0) for kind in theirs) for field, theirs in _FACTORS.items()}
+
+
+def _wandering(runtime: Runtime, per_unit: Mapping[str, float]) -> Cost:
+    """What each of the card's directions moves, from the seconds that each of its numbers moves by."""
+    return _moved(
+        {
+            f"wander {number}@{runtime.name}": sum(sd * per_unit.get(name, 0.0) for name, sd in direction.items())
+            for number, direction in enumerate(runtime.wander)
+        }
+    )
+
+
+def _moved(seconds: Mapping[str, float]) -> Cost:
+    return Cost(shared={direction: moved for direction, moved in seconds.items() if moved})
 
 
 def _structure(runtime: Runtime) -> str:
     """The direction in which all target passes are wrong together."""
     return f"structure@{runtime.name}"
+
+
+def beside_matrices(runtime: Runtime) -> str:
+    """The direction in which what multiplies no matrices is wrong in all target passes together."""
+    return f"beside matrices@{runtime.name}"
 
 
 def cost_of_speculation(runtime: Runtime, layers: int) -> Cost:

@@ -42,4 +42,4 @@ def cost_of_mixed_pass(
     parts += [(cost_of_operations(ops, profile, runtime), share)] if share > 0.0 else []
     parts += [(cost_of_operations(ops, profile, of_prompts(runtime)), 1.0 - share)] if share < 1.0 else []
     kernels = Cost.total(parts)
-    return kernels + cost_between_kernels(forward, kernels.seconds, runtime, model)
+    return kernels + cost_between_kernels(forward, kernels, runtime, model)

@@ -39,7 +39,7 @@ def cost_of_pass(
 
     def cost() -> Cost:
         kernels = cost_of_operations(forward.counted(), profile, runtime)
-        return kernels + cost_between_kernels(forward, kernels.seconds, runtime, model)
+        return kernels + cost_between_kernels(forward, kernels, runtime, model)
 
     return _remembered(profile, (forward, runtime, model), cost)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from ssdsim.records import Card, LogSd, NotNegative, Seconds
+from ssdsim.errors import nearest
+from ssdsim.records import FROM_LIST, Card, Coefficient, LogSd, NotNegative, Seconds
 from ssdsim.transformer.operations import DTYPES
 from ssdsim.transformer.precision import Precision
 
@@ -69,13 +70,15 @@ class Errors(Card):
     """How wrong the card may be.
 
     ``pass_log_sd``: standard deviation of log(real / predicted) of a target pass with its step, from series that were
-    left out; all strategies on the engine share it. ``experts_log_sd``: added to it (in quadrature) where the model is
-    a mixture of experts. ``host_log_sd``: of the host's seconds. ``draft_step_log_sd``: of those of a draft step.
-    ``per_round_log_sd``: of those of a round. ``round_log_sd``: of a whole round that speculates, each strategy's its
-    own.
+    left out; all strategies on the engine share it. ``beside_log_sd``: besides, of those of its seconds in which no
+    matrices are multiplied (attention, messages, element-wise work, the host), which are known worse than matrices
+    timed one by one. ``experts_log_sd``: added to a pass's (in quadrature) where the model is a mixture of experts.
+    ``host_log_sd``: of the host's seconds. ``draft_step_log_sd``: of those of a draft step. ``per_round_log_sd``: of
+    those of a round. ``round_log_sd``: of a whole round that speculates, each strategy's its own.
     """
 
     pass_log_sd: LogSd = 0.0
+    beside_log_sd: LogSd = 0.0
     experts_log_sd: LogSd = 0.0
     host_log_sd: LogSd = 0.0
     draft_step_log_sd: LogSd = 0.0
@@ -101,6 +104,9 @@ class Runtime(Card):
     all-reduces), or on the faster of both. ``cache_dtype`` is that of its cache
     beside quantised weights, where neither a user nor the checkpoint says (None: the activations'). ``head_step_s`` is
     the host's ``per_draft_step_s`` where the draft is a head of its target (None: the same).
+
+    ``wander`` holds what the rows that the card was fitted to leave open of its numbers: independent directions, each
+    of which moves fields of ``kernels`` and ``host`` together, by one standard deviation.
     """
 
     schema_: Literal[1] = Field(default=1, alias="schema")
@@ -114,6 +120,7 @@ class Runtime(Card):
     kernels: Kernels = Kernels()
     host: Host = Host()
     errors: Errors = Errors()
+    wander: Annotated[tuple[dict[str, Coefficient], ...], FROM_LIST] = ()
     evidence: Evidence
 
     def __hash__(self) -> int:
@@ -122,6 +129,14 @@ class Runtime(Card):
     def cache_beside(self, weights: Precision) -> str | None:
         """The dtype of the cache that it keeps beside quantised weights; None where it is the model's own."""
         return self.cache_dtype if weights.mlp not in DTYPES else None
+
+    @model_validator(mode="after")
+    def _wanders_in_its_numbers(self) -> Runtime:
+        known = (*Kernels.model_fields, *Host.model_fields)
+        for name in {name for direction in self.wander for name in direction}:
+            if name not in known:
+                raise ValueError(f"unknown number '{name}' in wander{nearest(name, known)} Allowed: {', '.join(known)}")
+        return self
 
     @property
     def of_heads(self) -> Runtime:

@@ -50,7 +50,9 @@ def test_the_operations_and_the_fixed_cost_are_the_pass(b: int, k: int, context:
         operations = frame[(frame["pass"] == name) & (frame["kind"] != "fixed")]
         seconds = (operations["count"] * operations["seconds"]).sum()
         assert seconds == pytest.approx(cost_of_operations(forward.counted(), profile).seconds)
-        fixed_s = cost_between_kernels(forward, seconds, work.runtime, work.model).seconds
+        fixed_s = cost_between_kernels(
+            forward, cost_of_operations(forward.counted(), profile), work.runtime, work.model
+        ).seconds
         assert seconds == pytest.approx(work.cost.seconds - fixed_s)
         assert (operations["count"] * operations["flops"]).sum() == pytest.approx(forward.flops)
 

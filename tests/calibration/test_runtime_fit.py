@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from calibration.runtimes.fit import BOTH, DECODING, SPECULATING, default_fields, fit_runtime, spread
+from calibration.runtimes.fit import BOTH, DECODING, SPECULATING, default_fields, fit_runtime
+from calibration.runtimes.unseen import times_others
 from ssdsim.errors import InputError
 from ssdsim.measured.price import value_of, work_of
 from ssdsim.measured.row import Row
-from ssdsim.runtimes.card import Runtime
+from ssdsim.pricing.cost import TimingErrors
+from ssdsim.runtimes.card import Errors, Runtime
 from ssdsim.runtimes.catalog import find_runtime
 
 HIDDEN = find_runtime("sglang")
@@ -68,13 +70,35 @@ def test_rows_of_speculation_leave_the_error_of_a_pass_alone() -> None:
     rows = [a_row(batch, k=k) for batch in BATCHES for k in (2, 4)]
     fit = fit_runtime(rows, start(), "x")
     assert fit.fields == SPECULATING
-    assert fit.card.errors.pass_log_sd == HIDDEN.errors.pass_log_sd
+    assert fit.card.errors.beside_log_sd == HIDDEN.errors.beside_log_sd
+    assert fit.card.wander == HIDDEN.wander
     assert fit.error < 0.01
 
 
 def test_the_error_of_few_series_is_drawn_towards_that_of_others() -> None:
-    exact = spread(np.zeros(8), np.array(["one"] * 8))
-    many = spread(np.zeros(80), np.repeat(np.arange(40), 2).astype(str))
-    assert exact > 0.05
-    assert many < 0.03
-    assert spread(np.full(8, 0.2), np.array(list("abcdefgh"))) > 0.15
+    exact = times_others(np.zeros(8), ["one"] * 8)
+    many = times_others(np.zeros(400), [str(number // 2) for number in range(400)])
+    assert exact > 0.9
+    assert many < 0.3
+    assert times_others(np.full(8, 4.0), list("abcdefgh")) > 1.4
+    assert times_others(np.ones(8), list("abcdefgh")) == pytest.approx(1.0, abs=0.1)
+
+
+def test_a_card_of_one_model_knows_less_of_another() -> None:
+    """How the host's time splits into layers and steps, one model's rows do not say."""
+
+    def half_width(fitted_to: str, asked: str) -> float:
+        rows = [served(fitted_to, batch, f"{fitted_to} {tp}", tp) for batch in BATCHES for tp in (1, 2)]
+        card = fit_runtime(rows, start(), "x").card
+        bare = card.model_copy(update={"errors": Errors()})
+        drawn = work_of(served(asked, 1), bare).cost(bare).sample(TimingErrors(400, 0))
+        return float(np.log(drawn).std())
+
+    large, small = "llama-3.1-70b", "llama-3.1-8b"
+    assert half_width(large, small) > 1.5 * half_width(small, small)
+
+
+def served(model: str, batch: int, series: str = "", tp: int = 1) -> Row:
+    """A step of a model as the hidden card prices it."""
+    row = a_row(batch, series, tp=tp).model_copy(update={"model": model})
+    return row.model_copy(update={"value": value_of(row, work_of(row, HIDDEN).cost(HIDDEN).seconds)})

@@ -19,7 +19,7 @@ from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.laws import FixedCosts
 from ssdsim.measured.price import work_of
 from ssdsim.measured.row import Row
-from ssdsim.pricing.between_kernels import kernel_factor
+from ssdsim.pricing.between_kernels import cost_of_step, kernel_factor
 from ssdsim.pricing.passes import cost_of_pass
 from ssdsim.runtimes.card import KERNELS, Errors, Evidence, Host, Kernels, Runtime
 from ssdsim.runtimes.catalog import DEFAULT, SUFFIX, find_runtime, load_runtime, runtime_names, runtime_of, save_runtime
@@ -73,7 +73,7 @@ def test_every_bundled_card_says_what_it_rests_on(name: str) -> None:
     assert name in card.summary
     if card is not KERNELS:
         assert card.evidence.rows > 0
-        assert card.errors.pass_log_sd > 0.0
+        assert card.errors.pass_log_sd + card.errors.beside_log_sd > 0.0
         assert card.errors.draft_step_log_sd > 0.0
 
 
@@ -243,3 +243,21 @@ def test_a_stray_file_is_no_runtime_of_a_bundled_profile(tmp_path: Path, monkeyp
     monkeypatch.chdir(tmp_path)
     save_runtime(find_runtime("vllm"), tmp_path / f"h100-sxm{SUFFIX}")
     assert runtime_of(find_hardware("h100-sxm"), "h100-sxm")[0].name == DEFAULT
+
+
+def test_what_is_left_open_of_numbers_moves_passes_and_steps_together() -> None:
+    """A step that is longer by what layers are shorter leaves the sum of one model as it is."""
+    target = find_transformer("llama-3.1-8b")
+    traded = {"per_layer_s": -1e-4 / target.layers, "per_step_s": 1e-4}
+    card = KERNELS.model_copy(update={"name": "traded", "wander": (traded,)})
+    profile = find_hardware("h100-sxm")
+    whole = cost_of_pass(forward_pass(target, batch=1, context=100), profile, card) + cost_of_step(card, 1)
+    assert whole.shared["wander 0@traded"] == pytest.approx(0.0, abs=1e-12)
+    other = find_transformer("llama-3.1-70b")
+    longer = cost_of_pass(forward_pass(other, batch=1, context=100), profile, card) + cost_of_step(card, 1)
+    assert longer.shared["wander 0@traded"] == pytest.approx(1e-4 * (1.0 - other.layers / target.layers))
+
+
+def test_a_direction_names_numbers_of_the_card() -> None:
+    with pytest.raises(ValueError, match="unknown number 'per_stepp_s' in wander"):
+        Runtime.model_validate({**KERNELS.model_dump(by_alias=True), "wander": ({"per_stepp_s": 1e-4},)})

@@ -10,6 +10,7 @@ from typing import Any
 from ssdsim.answers.serving.curve import Curve
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.pricing.between_kernels import Model, cost_between_kernels, of_prompts
+from ssdsim.pricing.cost import Cost
 from ssdsim.pricing.mixed import Counted, over_cache, over_tokens
 from ssdsim.pricing.passes import cost_of_operations
 from ssdsim.pricing.site import Site
@@ -69,7 +70,7 @@ class PromptTable:
     def _host_of_one(self) -> tuple[float, float]:
         """What the runtime adds to a pass over one token, and for each more, which experts have to be found for."""
         place, one = self._place, self._forward(1)
-        cost = cost_between_kernels(one, 0.0, place.runtime, place.model)
+        cost = cost_between_kernels(one, Cost(), place.runtime, place.model)
         return cost.seconds, one.expert_work[1] * place.runtime.host.per_expert_token_s
 
     def _host_s(self, tokens: int) -> float:
