@@ -51,7 +51,8 @@ def off_the_line(rows: pd.DataFrame, axis: str) -> pd.Series:
 
 def lines(folder: Path) -> Iterator[str]:
     """A row of each format: held-out errors by window, of decoding also the jumps along tokens, n and k, the share of
-    rough rows (off the line along one of these), and the 95th percentile of the others."""
+    rough rows (off the line along one of these), and the 95th percentile of the others.
+    """
     tables = {GEMM_FORMATS[theirs]: rows for theirs, rows in gemm_rows(folder).items()}
     fits = {kept: partial(held_out_errors, rows, WEIGHT_BYTES[kept]) for kept, rows in tables.items()}
     for kept, errors in fitted(fits, sum(map(len, tables.values()))).items():
