@@ -139,11 +139,14 @@ def _compared(table: Table, played: Sequence[Sequence[PlayedRound]], way: Way, t
             ([sum(bool(r.hit) for r in one) for one in full], [len(one) for one in full]),
         ),
     }
-    return [_against(what, temperature, ours, theirs) for what, (ours, theirs) in pairs.items()]
+    return [against(what, temperature, ours, theirs) for what, (ours, theirs) in pairs.items()]
 
 
-def _against(what: str, temperature: float, ours: tuple[object, object], theirs: tuple[object, object]) -> Compared:
-    """Two ratios of sums over requests, which were measured apart: their errors add up."""
+def against(what: str, temperature: float, ours: tuple[object, object], theirs: tuple[object, object]) -> Compared:
+    """The coupling's and the loop's ratio of sums over requests, which were measured apart: their errors add up.
+
+    ``ours`` and ``theirs`` are each request's numerators and denominators.
+    """
     (coupling, a), (loop, b) = _ratio(*ours), _ratio(*theirs)
     return Compared(what, temperature, coupling, loop, float(np.hypot(a, b)))
 

@@ -74,17 +74,14 @@ class Speculator:
         """
         tokens = self.current.tokens
         glue = self.model.after([*self.text, *tokens], len(tokens) + 1)
+        likeliest = np.argsort(-glue, axis=-1, kind="stable")[:, : self.fan_out + 1].tolist()
         outcomes = [
             (accepted, bonus)
-            for accepted in range(len(tokens) + 1)
-            for bonus in self._guesses(glue[accepted], tokens[accepted] if accepted < len(tokens) else None)
+            for accepted, (ranked, rejected) in enumerate(zip(likeliest, [*tokens, None], strict=True))
+            for bonus in [token for token in ranked if token != rejected][: self.fan_out]
         ]
         found = self._speculate_from([[*tokens[:accepted], bonus] for accepted, bonus in outcomes])
         self.cache = dict(zip(outcomes, found, strict=True))
-
-    def _guesses(self, logits: Logits, rejected: int | None) -> list[int]:
-        ranked = np.argsort(-logits, kind="stable")[: self.fan_out + 1].tolist()
-        return [token for token in ranked if token != rejected][: self.fan_out]
 
     def _speculate_from(self, suffixes: Sequence[Sequence[int]]) -> list[Speculation]:
         """K tokens of each branch, all branches side by side."""

@@ -72,7 +72,8 @@ class Rules:
         """A token of each row."""
         sums = np.cumsum(probabilities, axis=-1)
         at = self.rng.random((len(sums), 1)) * sums[:, -1:]
-        return [int(token) for token in np.minimum((sums <= at).sum(axis=-1), probabilities.shape[-1] - 1)]
+        found: list[int] = np.minimum((sums <= at).sum(axis=-1), probabilities.shape[-1] - 1).tolist()
+        return found
 
     def verify(self, speculation: Speculation, target: Probabilities) -> Verdict:
         """``target``, shape ``(tokens + 1, V)``, is its distribution at each drafted token and after the last."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.checks import within
+from ssdsim.errors import InputError
 
 Floats = NDArray[np.float32]
 Whole = NDArray[np.int32]
@@ -51,11 +51,14 @@ class Positions:
 
 def softmax(logits: NDArray[Any], temperature: float = 1.0) -> NDArray[np.float64]:
     """Probabilities at a temperature; at 0 all mass is on the first largest logit."""
-    within("temperature", temperature, 0)
+    if not temperature >= 0.0:
+        raise InputError(f"temperature must be at least 0, got {temperature:g}")
     if temperature == 0.0:
         certain = np.zeros(logits.shape)
         np.put_along_axis(certain, logits.argmax(axis=-1)[..., None], 1.0, axis=-1)
         return certain
-    scaled = np.asarray(logits, dtype=np.float64) / temperature
-    weights = np.exp(scaled - scaled.max(axis=-1, keepdims=True))
-    return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
+    weights = np.asarray(logits, dtype=np.float64) / temperature
+    weights -= weights.max(axis=-1, keepdims=True)
+    np.exp(weights, out=weights)
+    weights /= weights.sum(axis=-1, keepdims=True)
+    return weights
