@@ -21,6 +21,7 @@ from transformers.utils import logging as transformers_logging
 from ssdsim.errors import InputError, nearest
 from ssdsim.measure.language import Branches, Logits
 from ssdsim.measure.positions import draw
+from ssdsim.measure.room import cache_with_room
 from ssdsim.pairs.file import Participant
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -108,7 +109,7 @@ class CausalModel:
         mask = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts], device=self.device)
         ids = self._ids([[0] * (longest - len(p)) + list(p) for p in prompts])
         positions = (mask.cumsum(-1) - 1).clamp(min=0)
-        cache = DynamicCache(config=self.model.config)
+        cache = cache_with_room(self.model.config, longest + new_tokens)
         written: list[list[int]] = [[] for _ in prompts]
         for _ in range(new_tokens):
             out = self.model(

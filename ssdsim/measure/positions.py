@@ -83,7 +83,7 @@ def _top(logits: torch.Tensor, top: int) -> torch.Tensor:
 def _scaled_overlap(p: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
     """The sum of min(p, s q) for each of ``SCALES``, as q times a ratio that is cut at s; shape ``(n, scales)``."""
     ratio = p / q.clamp(min=torch.finfo(q.dtype).tiny)
-    found = [torch.einsum("nv,nv->n", ratio.clamp_(max=float(scale)), q) for scale in SCALES[::-1]]
+    found = [torch.linalg.vecdot(ratio.clamp_(max=float(scale)), q) for scale in SCALES[::-1]]
     return torch.stack(found[::-1], dim=-1)
 
 

@@ -97,8 +97,9 @@ class RecordFolder:
         """Write an answer, whole or not at all."""
         file = self._file(request.id, request.temperature)
         file.parent.mkdir(exist_ok=True)
-        # tops barely compress and their numbers are of no use beyond a few digits: zstd alone
-        _replace(file, lambda partial: pq.write_table(_table(request), partial, compression="zstd"))
+        # hardly a number comes twice: with dictionaries files are larger, and take longer
+        table = _table(request)
+        _replace(file, lambda partial: pq.write_table(table, partial, compression="zstd", use_dictionary=False))
 
     def requests(self) -> Iterator[Request]:
         """Every answer, by temperature and id.
