@@ -117,8 +117,9 @@ def assert_same(row: Any, point: Mapping[str, Any]) -> None:
             assert row[name] == pytest.approx(value, rel=1e-12, abs=1e-300, nan_ok=True), name
 
 
+@pytest.mark.long
 @given(some=st.lists(st.one_of(points, fitting), min_size=1, max_size=6))
-@settings(derandomize=True, deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@settings(derandomize=True, deadline=None, max_examples=75, suppress_health_check=[HealthCheck.too_slow])
 def test_a_row_is_the_prediction_of_its_point(some: list[dict[str, Any]]) -> None:
     """Values, the better fallback, and the error line of what is not possible, or of the strategy that has no room."""
     frame = evaluate(some)
@@ -127,13 +128,14 @@ def test_a_row_is_the_prediction_of_its_point(some: list[dict[str, Any]]) -> Non
         assert_same(row, point)
 
 
+@pytest.mark.long
 def test_the_random_points_are_of_both_sorts() -> None:
     """Else the property above would compare errors only."""
     errors: list[Any] = []
     partly: list[bool] = []
 
     @given(point=st.one_of(points, fitting))
-    @settings(derandomize=True, deadline=None, max_examples=500, database=None)
+    @settings(derandomize=True, deadline=None, max_examples=250, database=None)
     def collect(point: dict[str, Any]) -> None:
         row = evaluate([point]).iloc[0]
         errors.append(row["error"])

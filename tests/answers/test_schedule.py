@@ -112,6 +112,7 @@ def test_what_is_no_schedule_is_refused(text: str, message: str) -> None:
         Schedule.load("absent.json")
 
 
+@pytest.mark.long
 def test_each_cell_is_within_1_percent_of_an_exhaustive_search() -> None:
     """Every K, every second budget up to 40 outcomes and doublings beyond, both fallbacks."""
     budgets = [*range(1, 41, 2), *(40 * 2**i for i in range(1, 6))]

@@ -27,6 +27,7 @@ def test_a_profiles_name(verb: str, tmp_path: Path) -> None:
     assert (done.returncode, NAME in done.stdout) == (0, True), done.stderr
 
 
+@pytest.mark.long
 def test_a_papers_citation(tmp_path: Path) -> None:
     path = renamed("published", "kumar2026.toml", "Speculative Speculative Decoding", tmp_path / "paper.toml")
     done = asked("validate", "--paper", str(path))

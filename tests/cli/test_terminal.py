@@ -140,7 +140,9 @@ def assert_nothing_is_lost(narrow: str, wide: str, width: int) -> None:
     assert not {cell for cell in cells(wide) if not any(cell in line for line in lines)}
 
 
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(
+    "width", [pytest.param(width, marks=() if width == 80 else pytest.mark.long) for width in WIDTHS]
+)
 @pytest.mark.parametrize("verb", VERBS)
 def test_no_number_and_no_name_is_cut(verb: str, width: int) -> None:
     wide = in_terminal(VERBS[verb], UNLIMITED)
@@ -199,6 +201,7 @@ def _read(terminal: int) -> bytes:
         return b""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("width", [60, 80])
 @pytest.mark.parametrize("verb", ["predict", "hardware show"])
 def test_a_real_terminal_is_measured(verb: str, width: int) -> None:
@@ -211,6 +214,7 @@ def test_in_a_real_terminal_a_mistake_is_told_in_whole_words() -> None:
     assert "tokens_per_round_ssd," in told.split()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("group", [hardware.command, importing.command, models.command])
 def test_help_tells_the_whole_of_each_command(group: Group) -> None:
     told = in_real_terminal(f"{group.name} --help", 60)

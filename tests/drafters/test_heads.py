@@ -199,6 +199,7 @@ def test_no_hits_are_synchronous_eagle() -> None:
     assert found == pytest.approx(expected_tokens_of_pmf(accepted_length_pmf(EAGLE_LIKE, 5)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("b", [1, 4])
 @pytest.mark.parametrize("drafter", ["eagle", "eagle3"])
 def test_engines_agree(drafter: str, b: int) -> None:

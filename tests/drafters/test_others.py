@@ -217,6 +217,7 @@ def test_magicdecs_twelve_rows(
 # all of them
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("drafter", ["medusa", "pard", "p-eagle", "dflash", "ngram", "suffix", "self"])
 @pytest.mark.parametrize("b", [1, 3])
 def test_engines_agree(drafter: str, b: int) -> None:

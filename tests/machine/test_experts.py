@@ -28,6 +28,7 @@ def test_a_token_gets_the_mean_of_its_experts_answers() -> None:
         assert torch.allclose(answer, expected, atol=1e-4)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("branches", [False, True])
 @pytest.mark.parametrize(
     ("count", "per_token", "skew"), [(16, 2, 0.75), (16, 2, 0.0), (64, 6, 0.75), (3, 2, 0.0), (4, 4, 0.0)]

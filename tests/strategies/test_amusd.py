@@ -53,6 +53,7 @@ def test_at_a_tenth_of_the_targets_time(alpha: float, expected: float) -> None:
     assert rate(amusd(alpha, 0.1)) == pytest.approx(expected, abs=5e-7)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("engine", ["des", "mc"])
 @pytest.mark.parametrize(("alpha", "d", "least", "hit", "expected"), ROWS)
 def test_events_and_monte_carlo_agree(
@@ -111,6 +112,7 @@ def test_limits() -> None:
         assert rate(amusd(alpha, d)) > max(lockstep)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("alpha", [0.6, 0.95])
 def test_messages_delay_what_both_sides_know(alpha: float) -> None:
     """On hardware messages take time: events say the same as the closed form."""

@@ -50,6 +50,7 @@ def test_ten_targets_that_verify_every_token(alpha: float, expected: float) -> N
     assert rate(dsi(alpha, 1, 0.1, 10)) == pytest.approx(expected, abs=5e-7)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("engine", "rounds"), [("mc", 20_000), ("des", 5_000), pytest.param("des", 20_000, marks=pytest.mark.slow)]
 )

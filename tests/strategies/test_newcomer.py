@@ -82,6 +82,7 @@ def test_it_is_recommended_where_it_is_best() -> None:
     assert "Wary SD" in found.sentence
 
 
+@pytest.mark.long
 def test_it_is_in_the_report(tmp_path: Path) -> None:
     ssdsim.sweep(strategies=ALL_FOUR, subject="wary", b=[1, 2], wary_k=[2, 4], folder=tmp_path / "run")
     page = ssdsim.report(tmp_path / "run")

@@ -34,6 +34,7 @@ def test_the_closed_form_is_that_of_the_chain(alpha: float, gamma: int, d: float
     assert rate(pearl(alpha, gamma, d)) == pytest.approx(expected, abs=5e-7)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("engine", "rounds"), [("mc", 100_000), ("des", 20_000), pytest.param("des", 100_000, marks=pytest.mark.slow)]
 )

@@ -47,6 +47,7 @@ def test_the_closed_form_is_that_of_the_chain(
     assert rate(branching(alpha, gamma, d, **options)) == pytest.approx(expected, abs=5e-7)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("engine", ["des", "mc"])
 @pytest.mark.parametrize(("alpha", "gamma", "d", "options", "expected"), [*FIXED, *UNSURE])
 def test_events_and_monte_carlo_agree(
@@ -124,6 +125,7 @@ def test_more_branches_cost_a_wider_step_and_more_memory() -> None:
     assert need[0] < need[1]
 
 
+@pytest.mark.long
 def test_its_window_and_branches_are_searched() -> None:
     found = recommend(gpus=5, strategies="ar,specbranch", subject="specbranch", tp=4)
     best = found.answers[0].by_strategy["specbranch"]

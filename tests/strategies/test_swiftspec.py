@@ -64,6 +64,7 @@ def test_the_chain_of_trees_is_the_recursion(row: tuple[Any, ...]) -> None:
         assert case.tokens.averages.to["miss"] == pytest.approx(row[10], abs=6e-7)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("engine", ["des", "mc"])
 @pytest.mark.parametrize("row", [*ROWS, *OTHERS[5:7]])
 def test_events_and_monte_carlo_agree(row: tuple[Any, ...], engine: Any) -> None:

@@ -38,6 +38,7 @@ def test_tokens_of_a_round(ranks: tuple[float, ...], nodes: int, depth: int, exp
     assert rate(case) == pytest.approx(expected / (1.0 + 0.1 * draft.times), rel=3e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("engine", ["des", "mc"])
 @pytest.mark.parametrize(("ranks", "nodes", "depth", "expected"), CASES)
 def test_events_and_monte_carlo_agree(

@@ -75,6 +75,7 @@ def treessd(*names: str, **options: Any) -> Scenario:
     return configure(strategies=names or ("treessd",), **options).scenarios[(names or ("treessd",))[0]]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("engine", ["des", "mc"])
 @pytest.mark.parametrize(("nodes", "depth", "expected", "hits"), [(8, 4, 2.7550, 0.5529), (16, 5, 3.1152, 0.4248)])
 def test_events_and_monte_carlo_agree(nodes: int, depth: int, expected: float, hits: float, engine: Any) -> None:
