@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
@@ -16,9 +15,10 @@ from numpy.typing import NDArray
 
 from ssdsim import drafters, strategies
 from ssdsim.answers.grid import Evaluated, Evaluator
+from ssdsim.answers.idle_cores import IdleCores
 
 _MANY = 500  # points of one call, after which there are seconds of work to come
-_IDLE = 0.5  # cores, in the mean of a minute, which this process's own first seconds are part of
+_IDLE = 0.5  # cores
 _A_SHARE = 64  # points that one of the two takes at once
 _AHEAD = 2  # shares that the second process has before it, so that it never waits for this one
 
@@ -32,6 +32,7 @@ class TwoEvaluators(Evaluator):
 
     def __init__(self) -> None:
         super().__init__()
+        self._idle = IdleCores()
         self._pool: Any = None
         self._ready: Any = None
         self.shared = 0
@@ -53,7 +54,7 @@ class TwoEvaluators(Evaluator):
         """As :meth:`Evaluator.evaluate`; each point holds ``b`` and, as a tuple, ``strategies``."""
         points = list(points)
         names = tuple(dict.fromkeys([*names, *(name for point in points for name in point["strategies"])]))
-        if self._pool is None and len(points) >= _MANY and _a_core_is_idle() and all(map(_is_known, points)):
+        if self._pool is None and len(points) >= _MANY and self._idle.count() >= _IDLE and all(map(_is_known, points)):
             self.start()
         shares = _shares(points)
         if self._pool is None or len(shares) < 2:
@@ -94,13 +95,6 @@ class TwoEvaluators(Evaluator):
 
     def _takes_more(self, theirs: Collection[Any]) -> bool:
         return self._ready.done() and sum(not each.done() for each in theirs) < _AHEAD
-
-
-def _a_core_is_idle() -> bool:
-    """Whether another process would not wait for this one's core, nor others for it."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
-    return load <= cores - _IDLE
 
 
 def _is_known(point: Mapping[str, Any]) -> bool:
