@@ -34,8 +34,10 @@ class ModelDrafter:
         return Draft(find_transformer(named or DRAFT))
 
     def speculate(self, site: Site, tokens: int, beside: bool) -> tuple[Piece, ...]:
-        step = site.draft_beside_target("draft step") if beside else site.draft_pass("draft step")
-        return (site.piece(step, tokens),)
+        if not beside:
+            return (site.piece(site.draft_pass("draft step"), tokens),)
+        step = site.draft_beside_target("draft step")
+        return (site.piece(step, tokens), *site.launches(step, tokens))
 
     def prespeculate(self, site: Site, tokens: int, branches: int) -> tuple[Piece, ...]:
         """A glue pass over K+1 tokens a sequence, then K steps over the branches, which see the verified ones too."""

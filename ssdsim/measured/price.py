@@ -10,7 +10,7 @@ from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.measured.row import Row
-from ssdsim.pricing.between_kernels import cost_of_speculation, cost_of_step, of_prompts
+from ssdsim.pricing.between_kernels import cost_of_launches, cost_of_speculation, cost_of_step, of_prompts
 from ssdsim.pricing.cost import Cost
 from ssdsim.pricing.passes import cost_of_pass
 from ssdsim.runtimes.card import KERNELS, Runtime
@@ -49,6 +49,9 @@ class Work:
         if self.speculates:
             parts.append((cost_of_speculation(runtime, self.target.layers), self.steps))
             parts.append((self._draft_step(runtime), self.steps * self.drafted))
+            if self.draft is not None:
+                devices_s = Cost.total(parts).seconds / self.steps
+                parts.append((cost_of_launches(runtime, self.draft.layers, self.drafted, devices_s), self.steps))
         prompts = of_prompts(runtime)
         parts += [(cost_of_pass(forward, self.profile, prompts), times) for forward, times in self.prefills]
         whole = Cost.total(parts)

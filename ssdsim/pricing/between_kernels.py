@@ -193,6 +193,18 @@ def cost_of_speculation(runtime: Runtime, layers: int) -> Cost:
     return host_cost(runtime, "round", seconds, runtime.errors.per_round_log_sd)
 
 
+def cost_of_launches(runtime: Runtime, layers: int, drafted: int, devices_s: float) -> Cost:
+    """What a round waits for the host, which launches ``drafted`` passes of a draft of so many layers one by one.
+
+    ``devices_s`` is what the devices take for the round.
+    """
+    launches = runtime.launches
+    if launches is None:
+        return Cost()
+    host_s = launches.per_round_s + drafted * layers * launches.per_layer_s
+    return host_cost(runtime, "launches", max(0.0, host_s - devices_s), runtime.errors.draft_step_log_sd)
+
+
 def host_cost(runtime: Runtime, what: str, seconds: float, log_sd: float) -> Cost:
     """A time without a kernel; what is called the same has the same error."""
     if seconds == 0.0:

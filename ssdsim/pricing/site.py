@@ -8,7 +8,7 @@ from functools import cached_property, update_wrapper
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from ssdsim.hardware.profile import HardwareProfile
-from ssdsim.pricing.between_kernels import Model, cost_of_speculation, cost_of_step
+from ssdsim.pricing.between_kernels import Model, cost_of_launches, cost_of_speculation, cost_of_step
 from ssdsim.pricing.cost import Cost
 from ssdsim.pricing.passes import cost_of_message, streaming_share
 from ssdsim.pricing.step import HostWork, Message, Pass, Piece, Step
@@ -179,6 +179,14 @@ class Site:
         if speculates:
             cost = cost + cost_of_speculation(self.runtime, self.target.layers)
         return Step("host", (Piece("sample", cost),))
+
+    def launches(self, step: Pass, tokens: int) -> tuple[Piece, ...]:
+        """What a round of ``tokens`` drafts beside the target waits for their launches; nothing where it does not."""
+        if self.runtime.launches is None:
+            return ()
+        busy_s = self.target_pass("verify", tokens + 1).cost.seconds + self.sampling_step().seconds
+        cost = cost_of_launches(self.runtime, step.forward.layers, tokens, busy_s + tokens * step.cost.seconds)
+        return (Piece("launches", cost, 1, HostWork(cost.seconds)),) if cost.seconds else ()
 
     def streaming_share(self, work: Pass, seconds: float) -> float:
         """Share of a pass's time that its bytes alone would take, at most 1."""

@@ -86,6 +86,18 @@ class Errors(Card):
     round_log_sd: LogSd = 0.0
 
 
+class Launches(Card):
+    """Host time of a draft model whose kernels are launched one by one and not as a CUDA graph.
+
+    ``per_layer_s``: of every layer of each of its passes; ``per_round_s``: of a round besides (scheduling, launching
+    the target, sampling). The host runs ahead of the devices: it launches drafts while these still verify, so that a
+    round takes as long as the slower of both and not their sum.
+    """
+
+    per_round_s: Seconds
+    per_layer_s: Seconds
+
+
 class Evidence(Card):
     """What the numbers rest on; mean absolute relative errors, of the rows fitted and of series that were left out."""
 
@@ -105,6 +117,8 @@ class Runtime(Card):
     beside quantised weights, where neither a user nor the checkpoint says (None: the activations'). ``head_step_s`` is
     the host's ``per_draft_step_s`` where the draft is a head of its target (None: the same).
 
+    ``launches`` is there where a draft model beside the target runs without graphs.
+
     ``wander`` holds what the rows that the card was fitted to leave open of its numbers: independent directions, each
     of which moves fields of ``kernels`` and ``host`` together, by one standard deviation.
     """
@@ -120,6 +134,7 @@ class Runtime(Card):
     kernels: Kernels = Kernels()
     host: Host = Host()
     errors: Errors = Errors()
+    launches: Launches | None = None
     wander: Annotated[tuple[dict[str, Coefficient], ...], FROM_LIST] = ()
     evidence: Evidence
 

@@ -261,3 +261,17 @@ def test_what_is_left_open_of_numbers_moves_passes_and_steps_together() -> None:
 def test_a_direction_names_numbers_of_the_card() -> None:
     with pytest.raises(ValueError, match="unknown number 'per_stepp_s' in wander"):
         Runtime.model_validate({**KERNELS.model_dump(by_alias=True), "wander": ({"per_stepp_s": 1e-4},)})
+
+
+def test_a_round_waits_for_the_slower_of_host_and_devices() -> None:
+    """The speeds over K of the SSD paper's sweep on vLLM 0.16, where its acceptance rate is told."""
+    paper = load_published("kumar2026")
+    (sweep,) = (each for each in paper.sweeps if each.engine.startswith("vllm") and each.method == "standalone")
+
+    def speed(k: int, runtime: str) -> float:
+        options = {"hardware": "h100-sxm", "b": 1, "tp": paper.tp, "context": paper.context, "alpha": 0.853, "sd_k": k}
+        return float(predict(strategies=("ar", "sd"), runtime=runtime, **options).estimates["sd"].tokens_per_second)
+
+    for k, seen in zip(sweep.k, sweep.tokens_per_s, strict=True):
+        assert speed(k, "vllm-0.16") == pytest.approx(seen, rel=0.05)
+    assert speed(8, "vllm") > 1.5 * speed(8, "vllm-0.16")
