@@ -117,13 +117,16 @@ def import_aiconfigurator(
         fits |= _attentions(tables["generation_attention_perf"])
     if prefills is not None:
         fits |= _prefills(prefills)
+    said_of_experts = ""
     if "moe_perf" in tables:
-        fits |= experts.fits(tables["moe_perf"], "moe_perf")
+        of_experts, said_of_experts = experts.fits(tables["moe_perf"], "moe_perf", card.figure("gpu", "mem_bw"))
+        fits |= of_experts
     fits |= _collectives(tables, card)
     models = fitted(fits, sum(map(len, tables.values())), jobs)
     left_out = {
         "gemm_perf": "".join(f"; {theirs} left out, its times of few tokens are the host's" for theirs in host_bound)
-        + from_cache
+        + from_cache,
+        "moe_perf": said_of_experts,
     }
     if "context_attention_perf" in tables and prefills is None:
         left_out["context_attention_perf"] = "; left out, it exceeds the device's peak flops and is no full attention"

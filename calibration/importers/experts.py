@@ -1,9 +1,10 @@
 """The expert layers of aiconfigurator's ``moe_perf`` tables as timing models, a kernel a format.
 
-A row is the router's choice, both grouped products and the way back of one layer, in a CUDA graph. Only ``balanced``
-rows on whole experts are read: there the experts touched are known, ``min(tokens x per_token, count)``, since tokens
-were spread over as many as possible. That is a worst case of what a text touches, so a workload is priced by its own
-number of experts (:mod:`ssdsim.transformer.routing`), never by its tokens.
+A row is the router's choice, both grouped products and the way back of one layer, in a CUDA graph. Rows on whole
+experts are read, the ``balanced`` ones where there are any: there the experts touched are known, ``min(tokens x
+per_token, count)``, since tokens were spread over as many as possible. Of a table without them the uneven rows are
+read, whose experts are drawn anew (:mod:`calibration.importers.power_law`). Either is no text's number, so a workload
+is priced by its own (:mod:`ssdsim.transformer.routing`), never by its tokens.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from calibration.fit_experts import FEWEST_ROWS, FITTED, fit_experts
+from calibration.importers import power_law
 from ssdsim.hardware.experts import FEW_TOKENS
 from ssdsim.hardware.laws import TimingModel
 from ssdsim.transformer.operations import WEIGHT_BYTES
@@ -48,36 +50,66 @@ _TWO_MATRICES = {(2688, 1856, 6, 128), (1024, 2688, 22, 512), (2048, 5120, 22, 5
 _GROUPED = {(7168, 2048, 8, 256)}
 """DeepSeek-V3 chooses among groups of experts, where balanced tokens do not spread as they are said to."""
 _SPREAD_TOKENS = 8  # up to which they do
+_UNEVEN = r"power_law_(\d+\.\d+)"
 
 
-def fits(table: pd.DataFrame, source: str) -> dict[tuple[str, Any], Callable[[], TimingModel]]:
-    """A fit for each format of which one kernel was timed often enough; ``table`` has :data:`COLUMNS`."""
-    rows = _rows(table)
+def fits(
+    table: pd.DataFrame, source: str, memory_bandwidth: float
+) -> tuple[dict[tuple[str, Any], Callable[[], TimingModel]], str]:
+    """A fit for each format of which one kernel was timed often enough, and what there is to say of them.
+
+    ``table`` has :data:`COLUMNS`; experts that arrived faster than at ``memory_bandwidth`` came from a cache.
+    """
+    rows, uneven = _rows(table)
     found: dict[tuple[str, Any], Callable[[], TimingModel]] = {}
+    kernels, left_out = [], ""
     for theirs, of_format in rows.groupby("moe_dtype"):
         kept = FORMATS.get(str(theirs))
-        own = _of_one_kernel(of_format)
+        own, kernel = _of_one_kernel(of_format)
         if kept is None or (own["tokens"] <= FEW_TOKENS).sum() < FEWEST_ROWS:
             continue
         own = own.assign(expert_bytes=3.0 * own["hidden"] * own["width"] * WEIGHT_BYTES[kept])
+        cached = own["touched"] * own["expert_bytes"] / own["seconds"] > memory_bandwidth
+        if uneven and cached.any():
+            left_out += f"; {cached.sum()} of {len(own)} rows of {theirs} left out, their weights came from a cache"
+            own = own[~cached]
         found["experts", kept] = partial(fit_experts, own.reset_index(drop=True)[FITTED], source)
-    return found
+        kernels.append(f"{kept}: {kernel}")
+    said = f"; {', '.join(kernels)}" if kernels else ""
+    return found, said + ("; experts of uneven rows drawn anew" if uneven else "") + left_out
 
 
-def _rows(table: pd.DataFrame) -> pd.DataFrame:
-    """Whole experts of gated layers with tokens spread over as many as possible."""
+def _rows(table: pd.DataFrame) -> tuple[pd.DataFrame, bool]:
+    """Whole experts of gated layers with what they touched, and whether the tokens were unevenly spread."""
     rows = table[(table["moe_ep_size"] == 1) & (table["moe_tp_size"] <= _MOST_DEVICES)]
-    rows = rows[(rows["distribution"] == "balanced") & (rows["num_tokens"] <= _MOST_TOKENS)].rename(columns=_RENAMED)
+    balanced = rows["distribution"] == "balanced"
+    uneven = not balanced.any()
+    rows = rows[rows["distribution"].str.fullmatch(_UNEVEN)] if uneven else rows[balanced]
+    rows = rows[rows["num_tokens"] <= _MOST_TOKENS].rename(columns=_RENAMED)
     shapes = pd.Series(list(map(tuple, rows[_SHAPE].to_numpy().tolist())), index=rows.index, dtype=object)
-    gathered = shapes.isin(_GROUPED) & (rows["tokens"] > _SPREAD_TOKENS)
+    gathered = shapes.isin(_GROUPED) & (rows["tokens"] > _SPREAD_TOKENS) & (not uneven)
     rows = rows[~shapes.isin(_TWO_MATRICES) & ~gathered]
-    touched = np.minimum(rows["tokens"] * rows["per_token"], rows["count"])
-    return rows.assign(width=rows["width_of_all"] // rows["moe_tp_size"], touched=touched.astype(float))
+    width = rows["width_of_all"] // rows["moe_tp_size"]
+    return rows.assign(width=width, touched=_touched(rows) if uneven else _spread(rows)), uneven
 
 
-def _of_one_kernel(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows of the kernel with most shapes: each has a law of its own."""
+def _spread(rows: pd.DataFrame) -> pd.Series:
+    """Experts that balanced tokens touch: as many as they can."""
+    return np.minimum(rows["tokens"] * rows["per_token"], rows["count"]).astype(float)
+
+
+def _touched(rows: pd.DataFrame) -> pd.Series:
+    """Experts that tokens of a power law touch."""
+    exponents = rows["distribution"].str.extract(_UNEVEN)[0].astype(float)
+    shapes = zip(rows["tokens"], rows["count"], rows["per_token"], exponents, strict=True)
+    found = [power_law.touched(int(m), int(count), int(k), exponent) for m, count, k, exponent in shapes]
+    return pd.Series(found, index=rows.index, dtype=float)
+
+
+def _of_one_kernel(rows: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    """The rows of the kernel with most shapes, as each has a law of its own, and its name."""
     if "kernel_source" not in rows:
-        return rows
+        return rows, "a kernel without a name"
     shapes = rows.drop_duplicates(["kernel_source", *_SHAPE])
-    return rows[rows["kernel_source"] == shapes["kernel_source"].value_counts().idxmax()]
+    kernel = shapes["kernel_source"].value_counts().idxmax()
+    return rows[rows["kernel_source"] == kernel], str(kernel)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from calibration.importers import power_law
 from calibration.importers.experts import fits
 from ssdsim.answers.predict import predict
 from ssdsim.errors import InputError
@@ -53,7 +54,62 @@ def table(noise: float, costs: ExpertCosts = HIDDEN) -> pd.DataFrame:
 
 
 def fitted(noise: float) -> ExpertsModel:
-    return fits(table(noise), "moe_perf")["experts", "bfloat16"]()
+    found, said = fits(table(noise), "moe_perf", HIDDEN.bandwidth)
+    assert said == "; bfloat16: a kernel"
+    return found["experts", "bfloat16"]()
+
+
+@pytest.mark.parametrize(
+    ("count", "per_token", "exponent", "known"),
+    [
+        (128, 8, 1.01, {1: 8, 2: 16, 4: 32, 8: 49, 16: 64, 32: 107, 48: 113, 64: 116}),
+        (128, 8, 1.2, {4: 29}),
+        (8, 2, 1.01, {2: 3.2, 4: 4.6}),
+        (128, 4, 1.01, {2: 8, 4: 16, 8: 32, 16: 48, 32: 64, 64: 96}),
+    ],
+)
+def test_experts_of_uneven_rows_are_as_many_as_their_collector_drew(
+    count: int, per_token: int, exponent: float, known: dict[int, float]
+) -> None:
+    """The means of its own draws, as a reading of its source found them."""
+    for tokens, touched in known.items():
+        assert power_law.touched(tokens, count, per_token, exponent) == pytest.approx(touched, rel=0.03)
+
+
+@given(st.integers(1, 300), st.sampled_from([8, 16, 128, 256]), st.integers(1, 8), st.sampled_from([1.01, 1.2]))
+def test_no_draw_touches_more_experts_than_there_are_visits_or_fewer_than_a_token(
+    tokens: int, count: int, per_token: int, exponent: float
+) -> None:
+    touched = power_law.touched(tokens, count, per_token, exponent)
+    assert per_token <= touched <= min(count, tokens * per_token)
+
+
+def uneven_table() -> pd.DataFrame:
+    """The rows of :func:`table` that are uneven alone, priced by what they touched."""
+    rows = table(0.0)
+    rows = rows[rows["distribution"] == "power_law_1.2"].copy()
+    shapes = rows[["num_tokens", "num_experts", "topk"]].itertuples(index=False, name=None)
+    touched = np.array([power_law.touched(*shape, 1.2) for shape in shapes])
+    width = (rows["inter_size"] // rows["moe_tp_size"]).to_numpy(float)
+    hidden = rows["hidden_size"].to_numpy(float)
+    visits = (rows["num_tokens"] * rows["topk"]).to_numpy(float)
+    return rows.assign(seconds=HIDDEN.seconds(visits, hidden, width, touched, 6.0 * hidden * width))
+
+
+def test_a_table_of_uneven_rows_alone_has_a_law_by_the_experts_drawn_anew() -> None:
+    found, said = fits(uneven_table(), "moe_perf", HIDDEN.bandwidth)
+    model = found["experts", "bfloat16"]()
+    assert isinstance(model, ExpertsModel)
+    assert model.few.bandwidth == pytest.approx(HIDDEN.bandwidth, rel=0.01)
+    assert model.few.per_expert_s == pytest.approx(HIDDEN.per_expert_s, rel=0.05)
+    assert said == "; bfloat16: a kernel; experts of uneven rows drawn anew"
+
+
+def test_experts_that_beat_the_memory_are_left_out_and_counted() -> None:
+    rows = uneven_table()
+    rows.loc[rows.index[:3], "seconds"] /= 1e3
+    _, said = fits(rows, "moe_perf", HIDDEN.bandwidth)
+    assert said.endswith(f"; 3 of {len(rows)} rows of bfloat16 left out, their weights came from a cache")
 
 
 def test_the_costs_behind_a_table_are_found() -> None:
