@@ -26,7 +26,7 @@ from ssdsim.rounds.estimate import Estimate
 from ssdsim.rounds.kernel import Averages
 from ssdsim.rounds.round import Round, Seconds
 from ssdsim.scenario.configuration import effective, price, settle_spread, site_of, subject_among
-from ssdsim.scenario.drafting import published_warnings
+from ssdsim.scenario.drafting import ahead_warnings, published_warnings
 from ssdsim.scenario.measured_pair import token_warnings
 from ssdsim.scenario.token_errors import Moves, drawn, moves
 from ssdsim.settings import Settings
@@ -324,7 +324,7 @@ class _Table:
                 problems[name] = str(error)
         if made:
             check_constant(settings["spread"])
-        self._of_tokens.update(token_warnings(settings), published_warnings(settings))
+        self._of_tokens.update(token_warnings(settings), published_warnings(settings), ahead_warnings(made, drafter))
         for name, cases in made.items():  # only now, since any other mistake refuses the whole point
             self._columns[name].add(cases)
         if problems:

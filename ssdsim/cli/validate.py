@@ -65,8 +65,8 @@ _OF_MEASURED = (*_ONLY_MEASURED, "target", "dtype", "draft", "output", *_COMMON)
 @click.option("--f", type=click.IntRange(1), help="with --pair: bonus tokens guessed for each outcome [default: 3]")
 @click.option(
     "--paper",
-    help="published results to replay: kumar2026; of drafters eagle2024, magicdec2024, tensorrt-llm-r1, vllm-eagle; of "
-    "trees sequoia; or a card's path; runs nothing",
+    help="published results to replay: kumar2026; of drafters eagle2024, magicdec2024, medusa2024, tensorrt-llm-r1, "
+    "vllm-eagle; of trees sequoia; or a card's path; runs nothing",
 )
 @click.option("--hardware", help="a profile measured here [default: calibrate now; with --paper: h100-sxm]")
 @click.option(

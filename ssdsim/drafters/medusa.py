@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ssdsim.option import Option
@@ -20,7 +20,7 @@ from ssdsim.transformer.operations import WEIGHT_BYTES
 class Medusa:
     """One small pass for all K tokens; a head does not see what the others guessed, so later ones guess worse.
 
-    As a chain: its own tree of 63 nodes takes the heads' further guesses, whose accuracies are in the drafter cards.
+    Its own tree of 63 nodes takes the heads' further guesses, whose accuracies are in the drafter cards.
     """
 
     name = "medusa"
@@ -40,6 +40,13 @@ class Medusa:
         return (site.piece(Pass("heads", "draft", forward, site.tp, site.profile, site.runtime)),)
 
     def prespeculate(self, site: Site, tokens: int, branches: int) -> tuple[Piece, ...]:
+        raise NotImplementedError("heads of the target draft beside it only")
+
+    def expand(self, site: Site, rows: Sequence[int], beside: bool) -> tuple[Piece, ...]:
+        """A head a level, all in one pass: a level's guesses are the same whatever comes before."""
+        return self.speculate(site, len(rows), beside)
+
+    def preexpand(self, site: Site, rows: Sequence[int], nodes: int, branches: int) -> tuple[Piece, ...]:
         raise NotImplementedError("heads of the target draft beside it only")
 
     def accepted(self, options: Mapping[str, Any], tokens: int, unseen: int = 0) -> Accepted:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.option import Option
-from ssdsim.pricing.drafter import Draft, Proposed
+from ssdsim.pricing.drafter import Draft, Proposed, passes_over
 from ssdsim.pricing.memory import Demand, draft_demand
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece
@@ -49,7 +48,7 @@ class ModelDrafter:
         """Over one row the pass of a chain; over more they are branches that share what is cached."""
         passes = site.draft_beside_target if beside else site.draft_pass
         return tuple(
-            site.piece(passes("draft step", queries=each, masked=each > 1), times) for each, times in _runs(rows)
+            site.piece(passes("draft step", queries=each, masked=each > 1), times) for each, times in passes_over(rows)
         )
 
     def preexpand(self, site: Site, rows: Sequence[int], nodes: int, branches: int) -> tuple[Piece, ...]:
@@ -57,7 +56,7 @@ class ModelDrafter:
         glue = site.draft_pass("glue", nodes + 1, masked=any(each > 1 for each in rows))
         steps = (
             (site.draft_pass("branch step", branches * each, extra_context=nodes + 1, masked=True), times)
-            for each, times in _runs(rows)
+            for each, times in passes_over(rows)
         )
         return site.piece(glue), *(site.piece(step, times) for step, times in steps)
 
@@ -70,8 +69,3 @@ class ModelDrafter:
     def demand(self, site: Site, tokens: int, branches: int, beside: bool = False) -> Demand:
         logits = site.sampling and branches > 0
         return draft_demand(site.draft, 1, site.context, tokens, branches, site.precision_of("draft"), logits)
-
-
-def _runs(rows: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Each number of rows with how often it follows itself."""
-    return ((each, len(list(alike))) for each, alike in groupby(rows))

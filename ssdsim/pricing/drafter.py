@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Protocol, runtime_checkable
 
 from ssdsim.option import Option
@@ -17,10 +18,14 @@ from ssdsim.transformer.card import Transformer
 
 @dataclass(frozen=True)
 class Draft:
-    """What drafts for a target: its shape (the target's own where it has no model), and what was published of it."""
+    """What drafts for a target: its shape (the target's own where it has no model), and what was published of it.
+
+    ``ranks[d]`` are P(its guess of rank r of the token d + 1 is right), where those of several guesses are known.
+    """
 
     card: Transformer
     published: Published | None = None
+    ranks: tuple[tuple[float, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -94,6 +99,11 @@ class Drafter(Protocol):
         ``beside`` the target: on each of the target's devices.
         """
         ...
+
+
+def passes_over(rows: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Each number of rows with how often it follows itself."""
+    return ((each, len(list(alike))) for each, alike in groupby(rows))
 
 
 @runtime_checkable

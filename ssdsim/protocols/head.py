@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.option import Option
-from ssdsim.pricing.drafter import Draft, Proposed
+from ssdsim.pricing.drafter import Draft, Proposed, passes_over
 from ssdsim.pricing.memory import Demand, draft_demand
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece
@@ -75,6 +75,29 @@ class HeadDrafter:
         glue = site.draft_pass("glue", 2 * tokens + 1, fused=tokens + 1)
         branch = site.draft_pass("branch step", branches, extra_context=tokens + 1, masked=True)
         return site.piece(glue), site.piece(branch, tokens)
+
+    def expand(self, site: Site, rows: Sequence[int], beside: bool) -> tuple[Piece, ...]:
+        """As :meth:`speculate`, but that each pass after the first is over the nodes of a level, under a mask.
+
+        What the first one catches up with is a path of the tree that was verified: a token a level, and one more.
+        """
+        make = site.draft_beside_target if beside else site.draft_pass
+        path = len(rows) + 1
+        levels = (
+            site.piece(make("draft step", queries=each, masked=each > 1), times)
+            for each, times in passes_over(rows[1:])
+        )
+        return site.piece(make("catch up", path, fused=path, logits=1)), *levels
+
+    def preexpand(self, site: Site, rows: Sequence[int], nodes: int, branches: int) -> tuple[Piece, ...]:
+        """As :meth:`prespeculate`: the glue pass repairs a verified path, and runs the tree that is being verified."""
+        path = len(rows) + 1
+        glue = site.draft_pass("glue", path + nodes, fused=path, masked=any(each > 1 for each in rows))
+        levels = (
+            site.piece(site.draft_pass("branch step", branches * each, extra_context=nodes + 1, masked=True), times)
+            for each, times in passes_over(rows)
+        )
+        return site.piece(glue), *levels
 
     def accepted(self, options: Mapping[str, Any], tokens: int, unseen: int = 0) -> Accepted:
         """By how many states of its own each token was drafted from: the n-alpha of EAGLE, ``a(n)``.

@@ -36,6 +36,7 @@ class Lockstep:
     searched: tuple[Axis, ...] = ()
     told: tuple[str, ...] = ()
     drafts: bool = True
+    drafts_ahead: bool = False
     most_sequences: int | None = None
     free_running: bool = False
 

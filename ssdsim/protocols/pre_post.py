@@ -27,6 +27,7 @@ class PrePost(Lockstep):
     it drafts, for how many branches, and its kernel over both states.
     """
 
+    drafts_ahead = True
     draft_step = "draft step"
     """What timelines call one pass of the draft."""
 

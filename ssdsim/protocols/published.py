@@ -22,7 +22,7 @@ def without_a_model(kind: str, target: Transformer, named: str | None, options: 
     """
     card = published_drafter(kind, target, named)
     if card is not None:
-        return Draft(_shaped(target, card.name, card.checkpoint or card.source, ()), chosen(card, options))
+        return Draft(_shaped(target, card.name, card.checkpoint or card.source, ()), chosen(card, options), card.ranks)
     own = _shaped(target, f"{kind}-{target.name}", "no checkpoint is known", ())
     if named not in (None, own.name):
         names = drafter_names()

@@ -89,6 +89,11 @@ class Strategy(Protocol):
         ...
 
     @property
+    def drafts_ahead(self) -> bool:
+        """It drafts on from tokens that were not verified, and takes what follows to be accepted as a fresh draft."""
+        ...
+
+    @property
     def most_sequences(self) -> int | None:
         """The largest batch that it decodes; None where any."""
         ...

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ssdsim.errors import InputError
+from ssdsim.hardware.catalog import find_transformer
 from ssdsim.kinds import SHARE, ListOf, Number, NumberOrWord, Whole
 from ssdsim.option import Excludes, Group, Option
 from ssdsim.pairs.choice import positions_known
@@ -37,7 +38,7 @@ _BEST = "auto: more tokens/s than the others"
 RANKS_OPTION = Option(
     name="tree_ranks",
     kind=ListOf(SHARE),
-    about="P(right) of the draft's guesses of a token, by rank, in place of --alpha and the hit curve",
+    about="P(right) of the draft's guesses of a token, by rank; with --alpha by position its first is of each depth",
     axis="acceptance by rank",
     otherwise="--alpha, then the hit curve of the guesses after it",
 )
@@ -142,12 +143,12 @@ def tree_tokens(settings: Settings, drafter: Drafter, kernel_of: Callable[[Draft
     accepted = drafter.accepted(settings, _depth(settings))
     if settings["tree_ranks"] is not None and accepted.kinds is not None:
         raise InputError("--tree-ranks are those of all requests: give no --acceptance or --alpha-concentration")
-    return tokens_of(accepted, lambda pmf: kernel_of(tree, _model(settings, rates_of(pmf))))
+    return tokens_of(accepted, lambda pmf: kernel_of(tree, _model(settings, drafter, rates_of(pmf))))
 
 
 def mean_model(settings: Mapping[str, Any], drafter: Drafter, depth: int) -> RankModel:
     """Of all requests together."""
-    return _model(settings, rates_of(drafter.accepted(settings, depth).pmf))
+    return _model(settings, drafter, rates_of(drafter.accepted(settings, depth).pmf))
 
 
 def settle_tree(settings: Settings, site: Site | None, drafter: Drafter, round_s: Round) -> None:
@@ -253,8 +254,22 @@ def _proposed(depth: int, beam: int) -> int:
     return beam + (depth - 1) * beam**2
 
 
-def _model(settings: Mapping[str, Any], first: Array) -> RankModel:
+def _model(settings: Mapping[str, Any], drafter: Drafter, first: Array) -> RankModel:
     concentration = settings["tree_concentration"]
     if settings["tree_ranks"] is not None:
-        return RankModel.of_ranks(settings["tree_ranks"], first.size, concentration)
+        by_depth = isinstance(settings["alpha"], list | tuple)  # deeper guesses are not those of the ranks
+        known = first if by_depth else np.full(first.size, settings["tree_ranks"][0])
+        return RankModel.of_ranks(settings["tree_ranks"], known, concentration)
+    published = _published_ranks(settings, drafter)[: first.size]
+    if len(published) == first.size:
+        return RankModel.of_levels(published, concentration)
     return RankModel.of_hits(first, hit_curves(settings)[0], concentration)
+
+
+def _published_ranks(settings: Mapping[str, Any], drafter: Drafter) -> tuple[tuple[float, ...], ...]:
+    """Those of the drafter's card; none where its rates are not the card's."""
+    if settings["t_sd"] is not None:
+        return ()
+    draft = drafter.draft(find_transformer(settings["target"]), settings["draft"], settings)
+    rates = None if draft.published is None else draft.published.by_position
+    return draft.ranks if rates is not None and settings["alpha"] == rates else ()

@@ -30,7 +30,7 @@ from ssdsim.pricing.step import Step
 from ssdsim.protocols.strategy import Strategy
 from ssdsim.runtimes.card import Runtime
 from ssdsim.runtimes.catalog import find_runtime, runtime_of
-from ssdsim.scenario.drafting import draft_of, published_warnings, settle_draft
+from ssdsim.scenario.drafting import ahead_warnings, draft_of, published_warnings, settle_draft
 from ssdsim.scenario.measured_pair import pair_of, routed, settle_pair, token_warnings
 from ssdsim.scenario.options import DEFAULTS, checked, members, of_others
 from ssdsim.scenario.scenario import Scenario
@@ -137,7 +137,12 @@ def configure(**given: Any) -> Configuration:
     shown = settings.copy()
     shown.drop(_unused(chosen, settings, site))
     return Configuration(
-        shown, subject, scenarios, no_room, site, (*token_warnings(settings), *published_warnings(settings))
+        shown,
+        subject,
+        scenarios,
+        no_room,
+        site,
+        (*token_warnings(settings), *published_warnings(settings), *ahead_warnings(scenarios, drafter)),
     )
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ssdsim import drafters
+from ssdsim import drafters, strategies
 from ssdsim.hardware.catalog import find_transformer
-from ssdsim.pricing.drafter import Draft
+from ssdsim.pricing.drafter import Draft, Drafter
 from ssdsim.scenario.options import DEFAULTS
 from ssdsim.settings import DEFAULT, GIVEN, Settings
 from ssdsim.transformer.card import Transformer
@@ -59,6 +59,16 @@ def settle_draft(settings: Settings) -> None:
     settings.settle("alpha", rates, f"{PUBLISHED}{draft.card.name} on {known.about}")
     if settings.source("k") == DEFAULT and len(rates) < settings["k"]:
         settings.settle("k", len(rates), f"as far as acceptance of {draft.card.name} was published")
+
+
+def ahead_warnings(names: Iterable[str], drafter: Drafter) -> Iterator[str]:
+    """Where tokens that a drafter makes from its own states are priced as if the target's states had been there."""
+    ahead = [strategies.ALL.named(name).title for name in names if strategies.ALL.named(name).drafts_ahead]
+    if ahead and drafter.self_conditions:
+        yield (
+            f"{drafter.title} drafts from the target's hidden states, but in {', '.join(ahead)} it drafts on before "
+            "they are there; tokens are taken as if they were: fewer are accepted than predicted"
+        )
 
 
 def published_warnings(settings: Settings) -> Iterator[str]:

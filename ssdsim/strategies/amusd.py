@@ -54,6 +54,7 @@ class AMUSD(Lockstep):
     rival = "sd"
     most_sequences = 1
     free_running = True
+    drafts_ahead = True
     options = (
         Option(
             name="amusd_least",

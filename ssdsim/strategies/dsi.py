@@ -48,6 +48,7 @@ class DSI(Lockstep):
     source = "Timor et al., ICLR 2025, arXiv 2405.14105"
     rival = "sd"
     most_sequences = 1
+    drafts_ahead = True
     searched = (
         Numbers(
             option="dsi_targets",

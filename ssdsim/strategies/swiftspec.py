@@ -52,6 +52,7 @@ class SwiftSpec(Cached):
     source = "Zhang et al., 2025, arXiv 2506.11309"
     rival = "sd"
     most_sequences = 1
+    drafts_ahead = True
     searched = (
         Sizes(
             option="swift_width",

@@ -79,6 +79,6 @@ def _unit_free_s(settings: Settings) -> Round:
 def _seconds(site: Site, drafter: Drafter) -> Round:
     """Of a round with a tree, each pass priced once; without messages, which are much alike for all trees."""
     verify_s = cache(lambda nodes, masked: _verify(site, nodes, masked).seconds)
-    pass_s = cache(lambda rows: _draft(site, drafter, (rows,)).seconds)
+    draft_s = cache(lambda rows: _draft(site, drafter, rows).seconds)
     sample_s = site.sampling_step().seconds
-    return lambda tree, model: verify_s(tree.nodes, not tree.is_chain) + sum(map(pass_s, tree.rows)) + sample_s
+    return lambda tree, model: verify_s(tree.nodes, not tree.is_chain) + draft_s(tree.rows) + sample_s

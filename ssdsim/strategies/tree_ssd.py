@@ -38,6 +38,7 @@ class TreeSSD(Cached):
     title = "Tree SSD"
     source = "SSD paper, arXiv 2603.03251, appendix E; settled here"
     rival = "ssd"
+    drafts_ahead = True
     searched = (
         DRAFT_DEVICES,
         *AXES,

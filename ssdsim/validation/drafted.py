@@ -1,4 +1,4 @@
-"""Replay what was published of drafters: rounds over K, chains from rates by position, rounds from their parts."""
+"""Replay what was published of drafters: rounds over K, chains and trees from rates, rounds from their parts."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from pydantic import Field, model_validator
 from ssdsim.records import FROM_LIST, Card
 from ssdsim.scenario.configuration import configure
 from ssdsim.speculation.acceptance import accepted_length_pmf, expected_tokens_of_pmf
+from ssdsim.speculation.trees.drafted import Drafted, DynamicTrees, StaticTree
+from ssdsim.speculation.trees.rank_model import RANKS, RankModel
+from ssdsim.speculation.trees.shape import Tree
 from ssdsim.strategies.autoregressive import Autoregressive
 from ssdsim.strategies.speculative import Speculative
 
@@ -138,7 +141,76 @@ class Parts(Card):
         return _unfitted(self.about, "ms a token", self.names, self.ms, found, self.within)
 
 
-Rows = Annotated[Rounds | Chains | Parts, Field(discriminator="kind")]
+Level = Annotated[tuple[float, ...], FROM_LIST]
+Levels = Annotated[tuple[Level, ...], FROM_LIST]
+
+
+class Trees(Card):
+    """Mean tokens of rounds with trees, from rates of a head's guesses.
+
+    ``rates`` are those of the likeliest guess by depth. Where it is wrong the guess of rank r >= 2 is right with
+    probability ``x (1 - x)^(r - 2)``: x is ``share``, or one number for all rows, fitted. Or ``ranks`` are the rates of
+    each guess by depth, and nothing is fitted. The tree is that of ``paths``, each the ranks from the root on (``13``:
+    the third child of the first), or EAGLE-2's: a tree for each round, of so many ``nodes`` on ``depth`` levels.
+    """
+
+    kind: Literal["trees"]
+    about: str
+    names: Annotated[tuple[str, ...], FROM_LIST]
+    rates: Annotated[tuple[Annotated[tuple[float, ...], FROM_LIST], ...], FROM_LIST] = ()
+    share: Annotated[float, Field(gt=0.0, lt=1.0)] | None = None
+    ranks: Annotated[tuple[Levels, ...], FROM_LIST] = ()
+    paths: Annotated[tuple[str, ...], FROM_LIST] = ()
+    nodes: Annotated[tuple[Lookahead, ...], FROM_LIST] = ()
+    depth: Annotated[int, Field(ge=1, le=64)] = 6
+    beam: Annotated[int, Field(ge=1, le=256)] = 10
+    tokens: Annotated[tuple[Positive, ...], FROM_LIST]
+    within: Positive
+
+    @model_validator(mode="after")
+    def _a_tree_a_row(self) -> Trees:
+        if bool(self.paths) == bool(self.nodes) or bool(self.rates) == bool(self.ranks):
+            raise ValueError("trees need paths or nodes, and rates or ranks")
+        lengths = {len(each) for each in (self.names, self.tokens, self.rates or self.ranks)}
+        if len(lengths) > 1 or len(self.nodes) not in (0, len(self.names)):
+            raise ValueError("names, tokens, rates or ranks, and nodes must be lists of one length")
+        return self
+
+    def replay(self) -> Replayed:
+        if self.share is not None or self.ranks:
+            return _unfitted(
+                self.about, "tokens a round", self.names, self.tokens, self._found(self.share).tolist(), self.within
+            )
+        from scipy.optimize import minimize_scalar
+
+        published = np.array(self.tokens)
+
+        def worst(share: float) -> float:
+            return float(np.abs(self._found(share) / published - 1.0).max())
+
+        share = float(minimize_scalar(worst, bounds=(0.05, 0.95), method="bounded").x)
+        said = f"the share x of a wrong guess's rate that its next sibling has: {share:.2f}, one number for all rows"
+        judged = (False,) * len(self.names)
+        return Replayed(
+            self.about, "tokens a round", self.names, published, self._found(share), self.within, judged, said
+        )
+
+    def _found(self, share: float | None) -> Array:
+        if share is None:
+            models = [RankModel.of_levels(ranks) for ranks in self.ranks]
+        else:
+            siblings = np.asarray(share * (1.0 - share) ** np.arange(RANKS - 1), dtype=float)
+            models = [RankModel(np.array(rates), siblings) for rates in self.rates]
+        pmfs = [self._drafted(row).accepted_pmf(model) for row, model in enumerate(models)]
+        return np.array([1.0 + float(pmf @ np.arange(pmf.size)) for pmf in pmfs])
+
+    def _drafted(self, row: int) -> Drafted:
+        if self.paths:
+            return StaticTree(Tree.of_paths(tuple(map(int, path)) for path in self.paths))
+        return DynamicTrees(self.nodes[row], self.depth, self.beam)
+
+
+Rows = Annotated[Rounds | Chains | Parts | Trees, Field(discriminator="kind")]
 
 
 class PublishedRows(Card):

@@ -195,6 +195,23 @@ def test_sglang_command_is_what_it_documents() -> None:
     assert any("SGLang takes one K over batch sizes and contexts" in note for note in exported.notes)
 
 
+def test_sglang_takes_trees_and_vllm_has_none() -> None:
+    options: dict[str, Any] = {"b": 1, "alpha": 0.8, "target": "llama-3.1-8b", "tp": 1}
+    options |= {"strategies": ("ar", "sd", "tree"), "drafter": "eagle3"}
+    exported = export("sglang", **options, tree_beam=4)
+    words = shlex.split(exported.text)
+    flags = dict(zip(words[3::2], words[4::2], strict=True))
+    assert flags["--speculative-num-steps"] == "6"  # EAGLE-2's
+    assert flags["--speculative-eagle-topk"] == "4"
+    assert flags["--speculative-num-draft-tokens"] == "61"  # the root is one of them
+    assert not any("makes a tree for each round" in note for note in exported.notes)
+    assert any(
+        "makes a tree for each round" in note
+        for note in export("sglang", **{**options, "strategies": ("ar", "tree")}, tree_children=[4, 2]).notes
+    )
+    assert any("vLLM has no Tree SD" in note for note in export("vllm", **options, tree_beam=4).notes)
+
+
 def test_sglang_without_speculation_where_ar_is_best() -> None:
     exported = export("sglang", b=[256], k=[1, 4], f=1, alpha=0.01, target="llama-3.1-8b", tp=1)
     assert "--speculative" not in exported.text

@@ -132,6 +132,45 @@ def test_flat_acceptance_is_sd_with_the_heads_passes() -> None:
         assert float(mine) == pytest.approx(float(theirs), rel=1e-12)
 
 
+def test_a_heads_tree_is_priced_by_its_levels() -> None:
+    """The first pass catches up with a path; the others run a level's nodes, under a mask, without ``fc``."""
+    scenario = _configured(drafter="eagle3", strategies="tree", tree_children=[4, 2, 1], b=2).scenarios["tree"]
+    pieces = [piece.work for piece in scenario.steps["draft"].pieces]
+    assert all(isinstance(work, Pass) for work in pieces)
+    gemms = [{op.name: op.m for op, _ in work.forward.counted() if isinstance(op, Gemm)} for work in pieces]  # type: ignore[union-attr]
+    assert [rows["qkv"] for rows in gemms] == [2 * 4, 2 * 4, 2 * 8]
+    assert [rows["lm_head"] for rows in gemms] == [2, 2 * 4, 2 * 8]
+    assert ["fc" in rows for rows in gemms] == [True, False, False]
+
+
+@pytest.mark.parametrize("drafter", ["eagle3", "model"])
+def test_a_tree_of_one_child_a_node_is_sds_draft(drafter: str) -> None:
+    found = _configured(drafter=drafter, k=3, strategies=("sd", "tree"), tree_children=[1, 1, 1]).scenarios
+    assert found["tree"].seconds["draft"] == pytest.approx(found["sd"].seconds["draft"])
+    assert found["tree"].estimate.tokens_per_round == pytest.approx(found["sd"].estimate.tokens_per_round)
+
+
+def test_a_heads_tree_accepts_by_depth() -> None:
+    """EAGLE-1's a(n): with siblings from ranks, the first guess of each depth has that depth's rate."""
+    falling = (0.8, 0.7, 0.5)
+    ranks = [0.8, 0.1, 0.05]
+    shapes: dict[str, Any] = {"drafter": "eagle", "target": "llama-2-7b", "strategies": "tree"}
+    shapes |= {"tree_ranks": ranks, "dtype": "bfloat16"}
+    by_depth, alike = (
+        _configured(**shapes, alpha=alpha, tree_children=[3, 1, 1]).scenarios["tree"] for alpha in (falling, 0.8)
+    )
+    assert by_depth.estimate.tokens_per_round == pytest.approx(1 + 0.95 * (1 + 0.7 * 1.5))
+    assert alike.estimate.tokens_per_round == pytest.approx(1 + 0.95 * (1 + 0.8 * 1.8))
+
+
+@pytest.mark.parametrize(("name", "warns"), [("amusd", True), ("pearl", True), ("treessd", True), ("ssd", False)])
+def test_a_head_that_drafts_ahead_is_said_to_be_flattered(name: str, warns: bool) -> None:
+    """SSD itself knows what a head's own states cost; those who draft on without the target's do not."""
+    said = _configured(drafter="eagle3", strategies=name).warnings
+    assert any("drafts on before they are there" in line for line in said) == warns
+    assert not any("drafts on before" in line for line in _configured(drafter="model", strategies=name).warnings)
+
+
 EAGLE_1_TAU = {
     "vicuna-7b": 3.20,
     "vicuna-13b": 3.23,

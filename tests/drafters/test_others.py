@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import tomli_w
 
 import ssdsim
 from ssdsim.engine.simulate import simulate
+from ssdsim.hardware.catalog import find_transformer
 from ssdsim.pricing.step import Pass
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.scenario import Scenario
@@ -113,6 +116,25 @@ def test_medusas_chain_follows_from_its_heads(size: str, first: tuple[float, ...
     if size == "7b":
         assert expected_tokens_of_pmf(accepted_length_pmf(first, 4)) == pytest.approx(1.779, abs=2e-3)
         assert [sum(ranks) for ranks in card.ranks] == pytest.approx([0.780, 0.563, 0.417, 0.340, 0.300])
+
+
+def test_medusas_tree_takes_further_guesses_of_its_heads(tmp_path: Path) -> None:
+    """No more passes than a chain: a head a level, over the accepted token; ranks are the card's, by head."""
+    card = find_transformer("llama-2-7b").model_copy(update={"name": "vicuna-7b"})
+    target = tmp_path / "vicuna-7b.toml"
+    target.write_text(tomli_w.dumps(card.model_dump(mode="json", exclude_none=True)))
+    given: dict[str, Any] = {"target": str(target), "tp": 1, "context": 512, "dtype": "bfloat16"}
+    given |= {"drafter": "medusa", "strategies": "tree"}
+    chain, tree = (
+        configure(**given, **shape).scenarios["tree"]
+        for shape in ({"tree_children": [1, 1, 1, 1]}, {"tree_nodes": 38, "tree_depth": 4})
+    )
+    assert _tokens(chain) == pytest.approx(1.779, abs=2e-3)
+    assert _tokens(tree) == pytest.approx(2.340, abs=1e-3)  # as its own tree without guesses 6 to 10
+    assert tree.seconds["draft"] == pytest.approx(chain.seconds["draft"])
+    assert tree.seconds["verify"] > chain.seconds["verify"]
+    other = configure(**given, tree_nodes=38, tree_depth=4, alpha=0.3).scenarios["tree"]
+    assert abs(_tokens(other) - 2.340) > 0.1, "other rates than the card's have other ranks, too"
 
 
 def test_medusas_heads_are_148_million_weights_each_and_run_beside_the_target() -> None:

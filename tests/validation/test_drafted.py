@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from ssdsim.bundled import models_folder
 from ssdsim.cli.main import cli
 from ssdsim.errors import InputError
-from ssdsim.validation.drafted import PublishedRows, Rounds, least_worst
+from ssdsim.validation.drafted import PublishedRows, Rounds, Trees, least_worst
 from ssdsim.validation.paper import load_paper
 
-WORST = {"eagle2024": 0.06, "magicdec2024": 0.03, "vllm-eagle": 0.03, "tensorrt-llm-r1": 0.10}
+WORST = {"eagle2024": 0.06, "magicdec2024": 0.03, "medusa2024": 0.05, "vllm-eagle": 0.03, "tensorrt-llm-r1": 0.10}
 
 
 @pytest.mark.parametrize("name", WORST)
@@ -51,6 +51,26 @@ def test_what_was_not_fitted_is_judged() -> None:
     replay = rows.model_copy(update={"fitted_k": (2, 3, 4, 5)}).replay()
     assert replay.judged == (False, False, False, False, True, True)
     assert np.abs(replay.errors[4:]).max() < 0.06
+
+
+def test_nothing_of_eagle_2_is_fitted_and_its_lengths_come_out() -> None:
+    paper = load_paper("eagle2024")
+    assert isinstance(paper, PublishedRows)
+    chains, eagle_1, eagle_2 = (rows.replay() for rows in paper.rows)
+    assert chains.judged[0]
+    assert not any(eagle_1.judged)
+    assert "0.31" in eagle_1.fitted
+    assert all(eagle_2.judged)
+    assert isinstance(paper.rows[2], Trees)
+    assert paper.rows[2].share == 0.31
+    assert eagle_2.worst < 0.05
+
+
+def test_trees_that_say_too_little_are_refused() -> None:
+    rows = {"kind": "trees", "about": "a", "names": ["x"], "tokens": [2.0], "within": 0.1, "rates": [[0.5]]}
+    for wrong in ({}, {"paths": ["1"], "nodes": [2]}, {"nodes": [2, 3]}, {"paths": ["1"], "ranks": [[[0.5]]]}):
+        with pytest.raises(ValueError, match=r"trees need paths or nodes|must be lists of one length"):
+            Trees.model_validate({**rows, **wrong})
 
 
 @given(step=st.floats(0.1, 3.0), extra=st.floats(-1.0, 3.0))

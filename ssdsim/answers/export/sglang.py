@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from ssdsim.answers.export.dialect import Dialect, card, drafter_of, hub_name
 from ssdsim.answers.export.vllm import LOOKAHEADS, lookahead
 from ssdsim.answers.schedule.candidates import Candidates
+from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.options import DEFAULTS
+from ssdsim.strategies.tree import TreeSpeculative
 
 ALGORITHMS: Mapping[str, str] = {
     "model": "STANDALONE",
@@ -26,7 +30,9 @@ def command(found: Candidates, names: Sequence[str], notes: list[str], seed: int
     best = found.best(names, by=())
     DIALECT.note_shared(best, "batch sizes and contexts", notes)
     DIALECT.note_missing(found, best, notes)
-    k = lookahead(best.to_dict("records")[0])
+    chosen = best.to_dict("records")[0]
+    tree = _tree(found.points[chosen["point"]], notes) if chosen["strategy"] == TreeSpeculative.name else None
+    k = tree.passes if tree else lookahead(chosen)
     words = ["python", "-m", "sglang.launch_server", "--model-path", hub_name(card(found, "target"), notes)]
     words += ["--tp-size", str(found.options.get("tp", DEFAULTS["tp"]))]
     if found.options.get("ep", DEFAULTS["ep"]) > 1:
@@ -43,17 +49,44 @@ def command(found: Candidates, names: Sequence[str], notes: list[str], seed: int
         words += ["--speculative-draft-model-path", hub_name(card(found, "draft"), notes)]
     if drafter == "dflash":
         return shlex.join([*words, "--speculative-dflash-block-size", str(k + 1)]) + "\n"
-    # a chain: with one candidate a step SGLang verifies num-steps + 1 tokens
-    words += ["--speculative-num-steps", str(k), "--speculative-eagle-topk", "1"]
-    words += ["--speculative-num-draft-tokens", str(k + 1)]
+    # with one candidate a step, a chain, SGLang verifies num-steps + 1 tokens
+    words += ["--speculative-num-steps", str(k), "--speculative-eagle-topk", str(tree.beam if tree else 1)]
+    words += ["--speculative-num-draft-tokens", str((tree.nodes if tree else k) + 1)]
     return shlex.join(words) + "\n"
+
+
+@dataclass(frozen=True)
+class _Tree:
+    """Passes of the draft, nodes of each pass, and drafted nodes that are verified, without the root."""
+
+    passes: int
+    beam: int
+    nodes: int
+
+
+def _tree(point: Mapping[str, Any], notes: list[str]) -> _Tree:
+    """The tree that is priced at a point, in SGLang's words: it makes one for each round, as EAGLE-2 does.
+
+    Its beam is the widest of the passes where the priced tree is the same in every round.
+    """
+    (scenario,) = configure(**point).scenarios.values()
+    settings = scenario.settings
+    rows: list[int] = settings["tree_rows"]
+    beam = settings["tree_beam"] or max(rows)
+    if settings["tree_beam"] is None:
+        notes.append(
+            "SGLang makes a tree for each round from the draft's confidence; one tree for all is priced here "
+            f"(--tree-beam {beam} prices what SGLang does)"
+        )
+    nodes = min(int(settings["tree_nodes"]), beam + (len(rows) - 1) * beam**2)
+    return _Tree(len(rows), beam, nodes)
 
 
 DIALECT = Dialect(
     name="sglang",
     runtime="sglang",
     title="SGLang",
-    expresses=tuple(LOOKAHEADS),
+    expresses=(*LOOKAHEADS, TreeSpeculative.name),
     drafters=tuple(ALGORITHMS),
     write=command,
     fixed={

@@ -21,9 +21,9 @@ RANKS = 32
 class RankModel:
     """``first[d-1]`` is P(the likeliest guess at depth d is right | its parent is), shape ``(depths,)``.
 
-    ``shares[r-2]`` is P(the guess of rank r is right | the first one is not), shape ``(ranks-1,)``. With a
-    ``concentration`` rounds differ: the first guess's rate is Beta with that mean and this a + b in each, all other
-    guesses share what is left. ``ordered`` models hold no guess likelier than the one ranked before it.
+    ``shares[r-2]`` is P(the guess of rank r is right | the first one is not), shape ``(ranks-1,)``, or with a row a
+    depth. With a ``concentration`` rounds differ: the first guess's rate is Beta with that mean and this a + b in each,
+    all other guesses share what is left. ``ordered`` models hold no guess likelier than the one ranked before it.
     """
 
     first: Array
@@ -40,11 +40,20 @@ class RankModel:
         return cls(first, np.diff(hits(np.arange(RANKS))), concentration)
 
     @classmethod
-    def of_ranks(cls, ranks: Sequence[float], depth: int, concentration: float | None = None) -> RankModel:
-        """The same rate of each rank at every depth."""
-        first, *others = ranks
-        shares = np.asarray(others) / (1.0 - first) if first < 1.0 else np.zeros(len(others))
-        return cls(np.full(depth, first), shares, concentration, ordered=False)
+    def of_ranks(cls, ranks: Sequence[float], first: Array, concentration: float | None = None) -> RankModel:
+        """``first`` by depth; where it is wrong, others are right as often as these ranks say, alike at every depth."""
+        likeliest, *others = ranks
+        shares = np.asarray(others) / (1.0 - likeliest) if likeliest < 1.0 else np.zeros(len(others))
+        return cls(first, shares, concentration, ordered=False)
+
+    @classmethod
+    def of_levels(cls, ranks: Sequence[Sequence[float]], concentration: float | None = None) -> RankModel:
+        """Rates of each rank at each depth (Medusa: those of a head's guesses)."""
+        width = max(map(len, ranks))
+        rates = np.array([[*level, *[0.0] * (width - len(level))] for level in ranks])
+        wrong = 1.0 - rates[:, :1]
+        shares = np.divide(rates[:, 1:], wrong, out=np.zeros_like(rates[:, 1:]), where=wrong > 0.0)
+        return cls(rates[:, 0], shares, concentration, ordered=False)
 
     def with_first(self, first: Array) -> RankModel:
         """The same, of requests whose first guesses have other rates."""
@@ -52,7 +61,8 @@ class RankModel:
 
     def one_deeper(self) -> RankModel:
         """Of bonus tokens, too: one depth more, as good as the last."""
-        return self.with_first(np.append(self.first, self.first[-1]))
+        shares = self.shares if self.shares.ndim == 1 else np.vstack([self.shares, self.shares[-1:]])
+        return RankModel(np.append(self.first, self.first[-1]), shares, self.concentration, self.ordered)
 
     @cached_property
     def rates(self) -> Rates:
