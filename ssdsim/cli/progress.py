@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import click
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ssdsim.cli.console import console
 
@@ -21,6 +20,8 @@ def shown(verb: str, what: str, quiet: bool) -> Iterator[Callable[[int, int], No
     if quiet:
         yield lambda done, total: None
     elif log.is_terminal:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
         columns = (TextColumn(verb), BarColumn(), MofNCompleteColumn(), TextColumn(what), TimeRemainingColumn())
         with Progress(*columns, console=log, transient=True) as bar:
             task = bar.add_task(verb)

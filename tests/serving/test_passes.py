@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from ssdsim import predict
+from ssdsim.answers.serving.batching import Batching
 from ssdsim.answers.serving.passes import Place, PromptTable
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.pricing.between_kernels import Model
@@ -12,6 +14,7 @@ from ssdsim.runtimes.catalog import find_runtime
 from ssdsim.transformer.forward import forward_pass
 from ssdsim.transformer.mixed import Chunk, mixed_pass
 from ssdsim.transformer.prefill import prefill_pass
+from tests.serving.made import policy, requests
 
 
 def place(card: str = "llama-3.1-70b", tp: int = 4, runtime: str = "ssd-engine", model: Model = "target") -> Place:
@@ -42,6 +45,19 @@ def test_tables_are_within_half_a_percent_of_the_pricing(where: Place) -> None:
             mixed_pass(where.card, chunks, tp=where.tp), 0, where.profile, where.runtime, where.model
         )
         errors.append(table.alone_s(chunks) / alone.seconds - 1.0)
+    assert np.abs(errors).max() < 0.005
+
+
+@pytest.mark.parametrize("name", ["ar", "sd", "ssd"])
+def test_rounds_are_within_half_a_percent_of_the_pricing_wherever_they_are_asked_for(name: str) -> None:
+    options = {"backup": "fast"} if name == "ssd" else {}
+    of = policy(name, requests(2, inputs="1024", outputs="256"), Batching(), **options)
+    table, rng = of.variants[0].table, np.random.default_rng(1)
+    errors = []
+    for _ in range(25):
+        b, context = (int(np.exp(rng.uniform(np.log(low), np.log(high)))) for low, high in ((1, 140), (200, 6000)))
+        predicted = predict(b=b, context=context, strategies=name, **options).estimates[name]
+        errors.append(float(table.mean(b, context).round_s) / float(predicted.round_s) - 1.0)
     assert np.abs(errors).max() < 0.005
 
 

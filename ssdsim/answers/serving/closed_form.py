@@ -56,35 +56,58 @@ class Sharing:
         exact for Poisson arrivals and answers of any law below a full batch, with the prompts' time as a share of all.
         """
         rate = np.asarray(rate, dtype=float)
-        left = 1.0 - rate[..., None] * self.lost_s
-        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-            load = np.where(left > 0.0, rate[..., None] * self.tokens[..., None] / (self.tokens_per_s * left), np.inf)
-            logs = np.cumsum(np.log(load), axis=-1)
-            peak = np.maximum(logs.max(axis=-1, keepdims=True), 0.0)
-            weights, empty = np.exp(logs - peak), np.exp(-peak[..., 0])
-            rho = load[..., -1]
-            stable = rho < 1.0
-            n = np.arange(1, self.most + 1)
-            beyond = np.where(stable, rho / (1.0 - np.minimum(rho, 1.0 - 1e-15)), np.inf)  # tail over its first term
-            whole = empty + weights.sum(axis=-1) + weights[..., -1] * beyond
-            running = ((weights * n).sum(axis=-1) + weights[..., -1] * beyond * self.most) / whole
-            queued = weights[..., -1] * beyond / (1.0 - np.minimum(rho, 1.0 - 1e-15)) / whole
+        weights, empty, rho = self._states(rate)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            tail, left = self._tail(rho)
+            whole = empty + weights.sum(axis=-1) + weights[..., -1] * tail
+            running = self._running(weights, whole, tail)
+            queued = weights[..., -1] * tail / left / whole
             lone = weights / weights.sum(axis=-1, keepdims=True)
             round_s = (lone * self.round_s).sum(axis=-1)
             prompt_s = (lone * self.prompt_s).sum(axis=-1)
-            tpot_s = running / (rate * (self.output_tokens - 1.0)) if self.output_tokens > 1.0 else 0.0 * running
 
         def where_stable(values: Array) -> Array:
-            return np.asarray(np.where(stable, values, np.inf))
+            return np.asarray(np.where(rho < 1.0, values, np.inf))
 
         return Served(
             running=where_stable(running),
             queued=where_stable(queued),
-            tpot_s=where_stable(tpot_s),
+            tpot_s=where_stable(self._tpot_s(running, rate)),
             queue_s=where_stable(queued / rate),
             ttft_s=where_stable(round_s / 2.0 + prompt_s + queued / rate),
             decode_s=where_stable(running / rate),
         )
+
+    def tpot_s(self, rate: Array | float) -> Array:
+        """The time per output token of :meth:`served`, alone."""
+        rate = np.asarray(rate, dtype=float)
+        weights, empty, rho = self._states(rate)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            tail, _ = self._tail(rho)
+            running = self._running(weights, empty + weights.sum(axis=-1) + weights[..., -1] * tail, tail)
+            return np.asarray(np.where(rho < 1.0, self._tpot_s(running, rate), np.inf))
+
+    def _states(self, rate: Array) -> tuple[Array, Array, Array]:
+        """Weights of 1, 2, ... and of no requests, all over their largest, and the load of a full batch."""
+        left = 1.0 - rate[..., None] * self.lost_s
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            load = np.where(left > 0.0, rate[..., None] * self.tokens[..., None] / (self.tokens_per_s * left), np.inf)
+            rho = load[..., -1].copy()
+            logs = np.cumsum(np.log(load, out=load), axis=-1, out=load)
+            peak = np.maximum(logs.max(axis=-1, keepdims=True), 0.0)
+            logs -= peak
+            return np.exp(logs, out=logs), np.exp(-peak[..., 0]), rho
+
+    def _tail(self, rho: Array) -> tuple[Array, Array]:
+        """All states beyond a full batch over its own weight, and what is left of its load."""
+        left = 1.0 - np.minimum(rho, 1.0 - 1e-15)
+        return np.where(rho < 1.0, rho / left, np.inf), left
+
+    def _running(self, weights: Array, whole: Array, tail: Array) -> Array:
+        return np.asarray((weights @ np.arange(1.0, self.most + 1) + weights[..., -1] * tail * self.most) / whole)
+
+    def _tpot_s(self, running: Array, rate: Array) -> Array:
+        return running / (rate * (self.output_tokens - 1.0)) if self.output_tokens > 1.0 else 0.0 * running
 
 
 @dataclass(frozen=True)

@@ -90,4 +90,4 @@ def _first(of: Sharing, over: Sharing, share: float) -> Array:
 
 
 def _behind(of: Sharing, over: Sharing, share: float, rate: Array) -> NDArray[np.bool_]:
-    return np.asarray(of.served(rate).tpot_s >= over.served(rate * share).tpot_s)
+    return np.asarray(of.tpot_s(rate) >= over.tpot_s(rate * share))

@@ -22,24 +22,26 @@ _NODES = spaced(1, 1.05, _EXACT)
 
 
 class Curve:
-    """``at(node)`` is exact at nodes; between two of them a straight line."""
+    """``at(node)`` is exact at nodes; between two of them a straight line. What was asked once is known."""
 
     def __init__(self, at: Callable[[int], float], nodes: Sequence[int] = _NODES) -> None:
         self._at = at
         self._nodes = nodes
         self._known: dict[int, float] = {}
 
-    def __call__(self, x: float) -> float:
+    def __call__(self, x: int) -> float:
+        found = self._known.get(x)
+        if found is None:
+            found = self._known[x] = self._between(x)
+        return found
+
+    def _between(self, x: int) -> float:
         low = max(0, bisect_right(self._nodes, x) - 1)
         start = self._nodes[low]
-        value = self._value(start)
-        if x <= start:
+        if x == start:
+            return self._at(x)
+        value = self(start)
+        if x < start:
             return value
         end = self._nodes[low + 1]
-        return value + (x - start) / (end - start) * (self._value(end) - value)
-
-    def _value(self, node: int) -> float:
-        found = self._known.get(node)
-        if found is None:
-            found = self._known[node] = self._at(node)
-        return found
+        return value + (x - start) / (end - start) * (self(end) - value)

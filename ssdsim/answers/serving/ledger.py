@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,21 @@ class Ledger:
     blocks: int
     block: int
     reserve: int
+
+    @cached_property
+    def tokens(self) -> int:
+        """Places in all."""
+        return self.blocks * self.block
+
+    @cached_property
+    def waste(self) -> int:
+        """Places that a sequence takes beside its context, at most: what it reserves, and a part of a block."""
+        return self.reserve + self.block
+
+    @cached_property
+    def most_tokens(self) -> int:
+        """Of the longest sequence that fits, alone."""
+        return self.tokens - self.reserve
 
     def blocks_of(self, tokens: int) -> int:
         """Of a sequence with so many cached tokens."""
@@ -66,8 +81,3 @@ def _ledger(short: Occupancy, long: Occupancy, batching: Batching) -> Ledger:
 
 def _sequence_bytes(occupancy: Occupancy) -> int:
     return sum(demand.sequence_bytes for demand in occupancy.demands)
-
-
-def room_for(found: Iterable[Ledger], tokens: int) -> bool:
-    """Whether a sequence alone fits when it has so many cached tokens."""
-    return all(ledger.blocks_of(tokens) <= ledger.blocks for ledger in found)

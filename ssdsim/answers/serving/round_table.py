@@ -25,6 +25,7 @@ from ssdsim.transformer.mixed import Chunk
 
 _APART = 1.3
 _BATCHES = spaced(1, 1.05, 32)
+_CONTEXT_BATCHES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 19, 24, *_BATCHES[31::5])
 
 
 class _Probe:
@@ -73,13 +74,15 @@ class _Prompts:
     """Who processes prompts beside the rounds: tables of the target and of what drafts (None where nothing does).
 
     ``queries`` are the tokens a sequence of each step with a pass of the target; ``drafting`` the steps whose part is
-    drafting with a model. ``apart``: that has a device of its own; ``hidden``: it is idle there while the target works.
+    drafting with a model, ``falling_back`` other steps with a pass of the draft. ``apart``: that has a device of its
+    own; ``hidden``: it is idle there while the target works.
     """
 
     target: PromptTable
     draft: PromptTable | None
     queries: Mapping[str, int]
     drafting: tuple[str, ...]
+    falling_back: tuple[str, ...]
     apart: bool
     hidden: bool
 
@@ -87,9 +90,10 @@ class _Prompts:
 class RoundTable:
     """Rounds of one strategy with its settings, worked out at a batch and a context when they are first asked for.
 
-    A batch up to 32 and the ``context`` given are exact; other contexts and larger batches are interpolated between
-    neighbours 30 % and 5 % apart. What a round took is known by ``bits``: one for each question of ``asked`` (whether
-    some sequence ends the round in a state (True, state), or begins in it).
+    A batch up to 32 and the ``context`` given are exact; larger batches are interpolated between neighbours 5 % apart,
+    other contexts between some 30 % apart, and what such a context adds between batches 25 % apart. What a round took
+    is known by ``bits``: one for each question of ``asked`` (whether some sequence ends the round in a state (True,
+    state), or begins in it).
     """
 
     def __init__(self, scenario: Scenario, tables: PromptTables, context: int) -> None:
@@ -97,6 +101,7 @@ class RoundTable:
         self.scenario = scenario
         self._anchor = context
         self._contexts = _around(context)
+        self._anchor_at = self._contexts.index(context)
         self._tables = tables
         self._strategy = scenario.strategy
         self._steps: dict[tuple[int, int], Mapping[str, Step]] = {}
@@ -141,10 +146,30 @@ class RoundTable:
         nodes = self._contexts[first : last + 1]
         return np.interp(contexts, nodes, [self.round_s(batch, node, bits) for node in nodes])
 
-    def mixed_round_s(self, batch: int, context: float, bits: int, chunks: Sequence[Chunk]) -> float:
-        """A round in whose verification ``chunks`` of prompts are processed too, by the draft as well."""
-        parts = self._strategy.parts(self._with_prompts(batch, context, chunks), self._happened[bits])
-        return float(sum(parts.values()))
+    def mixed_round_s(
+        self, batch: int, context: float, bits: int, chunks: Sequence[Chunk], draft_late_s: float = 0.0
+    ) -> float:
+        """A round in whose verification ``chunks`` of prompts are processed too, by the draft as well, which begins
+        ``draft_late_s`` after it where it has a device of its own.
+        """
+        seconds, prompts = self._with_prompts(batch, context, chunks), self._prompts
+        if draft_late_s and prompts.apart:
+            for name in prompts.drafting:
+                seconds[name] += draft_late_s
+        return float(sum(self._strategy.parts(seconds, self._happened[bits]).values()))
+
+    def drafting_s(self, batch: int, context: float, bits: int, chunks: Sequence[Chunk]) -> float:
+        """For how long a round needs a draft's own device: to draft, for prompts, and for the fallback of a miss."""
+        prompts = self._prompts
+        if not prompts.apart:
+            return 0.0
+        busy_s = prompts.draft.alone_s(chunks) if chunks and prompts.draft is not None else 0.0
+        if batch:
+            seconds = self._between(batch, context)
+            busy_s += max((seconds[name] for name in prompts.drafting), default=0.0)
+            if bits & self.miss_bit:
+                busy_s += sum(seconds[name] for name in prompts.falling_back)
+        return busy_s
 
     def parts_s(self, batch: int, bits: int, prompt_tokens: int, round_s: float) -> dict[str, float]:
         """What a round's time went to, in the order of its parts; they sum to ``round_s``."""
@@ -154,14 +179,14 @@ class RoundTable:
         whole = sum(parts.values())
         return {name: part * round_s / whole for name, part in parts.items()}
 
-    def prompts_s(self, chunks: Sequence[Chunk], joins: int) -> float:
+    def prompts_s(self, chunks: Sequence[Chunk], joins: int, draft_late_s: float = 0.0) -> float:
         """A pass over ``chunks`` alone, after which ``joins`` requests look in a speculation cache in vain."""
         prompts, batch = self._prompts, max(1, joins)
         host_s = sum(step.seconds for step in self._steps_at(batch, 0).values() if step.part == "host")
         pass_s = prompts.target.alone_s(chunks) + host_s
         if prompts.draft is not None:
             draft_s = prompts.draft.alone_s(chunks)
-            pass_s = max(pass_s, draft_s) if prompts.apart else pass_s + draft_s
+            pass_s = max(pass_s, draft_s + draft_late_s) if prompts.apart else pass_s + draft_s
         if joins and self.miss_bit:
             context = float(max(chunk.prefix + chunk.tokens for chunk in chunks))
             pass_s += self.round_s(batch, context, self.miss_bit) - self.round_s(batch, context, 0)
@@ -228,15 +253,35 @@ class RoundTable:
         """Each step's seconds at a node of the contexts."""
         found = self._seconds.get((batch, at))
         if found is None:
-            low = _BATCHES[bisect_right(_BATCHES, batch) - 1]
-            found = {name: step.seconds for name, step in self._steps_at(low, at).items()}
-            if low < batch:
-                high = _BATCHES[bisect_right(_BATCHES, batch)]
-                share = (batch - low) / (high - low)
-                above = self._seconds_at(high, at)
-                found = {name: s + share * (above[name] - s) for name, s in found.items()}
+            found = self._at_anchor(batch) if at == self._anchor_at else self._off_anchor(batch, at)
             self._seconds[batch, at] = found
         return found
+
+    def _at_anchor(self, batch: int) -> dict[str, float]:
+        low, high, share = _neighbours(batch, _BATCHES)
+        found = self._priced(low, self._anchor_at)
+        if share:
+            above = self._priced(high, self._anchor_at)
+            found = {name: s + share * (above[name] - s) for name, s in found.items()}
+        return found
+
+    def _off_anchor(self, batch: int, at: int) -> dict[str, float]:
+        """What the anchor's steps take, and what another context adds: products are the same in both, so that it is
+        attention's alone, which is smooth over the batch and worked out at fewer of them.
+        """
+        low, high, share = _neighbours(batch, _CONTEXT_BATCHES)
+        added = self._added(low, at)
+        if share:
+            above = self._added(high, at)
+            added = {name: s + share * (above[name] - s) for name, s in added.items()}
+        return {name: s + added[name] for name, s in self._seconds_at(batch, self._anchor_at).items()}
+
+    def _added(self, batch: int, at: int) -> dict[str, float]:
+        there, anchor = self._priced(batch, at), self._priced(batch, self._anchor_at)
+        return {name: there[name] - s for name, s in anchor.items()}
+
+    def _priced(self, batch: int, at: int) -> dict[str, float]:
+        return {name: step.seconds for name, step in self._steps_at(batch, at).items()}
 
     def _between(self, batch: int, context: float) -> dict[str, float]:
         at = max(0, bisect_right(self._contexts, context) - 1)
@@ -273,7 +318,18 @@ class RoundTable:
         seconds = self._seconds_at(1, 0)
         exposed_s = self._strategy.parts(seconds, self._happened[0])["draft"] if drafts else 0.0
         hidden = apart and exposed_s >= sum(seconds[name] for name in drafts) * (1.0 - 1e-9)
-        return _Prompts(self._tables.of(target), draft, queries, tuple(drafts), apart, hidden)
+        others = tuple(n for n, each in passes.items() if n not in drafts and any(p.model == "draft" for p in each))
+        return _Prompts(self._tables.of(target), draft, queries, tuple(drafts), others, apart, hidden)
+
+
+def _neighbours(batch: int, nodes: Sequence[int]) -> tuple[int, int, float]:
+    """The nodes below and above, and how far between them; the same node twice where it is one."""
+    at = bisect_right(nodes, batch) - 1
+    low = nodes[at]
+    if low == batch:
+        return low, low, 0.0
+    high = nodes[at + 1]
+    return low, high, (batch - low) / (high - low)
 
 
 def _around(context: int) -> tuple[int, ...]:
