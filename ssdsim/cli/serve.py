@@ -15,11 +15,13 @@ from ssdsim.answers.serving.batching import Batching
 from ssdsim.answers.serving.compared import compare as compare_with
 from ssdsim.answers.serving.from_log import Cut, workload_of
 from ssdsim.answers.serving.lengths import Lengths
+from ssdsim.answers.serving.measuring import run
 from ssdsim.answers.serving.policies import AUTO, policies, taken
-from ssdsim.answers.serving.serve import Serving, run, serve
+from ssdsim.answers.serving.serve import Serving, serve
 from ssdsim.answers.serving.slo import Slo
 from ssdsim.answers.serving.timeline import timeline
 from ssdsim.answers.serving.workload import Arrivals, Workload, synthetic
+from ssdsim.answers.workers import check_workers
 from ssdsim.cli.options import chosen_options, common_options, echo_json
 from ssdsim.cli.progress import shown
 from ssdsim.cli.render_serving import print_compared, print_serving
@@ -57,6 +59,7 @@ _NO_LOG = RequestLog("made up", None, np.zeros(0), np.zeros(0))
 @click.option("--gpu-hour", type=float, help="price of a GPU for an hour")
 @click.option("--replicas", type=int, default=1, show_default=True, help="of each strategy, that share the requests")
 @click.option("--router", default="round-robin", show_default=True, help="round-robin or least-loaded")
+@click.option("--draft-pool", type=int, help="that draft for all replicas together [default: one each]")
 @click.option("--trace", type=OutputFile(), help="write a timeline that Perfetto opens, of auto or the subject")
 @click.option("--schedule", type=click.Path(path_type=Path), help="a plan of ssdsim export, in the place of auto's own")
 @click.option("--prefill", default="chunked", show_default=True, help="chunked, priority or none (elsewhere)")
@@ -69,10 +72,12 @@ _NO_LOG = RequestLog("made up", None, np.zeros(0), np.zeros(0))
 @click.option("--dynamic-tax", type=float, default=0.0, help="share by which a schedule's rounds are longer")
 @click.option("--hold", type=int, default=1, show_default=True, help="rounds before a schedule switches")
 @click.option("--engine", type=click.Choice(["auto", "closed", "loop"]), default="auto", show_default=True)
+@click.option("--precision", type=float, help="more requests until the mean TPOT is known to it at 95 %: 0.02")
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path, file_okay=False), help="a run folder; resumed after a kill"
 )
 @click.option("--jobs", type=int, default=1, show_default=True, help="processes on this machine; -1: one a core")
+@click.option("--cluster", metavar="TCP://HOST:PORT", help="a Dask scheduler, whose workers do the work")
 @chosen_options(*_TAKEN, instead={"strategies": f"ar,sd,ssd,{AUTO}"})
 @common_options
 def command(
@@ -88,7 +93,10 @@ def command(
     trace: Path | None,
     schedule: Path | None,
     engine: Any,
+    precision: float | None,
+    draft_pool: int | None,
     jobs: int,
+    cluster: str | None,
     output: Path | None,
     as_json: bool,
     seed: int,
@@ -100,8 +108,7 @@ def command(
     A rate is that of one replica of each strategy. --strategies may have auto in it: whatever serves most at the batch
     that there is.
     """
-    if jobs < 1 and jobs != -1:
-        raise InputError(f"--jobs must be at least 1, or -1 for one a core, got {jobs}")
+    check_workers(jobs, cluster)
     if attainment is not None and not capacity:
         raise InputError("--attainment needs --capacity (the rate that it is searched for)")
     scenario = {name: options.pop(name) for name in _TAKEN}
@@ -121,17 +128,20 @@ def command(
             replicas=replicas,
             router=router,
             schedule=schedule,
+            draft_pool=draft_pool,
             engine=engine,
             seed=seed,
+            precision=precision,
             jobs=jobs,
+            cluster=cluster,
             progress=progress,
             folder=folder,
             **scenario,
         )
         if folder is not None:
-            folder.finish(serving_json(found, gpu_hour))
+            folder.finish(serving_json(found, gpu_hour), found.requests)
     if trace is not None:
-        _save_timeline(found, router, trace)
+        _save_timeline(found, trace)
     if as_json:
         echo_json(serving_json(found, gpu_hour))
         return
@@ -139,11 +149,11 @@ def command(
     print_warnings(found.warnings, quiet)
 
 
-def _save_timeline(found: Serving, router: Any, path: Path) -> None:
+def _save_timeline(found: Serving, path: Path) -> None:
     """Of the schedule where there is one, else of the subject, at the first load."""
     policy = found.policies.by_name.get(AUTO) or found.policies.by_name[found.subject]
     load = found.points[0].workload
-    timeline(run(policy, load, found.batching, found.seed, found.replicas, router), policy).save(path)
+    timeline(run(policy, load, found.how), policy).save(path)
 
 
 def _compare(

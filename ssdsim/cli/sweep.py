@@ -15,6 +15,7 @@ from ssdsim.answers.columns import over, own, own_columns
 from ssdsim.answers.sweep.plan import MOST_DRAWS, PRESETS, Plan, column, number_columns, plan_of
 from ssdsim.answers.sweep.sweep import sweep
 from ssdsim.answers.verdict import rivals
+from ssdsim.answers.workers import check_workers
 from ssdsim.cli.console import console
 from ssdsim.cli.options import common_options, echo_json, grid_options
 from ssdsim.cli.progress import shown
@@ -67,8 +68,7 @@ def command(
 
     The closed form is exact where durations are constant; --engine mc or des simulates every point.
     """
-    if jobs < 1 and jobs != -1:
-        raise InputError(f"--jobs must be at least 1, or -1 for one a core, got {jobs}")
+    check_workers(jobs, cluster)
     given = {name: values[0] if len(values) == 1 else values for name, values in options.items() if values is not None}
     how = {"engine": engine, "precision": precision, "draws": draws, "seed": seed}
     plan = plan_of(preset, given, **how)

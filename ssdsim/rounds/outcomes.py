@@ -322,7 +322,7 @@ class SteppedOutcomes:
         self._shape = (batch, lanes)
         tables = [[OutcomeTable(kernel.p[state]) for kernel in kernels] for state in range(len(self._states))]
         self._cdf = np.array([[table.cdf for table in state] for state in tables])  # (state, kind, outcome)
-        self._chances = _Shared(kernels, tokens.shared, seed) if tokens.shared is not None else None
+        self._chances = SharedChances(kernels, tokens.shared, seed) if tokens.shared is not None else None
         self._outcomes = tables[0][0].outcomes
         slots = batch * lanes
         self._kind = self._kinds.choice(self._weights.size, slots, p=self._weights)
@@ -356,7 +356,7 @@ class SteppedOutcomes:
         return np.asarray(tokens + np.uint32(_STATE) * state)
 
 
-class _Shared:
+class SharedChances:
     """The chance of ending a round in the first state as one draw a round for all slots of a lane.
 
     By equally likely levels of a Beta about each state's and kind's own chance; all of them at the same level.

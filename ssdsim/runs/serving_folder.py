@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
 from ssdsim.errors import InputError
-from ssdsim.runs.layout import CONFIG, PARTS, SERVING
+from ssdsim.runs.layout import CONFIG, PARTS, REQUESTS, SERVING
 from ssdsim.runs.lock import locked
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class ServingFolder:
-    """``parts/KEY.json`` is what one run measured; the key stands for all that shapes it."""
+    """``parts/KEY.json`` is what one run measured, ``parts/KEY.requests`` (Parquet) has a line a request of it; the key
+    stands for all that shapes it.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -26,13 +31,25 @@ class ServingFolder:
         path = self._path / PARTS / f"{key}.json"
         return path.read_text(encoding="utf-8") if path.is_file() else None
 
-    def keep(self, key: str, text: str) -> None:
+    def keep(self, key: str, text: str, requests: pa.Table | None = None) -> None:
         """Whole or not at all."""
+        if requests is not None:
+            _write_table(self._path / PARTS / f"{key}.requests", requests)
         _write(self._path / PARTS / f"{key}.json", text)
 
-    def finish(self, answer: Mapping[str, Any]) -> None:
-        """The answer, and what makes the folder a run folder; the parts stay, for a run with more rates."""
+    def requests(self, key: str) -> pa.Table:
+        """The lines that were kept under a key."""
+        from pyarrow.parquet import read_table  # not where no folder is asked for: it takes long to load
+
+        return read_table(self._path / PARTS / f"{key}.requests")
+
+    def finish(self, answer: Mapping[str, Any], requests: pa.Table | None) -> None:
+        """The answer, the lines of all runs, and what makes the folder a run folder; the parts stay, for a run with
+        more rates.
+        """
         config = {"schema": 1, "verb": "serve"}
+        if requests is not None:
+            _write_table(self._path / REQUESTS, requests)
         _write(self._path / SERVING, json.dumps(answer, allow_nan=False))
         _write(self._path / CONFIG, tomli_w.dumps(config))
 
@@ -57,6 +74,16 @@ def opened_for_serving(path: Path) -> Iterator[ServingFolder]:
 
 
 def _write(path: Path, text: str) -> None:
+    _replace(path, lambda partial: partial.write_text(text, encoding="utf-8"))
+
+
+def _write_table(path: Path, table: pa.Table) -> None:
+    from pyarrow.parquet import write_table
+
+    _replace(path, lambda partial: write_table(table, partial))
+
+
+def _replace(path: Path, write: Callable[[Path], object]) -> None:
     partial = path.with_name(f"{path.name}.partial")
-    partial.write_text(text, encoding="utf-8")
+    write(partial)
     partial.replace(path)

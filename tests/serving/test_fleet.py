@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from ssdsim.answers.serving.batching import Batching
-from ssdsim.answers.serving.fleet import simulate_fleet
+from ssdsim.answers.serving.fleet import DraftPool, simulate_fleet
+from ssdsim.answers.serving.journal import Run
 from ssdsim.answers.serving.loop import simulate
 from ssdsim.answers.serving.policies import policies
 from ssdsim.answers.serving.timeline import timeline
@@ -73,3 +74,42 @@ def test_a_timeline_of_a_burst_shows_joins_forced_misses_late_drafts_and_a_switc
         assert {"verify", "draft, exposed or late", "fallback"} <= names[f"replica {number} parts"]
         assert len(names[f"replica {number} strategy"]) > 1
     assert any(event["ph"] == "C" for event in events)
+
+
+def _shared(draft_pool: int | None, name: str = "ssd") -> Run:
+    workload, batching = WORKLOAD.at_rate(20.0), Batching()
+    return simulate_fleet(
+        policy(name, workload, batching, **SMALL), workload, batching, 3, "round-robin", 0, draft_pool
+    )
+
+
+def test_a_draft_that_replicas_share_is_waited_for_and_is_one_gpu() -> None:
+    runs = {gpus: _shared(gpus) for gpus in (None, 3, 2, 1)}
+    assert [runs[gpus].gpus for gpus in (None, 3, 2, 1)] == [6, 6, 5, 4]
+    times = [float((run.requests.last_s - run.requests.first_s).mean()) for run in runs.values()]
+    assert times[1] >= times[0] * (1.0 - 1e-9)
+    assert times[1] < times[2] < times[3]
+    for run in runs.values():
+        every_token_was_made(run)
+        time_adds_up(run)
+
+
+def test_nobody_waits_for_a_pool_where_nothing_drafts_apart() -> None:
+    alone, pooled = _shared(None, "sd"), _shared(1, "sd")
+    assert np.array_equal(alone.requests.last_s, pooled.requests.last_s)
+    assert alone.gpus == pooled.gpus
+
+
+def test_a_pool_is_booked_in_turn() -> None:
+    pool = DraftPool(2)
+    pool.book(0.0, 5.0)
+    assert pool.wait_s(1.0) == 0.0
+    pool.book(1.0, 1.0)
+    assert pool.wait_s(1.5) == 0.5
+    pool.book(1.5, 1.0)  # begins at 2
+    assert pool.wait_s(2.0) == 1.0
+
+
+def test_more_drafts_than_replicas_are_refused() -> None:
+    with pytest.raises(InputError, match="--draft-pool"):
+        _shared(4)

@@ -95,6 +95,20 @@ def test_a_closed_loop_of_decoding_is_the_prediction_at_that_batch(name: str) ->
         assert run.clean_share == pytest.approx(predicted.p_all_hit, abs=0.02)
 
 
+@pytest.mark.parametrize("options", [{}, {"alpha_concentration": 10.0}])
+def test_hits_of_a_batch_go_together_as_predicted(options: dict[str, float]) -> None:
+    batching = Batching(prefill="none", first_speculation="prefill", max_batch=6)
+    workload = requests(72, outputs="2000", concurrency=6)
+    given = {"hit_concentration": 3.0, "p_hit": 0.8, "backup": "jit", **options}
+    run = simulate(policy("ssd", workload, batching, **given), workload, batching)
+    length = {"output_tokens": 2000} if options else {}
+    predicted = predict(b=6, context=round(workload.context), strategies="ssd", **length, **given)
+    estimate = predicted.estimates["ssd"]
+    assert run.clean_share == pytest.approx(estimate.p_all_hit, abs=0.02)
+    assert float(estimate.p_all_hit) > 1.5 * 0.8**6
+    assert 1.0 - run.misses / run.lookups == pytest.approx(0.8, abs=0.01)
+
+
 @pytest.mark.parametrize("name", ["ar", "sd", "ssd"])
 def test_a_queue_without_end_decodes_at_the_prediction_of_a_full_batch(name: str) -> None:
     batching = Batching(prefill="none", first_speculation="prefill", max_batch=32)

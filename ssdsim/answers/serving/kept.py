@@ -1,43 +1,43 @@
-"""Runs that are not made again: what one measured, by a key of all that shapes it."""
+"""What is not worked out again: what a run measured, by a key of all that shapes it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict
 from hashlib import sha256
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import TypeAdapter
 
 from ssdsim import __version__
-from ssdsim.answers.serving.batching import Batching
-from ssdsim.answers.serving.metrics import Metrics
-from ssdsim.answers.serving.slo import Slo
-from ssdsim.answers.serving.workload import Workload
 from ssdsim.runs.serving_folder import ServingFolder
 from ssdsim.settings import Settings
 
+if TYPE_CHECKING:
+    import pyarrow as pa
 
-def key_of(
-    name: str, settings: Settings, workload: Workload, batching: Batching, slo: Slo | None, how: Sequence[Any]
-) -> str:
-    """Of one policy at one load; a new version of ssdsim has new keys."""
-    found = sha256(
-        repr((__version__, name, sorted(settings.items(), key=str), asdict(batching), str(slo), *how)).encode()
-    )
-    for column in (workload.arrival_s, workload.input_tokens, workload.output_tokens, workload.kind):
-        found.update(column.tobytes())
-    found.update(repr(workload.concurrency).encode())
-    return found.hexdigest()[:24]
+T = TypeVar("T")
 
 
-def kept(folder: ServingFolder, key: str) -> Metrics | None:
-    """What was measured before, or None."""
-    text = folder.part(key)
-    return None if text is None else TypeAdapter(Metrics).validate_python(json.loads(text))
+class Kept:
+    """The parts of a run folder under one scenario; a new version of ssdsim has new keys."""
 
+    def __init__(self, folder: ServingFolder, settings: Settings, plan: str) -> None:
+        self._folder = folder
+        self._scenario = repr((__version__, sorted(settings.items(), key=str), plan))
 
-def keep(folder: ServingFolder, key: str, metrics: Metrics) -> None:
-    """For the next time."""
-    folder.keep(key, json.dumps(asdict(metrics)))
+    def of(self, key: str, kind: type[T]) -> T | None:
+        """What was kept, or None."""
+        text = self._folder.part(self._name(key))
+        return None if text is None else TypeAdapter(kind).validate_python(json.loads(text))
+
+    def keep(self, key: str, found: Any, requests: pa.Table | None = None) -> None:
+        """For the next time; with a line a request, where there is one."""
+        self._folder.keep(self._name(key), json.dumps(asdict(found)), requests)
+
+    def requests(self, key: str) -> pa.Table:
+        """The lines that were kept with it."""
+        return self._folder.requests(self._name(key))
+
+    def _name(self, key: str) -> str:
+        return sha256((self._scenario + key).encode()).hexdigest()[:24]

@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.rounds.kernel import Kernel, Tokens
+from ssdsim.rounds.outcomes import SharedChances
 
 Array = NDArray[np.float64]
 
-_BELOW_ONE = 1.0 - 1e-9
+BELOW_ONE = 1.0 - 1e-9
 
 
 class OutcomeRows:
@@ -29,13 +30,19 @@ class OutcomeRows:
         self.kinds_cdf = np.cumsum(weights / weights.sum())
         p = np.array([kernel.p for kernel in kernels])  # (kinds, states, tokens + 1, states)
         kinds, states, width, _ = p.shape
+        self.shared = tokens.shared
+        self._kernels = kernels
+        one = np.arange(1, width)
+        each, to = np.repeat(one, states), np.tile(np.arange(states), width - 1)
         rows = p[:, :, 1:, :].reshape(kinds * states, -1)
+        if self.shared is not None:  # those that lead to the first state come first, which the chances need
+            order = np.argsort(to, kind="stable")
+            each, to, rows = each[order], to[order], rows[:, order]
         cdf = np.cumsum(rows, axis=1)
         cdf /= cdf[:, -1:]
         self.cdf = (cdf + np.arange(kinds * states)[:, None]).ravel()
-        one = np.arange(1, width)
-        self.tokens = np.tile(np.repeat(one, states), kinds * states).astype(np.int64)
-        self.state = np.tile(np.arange(states), (width - 1) * kinds * states).astype(np.uint8)
+        self.tokens = np.tile(each, kinds * states).astype(np.int64)
+        self.state = np.tile(to, kinds * states).astype(np.uint8)
         self.most_tokens = width - 1
         self.is_certain = tokens.is_certain
         self.kinds = kinds
@@ -44,6 +51,12 @@ class OutcomeRows:
     def kind_of(self, uniform: Array) -> NDArray[np.int64]:
         """The kinds of requests, drawn by their weights."""
         return np.asarray(np.minimum(np.searchsorted(self.kinds_cdf, uniform, side="right"), self.kinds - 1))
+
+    def chances(self, seed: list[int]) -> SharedChances | None:
+        """Of ending a round in the first state, where all of a batch share them."""
+        if self.shared is None or self.is_certain:
+            return None
+        return SharedChances(self._kernels, self.shared, np.random.SeedSequence(seed))
 
     @cached_property
     def tokens_of_certain(self) -> int:
@@ -63,7 +76,7 @@ class Uniforms:
         end = self._at + count
         if end > self._numbers.size:
             self._numbers = self._rng.random(max(1 << 15, count))
-            np.minimum(self._numbers, _BELOW_ONE, out=self._numbers)
+            np.minimum(self._numbers, BELOW_ONE, out=self._numbers)
             self._at, end = 0, count
         found = self._numbers[self._at : end]
         self._at = end

@@ -34,6 +34,7 @@ AUTO = "auto"
 
 _NOT_TAKEN = ("b", "context", "spread", *UNIT_FREE)
 _BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+_TYPICAL_BATCH = 8
 _PLACEMENT = ("target", "draft", "hardware", "draft_hardware", "tp", "dtype", "draft_dtype", "kv_dtype")
 
 
@@ -71,6 +72,8 @@ def policies(given: Mapping[str, Any], workload: Workload, batching: Batching, p
     options["context"] = max(1, round(context))
     if {"alpha_concentration", "acceptance", "pair"} & options.keys():
         options["output_tokens"] = max(1, round(float(workload.output_tokens.mean())))
+    if "pair" in options:  # how misses go together is known of batches only, and much the same of all of them
+        options["b"] = _TYPICAL_BATCH
     configuration = configure(**options, strategies=names)
     by_name, tables = {}, PromptTables()
     for name in configuration.scenarios:
@@ -182,7 +185,7 @@ def _variant(cell: Cell, options: Mapping[str, Any], batching: Batching, tables:
     given = {name: value for name, value in options.items() if name not in ("strategies", "subject", "sd_k", "budget")}
     if "budget" in turned:
         given.pop("f", None)
-    point = {**beside(given, turned), **turned, "strategies": (cell.strategy,), "b": 1}
+    point = {**beside(given, turned), **turned, "strategies": (cell.strategy,), "b": options.get("b", 1)}
     scenario = configure(**point).scenarios[cell.strategy]
     words = [f"K {scenario.settings['k']}"] if scenario.strategy.drafts else []
     words += [str(turned["backup"])] if "backup" in turned else []

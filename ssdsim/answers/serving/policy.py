@@ -60,6 +60,11 @@ class Policy:
         """Devices that must be there whichever variant runs."""
         return max(variant.gpus for variant in self.variants)
 
+    @property
+    def draft_gpus(self) -> int:
+        """Of those, devices that only draft."""
+        return max(variant.scenario.devices.draft for variant in self.variants)
+
     def number(self, batch: int, context: float) -> int:
         """Of the variant that runs."""
         at = self._context_at(context)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from math import isnan
 
 import numpy as np
 
 from ssdsim.answers.serving.batching import LEAST_CHUNK, Batching
 from ssdsim.answers.serving.journal import Requests, Round
-from ssdsim.answers.serving.ledger import room_for
-from ssdsim.answers.serving.outcome_rows import Uniforms
+from ssdsim.answers.serving.outcome_rows import BELOW_ONE, OutcomeRows, Uniforms
 from ssdsim.answers.serving.policy import Policy, Variant
 from ssdsim.answers.serving.workload import Workload
 from ssdsim.transformer.mixed import Chunk
@@ -37,26 +37,36 @@ class Replica:
         self.finished: list[int] = []
         self._prefilling: deque[list[int]] = deque()  # of each: request, tokens done, tokens in all
         most = batching.max_batch
-        self._left, self._total, self._request, self._since = (np.zeros(most, dtype=np.int64) for _ in range(4))
-        self._state, self._row, self._kind = np.zeros(most, dtype=np.uint8), np.zeros(most), np.zeros(most)
+        self._whole = np.zeros((4, most), dtype=np.int64)
+        self._left, self._total, self._request, self._since = self._whole
+        self._rows = np.zeros((2, most))
+        self._row, self._kind = self._rows
+        self._state = np.zeros(most, dtype=np.uint8)
         self._running = self._cached = 0  # sequences that decode, and their cached tokens
         self._prompt_tokens = 0  # of the prompts that are being processed
         self._surely = 0  # rounds in which surely no sequence ends
-        self._todo = workload.output_tokens.copy()
+        self._todo: list[int] = workload.output_tokens.tolist()
+        self._prompts: list[int] = workload.input_tokens.tolist()
+        self._totals: list[int] = (workload.input_tokens + workload.output_tokens).tolist()
+        self._longest = min(ledger.most_tokens for variant in policy.variants for ledger in variant.ledgers)
         self._uniforms = Uniforms([seed, 7, number])
+        self._chances = [variant.rows.chances([seed, 11, number]) for variant in policy.variants]
         self._kinds = [variant.rows.kind_of(workload.kind) for variant in policy.variants]
         self._number = 0
         self._wanted, self._asked_for = 0, 0
+        self._settled_at = -1  # sequences for which what runs was wanted, whatever their context
         self._variant = policy.variants[0]
         self._forced = False
+        self.shares_draft = False
+        self.draft_late_s = 0.0  # until the draft's device is free: it drafts for others, too
+        self.drafted_s = 0.0  # for how long the last round needs it
 
     # what a driver does
 
     def offer(self, requests: Iterable[int]) -> None:
         """Requests that come now; one that could never be held is rejected."""
         for request in requests:
-            tokens = int(self.workload.input_tokens[request] + self.workload.output_tokens[request])
-            if all(room_for(variant.ledgers, tokens) for variant in self.policy.variants):
+            if self._totals[request] <= self._longest:
                 self.waiting.append(request)
                 self.requests.replica[request] = self.number
             else:
@@ -75,7 +85,7 @@ class Replica:
     @property
     def load_tokens(self) -> int:
         """Tokens in its caches and in its queue."""
-        queued = sum(int(self.workload.input_tokens[request]) for request in self.waiting)
+        queued = sum(self._prompts[request] for request in self.waiting)
         return self._cached + self._prompt_tokens + queued
 
     def step(self, horizon_s: float = np.inf) -> None:
@@ -101,41 +111,29 @@ class Replica:
         """One round of ``running`` sequences, with chunks of prompts of which some end."""
         rows, table = variant.rows, variant.table
         if rows.is_certain:
-            tokens, made = None, running * rows.tokens_of_certain
-            states, before = bytes(running), b""
+            made, states, before = running * rows.tokens_of_certain, bytes(running), b""
+            self._left[:running] -= rows.tokens_of_certain
         else:
-            drawn = rows.cdf.searchsorted(self._uniforms.take(running) + self._row[:running], side="right")
-            tokens = rows.tokens[drawn]
-            made = int(tokens.sum())
-            after = rows.state[drawn]
-            states = after.tobytes()
-            before = self._state[:running].tobytes()
+            made, states, before = self._draw(rows, running)
         bits = 0
         for bit, ends, state in variant.asked:
             if state in (states if ends else before):
                 bits |= bit
-        forced = self._first_lookups(variant, ended)
+        forced = self._first_lookups(variant, ended) if ended else ()
         if self._forced or True in forced:
             bits |= table.miss_bit
             self._forced = False
         context = self._cached / running
-        seconds = (
-            table.mixed_round_s(running, context, bits, chunks) if chunks else table.round_s(running, context, bits)
-        )
+        if chunks or self.draft_late_s:
+            seconds = table.mixed_round_s(running, context, bits, chunks, self.draft_late_s)
+        else:
+            seconds = table.round_s(running, context, bits)
+        if self.shares_draft:
+            self.drafted_s = table.drafting_s(running, context, bits, chunks)
         end = self._log(seconds, running, bits, chunks)
         if variant.caches:
             self.lookups += running
             self.misses += states.count(variant.joins_in)
-        left = self._left[:running]
-        if tokens is None:
-            left -= rows.tokens_of_certain
-        else:
-            left -= tokens
-            self._state[:running] = after
-            if rows.kinds == 1:
-                self._row[:running] = after
-            else:
-                np.add(self._kind[:running], after, out=self._row[:running])
         self._cached += made
         if self._surely:
             self._surely -= 1
@@ -144,9 +142,31 @@ class Replica:
         if ended:
             self._join(variant, ended, forced, end)
 
+    def _draw(self, rows: OutcomeRows, running: int) -> tuple[int, bytes, bytes]:
+        """A round of each sequence: tokens of all together, and the states in which they end it and began it."""
+        uniform, row = self._uniforms.take(running), self._row[:running]
+        chances = self._chances[self._number]
+        if chances is not None:
+            kind, state = np.divmod(row.astype(np.int64), len(rows.states))
+            uniform = np.minimum(chances.moved(uniform, state, kind, 1), BELOW_ONE)
+        drawn = rows.cdf.searchsorted(uniform + row, side="right")
+        tokens = rows.tokens.take(drawn)
+        self._left[:running] -= tokens
+        made = int(np.add.reduce(tokens))
+        if len(rows.states) == 1:
+            return made, bytes(running), bytes(running)
+        before, after = self._state[:running].tobytes(), rows.state.take(drawn)
+        self._state[:running] = after
+        if rows.kinds == 1:
+            self._row[:running] = after
+        else:
+            np.add(self._kind[:running], after, out=self._row[:running])
+        return made, after.tobytes(), before
+
     def _alike(self, variant: Variant, running: int, horizon_s: float) -> None:
         """Rounds in which every sequence makes as many tokens, until one ends or somebody comes."""
         each = variant.rows.tokens_of_certain
+        self.drafted_s = 0.0
         rounds = -(-int(self._left[:running].min()) // each)
         if len(self.policy.variants) > 1 or not self._surely_fits(variant, 0, rounds * running * each):
             rounds = 1
@@ -169,7 +189,9 @@ class Replica:
     def _prompts_alone(self, variant: Variant, chunks: tuple[Chunk, ...], ended: tuple[int, ...]) -> None:
         """A pass over prompts; nothing is decoded."""
         forced = self._first_lookups(variant, ended)
-        end = self._log(variant.table.prompts_s(chunks, sum(forced)), 0, 0, chunks)
+        end = self._log(variant.table.prompts_s(chunks, sum(forced), self.draft_late_s), 0, 0, chunks)
+        if self.shares_draft:
+            self.drafted_s = variant.table.drafting_s(0, 0.0, 0, chunks)
         if ended:
             self._join(variant, ended, forced, end)
 
@@ -189,13 +211,11 @@ class Replica:
         """First come, first served, while there is a place and a block."""
         while self.waiting and self.held < self.batching.max_batch:
             request = self.waiting[0]
-            tokens = int(
-                self.workload.input_tokens[request] + self.workload.output_tokens[request] - self._todo[request]
-            )
+            tokens = self._totals[request] - self._todo[request]
             if not self._fits(self._variant, tokens):
                 return
             self.waiting.popleft()
-            if np.isnan(self.requests.scheduled_s[request]):
+            if isnan(self.requests.scheduled_s[request]):
                 self.requests.scheduled_s[request] = self.now
             if self.batching.prefill == "none" and not self.requests.preemptions[request]:
                 self._join(self._variant, (request,), (True,), self.now)
@@ -233,28 +253,25 @@ class Replica:
     def _join(self, variant: Variant, ended: tuple[int, ...], forced: tuple[bool, ...], end: float) -> None:
         """Prompts are done: their requests have their first token, and decode from now on."""
         requests, kinds, states = self.requests, self._kinds[self._number], len(variant.rows.states)
+        elsewhere = self.batching.prefill == "none"
         for request, missed in zip(ended, forced, strict=True):
-            if self.batching.prefill != "none" or requests.preemptions[request]:
+            todo, total = self._todo[request], self._totals[request]
+            if not elsewhere or requests.preemptions[request]:
                 self._prefilling.popleft()
-                todo = int(self._todo[request])
-                total = int(self.workload.input_tokens[request] + self.workload.output_tokens[request])
                 self._prompt_tokens -= total - todo
-            else:
-                total = int(self.workload.input_tokens[request] + self.workload.output_tokens[request])
-                todo = int(self._todo[request])
-            if np.isnan(requests.first_s[request]):
+            if isnan(requests.first_s[request]):
                 ready = requests.arrival_s[request] + self.batching.prefill_ms / 1e3
-                requests.first_s[request] = end if self.batching.prefill != "none" else ready
+                requests.first_s[request] = ready if elsewhere else end
             left = todo - 1
             if left <= 0:
                 self._finish(request, end)
                 continue
-            requests.forced_misses[request] += missed and variant.caches
-            at, state = self._running, variant.joins_in if missed else 0
-            self._left[at], self._total[at], self._request[at] = left, total, request
-            self._since[at] = len(self.rounds)
-            self._state[at], self._kind[at] = state, kinds[request] * states
-            self._row[at] = self._kind[at] + state
+            if missed and variant.caches:
+                requests.forced_misses[request] += 1
+            at, state, kind = self._running, variant.joins_in if missed else 0, int(kinds[request]) * states
+            self._whole[:, at] = left, total, request, len(self.rounds)
+            self._rows[:, at] = kind + state, kind
+            self._state[at] = state
             self._running = at + 1
             self._cached += total - left
             self._surely = min(self._surely, (left - 1) // variant.rows.most_tokens)
@@ -265,20 +282,22 @@ class Replica:
         """Sequences that have all their tokens leave."""
         running = self._running
         left = self._left[:running]
-        least = int(left.min()) if running else 1
+        least = int(np.minimum.reduce(left)) if running else 1
         if least <= 0:
-            done = np.flatnonzero(left <= 0)
+            over = left <= 0
+            done, kept = over.nonzero()[0], (~over).nonzero()[0]
             self._cached -= int((self._total[done] - left[done]).sum())
-            for request, since in zip(self._request[done].tolist(), self._since[done].tolist(), strict=True):
+            for request, since in self._whole[2:, done].T.tolist():
                 self.requests.rounds[request] += len(self.rounds) - since
                 self._finish(request, end)
-            self._keep(np.flatnonzero(left > 0))
-            least = int(self._left[: self._running].min()) if self._running else 1
+            self._keep(kept)
+            least = int(np.minimum.reduce(self._left[: self._running])) if self._running else 1
         self._surely = (least - 1) // self._variant.rows.most_tokens
 
     def _keep(self, kept: np.ndarray) -> None:
-        for column in (self._left, self._total, self._request, self._since, self._state, self._row, self._kind):
-            column[: kept.size] = column[kept]
+        self._whole[:, : kept.size] = self._whole[:, kept]
+        self._rows[:, : kept.size] = self._rows[:, kept]
+        self._state[: kept.size] = self._state[kept]
         self._running = int(kept.size)
 
     def _finish(self, request: int, end: float) -> None:
@@ -292,8 +311,8 @@ class Replica:
         """So many sequences and tokens more fit, even if each wasted a block."""
         count = self._running + len(self._prefilling) + sequences
         tokens += self._cached + self._prompt_tokens
-        for ledger in variant.ledgers:
-            if tokens + count * (ledger.reserve + ledger.block) > ledger.blocks * ledger.block:
+        for ledger in variant.ledgers:  # noqa: SIM110  a generator takes longer than the check
+            if tokens + count * ledger.waste > ledger.tokens:
                 return False
         return True
 
@@ -322,7 +341,7 @@ class Replica:
             else:
                 at = self._running - 1
                 request = int(self._request[at])
-                self._todo[request] = self._left[at]
+                self._todo[request] = int(self._left[at])
                 self._cached -= int(self._total[at] - self._left[at])
                 self.wasted_tokens += int(self._total[at] - self._left[at])
                 self.requests.rounds[request] += len(self.rounds) - int(self._since[at])
@@ -335,11 +354,15 @@ class Replica:
 
     def _choose(self, running: int) -> None:
         """What the policy wants for what runs; another strategy starts as new requests do."""
+        if running == self._settled_at:
+            return
         context = self._cached / running if running else float(self.policy.contexts[0])
         wanted = self.policy.number(max(1, running), context)
         if wanted == self._number:
             self._asked_for = 0
+            self._settled_at = running if len(self.policy.contexts) == 1 else -1
             return
+        self._settled_at = -1
         self._asked_for = self._asked_for + 1 if wanted == self._wanted else 1
         self._wanted = wanted
         if running and self._asked_for < self.batching.hold:

@@ -2,39 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
 from ssdsim import strategies
 from ssdsim.answers.serving.batching import Batching
-from ssdsim.answers.serving.capacity import Capacity, capacity
+from ssdsim.answers.serving.capacity import Capacity
 from ssdsim.answers.serving.closed_form import Served, Sharing, sharing
 from ssdsim.answers.serving.crossing import Crossing, Side, crossing
-from ssdsim.answers.serving.fleet import Router, simulate_fleet
-from ssdsim.answers.serving.journal import Run
-from ssdsim.answers.serving.kept import keep, kept, key_of
-from ssdsim.answers.serving.loop import simulate
-from ssdsim.answers.serving.metrics import Metrics, measure
+from ssdsim.answers.serving.fleet import Router
+from ssdsim.answers.serving.kept import Kept
+from ssdsim.answers.serving.measuring import How, Progress, Workers, capacities, lines, runs
+from ssdsim.answers.serving.metrics import Metrics
 from ssdsim.answers.serving.passes import prompt_warnings
 from ssdsim.answers.serving.policies import Policies, policies
 from ssdsim.answers.serving.policy import Policy
-from ssdsim.answers.serving.runs import each_run
 from ssdsim.answers.serving.slo import Slo
 from ssdsim.answers.serving.verdict import Verdict, verdict
 from ssdsim.answers.serving.workload import Workload
+from ssdsim.answers.workers import check_workers
 from ssdsim.checks import whole, within
 from ssdsim.errors import InputError, nearest
 from ssdsim.intervals import Interval
 from ssdsim.runs.serving_folder import ServingFolder
 from ssdsim.scenario.configuration import subject_among
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 ServeEngine = Literal["auto", "closed", "loop"]
 DRAWS = 200  # of the timings' errors behind capacities and crossings
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ class Serving:
     """``points`` in the order of the rates. ``capacities`` are requests a second a replica beyond which a policy's
     queue grows without end, with 95 % intervals from the timings' errors; ``crossings`` of the subject with every
     other one. ``within_slo`` are the rates up to which a share ``attainment`` of requests is good, where asked for.
+    ``requests`` has a line a request of every run, where a folder was given.
     """
 
     policies: Policies
@@ -63,6 +65,8 @@ class Serving:
     seed: int
     engine: str
     replicas: int
+    router: Router
+    draft_pool: int | None
     points: Sequence[Point]
     sharings: Mapping[str, Sharing]
     capacities: Mapping[str, tuple[float, Interval | None]]
@@ -71,6 +75,11 @@ class Serving:
     warnings: Sequence[str]
     attainment: float | None = None
     within_slo: Mapping[str, Capacity] = field(default_factory=dict)
+    requests: pa.Table | None = None
+
+    @property
+    def how(self) -> How:
+        return How(self.batching, self.slo, self.seed, self.replicas, self.router, self.draft_pool)
 
 
 def serve(
@@ -82,10 +91,13 @@ def serve(
     attainment: float | None = None,
     replicas: int = 1,
     router: Router = "round-robin",
+    draft_pool: int | None = None,
     schedule: str | Path | None = None,
     engine: ServeEngine = "auto",
     seed: int = 0,
+    precision: float | None = None,
     jobs: int = 1,
+    cluster: str | None = None,
     progress: Progress | None = None,
     folder: ServingFolder | None = None,
     **options: Any,
@@ -100,9 +112,13 @@ def serve(
     slo : what a good request keeps.
     attainment : search for the highest rate at which such a share of requests is good.
     replicas, router : so many share the requests; capacities and crossings are of one.
+    draft_pool : so many draft for all replicas of a strategy that drafts on a device of its own, first come, first
+        served; by default each replica has its own.
     schedule : a file of ``ssdsim export``, which then decides what runs.
     engine : ``closed`` the closed form alone; ``loop`` and ``auto`` also run every round.
-    folder : keeps what each run measured, and knows what it kept.
+    precision : runs get more requests until the 95 % interval of the mean time per token is so small a share of it.
+    jobs, cluster : who makes the runs, as :func:`ssdsim.sweep` takes them.
+    folder : keeps what each run and each search found, and knows what it kept.
     options : those of a scenario but for batch and context. ``strategies`` may have ``auto`` in it.
 
     Raises
@@ -114,6 +130,11 @@ def serve(
         raise InputError(f"unknown engine '{engine}'{nearest(engine, get_args(ServeEngine))}")
     if attainment is not None and (slo is None or engine == "closed" or workload.concurrency is not None):
         raise InputError("--capacity needs an --slo, arrivals, and runs (not --engine closed)")
+    if precision is not None:
+        _check_precision(precision, workload, engine)
+    if draft_pool is not None and replicas == 1:
+        raise InputError("--draft-pool has no effect with one replica (its draft has a device of its own)")
+    check_workers(jobs, cluster)
     batching = batching or Batching()
     plan = None if schedule is None else Path(schedule)
     subject_asked = options.pop("subject", None)
@@ -121,16 +142,19 @@ def serve(
     subject = subject_among(tuple(found.fixed), subject_asked)
     sides = {name: _side(name, policy, workload, batching, found, seed) for name, policy in found.by_name.items()}
     loads = _loads(workload, rates) if attainment is None or rates is not None else []
-    runs: Mapping[tuple[int, str], Metrics] = {}
-    if engine != "closed":
-        how = _How(batching, slo, seed, replicas, router)
-        runs = _runs(found, loads, how, plan, jobs, progress, folder)
+    how = How(batching, slo, seed, replicas, router, draft_pool, precision)
+    kept = None
+    if folder is not None:
+        text = "" if plan is None else plan.read_text(encoding="utf-8")
+        kept = Kept(folder, found.configuration.settings, text)
+    workers = Workers(jobs, cluster, progress)
+    made = {} if engine == "closed" else runs(found.by_name, loads, how, kept, workers)
     points = [
         Point(
-            rate=_rate(load),
+            rate=load.offered,
             workload=load,
-            closed=_closed(sides, _rate(load), replicas),
-            metrics={name: runs[at, name] for name in found.by_name} if runs else {},
+            closed=_closed(sides, load.offered, replicas),
+            metrics={name: made[at, name] for name in found.by_name} if made else {},
         )
         for at, load in enumerate(loads)
     ]
@@ -139,12 +163,11 @@ def serve(
         for name in _rivals(subject, found)
         for basis in (("replica", "gpu") if sides[name].gpus != sides[subject].gpus else ("replica",))
     ]
-    within_slo = {}
-    if attainment is not None and slo is not None:
+    within_slo: Mapping[str, Capacity] = {}
+    if attainment is not None:
         within("--attainment", attainment, 0.0, 1.0)
-        searches = [(p, sides[n].sharing, workload, batching, slo, attainment, seed) for n, p in found.by_name.items()]
-        within_slo = dict(zip(found.by_name, each_run(capacity, searches, jobs, progress), strict=True))
-    capacities = {name: _capacity(side) for name, side in sides.items()}
+        sharings = {name: side.sharing for name, side in sides.items()}
+        within_slo = capacities(found.by_name, sharings, workload, attainment, how, kept, workers)
     each = [None if point.rate is None else point.rate / replicas for point in points]
     said = verdict(subject, sides, crossings, each)
     return Serving(
@@ -156,25 +179,25 @@ def serve(
         seed=seed,
         engine="closed" if engine == "closed" else "loop",
         replicas=replicas,
+        router=router,
+        draft_pool=draft_pool,
         points=points,
         sharings={name: side.sharing for name, side in sides.items()},
-        capacities=capacities,
+        capacities={name: _capacity(side) for name, side in sides.items()},
         crossings=crossings,
         verdict=said,
         attainment=attainment,
         within_slo=within_slo,
+        requests=lines(found.by_name, loads, how, kept) if kept is not None and made else None,
     )
 
 
-@dataclass(frozen=True)
-class _How:
-    """All that shapes a run beside its policy and its load."""
-
-    batching: Batching
-    slo: Slo | None
-    seed: int
-    replicas: int
-    router: Router
+def _check_precision(precision: float, workload: Workload, engine: str) -> None:
+    within("--precision", precision, 0.001, 1.0)
+    if engine == "closed":
+        raise InputError("--precision has no effect with --engine closed (it runs nothing)")
+    if workload.made is None:
+        raise InputError("--precision has no effect with a log (there are no more requests than it has)")
 
 
 def _warnings(found: Policies, workload: Workload, batching: Batching) -> list[str]:
@@ -187,56 +210,6 @@ def _warnings(found: Policies, workload: Workload, batching: Batching) -> list[s
     return sorted({*found.configuration.warnings, *prompt_warnings(site, tokens)})
 
 
-def _runs(
-    found: Policies,
-    loads: Sequence[Workload],
-    how: _How,
-    plan: Path | None,
-    jobs: int,
-    progress: Progress | None,
-    folder: ServingFolder | None,
-) -> Mapping[tuple[int, str], Metrics]:
-    """What each policy measures at each load; what a folder has kept is not run again."""
-    every = [(at, name) for at in range(len(loads)) for name in found.by_name]
-    runs: dict[tuple[int, str], Metrics] = {}
-    keys: dict[tuple[int, str], str] = {}
-    if folder is not None:
-        text = "" if plan is None else plan.read_text(encoding="utf-8")
-        settings = found.configuration.settings
-        shape = (how.seed, how.replicas, how.router, text)
-        for at, name in every:
-            keys[at, name] = key_of(name, settings, loads[at], how.batching, how.slo, shape)
-            before = kept(folder, keys[at, name])
-            if before is not None:
-                runs[at, name] = before
-    left = [each for each in every if each not in runs]
-
-    def done(number: int, metrics: Metrics) -> None:
-        runs[left[number]] = metrics
-        if folder is not None:
-            keep(folder, keys[left[number]], metrics)
-
-    work = [
-        (found.by_name[name], loads[at], how.batching, how.slo, how.seed, how.replicas, how.router) for at, name in left
-    ]
-    each_run(measured, work, jobs, progress, done)
-    return runs
-
-
-def measured(
-    policy: Policy, workload: Workload, batching: Batching, slo: Slo | None, seed: int, replicas: int, router: Router
-) -> Metrics:
-    """One run in numbers."""
-    return measure(run(policy, workload, batching, seed, replicas, router), slo)
-
-
-def run(policy: Policy, workload: Workload, batching: Batching, seed: int, replicas: int, router: Router) -> Run:
-    """One run: of one replica the loop, of several on SimPy's clock."""
-    if replicas == 1:
-        return simulate(policy, workload, batching, seed)
-    return simulate_fleet(policy, workload, batching, replicas, router, seed)
-
-
 def _closed(sides: Mapping[str, Side], rate: float | None, replicas: int) -> dict[str, Served]:
     return {} if rate is None else {name: side.sharing.served(rate / replicas) for name, side in sides.items()}
 
@@ -245,10 +218,6 @@ def _loads(workload: Workload, rates: Sequence[float] | None) -> list[Workload]:
     if workload.concurrency is not None or rates is None:
         return [workload]
     return [workload.at_rate(rate) for rate in rates]
-
-
-def _rate(workload: Workload) -> float | None:
-    return None if workload.concurrency is not None or not np.isfinite(workload.rate) else workload.rate
 
 
 def _side(name: str, policy: Policy, workload: Workload, batching: Batching, found: Policies, seed: int) -> Side:

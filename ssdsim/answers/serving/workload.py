@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,7 +28,8 @@ class Workload:
     """``arrival_s`` (sorted, from 0), ``input_tokens`` and ``output_tokens``, shape ``(requests,)`` each.
 
     ``kind`` is a uniform number of each request: which of several kinds it is, where requests differ in how well they
-    are drafted for. With ``concurrency`` arrivals do not count: so many requests are there at any time.
+    are drafted for. With ``concurrency`` arrivals do not count: so many requests are there at any time. ``made`` makes
+    more of the same, where requests are made up.
     """
 
     arrival_s: Array
@@ -36,6 +39,7 @@ class Workload:
     source: str
     concurrency: int | None = None
     notes: tuple[str, ...] = ()
+    made: Callable[[int], Workload] | None = None
 
     @property
     def requests(self) -> int:
@@ -46,6 +50,11 @@ class Workload:
         """Requests a second; infinite where all come at once."""
         span = float(self.arrival_s[-1] - self.arrival_s[0]) if self.requests > 1 else 0.0
         return (self.requests - 1) / span if span > 0.0 else np.inf
+
+    @property
+    def offered(self) -> float | None:
+        """:attr:`rate`; None where requests come when others go, or all at once."""
+        return None if self.concurrency is not None or not np.isfinite(self.rate) else self.rate
 
     @property
     def dispersion(self) -> float | None:
@@ -68,6 +77,11 @@ class Workload:
             return replace(self, arrival_s=np.zeros(self.requests))
         return self.faster(rate / self.rate) if np.isfinite(self.rate) else self
 
+    def of(self, requests: int) -> Workload:
+        """As many requests, of which those that are here are the first, at the same rate."""
+        assert self.made is not None
+        return replace(self.made(requests).at_rate(self.rate), made=self.made)
+
     def faster(self, factor: float) -> Workload:
         """Time compressed by a factor."""
         return replace(self, arrival_s=self.arrival_s / factor)
@@ -81,7 +95,7 @@ class Workload:
 
         return {
             "requests": self.requests,
-            "rate": self.rate if self.concurrency is None and np.isfinite(self.rate) else None,
+            "rate": self.offered,
             "concurrency": self.concurrency,
             "input": of(self.input_tokens),
             "output": of(self.output_tokens),
@@ -154,6 +168,15 @@ def synthetic(
         kind=kinds.random(requests),
         source=f"input {input_len}, output {output_len}",
         concurrency=concurrency,
+        made=partial(
+            synthetic,
+            rate=rate,
+            input_len=input_len,
+            output_len=output_len,
+            arrivals=arrivals,
+            concurrency=concurrency,
+            seed=seed,
+        ),
     )
 
 

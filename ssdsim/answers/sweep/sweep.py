@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 
 from ssdsim.answers.sweep.plan import Engine, Part, Plan, plan_of
-from ssdsim.answers.sweep.workers import Done, work_here, work_on_cluster
+from ssdsim.answers.workers import check_workers, worked_out
 from ssdsim.checks import text
 from ssdsim.errors import InputError
 from ssdsim.runs.sweep_folder import joined, opened, warnings_of
@@ -71,10 +71,7 @@ def sweep(
     """
     how: dict[str, Any] = {"engine": engine, "precision": precision, "draws": draws, "seed": seed}
     plan = plan_of(preset, options, **how)
-    if jobs != -1 and not (isinstance(jobs, int) and jobs >= 1):
-        raise InputError(f"--jobs must be at least 1, or -1 for one a core, got {jobs!r}")
-    if cluster is not None and jobs != 1:
-        raise InputError("--jobs has no effect with --cluster (its workers do the work)")
+    check_workers(jobs, cluster)
     report = progress or (lambda done, size: None)
     if folder is None:
         tables = {part.number: table for part, table in _worked_out(plan, plan.parts(), jobs, cluster, report)}
@@ -86,14 +83,19 @@ def sweep(
         return _checked(kept.join(plan))
 
 
-def _worked_out(plan: Plan, parts: list[Part], jobs: int, cluster: str | None, report: Progress) -> Done:
+def _results(plan: Plan, part: Part) -> tuple[Part, pa.Table]:
+    return part, plan.results(part)
+
+
+def _worked_out(
+    plan: Plan, parts: list[Part], jobs: int, cluster: str | None, report: Progress
+) -> Iterator[tuple[Part, pa.Table]]:
     """Each of ``parts`` with its rows, in any order."""
     done = plan.size - sum(part.stop - part.start for part in parts)
     report(done, plan.size)
     if not parts:
         return
-    pieces = work_here(plan, parts, jobs) if cluster is None else work_on_cluster(plan, parts, cluster)
-    for part, table in pieces:
+    for part, table in worked_out(_results, [(plan, part) for part in parts], jobs, cluster):
         yield part, table
         done += part.stop - part.start
         report(done, plan.size)

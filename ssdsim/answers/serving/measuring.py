@@ -1,0 +1,186 @@
+"""Runs of a policy under a load: one, as long as it takes; and many, each made once, here or elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from ssdsim.answers.serving.batching import Batching
+from ssdsim.answers.serving.capacity import Capacity, capacity
+from ssdsim.answers.serving.closed_form import Sharing
+from ssdsim.answers.serving.fleet import Router, simulate_fleet
+from ssdsim.answers.serving.journal import Run
+from ssdsim.answers.serving.kept import Kept
+from ssdsim.answers.serving.loop import simulate
+from ssdsim.answers.serving.metrics import Metrics, measure
+from ssdsim.answers.serving.policy import Policy
+from ssdsim.answers.serving.request_rows import request_rows
+from ssdsim.answers.serving.slo import Slo
+from ssdsim.answers.serving.workload import Workload
+from ssdsim.answers.workers import worked_out
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+T = TypeVar("T")
+Progress = Callable[[int, int], None]
+
+MOST_FOR_PRECISION = 256_000
+"""Requests of a run that is made longer until its times are known well enough."""
+_LONGER = 1.5, 8.0  # times as many requests the next time: at least, at most
+
+
+@dataclass(frozen=True)
+class How:
+    """All that shapes a run beside its policy and its load."""
+
+    batching: Batching
+    slo: Slo | None = None
+    seed: int = 0
+    replicas: int = 1
+    router: Router = "round-robin"
+    draft_pool: int | None = None
+    precision: float | None = None
+
+
+def key_of(name: str, workload: Workload, how: How, attainment: float | None = None) -> str:
+    """Of one policy at one load, or of its search for a capacity."""
+    found = sha256(repr((name, how, attainment, workload.concurrency)).encode())
+    for column in (workload.arrival_s, workload.input_tokens, workload.output_tokens, workload.kind):
+        found.update(column.tobytes())
+    return found.hexdigest()[:24]
+
+
+@dataclass(frozen=True)
+class Workers:
+    """Who makes the runs (:func:`ssdsim.answers.workers.worked_out`), and who hears of each."""
+
+    jobs: int = 1
+    cluster: str | None = None
+    progress: Progress | None = None
+
+    def each(
+        self,
+        run: Callable[..., tuple[int, T]],
+        work: Sequence[tuple[Any, ...]],
+        done: Callable[[int, T], None] | None = None,
+    ) -> Mapping[int, T]:
+        """What ``run`` returns of each piece of work, beside its number; ``done`` hears of each as it comes."""
+        found: dict[int, T] = {}
+        for number, result in worked_out(run, work, self.jobs, self.cluster):
+            found[number] = result
+            if done is not None:
+                done(number, result)
+            if self.progress is not None:
+                self.progress(len(found), len(work))
+        return found
+
+
+def run(policy: Policy, workload: Workload, how: How) -> Run:
+    """One run: of one replica the loop, of several on SimPy's clock."""
+    if how.replicas == 1:
+        return simulate(policy, workload, how.batching, how.seed)
+    return simulate_fleet(policy, workload, how.batching, how.replicas, how.router, how.seed, how.draft_pool)
+
+
+def measured(policy: Policy, workload: Workload, how: How) -> tuple[Run, Metrics]:
+    """A run and its numbers; one with a precision is made again with more requests until its pace is known to that."""
+    while True:
+        made = run(policy, workload, how)
+        metrics = measure(made, how.slo)
+        more = 1.0 if how.precision is None or metrics.saturated else _more(metrics, how.precision)
+        if more <= 1.0 or workload.requests >= MOST_FOR_PRECISION:
+            return made, metrics
+        workload = workload.of(min(MOST_FOR_PRECISION, round(more * workload.requests)))
+
+
+def _more(metrics: Metrics, precision: float) -> float:
+    """How many times as many requests are likely to give the mean time per token (to the first one, of answers of one
+    token) an interval of so small a share of it; 1 where it is as small.
+    """
+    found = metrics.of_requests["tpot"] or metrics.of_requests["ttft"]
+    if found is None:
+        return 1.0
+    width = (found.mean.high - found.mean.low) / 2.0 / found.mean.value
+    if width <= precision:
+        return 1.0
+    return float(np.clip(1.1 * (width / precision) ** 2, *_LONGER)) if np.isfinite(width) else _LONGER[1]
+
+
+def runs(
+    policies: Mapping[str, Policy], loads: Sequence[Workload], how: How, kept: Kept | None, workers: Workers
+) -> Mapping[tuple[int, str], Metrics]:
+    """What each policy measures at each load; what was kept is not run again."""
+    every = [(at, name) for at in range(len(loads)) for name in policies]
+    keys = {each: key_of(each[1], loads[each[0]], how) for each in every} if kept is not None else {}
+    found: dict[tuple[int, str], Metrics] = {}
+    if kept is not None:
+        known = {each: kept.of(key, Metrics) for each, key in keys.items()}
+        found = {each: metrics for each, metrics in known.items() if metrics is not None}
+    left = [each for each in every if each not in found]
+
+    def done(number: int, result: tuple[Metrics, pa.Table | None]) -> None:
+        found[left[number]] = result[0]
+        if kept is not None:
+            kept.keep(keys[left[number]], *result)
+
+    work = [(policies[name], number, loads[at], how, kept is not None) for number, (at, name) in enumerate(left)]
+    workers.each(_one, work, done)
+    return found
+
+
+def lines(policies: Mapping[str, Policy], loads: Sequence[Workload], how: How, kept: Kept) -> pa.Table | None:
+    """Every request of every run that was kept, with the rate (none in a closed loop) and the policy of its run."""
+    import pyarrow as pa
+
+    tables = []
+    for load in loads:
+        for name in policies:
+            table = kept.requests(key_of(name, load, how))
+            rate = pa.array([load.offered] * len(table), type=pa.float64())
+            named = pa.array([name] * len(table), type=pa.string())
+            tables.append(table.add_column(0, "strategy", named).add_column(0, "rate", rate))
+    return pa.concat_tables(tables) if tables else None
+
+
+def _one(
+    policy: Policy, number: int, workload: Workload, how: How, with_rows: bool
+) -> tuple[int, tuple[Metrics, pa.Table | None]]:
+    made, metrics = measured(policy, workload, how)
+    return number, (metrics, request_rows(made) if with_rows else None)
+
+
+def capacities(
+    policies: Mapping[str, Policy],
+    sharings: Mapping[str, Sharing],
+    workload: Workload,
+    attainment: float,
+    how: How,
+    kept: Kept | None,
+    workers: Workers,
+) -> Mapping[str, Capacity]:
+    """The highest rate of each policy on one replica; of a search that was kept, what it found."""
+    keys = {name: key_of(name, workload, how, attainment) for name in policies}
+    known = {name: kept.of(key, Capacity) for name, key in keys.items()} if kept is not None else {}
+    left = [name for name in policies if known.get(name) is None]
+
+    def done(number: int, found: Capacity) -> None:
+        if kept is not None:
+            kept.keep(keys[left[number]], found)
+
+    work = [(policies[name], n, sharings[name], workload, how, attainment) for n, name in enumerate(left)]
+    searched = workers.each(_search, work, done)
+    found = {name: each for name, each in known.items() if each is not None}
+    found |= {left[number]: each for number, each in searched.items()}
+    return {name: found[name] for name in policies}
+
+
+def _search(
+    policy: Policy, number: int, sharing: Sharing, workload: Workload, how: How, attainment: float
+) -> tuple[int, Capacity]:
+    assert how.slo is not None
+    return number, capacity(policy, sharing, workload, how.batching, how.slo, attainment, how.seed)
