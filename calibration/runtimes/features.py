@@ -92,6 +92,8 @@ def _of_row(work: Work, kernels: Kernels) -> tuple[float, dict[str, float]]:
     for forward, times in work.prefills:
         for name, count in _between(forward).items():
             found[name] += times * count
+        layers, _ = forward.expert_work
+        found["per_expert_prompt_s"] = found.get("per_expert_prompt_s", 0.0) + times * layers
     found["per_pass_s"] = work.steps + prompts
     found["per_step_s"] = work.steps
     found["per_sequence_s"] = work.steps * work.batch

@@ -23,7 +23,7 @@ Array = NDArray[np.float64]
 DECODING = ("overlap", "attention", "communication", "per_layer_s", "per_step_s", "per_sequence_s")
 SPECULATING = ("per_draft_step_s", "per_round_layer_s")
 BOTH = ("overlap", "attention", "per_step_s", "per_sequence_s", *SPECULATING)
-EXPERTS = ("experts", "per_expert_layer_s", "per_expert_token_s")
+EXPERTS = ("experts", "per_expert_layer_s", "per_expert_token_s", "per_expert_prompt_s")
 """Of mixtures of experts, on a card that was fitted to dense models."""
 
 MOST_FIELDS = 6
@@ -45,6 +45,7 @@ PRIOR_SD: Mapping[str, float] = {
     "per_round_layer_s": 50e-6,
     "per_expert_layer_s": 10e-6,
     "per_expert_token_s": 1e-6,
+    "per_expert_prompt_s": 1e-3,
 }
 """How far an engine may well be from a card of its kind, in each number: what few rows are drawn by."""
 

@@ -28,6 +28,7 @@ _ABOUT = {
     "per_round_s": "of a round that speculates",
     "per_round_layer_s": "of it, a layer of the target",
     "per_expert_layer_s": "of every layer with experts",
+    "per_expert_prompt_s": "of it, in a pass over prompts",
     "per_expert_token_s": "of it, a token",
     "pass_log_sd": "error of a target pass and step",
     "beside_log_sd": "of its seconds beside matrices, besides",

@@ -81,9 +81,25 @@ def of_prompts(runtime: Runtime) -> Runtime:
     """The runtime of passes over prompts: long kernels, whose factors are not those of decoding's short ones."""
     if runtime is KERNELS:
         return runtime
-    host = Host.model_fields
-    wander = tuple({name: sd for name, sd in way.items() if name in host} for way in runtime.wander)
-    return runtime.model_copy(update={"kernels": Kernels(), "wander": wander})
+    beside = beside_prompts(runtime)
+    wander = tuple({name: sd for name, sd in way.items() if name in Host.model_fields} for way in beside.wander)
+    return beside.model_copy(update={"kernels": Kernels(), "wander": wander})
+
+
+@lru_cache(maxsize=256)
+def beside_prompts(runtime: Runtime) -> Runtime:
+    """The runtime of passes in which tokens are decoded beside parts of prompts: no graph was captured for them."""
+    layer_s, more_s = runtime.host.per_expert_layer_s, runtime.host.per_expert_prompt_s
+    host = runtime.host.model_copy(update={"per_expert_layer_s": layer_s + more_s, "per_expert_prompt_s": 0.0})
+    wander = tuple(_in_prompts(way) for way in runtime.wander)
+    return runtime.model_copy(update={"host": host, "wander": wander})
+
+
+def _in_prompts(way: Mapping[str, float]) -> dict[str, float]:
+    """A direction in which what is open of the two numbers of expert layers comes together."""
+    layer = way.get("per_expert_layer_s", 0.0) + way.get("per_expert_prompt_s", 0.0)
+    kept = {name: sd for name, sd in way.items() if name not in ("per_expert_layer_s", "per_expert_prompt_s")}
+    return kept | ({"per_expert_layer_s": layer} if layer else {})
 
 
 def _streaming_s(op: Attention | LatentAttention, profile: HardwareProfile) -> float:

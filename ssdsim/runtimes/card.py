@@ -48,7 +48,8 @@ class Host(Card):
     """Seconds that belong to no kernel.
 
         ``per_layer_s``: gaps, of every pass and layer. ``per_expert_layer_s``: of those with experts besides, and
-    ``per_expert_token_s`` for every token there: choosing experts, sorting tokens to them and adding up.
+    ``per_expert_token_s`` for every token there: choosing experts, sorting tokens to them and adding up;
+    ``per_expert_prompt_s`` of such a layer in a pass with parts of prompts, which no captured graph holds.
     ``per_pass_s``: of a target pass. ``per_step_s``: after each target pass (scheduling, sampling, detokenising), and
     ``per_sequence_s`` of it for every sequence of the batch. ``per_draft_step_s``: of every pass of a draft.
     ``per_round_s``: of a round that verifies drafted tokens, more than of a step without, and ``per_round_layer_s`` of
@@ -64,6 +65,7 @@ class Host(Card):
     per_round_layer_s: Seconds = 0.0
     per_expert_layer_s: Seconds = 0.0
     per_expert_token_s: Seconds = 0.0
+    per_expert_prompt_s: Seconds = 0.0
 
 
 class Errors(Card):

@@ -59,12 +59,12 @@ class PromptTable:
         share = decoded / total
         tokens_s = share * self._beside(total) + (1.0 - share) * self._alone(total) - self._beside(decoded)
         heads_s = self._heads(decoded + len(chunks)) - self._heads(decoded)
-        return tokens_s + heads_s + self._over_cache_s(chunks) + self._host_s(total) - self._host_s(decoded)
+        return tokens_s + heads_s + self._over_cache_s(chunks) + self._prompts_host_s(total) - self._host_s(decoded)
 
     def alone_s(self, chunks: Sequence[Chunk]) -> float:
         """A pass over ``chunks`` and nothing else."""
         total = sum(chunk.tokens for chunk in chunks)
-        return self._alone(total) + self._heads(len(chunks)) + self._over_cache_s(chunks) + self._host_s(total)
+        return self._alone(total) + self._heads(len(chunks)) + self._over_cache_s(chunks) + self._prompts_host_s(total)
 
     @cached_property
     def _host_of_one(self) -> tuple[float, float]:
@@ -76,6 +76,10 @@ class PromptTable:
     def _host_s(self, tokens: int) -> float:
         first_s, more_s = self._host_of_one
         return first_s + (tokens - 1) * more_s
+
+    def _prompts_host_s(self, tokens: int) -> float:
+        """As :meth:`_host_s`, of a pass with parts of prompts."""
+        return self._host_s(tokens) + self._forward(1).expert_work[0] * self._place.runtime.host.per_expert_prompt_s
 
     def _over_cache_s(self, chunks: Sequence[Chunk]) -> float:
         """Each part takes its share of the attention of its prompt up to its end."""
