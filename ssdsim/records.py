@@ -28,7 +28,8 @@ class Card(BaseModel):
     A number is a finite number: neither text nor a boolean is taken for one.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+    # built when first used: a verb reads a few of the forty records that it imports
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, defer_build=True)
 
     @model_validator(mode="before")
     @classmethod
