@@ -43,6 +43,7 @@ def test_a_pairs_rates_swing_within_their_intervals(tmp_path: Path) -> None:
         assert min(each.low, each.high) < ratio < max(each.low, each.high)
 
 
+@pytest.mark.long
 def test_a_recommendation_says_what_to_measure_first() -> None:
     found = recommend(gpus=5, b=16, tp=4, k=[4, 6])
     assert {each.origin for each in found.swings} == {"placeholder"}

@@ -191,6 +191,7 @@ def test_predict_loads_neither_torch_nor_pandas_nor_plotly_nor_scipy() -> None:
     assert done.stdout.strip().endswith("[]")
 
 
+@pytest.mark.long
 def test_doctor_and_lists_answer_in_json() -> None:
     assert answer("doctor")["dependencies"]["numpy"]
     assert len(answer("models", "list")["transformers"]) == 14

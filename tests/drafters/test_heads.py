@@ -93,6 +93,7 @@ def _deepseek(tmp_path: Path) -> Any:
     return find_transformer(path)
 
 
+@pytest.mark.long
 def test_mtp_is_recommended_for_its_target(tmp_path: Path) -> None:
     _deepseek(tmp_path)
     target = str(tmp_path / "deepseek-ai--DeepSeek-R1_config.json")

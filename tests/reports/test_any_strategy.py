@@ -157,6 +157,7 @@ def test_a_folder_with_a_strategy_that_is_not_here_is_one_line(tmp_path: Path) -
         report(tmp_path)
 
 
+@pytest.mark.long
 def test_what_a_validation_draws_of_any_strategy_is_shown_beside_its_simulation(toy: Sleepy, tmp_path: Path) -> None:
     options, trace = {"strategies": list(strategies.ALL.names), "t_sd": 0.3}, Trace()
     scenarios = predict(**options).configuration.scenarios.values()

@@ -286,6 +286,7 @@ def test_sweeps_have_the_same_intervals_as_a_prediction(pair: str) -> None:
 # other answers
 
 
+@pytest.mark.long
 def test_recommend_and_export_read_the_pair(pair: str) -> None:
     found = recommend(gpus=5, b=16, pair=pair, temperature=1.0)
     assert found.pair == "pair.json: measured on 64 requests, temperature 1"

@@ -76,6 +76,7 @@ def test_a_record_is_whole(option: Option) -> None:
     assert option.checked(value(option)) == value(option)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
 @given(odd=ODD)
 def test_an_odd_value_is_taken_as_it_is_or_refused_in_one_line(option: Option, odd: Any) -> None:

@@ -152,6 +152,7 @@ def test_what_means_nothing_is_refused_in_one_line(options: dict[str, Any], says
         tree(**options)
 
 
+@pytest.mark.long
 def test_it_is_recommended_beside_the_others() -> None:
     found = recommend(gpus=5, strategies="ar,sd,tree", subject="tree", b=(1, 16))
     for answer in found.answers:

@@ -26,6 +26,7 @@ def test_the_ssd_rows_of_table_b3_are_within_five_percent(index: int) -> None:
     assert 0.5 < replay.p_hit <= 1.0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("index", range(4))
 def test_the_engines_sweeps_keep_their_shape_over_k(index: int) -> None:
     replay = replay_sweep(PAPER, PAPER.sweeps[index], "h100-sxm")
