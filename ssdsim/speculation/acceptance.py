@@ -8,6 +8,8 @@ from numpy.typing import ArrayLike, NDArray
 from ssdsim.checks import FloatOrArray, distribution, plain, whole, within
 from ssdsim.errors import InputError
 
+_SURE, _FAR = 1e-9, 60.0
+
 
 def expected_tokens(alpha: ArrayLike, k: ArrayLike) -> FloatOrArray:
     """Tokens of a round with its bonus: ``E(alpha, K) = sum_{j=0..K} alpha^j = (1-alpha^(K+1)) / (1-alpha)``.
@@ -64,3 +66,36 @@ def rates_of(pmf: NDArray[np.float64]) -> NDArray[np.float64]:
     """Acceptance rates by position, shape ``(K,)``, of a distribution of accepted lengths (0 where none gets there)."""
     reached = np.minimum(1.0, np.cumsum(pmf[::-1])[::-1])  # P(at least k accepted)
     return np.divide(reached[1:], reached[:-1], out=np.zeros(pmf.size - 1), where=reached[:-1] > 0)
+
+
+def pooled_rate(rates: ArrayLike, k: int) -> float:
+    """Accepted among the K drafted tokens, as far as they are looked at: those before were accepted.
+
+    ``rates``, by position, are at least K.
+    """
+    reached = np.concatenate([[1.0], np.cumprod(np.asarray(rates, dtype=float)[:k])])
+    return float(reached[1:].sum() / reached[:-1].sum())
+
+
+def moved_to(pooled: float, rates: ArrayLike, k: int) -> NDArray[np.float64]:
+    """The rates by position with all their odds times the one factor that gives this :func:`pooled_rate`.
+
+    Raises
+    ------
+    InputError : ``pooled`` outside [0, 1].
+    """
+    from scipy.optimize import brentq  # here, because predict must start fast
+
+    pooled = float(within("alpha", pooled, 0, 1))
+    known = np.clip(np.asarray(rates, dtype=float), _SURE, 1.0 - _SURE)
+    logits = np.log(known) - np.log1p(-known)
+
+    def moved(by: float) -> NDArray[np.float64]:
+        return np.asarray(1.0 / (1.0 + np.exp(-(logits + by))))
+
+    def over(by: float) -> float:
+        return pooled_rate(moved(by), k) - pooled
+
+    if over(-_FAR) >= 0.0:
+        return np.zeros(logits.size)
+    return np.ones(logits.size) if over(_FAR) <= 0.0 else moved(float(brentq(over, -_FAR, _FAR)))

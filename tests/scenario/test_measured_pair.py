@@ -16,7 +16,7 @@ from ssdsim.errors import InputError
 from ssdsim.pairs.file import AtTemperature, HitLaw, Hits, Length, Mean, Pair, Participant, Spread
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.scenario import Scenario
-from ssdsim.speculation.acceptance import accepted_length_pmf
+from ssdsim.speculation.acceptance import accepted_length_pmf, pooled_rate
 from ssdsim.speculation.acceptance_models import beta_kinds_by_position
 from ssdsim.speculation.hit_models import PowerLawHits
 from tests.pairs import made
@@ -291,6 +291,11 @@ def test_recommend_and_export_read_the_pair(pair: str) -> None:
     found = recommend(gpus=5, b=16, pair=pair, temperature=1.0)
     assert found.pair == "pair.json: measured on 64 requests, temperature 1"
     assert not any("placeholder" in warning for warning in found.warnings)
+    (alpha,) = (each for each in found.break_evens if each.what == "acceptance rate alpha")
+    k = found.answers[0].by_strategy["ssd"].shape.settings["k"]
+    assert alpha.present == pytest.approx(pooled_rate(made.HOT_RATES, k))
+    assert alpha.bound in ("at least", "at most", "always")  # SSD leads: what it has is enough
+    assert alpha.value is None or alpha.value <= alpha.present
     exported = export("json", b=[16], context=[1024], k=[2, 4], f=3, pair=pair)
     assert not any("placeholder" in note for note in exported.notes)
     assert exported.text != export("json", b=[16], context=[1024], k=[2, 4], f=3).text

@@ -8,7 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ssdsim.errors import InputError
-from ssdsim.speculation.acceptance import accepted_length_pmf, expected_tokens, expected_tokens_of_pmf
+from ssdsim.speculation.acceptance import (
+    accepted_length_pmf,
+    expected_tokens,
+    expected_tokens_of_pmf,
+    moved_to,
+    pooled_rate,
+)
 
 laws = settings(derandomize=True, deadline=None, max_examples=200)
 rates = st.floats(0, 1)
@@ -80,6 +86,22 @@ def test_pmf_of_rates_for_each_position(alphas: list[float]) -> None:
 @given(rates, st.integers(1, 16))
 def test_equal_rates_are_one_rate(alpha: float, k: int) -> None:
     np.testing.assert_allclose(accepted_length_pmf([alpha] * k, k), accepted_length_pmf(alpha, k))
+
+
+def test_a_pooled_rate_counts_tokens_that_are_looked_at() -> None:
+    assert pooled_rate([0.6] * 5, 3) == pytest.approx(0.6)
+    assert pooled_rate([0.5, 0.8, 0.1], 2) == pytest.approx((0.5 + 0.4) / (1 + 0.5))
+
+
+@laws
+@given(st.floats(0.01, 0.99), st.lists(st.floats(0.01, 0.99), min_size=3, max_size=8))
+def test_rates_moved_to_a_pooled_rate_have_it_and_one_factor_on_their_odds(pooled: float, known: list[float]) -> None:
+    found = moved_to(pooled, known, 3)
+    assert pooled_rate(found, 3) == pytest.approx(pooled)
+    factors = found / (1 - found) * (1 - np.array(known)) / np.array(known)
+    np.testing.assert_allclose(factors, factors[0], rtol=1e-6)
+    np.testing.assert_array_equal(moved_to(0.0, known, 3), 0.0)
+    np.testing.assert_array_equal(moved_to(1.0, known, 3), 1.0)
 
 
 @pytest.mark.parametrize("alpha", [1.2, -0.1, np.nan, [0.5, 2.0]])

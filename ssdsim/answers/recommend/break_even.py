@@ -19,6 +19,7 @@ from ssdsim.hardware.catalog import find_hardware
 from ssdsim.protocols.axes import Axis, Values
 from ssdsim.scenario.configuration import configure, effective
 from ssdsim.scenario.options import DEFAULTS, beside
+from ssdsim.speculation.acceptance import moved_to, pooled_rate
 from ssdsim.speculation.caching import backup_in_proportion
 
 _SECTIONS = 10  # of the range, and then of the section that holds the crossing
@@ -204,10 +205,20 @@ def _hits(contest: _Contest, point: Mapping[str, Any]) -> BreakEven:
 
 
 def _alpha(contest: _Contest, point: Mapping[str, Any]) -> BreakEven:
-    alpha = effective(point)["alpha"]
-    if "acceptance" in point or not isinstance(alpha, int | float):
-        return BreakEven("acceptance rate alpha", "", "unknown", note="acceptance is not one rate here")
-    return _least("acceptance rate alpha", "", contest, lambda x: {"alpha": x}, 0.0, 0.99, float(alpha))
+    """Of all drafted tokens that are tested; where rates go by position, the odds at each change by one factor."""
+    what, settings = "acceptance rate alpha", effective(point)
+    rates = settings["alpha"]
+    if "acceptance" in point:
+        return BreakEven(what, "", "unknown", note="a log of lengths has no rate to change")
+    if isinstance(rates, int | float):
+        return _least(what, "", contest, lambda x: {"alpha": x}, 0.0, 0.99, float(rates))
+    k, spread = settings["k"], settings["alpha_concentration"]
+
+    def change(alpha: float) -> Mapping[str, Any]:
+        return {"alpha": tuple(moved_to(alpha, rates, k).tolist()), "alpha_concentration": spread}
+
+    found = _least(what, "", contest, change, 0.0, 0.99, pooled_rate(rates, k))
+    return replace(found, note="the odds at every position by the same factor")
 
 
 def _link(contest: _Contest, point: Mapping[str, Any], folder: Path) -> BreakEven:
