@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from ssdsim.pairs.file import Pair
     from ssdsim.pairs.questions import Questions
 
+_OF_MODELS = (
+    *("target", "draft", "prompts", "answers", "temperature", "top_p", "top_k", "draft_sampling"),
+    *("check_loop", "lossless"),
+)
 _PATH = click.Path(path_type=Path)
 
 
@@ -38,6 +42,13 @@ _PATH = click.Path(path_type=Path)
 @click.option("--answers", type=_PATH, help="prompts with what the target wrote: nothing is generated")
 @click.option("--resume", type=_PATH, help="analyse the records in this folder again, without the models")
 @click.option("--temperature", type=Values(float), help="temperatures [default: 0,1; of --answers it must be said]")
+@click.option("--top-p", type=click.FloatRange(0.0, 1.0, min_open=True), help="of the target's sampling [default: 1]")
+@click.option("--top-k", type=click.IntRange(1), help="likewise [default: all]")
+@click.option(
+    "--draft-sampling",
+    type=click.Choice(["same", "raw"]),
+    help="whether the engine's drafter cuts as its target does, or samples from everything [default: same]",
+)
 @click.option("--max-new-tokens", type=click.IntRange(4), default=256, show_default=True)
 @click.option("--requests", type=click.IntRange(1), default=200, show_default=True, help="at most, over all sets")
 @click.option("--limit-minutes", type=click.FloatRange(0.0, min_open=True), help="of collecting; run again to go on")
@@ -127,7 +138,7 @@ def _questions(options: dict[str, Any], seed: int) -> Questions:
 
 
 def _only_questions(options: dict[str, Any]) -> None:
-    given = [name for name in ("target", "draft", "prompts", "answers", "check_loop", "lossless") if options[name]]
+    given = [name for name in _OF_MODELS if options[name]]
     if given or options["named"]:
         name = (given or ["set"])[0].replace("_", "-")
         raise InputError(f"--resume runs no model, so --{name} has no place beside it")

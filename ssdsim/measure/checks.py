@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ssdsim.measure.collect import Asked
+from ssdsim.measure.cuts import Cut
 from ssdsim.measure.loop import Loop, Way
 from ssdsim.measure.lossless import compare_greedy, sampled, tolerance_of
 from ssdsim.measure.models import CausalModel
@@ -50,6 +51,7 @@ def check_lossless(
     each_way: Sequence[Way],
     new_tokens: int,
     seed: int,
+    cuts: tuple[Cut, Cut],
     progress: Progress,
 ) -> Lossless:
     """Greedy loops against the target alone, and sampled ones (temperature 1) against its distribution."""
@@ -61,14 +63,14 @@ def check_lossless(
     for number, way in enumerate(each_way):
         found: dict[float, list[list[int]]] = {}
         for temperature in (0.0, 1.0):
-            rules = Rules(temperature, np.random.default_rng([seed, number]))
+            rules = Rules(temperature, np.random.default_rng([seed, number]), cuts=cuts)
             loop = Loop(target, draft, way, rules)
             found[temperature] = []
             for i, prompt in enumerate(prompts):
                 found[temperature].append(loop.play(prompt, new_tokens, target.end, seed + i).tokens)
                 progress(done := done + 1, 2 * len(each_way) * len(prompts))
         greedy.append(compare_greedy(target, prompts, own, found[0.0], tolerance))
-        tests.append(sampled(target, zip(prompts, found[1.0], strict=True), 1.0, draft, seed))
+        tests.append(sampled(target, zip(prompts, found[1.0], strict=True), rules, draft, seed))
     worst = min(tests, key=lambda test: test.p)
     gaps = [each.largest_gap for each in greedy if each.largest_gap is not None and np.isfinite(each.largest_gap)]
     return Lossless(
@@ -96,6 +98,7 @@ def check_loop(
     collected: Sequence[Request],
     way: Way,
     seed: int,
+    cuts: tuple[Cut, Cut],
     progress: Progress,
 ) -> list[Compared]:
     """Tokens a round, acceptance and hits of a real SSD loop, beside what the coupling makes of the same requests.
@@ -106,7 +109,7 @@ def check_loop(
     for temperature in sorted({request.temperature for request in collected}):
         some = [request for request in collected if request.temperature == temperature]
         chosen = [each for each in asked if any(request.id == each.id for request in some)]
-        loop = Loop(target, draft, way, Rules(temperature, np.random.default_rng(seed)))
+        loop = Loop(target, draft, way, Rules(temperature, np.random.default_rng(seed), cuts=cuts))
         played = []
         for number, each in enumerate(chosen):
             played.append(loop.play(each.ids, max(map(len, some)), target.end, seed + number).rounds)

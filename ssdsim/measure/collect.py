@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from ssdsim.errors import InputError
+from ssdsim.measure.cuts import EVERYTHING, Cut
 from ssdsim.measure.models import CausalModel, keeps_a_window
 from ssdsim.measure.positions import positions_of
 from ssdsim.measure.prompts import Prompt
@@ -29,7 +30,10 @@ _NATS_APART = 0.25
 
 @dataclass(frozen=True)
 class Workload:
-    """What to collect. ``precision`` is the half-width of alpha's interval at which a temperature has enough."""
+    """What to collect. ``precision`` is the half-width of alpha's interval at which a temperature has enough.
+
+    ``cuts`` are what the samplers leave of target and draft.
+    """
 
     temperatures: tuple[float, ...]
     new_tokens: int
@@ -37,6 +41,7 @@ class Workload:
     seed: int
     batch: int
     template: Template = "auto"
+    cuts: tuple[Cut, Cut] = (EVERYTHING, EVERYTHING)
     keep_tokens: bool = True
     precision: float | None = None
     limit_s: float | None = None
@@ -135,7 +140,7 @@ def _answered(
     for each, seed, came in zip(missing, seeds, _answers(target, missing, work, temperature, seeds), strict=True):
         if len(came) < _LEAST_TOKENS:
             continue  # nothing was speculated
-        request = _scored(target, draft, each, came, temperature, seed, work.top)
+        request = _scored(target, draft, each, came, temperature, seed, work)
         folder.add(request if work.keep_tokens else request.without_tokens())
         yield request
 
@@ -145,15 +150,21 @@ def _answers(
 ) -> list[list[int]]:
     if all(each.prompt.answer_ids is not None for each in missing):
         return [list(each.prompt.answer_ids or ())[: work.new_tokens] for each in missing]
-    return target.write([each.ids for each in missing], work.new_tokens, target.end, temperature, seeds)
+    return target.write([each.ids for each in missing], work.new_tokens, target.end, temperature, seeds, work.cuts[0])
 
 
 def _scored(
-    target: CausalModel, draft: CausalModel, each: Asked, came: list[int], temperature: float, seed: int, top: int
+    target: CausalModel,
+    draft: CausalModel,
+    each: Asked,
+    came: list[int],
+    temperature: float,
+    seed: int,
+    work: Workload,
 ) -> Request:
     text = [*each.ids, *came[:-1]]
     p, q = (model.scored(text, len(came)) for model in (target, draft))
-    positions = positions_of(p, q, torch.tensor(came, device=p.device), temperature, top)
+    positions = positions_of(p, q, torch.tensor(came, device=p.device), temperature, work.top, work.cuts)
     finish = "stop" if came[-1] in target.end else "length"
     return Request(each.id, each.prompt.data_set, temperature, tuple(each.ids), len(each.ids), finish, seed, positions)
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.measure.language import LanguageModel
-from ssdsim.pairs.distributions import softmax
+from ssdsim.measure.verification import Rules
 
 Array = NDArray[np.float64]
 
@@ -96,11 +96,11 @@ def _gap(target: LanguageModel, text: Sequence[int], token: int | None) -> float
 def sampled(
     target: LanguageModel,
     texts: Iterable[tuple[Sequence[int], Sequence[int]]],
-    temperature: float,
+    rules: Rules,
     other: LanguageModel,
     seed: int,
 ) -> SamplingCheck:
-    """Whether the tokens that came after each prompt have the target's distribution, given those before them.
+    """Whether the tokens that came after each prompt have the target's distribution by ``rules``, given those before.
 
     A token's place is the mass of the tokens before it plus a random share of its own: uniform, and independent of the
     places before, if and only if the token was drawn from the target's distribution (Rosenblatt's transform). So every
@@ -111,8 +111,8 @@ def sampled(
     places: list[list[Array]] = [[], []]
     for prompt, came in texts:
         text = [*prompt, *came[:-1]]
-        p = softmax(target.after(text, len(came)), temperature)
-        q = softmax(other.after(text, len(came)), temperature)
+        p = rules.target(target.after(text, len(came)))
+        q = rules.draft(other.after(text, len(came)))
         ratio = np.log(np.maximum(q, 1e-300)) - np.log(np.maximum(p, 1e-300))
         coins = rng.random(len(came))
         for into, scores in zip(places, (ratio, p), strict=True):

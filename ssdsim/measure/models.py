@@ -19,6 +19,7 @@ from transformers.cache_utils import DynamicCache
 from transformers.utils import logging as transformers_logging
 
 from ssdsim.errors import InputError, nearest
+from ssdsim.measure.cuts import EVERYTHING, Cut
 from ssdsim.measure.language import Branches, Logits
 from ssdsim.measure.positions import draw
 from ssdsim.measure.room import cache_with_room
@@ -102,6 +103,7 @@ class CausalModel:
         stop: frozenset[int],
         temperature: float = 0.0,
         seeds: Sequence[int] = (),
+        cut: Cut = EVERYTHING,
     ) -> list[list[int]]:
         """Answers to prompts of any lengths, in one batch. Each is drawn by a seed of its own, whatever the batch."""
         coins = [np.random.default_rng(seed) for seed in seeds] if temperature > 0.0 else []
@@ -116,7 +118,7 @@ class CausalModel:
                 input_ids=ids, attention_mask=mask, position_ids=positions, past_key_values=cache, logits_to_keep=1
             )
             logits = out.logits[:, -1, : self.vocabulary].float()
-            drawn = draw(logits, temperature, np.array([each.random() for each in coins]))
+            drawn = draw(logits, temperature, np.array([each.random() for each in coins]), cut)
             for answer, token in zip(written, drawn, strict=True):
                 if not answer or answer[-1] not in stop:
                     answer.append(token)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from ssdsim.measure.cuts import EVERYTHING, Cut
 from ssdsim.pairs.distributions import SCALES, Positions
 
 _AT_ONCE = {"cpu": 2**16, "cuda": 2**24}
@@ -13,20 +14,38 @@ _AT_ONCE = {"cpu": 2**16, "cuda": 2**24}
 
 @torch.inference_mode()
 def positions_of(
-    target: torch.Tensor, draft: torch.Tensor, tokens: torch.Tensor, temperature: float, top: int
+    target: torch.Tensor,
+    draft: torch.Tensor,
+    tokens: torch.Tensor,
+    temperature: float,
+    top: int,
+    cuts: tuple[Cut, Cut] = (EVERYTHING, EVERYTHING),
 ) -> Positions:
     """The numbers of the positions whose token is ``tokens[t]``, given both models' logits there, shape ``(n, V)``.
 
+    ``cuts`` are what the samplers leave of target and draft; ranks are those of the draft's logits without it.
     At temperature 0 probabilities are those at 1: what decides are ranks alone. Equal logits rank by token number.
     ``above`` is then 1 wherever the token was not the draft's first choice, which was rejected.
     """
     rows = max(1, _AT_ONCE[target.device.type] // target.shape[-1])
     blocks = zip(*(torch.split(each, rows) for each in (target, draft, tokens)), strict=True)
-    return Positions.joined([_block(p, q, came, temperature, top) for p, q, came in blocks])
+    return Positions.joined([_block(p, q, came, temperature, top, cuts) for p, q, came in blocks])
 
 
-def _block(target: torch.Tensor, draft: torch.Tensor, tokens: torch.Tensor, temperature: float, top: int) -> Positions:
-    p, q = (torch.softmax(logits / (temperature or 1.0), dim=-1) for logits in (target, draft))
+def _block(
+    target: torch.Tensor,
+    draft: torch.Tensor,
+    tokens: torch.Tensor,
+    temperature: float,
+    top: int,
+    cuts: tuple[Cut, Cut],
+) -> Positions:
+    if temperature == 0.0:
+        cuts = EVERYTHING, EVERYTHING
+    p, q = (
+        torch.softmax(cut.of(logits / (temperature or 1.0)), dim=-1)
+        for cut, logits in zip(cuts, (target, draft), strict=True)
+    )
     own = tokens[:, None]
     likelier = _likelier(draft, own)
     rank = likelier.sum(-1)
@@ -88,12 +107,12 @@ def _scaled_overlap(p: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
 
 
 @torch.inference_mode()
-def draw(logits: torch.Tensor, temperature: float, coins: np.ndarray) -> list[int]:
+def draw(logits: torch.Tensor, temperature: float, coins: np.ndarray, cut: Cut = EVERYTHING) -> list[int]:
     """A token of each row of ``logits``, shape ``(rows, V)``, by a number in [0, 1) each; the likeliest one at 0."""
     if temperature == 0.0:
         greedy: list[int] = logits.argmax(dim=-1).tolist()
         return greedy
-    sums = torch.softmax(logits / temperature, dim=-1, dtype=torch.float64).cumsum(dim=-1)
+    sums = torch.softmax(cut.of(logits / temperature), dim=-1, dtype=torch.float64).cumsum(dim=-1)
     at = torch.as_tensor(coins, device=logits.device)[:, None] * sums[:, -1:]
     found: list[int] = torch.searchsorted(sums, at, right=True)[:, 0].clamp_(max=logits.shape[-1] - 1).tolist()
     return found

@@ -14,6 +14,7 @@ import transformers
 from ssdsim.errors import InputError
 from ssdsim.measure.checks import Compared, check_loop, check_lossless, ways
 from ssdsim.measure.collect import Asked, Workload, asked_of, check_attention, check_author, collect, tokenised_answers
+from ssdsim.measure.cuts import EVERYTHING, Cut
 from ssdsim.measure.experts import count_experts, has_experts
 from ssdsim.measure.loop import Way
 from ssdsim.measure.models import CausalModel, load_pair_of_models, participant
@@ -37,6 +38,13 @@ class Job:
         self._temperatures = _temperatures(options)
         self._device = _device(options["device"])
         self._dtype = options["dtype"] or ("float32" if self._device == "cpu" else "bfloat16")
+
+    @cached_property
+    def cuts(self) -> tuple[Cut, Cut]:
+        """What the samplers leave of target and draft."""
+        given = {name: self.options[name] for name in ("top_p", "top_k") if self.options[name] is not None}
+        cut = Cut(**given)
+        return cut, EVERYTHING if self.options["draft_sampling"] == "raw" else cut
 
     @cached_property
     def models(self) -> tuple[CausalModel, CausalModel]:
@@ -67,6 +75,7 @@ class Job:
             seed=self.seed,
             batch=options["b"],
             template=options["template"],
+            cuts=self.cuts,
             keep_tokens=not options["no_tokens"],
             precision=options["precision"],
             limit_s=None if limit is None else 60.0 * limit,
@@ -91,13 +100,14 @@ class Job:
         way = Way("ssd", self.asked.k, self.asked.f)
         some = self.requests[: self.options["check_loop"]]
         collected = [request for request in self.folder.requests() if any(request.id == each.id for each in some)]
-        return check_loop(*self.models, some, collected, way, self.seed, progress)
+        return check_loop(*self.models, some, collected, way, self.seed, self.cuts, progress)
 
     def check_lossless(self, progress: Progress) -> None:
         """The finding is kept in the folder of records."""
         some, options = self.requests[: self.options["lossless"]], self.options
         each_way = ways(self.asked.k, self.asked.f, self.asked.backups)
-        found = check_lossless(*self.models, some, each_way, options["max_new_tokens"], self.seed, progress)
+        new_tokens = options["max_new_tokens"]
+        found = check_lossless(*self.models, some, each_way, new_tokens, self.seed, self.cuts, progress)
         keep_lossless(self.folder, found)
 
     def _header(self) -> dict[str, Any]:
@@ -108,8 +118,9 @@ class Job:
             seed=self.seed,
             dtype=self._dtype,
             chat_template=options["template"],
-            draft_sampling="same",
-            top_p=1.0,
+            draft_sampling=options["draft_sampling"] or "same",
+            top_p=self.cuts[0].top_p,
+            top_k=self.cuts[0].top_k,
         )
         about = {
             "device": _device_name(self._device),

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ssdsim.measure.cuts import EVERYTHING, Cut
 from ssdsim.pairs.distributions import softmax
 from ssdsim.speculation.sampling import saguaro_distribution
 
@@ -46,16 +47,18 @@ class Verdict:
 class Rules:
     """Draws and decides. At temperature 0 every distribution is certain, and the same rules are greedy ones.
 
-    ``c`` scales the draft's ``fan_out`` likeliest tokens (Saguaro). Source: Leviathan et al., 2023, algorithm 1.
+    ``c`` scales the draft's ``fan_out`` likeliest tokens (Saguaro); ``cuts`` are what the samplers leave of target and
+    draft. Source: Leviathan et al., 2023, algorithm 1.
     """
 
     temperature: float
     rng: np.random.Generator
     c: float = 1.0
     fan_out: int = 1
+    cuts: tuple[Cut, Cut] = (EVERYTHING, EVERYTHING)
 
     def target(self, logits: NDArray[Any]) -> Probabilities:
-        return softmax(logits, self.temperature)
+        return softmax(*self._left(logits, self.cuts[0]))
 
     def drafted(self, logits: NDArray[Any]) -> tuple[list[int], Probabilities]:
         """A drafted token of each row, and what it is tested against: what it was drawn from."""
@@ -64,9 +67,16 @@ class Rules:
 
     def draft(self, logits: NDArray[Any]) -> Probabilities:
         """What drafted tokens are drawn from."""
-        if self.c == 1.0 or self.temperature == 0.0:
-            return softmax(logits, self.temperature)
-        return saguaro_distribution(np.asarray(logits, dtype=float) / self.temperature, self.fan_out, self.c)
+        left, temperature = self._left(logits, self.cuts[1])
+        if self.c == 1.0 or temperature == 0.0:
+            return softmax(left, temperature)
+        return saguaro_distribution(np.asarray(left, dtype=float) / temperature, self.fan_out, self.c)
+
+    def _left(self, logits: NDArray[Any], cut: Cut) -> tuple[NDArray[Any], float]:
+        """What the sampler leaves of the logits, and the temperature that they are still to be divided by."""
+        if self.temperature == 0.0 or cut.leaves_all:
+            return logits, self.temperature
+        return cut.of_array(np.asarray(logits, dtype=float) / self.temperature), 1.0
 
     def draw(self, probabilities: Probabilities) -> list[int]:
         """A token of each row."""

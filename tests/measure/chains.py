@@ -10,9 +10,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ssdsim.measure.cuts import EVERYTHING, Cut
 from ssdsim.measure.language import Branches, Logits
 from ssdsim.measure.positions import positions_of
-from ssdsim.pairs.distributions import Positions, softmax
+from ssdsim.measure.verification import Rules
+from ssdsim.pairs.distributions import Positions
 from ssdsim.pairs.records import Request
 
 VOCABULARY = 40
@@ -57,10 +59,12 @@ def chain_pair(seed: int = 1, spread: float = 2.0, noise: float = 1.2) -> tuple[
     return MarkovChain(target), MarkovChain(target + rng.normal(size=target.shape) * noise)
 
 
-def written(target: MarkovChain, tokens: int, temperature: float, seed: int) -> tuple[list[int], NDArray[np.int64]]:
+def written(
+    target: MarkovChain, tokens: int, temperature: float, seed: int, cut: Cut = EVERYTHING
+) -> tuple[list[int], NDArray[np.int64]]:
     """A prompt of a token, and what the target writes after it."""
     rng = np.random.default_rng(seed)
-    cumulated = np.cumsum(softmax(target.logits, temperature), axis=1)
+    cumulated = np.cumsum(Rules(temperature, rng, cuts=(cut, cut)).target(target.logits), axis=1)
     text = [int(rng.integers(VOCABULARY))]
     for at in rng.random(tokens):
         text.append(min(int(np.searchsorted(cumulated[text[-1]], at, side="right")), VOCABULARY - 1))
@@ -68,25 +72,37 @@ def written(target: MarkovChain, tokens: int, temperature: float, seed: int) -> 
 
 
 @cache
-def _every_position(target: MarkovChain, draft: MarkovChain, temperature: float) -> Positions:
+def _every_position(target: MarkovChain, draft: MarkovChain, temperature: float, cuts: tuple[Cut, Cut]) -> Positions:
     """Each token after each token, in the order of the token before."""
     before, came = np.divmod(np.arange(VOCABULARY**2), VOCABULARY)
-    return positions_between(target.logits[before], draft.logits[before], came, temperature, 64)
+    return positions_between(target.logits[before], draft.logits[before], came, temperature, 64, cuts)
 
 
-def positions_between(target: Logits, draft: Logits, tokens: Logits, temperature: float, top: int) -> Positions:
+def positions_between(
+    target: Logits,
+    draft: Logits,
+    tokens: Logits,
+    temperature: float,
+    top: int,
+    cuts: tuple[Cut, Cut] = (EVERYTHING, EVERYTHING),
+) -> Positions:
     """:func:`ssdsim.measure.positions.positions_of` of arrays."""
     logits = (torch.from_numpy(np.ascontiguousarray(each, dtype=np.float32)) for each in (target, draft))
-    return positions_of(*logits, torch.from_numpy(np.asarray(tokens, dtype=np.int64)), temperature, top)
+    return positions_of(*logits, torch.from_numpy(np.asarray(tokens, dtype=np.int64)), temperature, top, cuts)
 
 
 def answer(
-    pair: tuple[MarkovChain, MarkovChain], tokens: int, temperature: float, seed: int, data_set: str = "all"
+    pair: tuple[MarkovChain, MarkovChain],
+    tokens: int,
+    temperature: float,
+    seed: int,
+    data_set: str = "all",
+    cuts: tuple[Cut, Cut] = (EVERYTHING, EVERYTHING),
 ) -> Request:
     """A request that was collected from the chains."""
     target, draft = pair
-    prompt, came = written(target, tokens, temperature, seed)
+    prompt, came = written(target, tokens, temperature, seed, cuts[0])
     before = np.array([*prompt, *came[:-1]])
-    every = _every_position(target, draft, temperature)
+    every = _every_position(target, draft, temperature, cuts)
     positions = Positions(*(getattr(every, field.name)[before * VOCABULARY + came] for field in fields(Positions)))
     return Request(f"{data_set}-{seed:05d}", data_set, temperature, tuple(prompt), 1, "length", seed, positions)

@@ -14,6 +14,7 @@ import pytest
 from scipy.stats import binom, norm
 
 from ssdsim.measure.checks import Compared, against
+from ssdsim.measure.cuts import EVERYTHING, Cut
 from ssdsim.measure.loop import Loop, Way
 from ssdsim.measure.sides import PlayedRound
 from ssdsim.measure.verification import Rules
@@ -43,15 +44,19 @@ WAYS = [
 ]
 
 
+Cuts = tuple[Cut, Cut]
+NO_CUTS = EVERYTHING, EVERYTHING
+
+
 @cache
-def table(requests: int = 1_600) -> Table:
-    return Table.of([answer(PAIR, TOKENS, 1.0, seed) for seed in range(requests)])
+def table(requests: int = 1_600, cuts: Cuts = NO_CUTS) -> Table:
+    return Table.of([answer(PAIR, TOKENS, 1.0, seed, cuts=cuts) for seed in range(requests)])
 
 
-def played(way: Way, rounds: int) -> list[list[PlayedRound]]:
+def played(way: Way, rounds: int, cuts: Cuts = NO_CUTS) -> list[list[PlayedRound]]:
     """Rounds of a real loop, request by request; of each those that the records' answers have room for."""
     rng = np.random.default_rng(7)
-    loop, found, count = Loop(*PAIR, way, Rules(1.0, rng, way.c, way.fan_out)), [], 0
+    loop, found, count = Loop(*PAIR, way, Rules(1.0, rng, way.c, way.fan_out, cuts)), [], 0
     while count < rounds:
         each = loop.play([int(rng.integers(VOCABULARY))], TOKENS + way.k, seed=len(found)).rounds
         starts = np.cumsum([1, *(one.accepted + 1 for one in each)])
@@ -109,17 +114,25 @@ def of_a_backup(way: Way, loop: Played, collected: Table) -> Iterator[tuple[str,
     yield "tokens", (tokens, after_hit + after_miss), written
 
 
-def compared(way: Way, rounds: int, requests: int) -> list[Compared]:
+def compared(way: Way, rounds: int, requests: int, cuts: Cuts = NO_CUTS) -> list[Compared]:
     """Everything that coupling and loop both say; errors are over requests, of both."""
     sides = of_the_draft if way.backup == "jit" else of_a_backup
-    loop = played(way, rounds)
-    return [against(f"{what} of {way}", 1.0, *each) for what, *each in sides(way, loop, table(requests))]
+    loop = played(way, rounds, cuts)
+    return [against(f"{what} of {way}", 1.0, *each) for what, *each in sides(way, loop, table(requests, cuts))]
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("way", WAYS, ids=str)
 def test_the_coupling_says_what_a_real_loop_does(way: Way) -> None:
     apart = [each for each in compared(way, 1_500, 1_600) if not each.agrees]
+    assert apart == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("draft", [Cut(0.8, 12), EVERYTHING], ids=["same", "raw"])
+@pytest.mark.parametrize("way", [WAYS[0], WAYS[1], WAYS[7]], ids=str)
+def test_it_does_where_the_samplers_leave_tokens_out(way: Way, draft: Cut) -> None:
+    apart = [each for each in compared(way, 1_500, 1_600, (Cut(0.8, 12), draft)) if not each.agrees]
     assert apart == []
 
 

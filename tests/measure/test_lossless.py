@@ -11,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from ssdsim.errors import InputError
+from ssdsim.measure.cuts import EVERYTHING, Cut
 from ssdsim.measure.loop import Loop, Way
 from ssdsim.measure.lossless import SIGNIFICANT, SamplingCheck, compare_greedy, sampled
 from ssdsim.measure.verification import Probabilities, Rules, Speculation, Verdict
@@ -21,11 +22,16 @@ PAIR = chain_pair()
 WAYS = [Way("ar"), Way("sd", 5), *(Way("ssd", 4, 3, backup) for backup in ("jit", "random", "ngram:2", "suffix"))]
 
 
-def checked(way: Way, rules: type[Rules], tokens: int = 3_000, c: float = 1.0) -> SamplingCheck:
+NO_CUTS = EVERYTHING, EVERYTHING
+
+
+def checked(
+    way: Way, rules: type[Rules], tokens: int = 3_000, c: float = 1.0, cuts: tuple[Cut, Cut] = NO_CUTS
+) -> SamplingCheck:
     """Sampled tokens of one long text."""
-    made = rules(1.0, np.random.default_rng(3), c, way.fan_out)
-    found = Loop(*PAIR, way, made).play([3], tokens)
-    return sampled(PAIR[0], [([3], found.tokens)], 1.0, PAIR[1], 0)
+    rng = np.random.default_rng(3)
+    found = Loop(*PAIR, way, rules(1.0, rng, c, way.fan_out, cuts)).play([3], tokens)
+    return sampled(PAIR[0], [([3], found.tokens)], Rules(1.0, rng, cuts=cuts), PAIR[1], 0)
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.title)
@@ -45,6 +51,22 @@ def test_sampled_tokens_have_the_targets_distribution(way: Way) -> None:
 @pytest.mark.long
 def test_a_rescaled_draft_that_is_tested_as_it_was_drawn_keeps_the_distribution() -> None:
     assert checked(Way("ssd", 4, 3, c=0.3), Rules, c=0.3).passed
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("draft", [Cut(0.7), EVERYTHING], ids=["same", "raw"])
+def test_what_a_sampler_leaves_out_stays_out(draft: Cut) -> None:
+    """The tokens have the distribution that is left, whatever the draft's sampler leaves."""
+    way, cuts = Way("ssd", 4, 3, "ngram:2"), (Cut(0.7), draft)
+    assert checked(way, Rules, cuts=cuts).passed
+    assert not checked(way, Uncut, cuts=cuts).passed
+
+
+class Uncut(Rules):
+    """The target's sampler leaves everything."""
+
+    def target(self, logits: NDArray[Any]) -> Probabilities:
+        return softmax(logits, self.temperature)
 
 
 class BonusFromTheTarget(Rules):

@@ -164,6 +164,29 @@ def test_given_answers_are_not_written_again(measured: tuple[Path, str], trained
         assert words in wrong.stderr
 
 
+def test_what_the_samplers_leave_is_measured(trained_pair: Path, tmp_path: Path) -> None:
+    """With top-p on both sides, and on the target's alone: a draft that samples from everything is accepted less."""
+    base = ["--temperature", "1", "--requests", "8", "--k", "1:4", "--top-p", "0.8", "--top-k", "100"]
+    found = {}
+    for sampling in ("same", "raw"):
+        output = tmp_path / f"{sampling}.json"
+        more = ["--draft-sampling", sampling, "--lossless", "2", "--check-loop", "4"]
+        done = asked(*arguments(trained_pair, output), *base, *more)
+        assert done.returncode == 0, done.stdout + done.stderr
+        found[sampling] = load_pair(output)
+        settings = found[sampling].settings
+        assert (settings.top_p, settings.top_k, settings.draft_sampling) == (0.8, 100, sampling)
+        for request in RecordFolder(output.with_suffix("")).requests():
+            assert float(request.positions.p.min()) > 0.0  # nothing came that was left out
+            assert (request.positions.q == 0.0).any() == (sampling == "same")
+    same, raw = (found[sampling].by_temperature[0].alpha.mean for sampling in ("same", "raw"))
+    assert same is not None
+    assert raw is not None
+    assert raw < same
+    other = asked(*arguments(trained_pair, tmp_path / "same.json"), *base, "--draft-sampling", "raw")
+    assert "measured with another settings" in other.stderr
+
+
 def test_precision_and_time_end_it_early(trained_pair: Path, tmp_path: Path) -> None:
     short = ["--temperature", "1", "--batch", "12", "--precision", "0.5", "--k", "1:4"]
     done = asked(*arguments(trained_pair, tmp_path / "rough.json"), *short)
@@ -213,6 +236,7 @@ def test_what_cannot_be_measured_is_told(trained_pair: Path, tmp_path: Path) -> 
         (["--target", target, "--draft", draft, *base, "--backup", "ngrams"], "unknown backup"),
         (["--resume", str(tmp_path)], "no measurement there"),
         (["--resume", str(tmp_path), "--target", target], "--target has no place beside it"),
+        (["--resume", str(tmp_path), "--top-p", "0.9"], "--top-p has no place beside it"),
     ]
     for command, complaint in cases:
         done = asked("measure", *command, "--quiet")
