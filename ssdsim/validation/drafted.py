@@ -54,6 +54,9 @@ class Rounds(Card):
 
     A cost a draft step is fitted beside the priced passes, and with ``round_too`` a cost a round, to ``fitted_k`` (all
     by default): so that the worst relative error is least, since rows differ by what else is in them.
+
+    ``ar_ms`` are a token's without speculation, of the same requests: what it is above the least of them is the
+    prompt's share of a token, which every token of a round has, and is left out.
     """
 
     kind: Literal["rounds"]
@@ -69,6 +72,7 @@ class Rounds(Card):
     k: Annotated[tuple[Lookahead, ...], FROM_LIST] = Field(min_length=2)
     tokens: Annotated[tuple[Positive, ...], FROM_LIST]
     ms: Annotated[tuple[Positive, ...], FROM_LIST]
+    ar_ms: Annotated[tuple[Positive, ...], FROM_LIST] = ()
     round_too: bool = False
     fitted_k: Annotated[tuple[Lookahead, ...], FROM_LIST] = ()
     within: Positive
@@ -77,10 +81,13 @@ class Rounds(Card):
     def _a_value_a_lookahead(self) -> Rounds:
         if not len(self.k) == len(self.tokens) == len(self.ms):
             raise ValueError("k, tokens and ms must be lists of one length")
+        if len(self.ar_ms) not in (0, len(self.k)):
+            raise ValueError("ar_ms must have a value a row, or none")
         return self
 
     def replay(self) -> Replayed:
-        seen = 1e-3 * np.array(self.tokens) * np.array(self.ms)
+        prompt_ms = np.array(self.ar_ms) - min(self.ar_ms) if self.ar_ms else 0.0
+        seen = 1e-3 * np.array(self.tokens) * (np.array(self.ms) - prompt_ms)
         ks, priced = np.array(self.k), np.array([self._priced_s(k) for k in self.k])
         fitted = np.isin(ks, self.fitted_k or self.k)
         terms = np.column_stack([ks, np.ones(ks.size)] if self.round_too else [ks])

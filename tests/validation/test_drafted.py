@@ -73,6 +73,23 @@ def test_trees_that_say_too_little_are_refused() -> None:
             Trees.model_validate({**rows, **wrong})
 
 
+def test_what_prompts_take_of_a_token_is_told_by_decoding_alone() -> None:
+    """Rows of several data sets: a token's share of its prompt is in every token of a round."""
+    paper = load_paper("vllm-eagle")
+    assert isinstance(paper, PublishedRows)
+    rows = paper.rows[0]
+    assert isinstance(rows, Rounds)
+    prompts = np.array([0.0, 0.3, 0.1, 0.0, 0.5, 0.2])
+    longer = tuple((np.array(rows.ms) + prompts).tolist())
+    mixed = rows.model_copy(update={"ms": longer})
+    told = rows.model_copy(update={"ms": longer, "ar_ms": tuple((7.07 + prompts).tolist())})
+    assert told.replay().published == pytest.approx(rows.replay().published)
+    assert told.replay().worst == pytest.approx(rows.replay().worst)
+    assert mixed.replay().worst > 2.0 * told.replay().worst
+    with pytest.raises(ValueError, match="ar_ms must have a value a row"):
+        Rounds.model_validate({**rows.model_dump(), "ar_ms": (7.07,)})
+
+
 @given(step=st.floats(0.1, 3.0), extra=st.floats(-1.0, 3.0))
 def test_a_line_is_found_again(step: float, extra: float) -> None:
     k = np.arange(1.0, 6.0)
