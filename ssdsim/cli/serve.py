@@ -11,6 +11,7 @@ import click
 import numpy as np
 
 from ssdsim.answers.serving.as_json import as_json as serving_json
+from ssdsim.answers.serving.as_json import comparison_json
 from ssdsim.answers.serving.batching import Batching
 from ssdsim.answers.serving.compared import compare as compare_with
 from ssdsim.answers.serving.from_log import Cut, workload_of
@@ -52,6 +53,7 @@ _NO_LOG = RequestLog("made up", None, np.zeros(0), np.zeros(0))
 @click.option("--scale-rate", type=float, help="the log's time, compressed by a factor")
 @click.option("--slice", "slice_", help="seconds of the log: 0:3600")
 @click.option("--limit", type=int, help="requests of the log")
+@click.option("--tokenizer", type=click.Path(path_type=Path), help="tokenizer.json that counts ShareGPT's tokens")
 @click.option("--compare", type=click.Path(path_type=Path), help="a benchmark (vLLM, SGLang, AIPerf) to hold against")
 @click.option("--slo", help="what a good request keeps, in ms: ttft:500,tpot:20,e2el:10000,queue:100")
 @click.option("--capacity", is_flag=True, help="the highest rate at which enough requests keep the --slo")
@@ -115,7 +117,7 @@ def command(
     batching = _batching(options)
     requests, log = _requests(options, rates, workload, compare, capacity, seed)
     if compare is not None:
-        _compare(compare, requests, log, batching, scenario, seed, as_json)
+        _compare(compare, requests, log, batching, scenario, seed, output, as_json)
         return
     with shown("serve", "runs", quiet) as progress, ExitStack() as stack:
         folder = None if output is None else stack.enter_context(opened_for_serving(output))
@@ -163,19 +165,21 @@ def _compare(
     batching: Batching,
     scenario: dict[str, Any],
     seed: int,
+    output: Path | None,
     as_json: bool,
 ) -> None:
     """One strategy, the subject, against what a benchmark saw."""
     found = policies(scenario | {"subject": None}, requests, batching)
     name = subject_among(tuple(found.fixed), scenario["subject"])
-    rows = compare_with(found.by_name[name], requests, log, batching, path, seed)
+    comparison = compare_with(found.by_name[name], requests, log, batching, path, seed)
+    answer = comparison_json(name, found, requests, comparison)
+    if output is not None:
+        with opened_for_serving(output) as folder:
+            folder.finish(answer)
     if as_json:
-        fields = ("metric", "statistic", "measured", "predicted", "difference")
-        compared = [{field: getattr(row, field) for field in fields} for row in rows]
-        origin = {"provenance": found.configuration.provenance, "runtime": found.configuration.runtime}
-        echo_json({"schema": 1, "strategy": name, "workload": requests.described(), "compared": compared, **origin})
+        echo_json(answer)
         return
-    print_compared(found.by_name[name].title, requests, rows, found.configuration)
+    print_compared(found.by_name[name].title, requests, comparison.rows, found.configuration)
 
 
 def _requests(
@@ -188,15 +192,17 @@ def _requests(
 ) -> tuple[Workload, RequestLog]:
     """Those of a log, or some that are made up."""
     cut = [options.pop(name) for name in ("slice_", "limit", "scale_rate")]
-    path = workload or compare
+    tokenizer, path = options.pop("tokenizer"), workload or compare
     if path is None:
+        if tokenizer is not None:
+            raise InputError("--tokenizer needs a --workload of conversations")
         if any(each is not None for each in cut):
             raise InputError("--slice, --limit and --scale-rate need a --workload")
         return _made_up(options, [1.0] if rates is None and capacity else rates, seed), _NO_LOG
     for name in _MADE_UP:
         if options[name] is not None:
             raise InputError(f"{spelled(name)} has no effect with a log ({path})")
-    found, log = workload_of(path, Cut.parse(*cut), seed=seed)
+    found, log = workload_of(path, Cut.parse(*cut), seed=seed, tokenizer=tokenizer)
     if found.concurrency is None and log.arrival_s is None and rates is None and not capacity:
         raise InputError(f"{path}: its requests have no arrivals; give --rate")
     return replace(found, concurrency=None) if rates is not None else found, log

@@ -20,6 +20,7 @@ from ssdsim.reports.pair import pair
 from ssdsim.reports.pareto import pareto
 from ssdsim.reports.roofs import roofs
 from ssdsim.reports.serving import serving, serving_lines, serving_title
+from ssdsim.reports.serving_compared import compared_figure, compared_sentence, compared_title
 from ssdsim.reports.speedups import speedups
 from ssdsim.reports.study import Study
 from ssdsim.reports.style import PALETTE, colour_of
@@ -94,7 +95,7 @@ def report(folder: str | Path, seed: int = 0) -> Report:
     if found.measured_alone:
         return _of_measured(found)
     if found.serving is not None:
-        return _of_serving(found.serving)
+        return _of_comparison(found.serving) if "compared" in found.serving else _of_serving(found.serving)
     study = Study(found, seed)
     made = [item for group in _GROUPS for item in group(study)]
     figures = tuple(item for item in made if isinstance(item, Figure))
@@ -152,6 +153,25 @@ def _of_serving(answer: Mapping[str, Any]) -> Report:
         left_out=left_out,
     )
     return Report(page, sentence, figures, left_out)
+
+
+def _of_comparison(answer: Mapping[str, Any]) -> Report:
+    """The page of a benchmark against the same requests served here."""
+    figures = (compared_figure(answer),)
+    sentence = compared_sentence(answer)
+    page = html(
+        title=compared_title(answer),
+        unfinished=None,
+        sentence=sentence,
+        colour=colour_of(answer["strategy"]),
+        lines=[],
+        strategies="",
+        figures=figures,
+        grid=None,
+        origins="",
+        left_out=(),
+    )
+    return Report(page, sentence, figures, ())
 
 
 def _unfinished(folder: RunFolder) -> str | None:

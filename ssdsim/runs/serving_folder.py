@@ -43,7 +43,7 @@ class ServingFolder:
 
         return read_table(self._path / PARTS / f"{key}.requests")
 
-    def finish(self, answer: Mapping[str, Any], requests: pa.Table | None) -> None:
+    def finish(self, answer: Mapping[str, Any], requests: pa.Table | None = None) -> None:
         """The answer, the lines of all runs, and what makes the folder a run folder; the parts stay, for a run with
         more rates.
         """

@@ -119,3 +119,21 @@ def test_expected_tokens_in_the_place_of_slots_hold_too_many() -> None:
     target = _reserved("sd")[0]
     narrow = replace(target, reserve=round(1 + 0.55 * 6))
     assert narrow.most_sequences(106) > target.most_sequences(106)
+
+
+@pytest.mark.parametrize("name", ["sd", "ssd"])
+def test_a_cache_serves_no_more_than_its_blocks_last(name: str) -> None:
+    """Nie et al. (arXiv 2605.04595): the stable rate is C / (blocks of a request x the time that it holds them).
+
+    Of a cache that fills long before a pass does, with a queue that never ends: within a tenth.
+    """
+    of, batching = _with_blocks(name, 200), Batching(prefill="none")
+    workload = requests(500, inputs="100", outputs="60").at_rate(np.inf)
+    run = simulate(of, workload, batching)
+    ledger = of.variants[0].ledgers[0]
+    gone = np.sort(run.requests.last_s)
+    served = 300 / (gone[400] - gone[100])
+    held = sum(ledger.blocks_of(int(tokens)) for tokens in range(101, 161)) / 60
+    round_s = float(run.round_s[run.decoding > 0].mean())
+    lived_s = float(np.mean(run.requests.rounds)) * round_s
+    assert served == pytest.approx(ledger.blocks / (held * lived_s), rel=0.1)

@@ -8,13 +8,18 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
+from ssdsim.answers.serving.serve import serve
+from ssdsim.answers.serving.slo import Slo
 from ssdsim.cli.main import cli
 from ssdsim.errors import InputError
 from ssdsim.reports.build import report
 from ssdsim.runs.serving_folder import opened_for_serving
+from tests.serving.made import SMALL, requests
 
 pytestmark = pytest.mark.long
 
@@ -47,6 +52,28 @@ def test_a_killed_run_goes_on_where_it_was_and_gives_the_same_answer(tmp_path: P
     after = {path.name: path.stat().st_mtime_ns for path in (killed / "parts").glob("*.json")}
     assert before.items() <= after.items()  # nothing was run again
     assert len(after) == 6
+    lines = pq.read_table(killed / "requests.parquet").to_pandas()
+    assert len(lines) == 6 * 150
+    for point in whole["points"]:  # type: ignore[attr-defined]
+        for name, found in point["strategies"].items():
+            mine = lines[(lines["strategy"] == name) & np.isclose(lines["rate"], point["rate"])]
+            assert mine["tpot_ms"].iloc[found["dropped"] :].mean() == pytest.approx(found["tpot_ms"]["mean"]["mean"])
+            assert (mine["rounds"] <= mine["output_tokens"]).all()
+            if name == "ssd":
+                assert (mine["forced_misses"] >= 1).all()
+
+
+def test_a_search_for_a_capacity_is_kept(tmp_path: Path) -> None:
+    search = {"attainment": 0.9, "slo": Slo.parse("tpot:12"), "strategies": "ar,sd", **SMALL}
+    workload = requests(150, inputs="200", outputs="60")
+    found = []
+    for _ in range(2):
+        with opened_for_serving(tmp_path) as folder:
+            found.append(serve(workload, folder=folder, **search).within_slo)
+            times = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "parts").glob("*.json")}
+            assert len(times) == 2
+    assert found[0] == found[1]
+    assert all(path.stat().st_mtime_ns == times[path.name] for path in (tmp_path / "parts").glob("*.json"))
 
 
 def test_one_process_at_a_time(tmp_path: Path) -> None:

@@ -139,3 +139,40 @@ def test_a_part_of_a_log_at_another_pace(tmp_path: Path) -> None:
 def test_a_file_that_is_none_is_refused_in_one_line(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(InputError, match=said):
         workload_of(written(tmp_path, text))
+
+
+CONVERSATIONS = [
+    {"id": "a", "conversations": [{"from": "human", "value": "one two three four five"}, {"value": "six " * 30}]},
+    {"id": "b", "conversations": [{"from": "human", "value": "too short"}, {"value": "seven " * 9}]},
+    {"id": "c", "conversations": [{"from": "human", "value": "one " * 1025}, {"value": "nine " * 9}]},
+    {"id": "d", "conversations": [{"from": "human", "value": "nobody answers this one at all"}]},
+    {"id": "e", "conversations": [{"from": "human", "value": "one " * 1000}, {"value": "ten " * 1048}, {"value": "x"}]},
+]
+
+
+def words(folder: Path) -> Path:
+    """A tokenizer whose tokens are words."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    made = Tokenizer(models.WordLevel({"?": 0}, unk_token="?"))
+    made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    made.save(str(folder / "tokenizer.json"))
+    return folder / "tokenizer.json"
+
+
+def test_conversations_have_the_lengths_that_a_tokenizer_counts(tmp_path: Path) -> None:
+    log = read_log(written(tmp_path, json.dumps(CONVERSATIONS)), words(tmp_path))
+    assert log.form == "ShareGPT"
+    assert log.arrival_s is None
+    assert log.input_tokens.tolist() == [5, 1000]
+    assert log.output_tokens.tolist() == [30, 1048]
+    assert log.notes == ("3 of 5 conversations are too short or too long: left out, as vLLM does",)
+
+
+def test_conversations_need_a_tokenizer(tmp_path: Path) -> None:
+    path = written(tmp_path, json.dumps(CONVERSATIONS))
+    with pytest.raises(InputError, match="give the model's --tokenizer"):
+        read_log(path)
+    (tmp_path / "other.json").write_text("{}")
+    with pytest.raises(InputError, match=r"no tokenizer\.json"):
+        read_log(path, tmp_path / "other.json")

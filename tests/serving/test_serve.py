@@ -16,6 +16,7 @@ from ssdsim.answers.serving.serve import serve
 from ssdsim.answers.serving.slo import Slo
 from ssdsim.cli.main import cli
 from ssdsim.errors import InputError
+from ssdsim.reports.build import report
 from tests.serving.made import ELSEWHERE, SMALL, policy, requests, shared
 
 pytestmark = pytest.mark.long
@@ -112,6 +113,20 @@ def test_the_search_for_a_capacity_ends_where_the_attainment_is_lost() -> None:
     assert beyond.attainment.value < 0.9
 
 
+def test_runs_get_longer_until_their_pace_is_known() -> None:
+    options = {"strategies": "sd", **SMALL}
+    workload = requests(60, 1.0, inputs="300", outputs="geometric:40")
+    short, long = (serve(workload, rates=[8.0], precision=p, **options).points[0].metrics["sd"] for p in (None, 0.02))
+    before, after = (each.of_requests["tpot"] for each in (short, long))
+    assert before is not None
+    assert after is not None
+    assert before.mean.high - before.mean.low > 2.0 * 0.02 * before.mean.value
+    assert after.mean.high - after.mean.low <= 2.0 * 0.02 * after.mean.value
+    assert long.offered > short.offered == 60
+    assert workload.of(300).at_rate(8.0).rate == pytest.approx(8.0)
+    assert np.array_equal(workload.of(300).output_tokens[:60], workload.output_tokens)
+
+
 def benchmark(path: Path, slower: float) -> None:
     """A result of vLLM's benchmark, whose server is ``slower`` than a run here by a known factor."""
     workload = requests(120, 3.0, inputs="uniform:100,500", outputs="uniform:20,80")
@@ -140,12 +155,18 @@ def test_a_benchmark_with_known_answers_is_met_and_a_slower_one_missed_by_as_muc
     path = tmp_path / "bench.json"
     benchmark(path, slower)
     options = ["--strategies", "sd", "--target", "llama-3.1-8b", "--tp", "1", "--runtime", "kernels", "--json"]
+    options += ["-o", str(tmp_path / "run")]
     answer = CliRunner().invoke(cli, ["serve", "--compare", str(path), *options])
     assert answer.exit_code == 0, answer.output
     rows = {(row["metric"], row["statistic"]): row for row in json.loads(answer.stdout)["compared"]}
     assert len(rows) == 12
     for row in rows.values():
         assert row["difference"] == pytest.approx(1.0 / slower - 1.0, abs=0.02)
+    page = report(tmp_path / "run")
+    (figure,) = page.figures
+    assert figure.key == "serving-compared"
+    assert figure.table["measured_ms"].to_numpy() == pytest.approx(slower * figure.table["predicted_ms"], rel=0.03)
+    assert f"({1.0 / slower - 1.0:+.1%})" in page.sentence
 
 
 def test_a_log_keeps_its_pattern_at_another_rate(tmp_path: Path) -> None:
@@ -198,6 +219,9 @@ def test_common_requests_tighten_the_difference_of_strategies() -> None:
         ({"strategies": "amusd"}, "serving needs strategies that take a batch"),
         ({"slo": "tpto:5"}, "did you mean 'tpot'"),
         ({"attainment": 0.9}, "needs an --slo"),
+        ({"precision": 0.02, "engine": "closed"}, "--precision has no effect with --engine closed"),
+        ({"draft_pool": 1}, "--draft-pool has no effect with one replica"),
+        ({"jobs": 2, "cluster": "tcp://a:1"}, "--jobs has no effect with --cluster"),
     ],
 )
 def test_what_has_no_meaning_is_refused_in_one_line(options: dict[str, Any], said: str) -> None:

@@ -8,10 +8,13 @@ from dataclasses import asdict
 from typing import Any
 
 from ssdsim.answers.serving.closed_form import Served
+from ssdsim.answers.serving.compared import Comparison
 from ssdsim.answers.serving.crossing import Crossing
 from ssdsim.answers.serving.metrics import Metrics
+from ssdsim.answers.serving.policies import Policies
 from ssdsim.answers.serving.serve import Point, Serving
 from ssdsim.answers.serving.spread import Summary
+from ssdsim.answers.serving.workload import Workload
 from ssdsim.intervals import Interval, Measured
 
 
@@ -29,6 +32,7 @@ def as_json(found: Serving, gpu_hour: float | None = None) -> dict[str, Any]:
         "engine": found.engine,
         "seed": found.seed,
         "replicas": found.replicas,
+        "draft_pool": found.draft_pool,
         "scenario": scenario,
         "batching": asdict(found.batching),
         "slo": None if found.slo is None else dict(found.slo.bounds_ms),
@@ -52,6 +56,20 @@ def as_json(found: Serving, gpu_hour: float | None = None) -> dict[str, Any]:
         "runtime": configuration.runtime,
         "pair": configuration.pair,
         "warnings": list(found.warnings),
+    }
+
+
+def comparison_json(name: str, found: Policies, requests: Workload, comparison: Comparison) -> dict[str, Any]:
+    """The object of ``ssdsim serve --compare --json`` (schema 1), in milliseconds."""
+    fields = ("metric", "statistic", "measured", "predicted", "difference")
+    return {
+        "schema": 1,
+        "strategy": name,
+        "workload": requests.described(),
+        "compared": [{field: getattr(row, field) for field in fields} for row in comparison.rows],
+        "quantiles": {metric: asdict(each) for metric, each in comparison.quantiles.items()},
+        "provenance": found.configuration.provenance,
+        "runtime": found.configuration.runtime,
     }
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ssdsim.answers.serving.batching import Batching
 from ssdsim.answers.serving.loop import simulate
@@ -16,7 +17,10 @@ from ssdsim.answers.serving.workload import Workload
 from ssdsim.errors import InputError
 from ssdsim.measured.request_logs.log import RequestLog
 
+Array = NDArray[np.float64]
+
 STATISTICS = {"mean": None, "p50": 50.0, "p90": 90.0, "p99": 99.0}
+PERCENT = (1.0, *(float(percent) for percent in range(5, 100, 5)), 99.0)
 
 
 @dataclass(frozen=True)
@@ -34,10 +38,27 @@ class Compared:
         return self.predicted / self.measured - 1.0
 
 
+@dataclass(frozen=True)
+class Quantiles:
+    """The ``percent`` percentiles of a metric, in milliseconds."""
+
+    percent: Sequence[float]
+    measured: Sequence[float]
+    predicted: Sequence[float]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Statistics of each metric that a benchmark holds, and its whole distribution beside the predicted one."""
+
+    rows: Sequence[Compared]
+    quantiles: Mapping[str, Quantiles]
+
+
 def compare(
     policy: Policy, workload: Workload, log: RequestLog, batching: Batching, path: str | Path, seed: int = 0
-) -> list[Compared]:
-    """Every statistic of every metric that the file holds.
+) -> Comparison:
+    """The same requests served here by a policy.
 
     Raises
     ------
@@ -45,20 +66,24 @@ def compare(
     """
     if not log.measured_ms:
         raise InputError(f"{path}: no measured times in it (vLLM: --save-result --save-detailed)")
-    run = simulate(policy, workload, batching, seed)
-    return list(_rows(log, metrics_of_requests(run)))
+    ours = metrics_of_requests(simulate(policy, workload, batching, seed))
+    both = {
+        metric: (values[np.isfinite(values)], ours[metric][np.isfinite(ours[metric])])
+        for metric, values in log.measured_ms.items()
+    }
+    both = {metric: pair for metric, pair in both.items() if all(each.size for each in pair)}
+    return Comparison(list(_rows(both)), {metric: _quantiles(*pair) for metric, pair in both.items()})
 
 
-def _rows(log: RequestLog, predicted: dict[str, np.ndarray]) -> Iterator[Compared]:
-    for metric, values in log.measured_ms.items():
-        measured = values[np.isfinite(values)]
-        ours = predicted[metric][np.isfinite(predicted[metric])]
-        if not measured.size or not ours.size:
-            continue
+def _rows(both: Mapping[str, tuple[Array, Array]]) -> Iterator[Compared]:
+    for metric, pair in both.items():
         for name, percent in STATISTICS.items():
-            found, made = (
-                float(each.mean()) if percent is None else float(np.percentile(each, percent))
-                for each in (measured, ours)
+            measured, predicted = (
+                float(each.mean()) if percent is None else float(np.percentile(each, percent)) for each in pair
             )
-            if found > 0.0:
-                yield Compared(metric, name, found, made)
+            if measured > 0.0:
+                yield Compared(metric, name, measured, predicted)
+
+
+def _quantiles(measured: Array, predicted: Array) -> Quantiles:
+    return Quantiles(PERCENT, *(np.percentile(each, PERCENT).tolist() for each in (measured, predicted)))

@@ -45,14 +45,16 @@ class Cut:
         return Cut(start, end, limit, float(within("--scale-rate", 1.0 if faster is None else faster, 1e-6, 1e6)))
 
 
-def workload_of(path: str | Path, cut: Cut | None = None, *, seed: int = 0) -> tuple[Workload, RequestLog]:
-    """The requests of a file, and the log that they come from, cut alike.
+def workload_of(
+    path: str | Path, cut: Cut | None = None, *, seed: int = 0, tokenizer: Path | None = None
+) -> tuple[Workload, RequestLog]:
+    """The requests of a file, and the log that they come from, cut alike; ``tokenizer`` counts tokens of conversations.
 
     Raises
     ------
     InputError : as :func:`ssdsim.measured.request_logs.files.read_log` does; nothing is left.
     """
-    cut, log = cut or Cut(), read_log(path)
+    cut, log = cut or Cut(), read_log(path, tokenizer)
     log = _part(log, cut, str(path))
     source = f"{Path(path).name} ({log.form})"
     arrivals = log.arrival_s

@@ -10,8 +10,8 @@ from ssdsim.measured.request_logs.records import read_records
 from ssdsim.measured.request_logs.tables import read_table
 
 
-def read_log(path: str | Path) -> RequestLog:
-    """CSV by its header (Azure, BurstGPT, Vidur, plain), JSON by its keys (Mooncake, vLLM, SGLang, AIPerf).
+def read_log(path: str | Path, tokenizer: Path | None = None) -> RequestLog:
+    """CSV by its header (Azure, BurstGPT, Vidur, plain), JSON by its keys (Mooncake, vLLM, SGLang, AIPerf, ShareGPT).
 
     Raises
     ------
@@ -21,4 +21,4 @@ def read_log(path: str | Path) -> RequestLog:
     text = read_text(path, "log of requests")
     if not text.lstrip().startswith(("{", "[")):
         return read_table(path)
-    return read_records(parse_records(text, path), str(path))
+    return read_records(parse_records(text, path), str(path), tokenizer)

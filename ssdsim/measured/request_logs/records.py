@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ssdsim.errors import InputError, told
+from ssdsim.measured.request_logs.conversations import read_conversations
 from ssdsim.measured.request_logs.log import Array, RequestLog
 
 Record = Mapping[str, Any]
@@ -21,8 +23,8 @@ _NAMES = {
 """Of Mooncake's traces, with what others call the same."""
 
 
-def read_records(records: Sequence[Any], where: str) -> RequestLog:
-    """A log of the kind that its first record shows.
+def read_records(records: Sequence[Any], where: str, tokenizer: Path | None = None) -> RequestLog:
+    """A log of the kind that its first record shows; of conversations a ``tokenizer`` counts the tokens.
 
     Raises
     ------
@@ -31,10 +33,12 @@ def read_records(records: Sequence[Any], where: str) -> RequestLog:
     found = [record for record in records if isinstance(record, Mapping)]
     if not found or len(found) < len(records):
         raise InputError(f"{where}: JSON objects wanted, one a request or one a benchmark")
+    if "conversations" in found[0]:
+        return read_conversations(found, where, tokenizer)
     for _, knows, read in _FORMS:
         if knows(found[0]):
             return read(found, where)
-    known = ", ".join(name for name, _, _ in _FORMS)
+    known = ", ".join([*(name for name, _, _ in _FORMS), "ShareGPT"])
     raise InputError(f"{where}: no log of requests that is known here (those of {known}, or a CSV table)")
 
 

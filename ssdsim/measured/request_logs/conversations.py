@@ -1,0 +1,59 @@
+"""Lengths of conversations (ShareGPT), as vLLM's benchmark samples them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ssdsim.documents import read_json
+from ssdsim.errors import InputError, told
+from ssdsim.measured.request_logs.log import RequestLog
+
+LEAST, MOST_PROMPT, MOST = 4, 1024, 2048
+"""Tokens of a prompt and of an answer at least, of a prompt at most, of both at most: vLLM's filter."""
+
+
+def read_conversations(records: Sequence[Mapping[str, Any]], where: str, tokenizer: Path | None) -> RequestLog:
+    """A request a conversation: its first turn is the prompt, the second one the answer. They have no arrivals.
+
+    Raises
+    ------
+    InputError : no tokenizer, or one that cannot be read; a turn without text; nothing is left.
+    """
+    turns = [record["conversations"][:2] for record in records if len(record.get("conversations") or ()) >= 2]
+    texts = [_text(turn, where) for pair in turns for turn in pair]
+    if not texts:
+        raise InputError(f"{where}: no conversation of two turns in it")
+    lengths = np.array(_counted(texts, where, tokenizer), dtype=float).reshape(-1, 2)
+    prompts, answers = lengths.T
+    keep = (prompts >= LEAST) & (answers >= LEAST) & (prompts <= MOST_PROMPT) & (prompts + answers <= MOST)
+    if not keep.any():
+        raise InputError(f"{where}: every conversation is shorter or longer than vLLM's benchmark takes")
+    out = len(records) - int(keep.sum())
+    notes = [f"{out} of {len(records)} conversations are too short or too long: left out, as vLLM does"] if out else []
+    return RequestLog("ShareGPT", None, prompts[keep], answers[keep], notes=tuple(notes))
+
+
+def _text(turn: Any, where: str) -> str:
+    text = turn.get("value", turn.get("content")) if isinstance(turn, Mapping) else None
+    if not isinstance(text, str):
+        raise InputError(f"{where}: a turn must have its text as value, got {told(turn)}")
+    return text
+
+
+def _counted(texts: Sequence[str], where: str, tokenizer: Path | None) -> list[int]:
+    if tokenizer is None:
+        raise InputError(f"{where}: conversations are text; give the model's --tokenizer tokenizer.json")
+    try:
+        from tokenizers import Tokenizer
+    except ImportError:
+        raise InputError("--tokenizer needs tokenizers: pip install 'ssdsim[measure]'") from None
+    data = read_json(tokenizer, "tokenizer")
+    if not isinstance(data, dict) or not isinstance(data.get("model"), dict):
+        raise InputError(f"--tokenizer {tokenizer}: no tokenizer.json of Hugging Face (it has no model)")
+    found = Tokenizer.from_str(json.dumps(data))
+    return [len(each.ids) for each in found.encode_batch(list(texts))]
