@@ -12,7 +12,7 @@ from ssdsim.reports.figure import Figure, LeftOut, enumerated, rounded
 from ssdsim.reports.style import PALETTE, band, colour_of, new_plot, title_of
 
 _SECTION = "Requests that arrive"
-_AUTO, _AUTO_COLOUR = "auto", "#b87a00"
+_AUTO, _AUTO_COLOUR = "auto", "#7a3fb8"
 _RATE = "requests/s in all"
 _MILLISECONDS = {"tpot_ms": "time per output token (ms)", "ttft_ms": "time to the first token (ms)"}
 
@@ -62,6 +62,11 @@ def _colour(name: str) -> str:
     return _AUTO_COLOUR if name == _AUTO else colour_of(name)
 
 
+def _dash(name: str) -> str:
+    """A schedule is dashed: where it runs what another strategy does, both are seen."""
+    return "dash" if name == _AUTO else "solid"
+
+
 def _rows(answer: Answer) -> Iterator[dict[str, Any]]:
     """A row a load and strategy."""
     for point in answer["points"]:
@@ -99,7 +104,7 @@ def _mark_crossings(plot: go.Figure, answer: Answer) -> None:
 def _over_rate(answer: Answer, rows: pd.DataFrame, metric: str) -> Figure:
     plot = new_plot(_RATE, _MILLISECONDS[metric], height=420)
     for name, of in rows.groupby("strategy", sort=False):
-        for percentile, dash in (("p50", "solid"), ("p99", "dot")):
+        for percentile, dash in (("p50", _dash(str(name))), ("p99", "dot")):
             column = f"{metric} {percentile}"
             plot.add_scatter(
                 x=rounded(of["rate"]),
@@ -123,7 +128,7 @@ def _over_rate(answer: Answer, rows: pd.DataFrame, metric: str) -> Figure:
         key=f"serving-{metric.removesuffix('_ms')}",
         section=_SECTION,
         title=f"{what[0].upper()}{what[1:]} over the rate",
-        about="Solid: the median request; dotted: one in a hundred. Where a strategy is saturated, of this finite run.",
+        about="The median request, and dotted one in a hundred. Where a strategy is saturated, of this finite run.",
         plot=plot,
         table=rows[columns],
         provenance=_provenance(answer),
@@ -134,7 +139,7 @@ def _over_rate(answer: Answer, rows: pd.DataFrame, metric: str) -> Figure:
 def _closed(answer: Answer, rows: pd.DataFrame) -> Figure:
     plot = new_plot(_RATE, "mean time per output token (ms)", height=380)
     for name, of in rows.groupby("strategy", sort=False):
-        line = {"color": _colour(str(name))}
+        line = {"color": _colour(str(name)), "dash": _dash(str(name))}
         plot.add_scatter(
             x=rounded(of["rate"]), y=rounded(of["closed tpot_ms"].astype(float)), name=_title(str(name)), line=line
         )
@@ -161,7 +166,7 @@ def _goodput(answer: Answer, rows: pd.DataFrame) -> Figure:
             y=rounded(of["goodput"].astype(float)),
             name=_title(str(name)),
             mode="lines+markers",
-            line={"color": _colour(str(name))},
+            line={"color": _colour(str(name)), "dash": _dash(str(name))},
             customdata=rounded(100.0 * of["attainment"].astype(float)),
             hovertemplate="%{x} requests/s: %{y} good, %{customdata} % of all<extra></extra>",
         )

@@ -19,6 +19,7 @@ from ssdsim.cli.main import cli
 from ssdsim.errors import InputError
 from ssdsim.reports.build import report
 from ssdsim.runs.serving_folder import opened_for_serving
+from tests.reports.browser import CHROMIUM, Browser
 from tests.serving.made import SMALL, requests
 
 pytestmark = pytest.mark.long
@@ -92,3 +93,19 @@ def test_the_page_shows_crossing_goodput_and_a_minute(tmp_path: Path) -> None:
     for figure in page.figures:
         assert len(figure.table) > 0
         assert figure.provenance.startswith("Predicted.")
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")
+def test_a_browser_draws_the_page_and_asks_nobody(tmp_path: Path) -> None:
+    answer(tmp_path / "run")
+    page = tmp_path / "report.html"
+    page.write_text(report(tmp_path / "run").html, encoding="utf-8")
+    with Browser(tmp_path / "profile") as browser:
+        browser.screen(1200, 900)
+        browser.open(page)
+        for key, lines in (("tpot", 6), ("ttft", 6), ("crossing", 3), ("goodput", 3), ("minute", 2)):
+            drawn = f"document.querySelectorAll('#serving-{key} .scatterlayer .trace').length"
+            assert browser.evaluate(drawn) == lines
+        assert browser.problems == []
+        assert {address.split(":")[0] for address in browser.requests} <= {"file", "data", "blob"}
