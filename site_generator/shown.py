@@ -14,7 +14,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise, takewhile
 from pathlib import Path
@@ -25,6 +25,8 @@ PROJECT = Path(__file__).parents[1]
 _BLOCK = re.compile(r"(?<=^```console\n)(.*?)(?=^```$)", flags=re.MULTILINE | re.DOTALL)
 _ELISION = "..."
 _TIMEOUT_S = 300
+Run = Callable[[str, Path], str]
+"""What runs a command in a folder and gives its standard output."""
 
 
 @dataclass(frozen=True)
@@ -78,35 +80,8 @@ def pages() -> list[Path]:
     return [page for page in written if _BLOCK.search(page.read_text(encoding="utf-8"))]
 
 
-def shown_on(page: Path) -> list[Shown]:
-    """Every command of a page with its output, run in order in an empty folder."""
-    with tempfile.TemporaryDirectory() as folder:
-        blocks = _BLOCK.findall(page.read_text(encoding="utf-8"))
-        return [found for block in blocks for found in _run_block(block, Path(folder))]
-
-
-def refresh(page: Path) -> None:
-    """Rewrite a page's outputs."""
-    text = page.read_text(encoding="utf-8")
-    with tempfile.TemporaryDirectory() as folder:
-        new = _BLOCK.sub(lambda block: _as_text(_run_block(block.group(), Path(folder))), text)
-    page.write_text(new, encoding="utf-8")
-
-
-def _as_text(found: Iterator[Shown]) -> str:
-    return "".join("\n".join(["$ " + one.command.replace("\n", "\n> "), *one.refreshed(), ""]) for one in found)
-
-
-def _run_block(block: str, folder: Path) -> Iterator[Shown]:
-    for entry in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-        first, *rest = entry.rstrip("\n").split("\n")
-        more = list(takewhile(lambda line: line.startswith("> "), rest))
-        command = "\n".join([first, *(line.removeprefix("> ") for line in more)])
-        yield Shown(command, rest[len(more) :], _printed(command, folder))
-
-
-def _printed(command: str, folder: Path) -> list[str]:
-    """The standard output of a shell command, without spaces at the ends of lines."""
+def in_a_shell(command: str, folder: Path) -> str:
+    """The standard output of a shell command."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         ["bash", "-c", command],
@@ -117,7 +92,39 @@ def _printed(command: str, folder: Path) -> list[str]:
         timeout=_TIMEOUT_S,
         check=False,
     )
-    return [line.rstrip() for line in done.stdout.rstrip("\n").split("\n")] if done.stdout else []
+    return done.stdout
+
+
+def shown_on(page: Path, run: Run = in_a_shell) -> list[Shown]:
+    """Every command of a page with its output, run in order in an empty folder."""
+    with tempfile.TemporaryDirectory() as folder:
+        blocks = _BLOCK.findall(page.read_text(encoding="utf-8"))
+        return [found for block in blocks for found in _run_block(block, Path(folder), run)]
+
+
+def refresh(page: Path) -> None:
+    """Rewrite a page's outputs."""
+    text = page.read_text(encoding="utf-8")
+    with tempfile.TemporaryDirectory() as folder:
+        new = _BLOCK.sub(lambda block: _as_text(_run_block(block.group(), Path(folder), in_a_shell)), text)
+    page.write_text(new, encoding="utf-8")
+
+
+def _as_text(found: Iterator[Shown]) -> str:
+    return "".join("\n".join(["$ " + one.command.replace("\n", "\n> "), *one.refreshed(), ""]) for one in found)
+
+
+def _run_block(block: str, folder: Path, run: Run) -> Iterator[Shown]:
+    for entry in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+        first, *rest = entry.rstrip("\n").split("\n")
+        more = list(takewhile(lambda line: line.startswith("> "), rest))
+        command = "\n".join([first, *(line.removeprefix("> ") for line in more)])
+        yield Shown(command, rest[len(more) :], _lines(run(command, folder)))
+
+
+def _lines(printed: str) -> list[str]:
+    """Without spaces at their ends."""
+    return [line.rstrip() for line in printed.rstrip("\n").split("\n")] if printed else []
 
 
 if __name__ == "__main__":
