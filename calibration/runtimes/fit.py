@@ -189,7 +189,7 @@ class _Solution:
     def log_sd(self, made: Features) -> Array:
         """Of what is predicted of rows, by what is left open of the numbers."""
         per_unit = made.per_unit[:, _columns(self.fields)] / made.predicted(self.values)[:, None]
-        return np.sqrt(np.einsum("ij,jk,ik->i", per_unit, self.covariance, per_unit))
+        return np.asarray(np.sqrt(np.einsum("ij,jk,ik->i", per_unit, self.covariance, per_unit)))
 
     def wander(self) -> tuple[dict[str, float], ...]:
         """What is left open of the numbers as independent directions: columns of a root of their covariance.
