@@ -80,6 +80,8 @@ _ATTENTION_SHAPE = ["batch_size", "num_heads", "num_key_value_heads", "head_dim"
 _PREFILL_SHAPE = ["batch_size", "isl", "num_heads", "num_key_value_heads", "head_dim"]
 _FEW_TOKENS, _HOST_BOUND = 16, 5.0  # a GEMM of few tokens so many times slower than another format's waits for the host
 _STREAMED_TOKENS = 512  # products of more wait for arithmetic
+_PARTS = ("gemm", "attention", "attention_windowed", "prefill_attention", "experts")
+_LONG_WINDOWS, _SKIPS = 64, 0.8  # over so many windows of tokens a kernel that skips takes less than this share
 _IMPOSSIBLE = 0.01  # share of a table's rows; a single one may be a slip of the timer
 _WIDE_QUERIES = ("bfloat16", "float16", "half")
 _FLOAT_BYTES = 2  # of the 16-bit floats whose messages are imported
@@ -146,7 +148,7 @@ def import_aiconfigurator(
         "schema": 1,
         "name": name or folder.resolve().name.replace("_", "-"),
         "device": device,
-        **{part: _of_part(models, part) for part in ("gemm", "attention", "prefill_attention", "experts")},
+        **{part: _of_part(models, part) for part in _PARTS},
         "collectives": {kind: by_ranks for kind in COLLECTIVES if (by_ranks := _of_part(models, kind))},
         "link": link,
         "elementwise": _elementwise(card),
@@ -291,17 +293,22 @@ def _from_cache(rows: pd.DataFrame, weight_bytes: float, memory_bandwidth: float
 
 
 def _attentions(table: pd.DataFrame) -> Fits:
-    """Of decode attention, by the dtype of the cache."""
-    table = _full_attention(table)
-    table = table.assign(context=table["isl"] + table["step"])
-    fits: Fits = {}
-    for dtype, rows in _by_cache(table, _ATTENTION_SHAPE).items():
-        batch, heads, kv_heads, head_dim, context = (rows[name].to_numpy(float) for name in _ATTENTION_SHAPE)
-        shape = (batch, np.ones(len(rows)), context, heads, kv_heads, head_dim)
-        fits["attention", dtype] = partial(
-            fit_attention, *shape, rows["seconds"].to_numpy(float), DTYPE_BYTES[dtype], "generation_attention_perf"
-        )
-    return fits
+    """Of decode attention, by the dtype of the cache, and of that with windows, over the tokens that they leave."""
+    full, windowed = _full_attention(table), _windowed_attention(table)
+    full = full.assign(context=full["isl"] + full["step"])
+    of = {"attention": full, **({} if windowed is None else {"attention_windowed": windowed})}
+    return {
+        (part, dtype): _attention_fit(rows, dtype)
+        for part, some in of.items()
+        for dtype, rows in _by_cache(some, _ATTENTION_SHAPE).items()
+    }
+
+
+def _attention_fit(rows: pd.DataFrame, dtype: str) -> Callable[[], TimingModel]:
+    batch, heads, kv_heads, head_dim, context = (rows[name].to_numpy(float) for name in _ATTENTION_SHAPE)
+    shape = (batch, np.ones(len(rows)), context, heads, kv_heads, head_dim)
+    seconds = rows["seconds"].to_numpy(float)
+    return partial(fit_attention, *shape, seconds, DTYPE_BYTES[dtype], "generation_attention_perf")
 
 
 def _possible_prefills(tables: dict[str, pd.DataFrame], peak_flops: float) -> pd.DataFrame | None:
@@ -330,8 +337,33 @@ def _prefills(table: pd.DataFrame) -> Fits:
     return fits
 
 
+def _windowed_attention(table: pd.DataFrame) -> pd.DataFrame | None:
+    """The rows with a window, ``context`` being what it leaves; None where there are none, or they skip nothing.
+
+    The H200's rows take as long with a window of 128 tokens as without, over 131,072 tokens as well.
+    """
+    if "window_size" not in table:
+        return None
+    table = _decode_kernels(table)
+    windows = pd.to_numeric(table["window_size"], errors="coerce").fillna(0)
+    table = table.assign(window=windows, cached=table["isl"] + table["step"])
+    windowed = table[table["window"] > 0]
+    shape = [name for name in _ATTENTION_SHAPE if name != "context"] + ["kv_cache_dtype", "cached"]
+    long = windowed[windowed["cached"] >= _LONG_WINDOWS * windowed["window"]]
+    both = long.groupby(shape)["seconds"].median() / table[table["window"] == 0].groupby(shape)["seconds"].median()
+    if windowed.empty or not both.median() < _SKIPS:
+        return None
+    return windowed.assign(context=windowed[["cached", "window"]].min(axis=1))
+
+
 def _full_attention(table: pd.DataFrame) -> pd.DataFrame:
-    """The rows without a window and without beams, each with its number of kv heads.
+    """The rows without a window, of :func:`_decode_kernels`."""
+    table = _decode_kernels(table)
+    return table[table["window_size"].isin(("0", "0.0", "-1", "-1.0"))] if "window_size" in table else table
+
+
+def _decode_kernels(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows without beams, each with its number of kv heads.
 
     Triton's rows are left out where another kernel was timed as well: there it is a fallback, on the B200 for a head
     dimension of 192 over 8-bit caches alone.
@@ -339,8 +371,6 @@ def _full_attention(table: pd.DataFrame) -> pd.DataFrame:
     if "kernel_source" in table:
         fallback = table["kernel_source"].str.contains("triton", case=False)
         table = table if fallback.all() else table[~fallback]
-    if "window_size" in table:
-        table = table[table["window_size"].isin(("0", "0.0", "-1", "-1.0"))]
     if "beam_width" in table:
         table = table[table["beam_width"].isin(("1", "1.0"))]
     kv_heads = table["num_key_value_heads"].where(table["num_key_value_heads"] > 0, table["num_heads"])

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from calibration.fit_experts import FEWEST_ROWS, FITTED, fit_experts
@@ -95,7 +94,8 @@ def _rows(table: pd.DataFrame) -> tuple[pd.DataFrame, bool]:
 
 def _spread(rows: pd.DataFrame) -> pd.Series:
     """Experts that balanced tokens touch: as many as they can."""
-    return np.minimum(rows["tokens"] * rows["per_token"], rows["count"]).astype(float)
+    visits = rows["tokens"] * rows["per_token"]
+    return visits.where(visits < rows["count"], rows["count"]).astype(float)
 
 
 def _touched(rows: pd.DataFrame) -> pd.Series:

@@ -31,7 +31,7 @@ def _loads(tokens: int, count: int, per_token: int, exponent: float, rng: np.ran
     low, high = (_LEAST, _SHARE * tokens) if visits > count else _FEW
     power = 1.0 - exponent
     drawn = (low**power + (high**power - low**power) * rng.random(count)) ** (1.0 / power)
-    loads = np.minimum(np.round(drawn / drawn.sum() * visits), tokens).astype(np.int64)
+    loads: NDArray[np.int64] = np.minimum(np.round(drawn / drawn.sum() * visits), tokens).astype(np.int64)
     missing = visits - int(loads.sum())
     for _ in range(abs(missing)):
         loads[loads.argmin() if missing > 0 else loads.argmax()] += np.sign(missing)

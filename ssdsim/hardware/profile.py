@@ -130,10 +130,10 @@ class HardwareProfile(Card):
     """Seconds of any operation on one machine.
 
     Models are by the weights' format (``gemm``, ``experts``), by the cache's dtype (``attention``,
-    ``attention_masked``), by both (``latent``), by dtype (``prefill_attention``) or by kind and number of ranks
-    (``collectives``); each names its entry of ``sources``. Where pairs of devices differ, collectives of a datasheet
-    take the bandwidth of the rings that the devices' links make (:mod:`ssdsim.hardware.rings`). ``link`` is between
-    any two devices, or, where ``links`` has one for each number of NVLinks, between those that the device's
+    ``attention_masked``, ``attention_windowed``), by both (``latent``), by dtype (``prefill_attention``) or by kind and
+    number of ranks (``collectives``); each names its entry of ``sources``. Where pairs of devices differ, a datasheet's
+    collectives take the bandwidth of the rings that links make (:mod:`ssdsim.hardware.rings`). ``link`` is between any
+    two devices, or, where ``links`` has one for each number of NVLinks, between those that the device's
     ``nvlinks`` does not tell apart. ``spread`` is the relative standard deviation of a timing from run to run. What
     lies between kernels is a runtime's; ``fixed`` is read from profiles of before.
     """
@@ -144,6 +144,7 @@ class HardwareProfile(Card):
     gemm: dict[str, GemmModel] = Field(default_factory=dict)
     attention: dict[str, AnyAttention] = Field(default_factory=dict)
     attention_masked: dict[str, AnyAttention] = Field(default_factory=dict)
+    attention_windowed: dict[str, AnyAttention] = Field(default_factory=dict)
     prefill_attention: dict[str, PrefillAttentionModel] = Field(default_factory=dict)
     experts: dict[str, ExpertsModel] = Field(default_factory=dict)
     latent: dict[str, dict[str, LatentModel]] = Field(default_factory=dict)
@@ -170,6 +171,7 @@ class HardwareProfile(Card):
         found |= {f"gemm:{dtype}": model for dtype, model in self.gemm.items()}
         found |= {f"attention:{dtype}": model for dtype, model in self.attention.items()}
         found |= {f"attention_masked:{dtype}": model for dtype, model in self.attention_masked.items()}
+        found |= {f"attention_windowed:{dtype}": model for dtype, model in self.attention_windowed.items()}
         found |= {f"prefill_attention:{dtype}": model for dtype, model in self.prefill_attention.items()}
         found |= {f"experts:{kept}": model for kept, model in self.experts.items()}
         for cache, by_weights in self.latent.items():
@@ -309,14 +311,21 @@ class HardwareProfile(Card):
         return self._of_dtype("gemm", self.gemm, timed)
 
     def attention_model(self, op: Attention) -> AnyAttention:
-        """The timings that ``op`` is priced with: those over such a cache, under a branch mask where they were taken.
+        """The timings that ``op`` is priced with: over such a cache, under a mask or a window where they were taken.
 
         Where none were taken over a quantised cache, those over one of the activations' dtype.
         """
         where, dtype = self._timed_attention(op)
-        return self._of_dtype(
-            "attention", self.attention_masked if where == "attention_masked" else self.attention, dtype
-        )
+        return self._of_dtype("attention", self._attentions[where], dtype)
+
+    @property
+    def _attentions(self) -> dict[str, dict[str, AnyAttention]]:
+        """Timings of decode attention, by what was timed."""
+        return {
+            "attention": self.attention,
+            "attention_masked": self.attention_masked,
+            "attention_windowed": self.attention_windowed,
+        }
 
     def _timed_format(self, dtype: str) -> str:
         return dtype if dtype in self.gemm else _STANDS_IN.get(dtype, dtype)
@@ -328,11 +337,11 @@ class HardwareProfile(Card):
     def _timed_attention(self, op: Attention) -> tuple[str, str]:
         """Which timings those of :meth:`attention_model` are, and of which dtype."""
         dtypes = (op.cache_dtype,) if op.cache_dtype in DTYPES else (op.cache_dtype, op.dtype)
+        special = [name for name, asked in (("masked", op.masked), ("windowed", op.windowed)) if asked]
         for dtype in dtypes:
-            if op.masked and dtype in self.attention_masked:
-                return "attention_masked", dtype
-            if dtype in self.attention:
-                return "attention", dtype
+            for where in (*(f"attention_{name}" for name in special), "attention"):
+                if dtype in self._attentions[where]:
+                    return where, dtype
         return "attention", dtypes[-1]
 
     def _gemm(self, op: Gemm, seconds: Array) -> Timing:

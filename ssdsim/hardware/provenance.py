@@ -8,17 +8,21 @@ from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.transformer.operations import QUANTISED_BYTES
 
 
-def summary(profile: HardwareProfile, dtypes: set[str], ranks: int, experts: bool = False) -> str:
+def summary(
+    profile: HardwareProfile, dtypes: set[str], ranks: int, experts: bool = False, windows: bool = False
+) -> str:
     """The timings that a placement reads, by the kind of their provenance, with held-out median errors.
 
-    ``dtypes`` are of weights, activations and caches; timings in a quantised one are told by its name. ``experts``: a
-    model has some.
+    ``dtypes`` are of weights, activations and caches; timings in a quantised one are told by its name. ``experts``
+    and ``windows``: a model has some.
     """
+    unread = {"prefill_attention"}  # by passes that decode
+    unread |= {name for name, there in (("experts", experts), ("attention_windowed", windows)) if not there}
     by_kind: dict[str, list[str]] = defaultdict(list)
     origins: dict[str, set[str]] = defaultdict(set)
     for name, model in profile.models().items():
         what, _, variant = name.partition(":")
-        if what == "prefill_attention" or (what == "experts" and not experts):  # no pass that decodes reads it
+        if what in unread:
             continue
         if variant and variant not in {*dtypes, str(ranks)}:
             continue

@@ -62,7 +62,7 @@ def hypothetical(
     profile: HardwareProfile, name: str, scaling: Scaling, device: Device, link: LinkModel | None, source: Provenance
 ) -> HardwareProfile:
     """``profile`` under a scaling, of ``device``; formats of GEMMs and caches that it does not know are left out."""
-    attention, masked = profile.attention, profile.attention_masked
+    attention, masked, windowed = profile.attention, profile.attention_masked, profile.attention_windowed
     links = _links(profile, link)
 
     def collective(kind: CollectiveKind, ranks: int) -> CollectiveModel:
@@ -74,6 +74,7 @@ def hypothetical(
         "gemm": {d: scaling.gemm(model, d) for d, model in profile.gemm.items() if scaling.knows(d)},
         "attention": {d: scaling.attention(model) for d, model in attention.items() if scaling.knows(d)},
         "attention_masked": {d: scaling.attention(model) for d, model in masked.items() if scaling.knows(d)},
+        "attention_windowed": {d: scaling.attention(model) for d, model in windowed.items() if scaling.knows(d)},
         "prefill_attention": {
             d: scaling.prefill(model) for d, model in profile.prefill_attention.items() if scaling.knows(d)
         },

@@ -80,6 +80,11 @@ class Site:
         """Whether one of the models is a mixture of experts."""
         return self.target.experts is not None or self.draft.experts is not None
 
+    @property
+    def has_windows(self) -> bool:
+        """Whether layers of one of the models see a window of their context."""
+        return self.target.window is not None or self.draft.window is not None
+
     # passes
 
     @_once

@@ -217,7 +217,8 @@ class _Shard:
             projected = 1 if card.keys_are_values else 2
             yield self._attention(card.kv_heads, card.head_dim, self.context, projected), full
         if card.window is not None:
-            yield self._attention(*card.window_heads, min(self.context, card.window.tokens), 2), card.windowed_layers
+            seen = min(self.context, card.window.tokens)
+            yield self._attention(*card.window_heads, seen, 2, windowed=True), card.windowed_layers
 
     def _mlp_parts(self) -> Iterator[tuple[tuple[Operation, ...], int]]:
         """The dense MLP and the experts with the number of layers that have them."""
@@ -227,7 +228,9 @@ class _Shard:
         if card.experts is not None:
             yield self._experts(card.experts), card.experts.layers
 
-    def _attention(self, all_kv_heads: int, head_dim: int, context: int, projected: int) -> tuple[Operation, ...]:
+    def _attention(
+        self, all_kv_heads: int, head_dim: int, context: int, projected: int, windowed: bool = False
+    ) -> tuple[Operation, ...]:
         """``projected``: of keys and values, how many have a projection of their own."""
         card, shaped = self.card, self.card.vocab_size == 0
         heads, kv_heads = card.heads // self.tp, max(1, all_kv_heads // self.tp)
@@ -252,6 +255,7 @@ class _Shard:
                 dtype,
                 self.masked,
                 self._kv_dtype,
+                windowed,
             )
         )
         ops.append(self._gemm("attention_out", card.hidden_size, q_out, weights))

@@ -95,7 +95,8 @@ class Attention(OverCache):
     """Decode attention: ``batch`` sequences, each with ``queries`` new tokens over ``context`` cached tokens.
 
     ``masked`` marks a branch mask: the queries of a sequence are not a causal chain but tips of branches, each
-    attending to the shared trunk and to its own path (SSD paper, figure 8).
+    attending to the shared trunk and to its own path (SSD paper, figure 8). ``windowed``: by a kernel that skips what
+    lies before a window, of which ``context`` is what is left.
 
     ``dtype`` is the arithmetic's, and that of queries and outputs; ``kv_dtype`` that of the cached keys and values,
     empty where it is the same.
@@ -111,6 +112,7 @@ class Attention(OverCache):
     dtype: str
     masked: bool = False
     kv_dtype: str = ""
+    windowed: bool = False
 
     @property
     def flops(self) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from calibration.importers.aiconfigurator import import_aiconfigurator
 from calibration.importers.messages import bytes_per_count
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_hardware
+from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.transformer.operations import Attention, Collective, Gemm
 
 pytestmark = pytest.mark.long
@@ -124,6 +126,34 @@ def test_a_sample_of_another_gpu_becomes_a_profile(folder: Path) -> None:
     assert found.sources["gemm_perf"].commit == "abc"
     assert found.link
     assert found.sources[found.link.source].kind == "datasheet"
+
+
+def windowed(folder: Path, window: int = 128) -> tuple[HardwareProfile, float, float]:
+    """The profile, and its seconds of attention over as many tokens as a window has, without and with one."""
+    found = import_aiconfigurator(folder)
+    over = Attention("x", 8, 1, window, 32, 4, 128, "bfloat16")
+    return found, *(found.seconds(op).seconds for op in (over, replace(over, windowed=True)))
+
+
+def test_windows_that_cost_more_than_what_they_leave_have_a_law_of_their_own(folder: Path) -> None:
+    table = attentions()
+    later = table["latency"] + np.where(table["window_size"] > 0, 5e-3, 0.0)
+    table.assign(latency=later).to_parquet(folder / "generation_attention_perf.parquet")
+    found, plain_s, windowed_s = windowed(folder)
+    assert sorted(found.attention_windowed) == ["bfloat16", "float8"]
+    assert windowed_s - plain_s == pytest.approx(5e-6, rel=0.1)
+
+
+def test_windows_that_skip_nothing_are_left_out(folder: Path) -> None:
+    table = attentions()
+    whole = table["window_size"] == 0
+    shape = ["kv_cache_dtype", "batch_size", "num_heads", "num_key_value_heads", "step"]
+    full = table[whole].set_index(shape)["latency"]
+    same = table.assign(latency=full.reindex(pd.MultiIndex.from_frame(table[shape])).to_numpy())
+    same.to_parquet(folder / "generation_attention_perf.parquet")
+    found, plain_s, windowed_s = windowed(folder)
+    assert not found.attention_windowed
+    assert windowed_s == plain_s
 
 
 @pytest.mark.long

@@ -145,6 +145,17 @@ def test_extrapolation_warns_and_widens_the_error() -> None:
     assert timing.log_sd == pytest.approx(np.hypot(0.04, EXTRAPOLATION_LOG_SD))
 
 
+def test_attention_with_a_window_has_timings_of_its_own_where_they_were_taken() -> None:
+    slower = {**ROOFLINE, "launch_s": 9e-6}
+    timed = profile(attention_windowed={"bfloat16": {"source": "bench", "roofline": slower, "report": REPORT}})
+    plain = profile().seconds(attention(windowed=True))
+    assert plain == profile().seconds(attention())
+    assert timed.seconds(attention()) == plain
+    windowed = timed.seconds(attention(windowed=True))
+    assert 3e-6 < windowed.seconds - plain.seconds <= 6e-6  # the launch waits for a part of the bytes
+    assert windowed.provenance_kind == "measured"
+
+
 def test_masked_attention_without_timings_of_its_own_warns() -> None:
     plain, masked = profile().seconds(attention()), profile().seconds(attention(masked=True))
     assert masked.seconds == plain.seconds

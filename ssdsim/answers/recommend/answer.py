@@ -216,5 +216,6 @@ def _provenance(request: Request) -> tuple[tuple[str, str], ...]:
     profiles = {
         p.name: p for p in (find_hardware(options[r] or options["hardware"]) for r in ("hardware", "draft_hardware"))
     }
-    most, experts = max(request.searched[TARGET.option] or ()), any(card.experts for card in cards)
-    return tuple((name, summary(p, dtypes, most, experts)) for name, p in profiles.items())
+    most = max(request.searched[TARGET.option] or ())
+    read = (any(card.experts for card in cards), any(card.window for card in cards))
+    return tuple((name, summary(p, dtypes, most, *read)) for name, p in profiles.items())
