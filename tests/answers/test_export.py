@@ -157,6 +157,18 @@ def test_built_in_mtp_needs_no_other_checkpoint() -> None:
     assert words[words.index("--speculative-num-draft-tokens") + 1] == "3"
 
 
+@pytest.mark.parametrize(("ep", "as_priced"), [(8, True), (2, False)])
+def test_experts_that_lie_apart_are_a_switch_of_vllm_and_a_number_of_sglang(ep: int, as_priced: bool) -> None:
+    options = {"b": 1, "k": 2, "target": "deepseek-r1", "tp": 8, "ep": ep, "hardware": "b200-sxm", "dtype": "nvfp4"}
+    options |= {"strategies": ("ar", "sd"), "drafter": "mtp"}
+    notes = " ".join(export("vllm", **options).notes)
+    assert "start vLLM with --enable-expert-parallel" in notes
+    assert ("priced in 2 groups of 4" not in notes) == as_priced
+    words = shlex.split(export("sglang", **options).text)
+    assert words[words.index("--ep-size") + 1] == str(ep)
+    assert "expert" not in " ".join(export("vllm", **{**options, "ep": 1}).notes)
+
+
 def test_a_drafter_that_an_engine_lacks_is_refused() -> None:
     for format, drafter in (("vllm", "self"), ("sglang", "medusa"), ("ssd", "eagle3")):
         with pytest.raises(InputError, match=f"knows no drafter '{drafter}'"):

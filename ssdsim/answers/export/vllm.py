@@ -64,6 +64,7 @@ def config(found: Candidates, names: Sequence[str], notes: list[str], seed: int)
     best = found.best(names, by=("b",))
     DIALECT.note_shared(best, "contexts", notes)
     DIALECT.note_missing(found, best, notes)
+    _note_experts(found, notes)
     rows = best.drop_duplicates("b").sort_values("b").to_dict("records")
     lookaheads = {int(row["b"]): lookahead(row) for row in rows}
     drafting = [row for row in rows if lookahead(row)]
@@ -106,6 +107,15 @@ def ranges(lookaheads: Mapping[int, int]) -> list[list[int]]:
         first = found[-1][1] + 1 if found else 1
         found.append([first, list(ends_of_k)[-1][1], k])
     return found
+
+
+def _note_experts(found: Candidates, notes: list[str]) -> None:
+    """VLLM's expert-parallel degree is no number of its own: all devices of the tensor-parallel group, or none."""
+    tp, ep = (found.options.get(name, DEFAULTS[name]) for name in ("tp", "ep"))
+    if ep > 1:
+        notes.append("start vLLM with --enable-expert-parallel: experts lie apart on the devices")
+    if 1 < ep < tp:
+        notes.append(f"vLLM spreads experts over all {tp} devices; they are priced in {ep} groups of {tp // ep}")
 
 
 def _note_draft_devices(point: Mapping[str, Any], notes: list[str]) -> None:
