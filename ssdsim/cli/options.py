@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -192,6 +193,21 @@ def common_options(command: Callable[..., Any]) -> Callable[..., Any]:
     command = quiet_option(command)
     command = click.option("--seed", type=int, default=0, show_default=True, help="of every random draw")(command)
     return json_option(command)
+
+
+def work_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """``-o``, ``--jobs`` and ``--cluster``: where long work is kept, and who does it."""
+    folder = click.Path(path_type=Path, file_okay=False)
+    address = "a Dask scheduler, whose workers do the work"
+    for option in (
+        click.option("--cluster", metavar="TCP://HOST:PORT", help=address),
+        click.option(
+            "--jobs", type=int, default=1, show_default=True, help="processes on this machine; -1: one a core"
+        ),
+        click.option("-o", "--output", type=folder, help="a run folder; resumed after a kill"),
+    ):
+        command = option(command)
+    return command
 
 
 def quiet_option(command: Callable[..., Any]) -> Callable[..., Any]:

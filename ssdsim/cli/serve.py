@@ -23,7 +23,7 @@ from ssdsim.answers.serving.slo import Slo
 from ssdsim.answers.serving.timeline import timeline
 from ssdsim.answers.serving.workload import Arrivals, Workload, synthetic
 from ssdsim.answers.workers import check_workers
-from ssdsim.cli.options import chosen_options, common_options, echo_json
+from ssdsim.cli.options import chosen_options, common_options, echo_json, work_options
 from ssdsim.cli.progress import shown
 from ssdsim.cli.render_serving import print_compared, print_serving
 from ssdsim.cli.values import OutputFile, Values
@@ -75,11 +75,7 @@ _NO_LOG = RequestLog("made up", None, np.zeros(0), np.zeros(0))
 @click.option("--hold", type=int, default=1, show_default=True, help="rounds before a schedule switches")
 @click.option("--engine", type=click.Choice(["auto", "closed", "loop"]), default="auto", show_default=True)
 @click.option("--precision", type=float, help="more requests until the mean TPOT is known to it at 95 %: 0.02")
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path, file_okay=False), help="a run folder; resumed after a kill"
-)
-@click.option("--jobs", type=int, default=1, show_default=True, help="processes on this machine; -1: one a core")
-@click.option("--cluster", metavar="TCP://HOST:PORT", help="a Dask scheduler, whose workers do the work")
+@work_options
 @chosen_options(*_TAKEN, instead={"strategies": f"ar,sd,ssd,{AUTO}"})
 @common_options
 def command(

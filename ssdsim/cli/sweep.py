@@ -17,7 +17,7 @@ from ssdsim.answers.sweep.sweep import sweep
 from ssdsim.answers.verdict import rivals
 from ssdsim.answers.workers import check_workers
 from ssdsim.cli.console import console
-from ssdsim.cli.options import common_options, echo_json, grid_options
+from ssdsim.cli.options import common_options, echo_json, grid_options, work_options
 from ssdsim.cli.progress import shown
 from ssdsim.cli.render import title_of
 from ssdsim.cli.tables import Table
@@ -37,11 +37,7 @@ _TOP = 10
 @click.option(
     "--draws", type=click.IntRange(0, MOST_DRAWS), default=0, show_default=True, help="of timings' errors: intervals"
 )
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path, file_okay=False), help="a run folder; resumed after a kill"
-)
-@click.option("--jobs", type=int, default=1, show_default=True, help="processes on this machine; -1: one a core")
-@click.option("--cluster", metavar="TCP://HOST:PORT", help="a Dask scheduler, whose workers do the work")
+@work_options
 @click.option("--sort", help="the column by which points are best: the smallest times, the most tokens/s")
 @click.option("--top", type=click.IntRange(0), help=f"best points to print [default: {_TOP}]")
 @common_options
