@@ -81,6 +81,13 @@ def test_a_range_widens_the_interval_and_may_leave_the_question_open() -> None:
     assert wide.sentence.startswith("Undecided at batch 1 on up to 2 GPUs: ")
 
 
+def test_the_likeliest_over_the_ranges_need_not_be_the_fastest_at_the_values() -> None:
+    found = compare(**small("ar", "sd"), alpha=0.6, ranges={"alpha": (0.02, 0.6)})
+    assert found.compared["ar"].probability > found.compared["sd"].probability
+    assert found.compared["ar"].deployment.per_user < found.compared["sd"].deployment.per_user
+    assert "the likeliest is AR TP 1 (over the ranges; at these values SD TP 1 is 1.26x as fast)" in found.sentence
+
+
 def test_a_trace_is_measured_and_a_card_is_not(tmp_path: Path) -> None:
     trace = tmp_path / "accepted.csv"
     trace.write_text("accepted\n" + "\n".join(str(n % 9) for n in range(200)) + "\n")

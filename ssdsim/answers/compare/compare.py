@@ -198,6 +198,9 @@ def _sentence(
     if others:
         second = max(others, key=lambda d: d.per_user)
         ahead = f" ({first.per_user / second.per_user:.2f}x {second.name})"
+        if first.per_user < second.per_user:
+            faster = f"{second.name} is {second.per_user / first.per_user:.2f}x as fast"
+            ahead = f" (over the ranges; at these values {faster})"
     what = f"{first.name}{ahead}, P {compared[names[0]].probability:.2f}"
     where = f"at batch {batch} on up to {gpus} GPU{'s' if gpus > 1 else ''}"
     unknown = [each for each in inputs if each.origin == "placeholder"]
