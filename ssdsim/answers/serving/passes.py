@@ -77,9 +77,13 @@ class PromptTable:
         first_s, more_s = self._host_of_one
         return first_s + (tokens - 1) * more_s
 
+    @cached_property
+    def _prompts_host_of_one(self) -> float:
+        return self._forward(1).expert_work[0] * self._place.runtime.host.per_expert_prompt_s
+
     def _prompts_host_s(self, tokens: int) -> float:
         """As :meth:`_host_s`, of a pass with parts of prompts."""
-        return self._host_s(tokens) + self._forward(1).expert_work[0] * self._place.runtime.host.per_expert_prompt_s
+        return self._host_s(tokens) + self._prompts_host_of_one
 
     def _over_cache_s(self, chunks: Sequence[Chunk]) -> float:
         """Each part takes its share of the attention of its prompt up to its end."""
