@@ -18,11 +18,11 @@ def cache_with_room(config: Any, tokens: int) -> DynamicCache:
     return cache
 
 
-class _RoomyLayer(DynamicLayer):
+class _RoomyLayer(DynamicLayer):  # type: ignore[no-untyped-call]
     """Keys and values, shape ``(texts, heads, tokens so far, head_dim)``, are the beginnings of two larger tensors."""
 
     def __init__(self, tokens: int) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._tokens = tokens
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:

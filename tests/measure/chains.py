@@ -87,8 +87,8 @@ def positions_between(
     cuts: tuple[Cut, Cut] = (EVERYTHING, EVERYTHING),
 ) -> Positions:
     """:func:`ssdsim.measure.positions.positions_of` of arrays."""
-    logits = (torch.from_numpy(np.ascontiguousarray(each, dtype=np.float32)) for each in (target, draft))
-    return positions_of(*logits, torch.from_numpy(np.asarray(tokens, dtype=np.int64)), temperature, top, cuts)
+    p, q = (torch.from_numpy(np.ascontiguousarray(each, dtype=np.float32)) for each in (target, draft))
+    return positions_of(p, q, torch.from_numpy(np.asarray(tokens, dtype=np.int64)), temperature, top, cuts)
 
 
 def answer(

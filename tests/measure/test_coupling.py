@@ -56,7 +56,8 @@ def table(requests: int = 1_600, cuts: Cuts = NO_CUTS) -> Table:
 def played(way: Way, rounds: int, cuts: Cuts = NO_CUTS) -> list[list[PlayedRound]]:
     """Rounds of a real loop, request by request; of each those that the records' answers have room for."""
     rng = np.random.default_rng(7)
-    loop, found, count = Loop(*PAIR, way, Rules(1.0, rng, way.c, way.fan_out, cuts)), [], 0
+    loop, count = Loop(*PAIR, way, Rules(1.0, rng, way.c, way.fan_out, cuts)), 0
+    found: list[list[PlayedRound]] = []
     while count < rounds:
         each = loop.play([int(rng.integers(VOCABULARY))], TOKENS + way.k, seed=len(found)).rounds
         starts = np.cumsum([1, *(one.accepted + 1 for one in each)])
@@ -73,6 +74,11 @@ def counted(loop: Played, value: Callable[[PlayedRound], float], of: Callable[[P
 
 def hits(loop: Played, of: Callable[[PlayedRound], bool]) -> Counted:
     return counted(loop, lambda each: float(bool(each.hit)), of)
+
+
+def further_than(loop: Played, j: int) -> Counted:
+    """Whether more than j tokens were accepted, of the rounds in which the j before were."""
+    return counted(loop, lambda each: float(each.accepted > j), lambda each: each.accepted >= j)
 
 
 def of_the_draft(way: Way, loop: Played, collected: Table) -> Iterator[tuple[str, Counted, Counted]]:
@@ -97,8 +103,7 @@ def of_the_draft(way: Way, loop: Played, collected: Table) -> Iterator[tuple[str
     )
     reached = np.cumsum(rounds.by_length()[::-1], axis=0)[::-1]
     for j in range(min(way.k, 4)):
-        came = counted(loop, lambda each, j=j: float(each.accepted > j), lambda each, j=j: each.accepted >= j)
-        yield f"alpha_{j + 1}", (reached[j + 1], reached[j]), came
+        yield f"alpha_{j + 1}", (reached[j + 1], reached[j]), further_than(loop, j)
 
 
 def of_a_backup(way: Way, loop: Played, collected: Table) -> Iterator[tuple[str, Counted, Counted]]:
