@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import signal
+import sys
+import threading
+import warnings
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from concurrent.futures import BrokenExecutor
-from functools import cache
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
+from functools import partial
 from itertools import groupby
 from types import TracebackType
 from typing import Any
@@ -26,8 +31,9 @@ _AHEAD = 2  # shares that the second process has before it, so that it never wai
 class TwoEvaluators(Evaluator):
     """An evaluator whose large calls a second process shares in, with the same numbers in the same order.
 
-    The process is started at the first call of 500 points, where a core is idle, and ended on leaving the ``with``
-    block. Both keep costs and kernels from call to call, so each takes its own end of the batches.
+    The process begins at the first call of 500 points, where a core is idle, and ends on leaving the ``with`` block.
+    On Linux, in a process of one thread, it is a fork that knows at once what this one knows; elsewhere it is started,
+    which takes a second. Both keep costs and kernels from call to call, so each takes its own end of the batches.
     """
 
     def __init__(self) -> None:
@@ -45,7 +51,7 @@ class TwoEvaluators(Evaluator):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._pool is not None:
-            self._pool.shutdown(kill_workers=True)
+            self._end()
             self._pool = None
 
     def evaluate(
@@ -63,11 +69,12 @@ class TwoEvaluators(Evaluator):
         return _together(shares, found)
 
     def start(self) -> None:
-        """Start the second process, which takes part once it is there."""
-        from joblib.externals.loky import ProcessPoolExecutor  # here, because small questions do without
-
-        self._pool = ProcessPoolExecutor(max_workers=1, env={"OPENBLAS_NUM_THREADS": "1"})
-        self._ready = self._pool.submit(_own)
+        """Begin the second process, which takes part once it is there."""
+        self._pool, self._end = _forked(self) if _may_fork() else _started()
+        with warnings.catch_warnings():
+            # Python 3.12 warns of OpenBLAS's threads when a process forks; OpenBLAS gets itself ready for that
+            warnings.simplefilter("ignore", DeprecationWarning)
+            self._ready = self._pool.submit(_begun)
 
     def wait(self) -> None:
         """Until the second process, once started, is there."""
@@ -130,11 +137,37 @@ def _joined(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
     return np.concatenate(parts)
 
 
-@cache
-def _own() -> Evaluator:
-    """The evaluator of the second process, which lives as long as it."""
-    return Evaluator()
+_own = Evaluator()  # of the second process, which lives as long as it
+
+
+def _may_fork() -> bool:
+    """Whether a fork can find no lock that a thread of ours holds."""
+    return sys.platform == "linux" and threading.active_count() == 1
+
+
+def _forked(evaluator: Evaluator) -> tuple[Any, Callable[[], None]]:
+    """A process that knows what this evaluator knows, and how to end it: after its share, some tenths of a second."""
+    pool = ProcessPoolExecutor(1, multiprocessing.get_context("fork"), _inherit, (evaluator,))
+    return pool, partial(pool.shutdown, cancel_futures=True)
+
+
+def _started() -> tuple[Any, Callable[[], None]]:
+    """A process that begins with nothing, and how to end it."""
+    from joblib.externals.loky import ProcessPoolExecutor as Started  # here, because small questions do without
+
+    pool = Started(max_workers=1, env={"OPENBLAS_NUM_THREADS": "1"})
+    return pool, partial(pool.shutdown, kill_workers=True)
+
+
+def _inherit(evaluator: Evaluator) -> None:
+    global _own
+    _own = evaluator
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # its parent ends it
+
+
+def _begun() -> None:
+    """Nothing more than to be there."""
 
 
 def _evaluated(points: Sequence[Mapping[str, Any]], draws: int, seed: int, names: Collection[str]) -> Evaluated:
-    return _own().evaluate(points, draws, seed, names)
+    return Evaluator.evaluate(_own, points, draws, seed, names)

@@ -1,4 +1,7 @@
 import os
+import subprocess
+import sys
+import threading
 import time
 from itertools import product
 from typing import Any
@@ -24,27 +27,30 @@ def rows(table: Evaluated) -> list[dict[str, Any]]:
 
 
 @pytest.mark.long
-def test_a_second_process_changes_no_number_and_no_order() -> None:
+@pytest.mark.parametrize("threads", [0, 1], ids=["forked", "started"])
+def test_a_second_process_changes_nothing_and_may_be_killed(threads: int) -> None:
+    """In a process of its own, whose threads decide how the second one begins."""
+    done = subprocess.run([sys.executable, __file__, str(threads)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def _shared_and_killed(threads: int) -> None:
+    for _ in range(threads):
+        threading.Thread(target=threading.Event().wait, daemon=True).start()
     shuffled = [POINTS[i] for i in np.random.default_rng(0).permutation(len(POINTS))]
     alone = Evaluator().evaluate(shuffled)
     with TwoEvaluators() as evaluator:
         evaluator.start()
-        for _ in range(2):  # while the process starts, and after
+        children = psutil.Process().children()
+        (other,) = children if threads == 0 else (each for each in children if "--process-name" in each.cmdline())
+        for _ in range(2):  # while the process begins, and after
             both = evaluator.evaluate(shuffled)
             assert rows(both) == rows(alone)
             assert (both.errors, both.warnings) == (alone.errors, alone.warnings)
             evaluator.wait()
         assert evaluator.shared > 0
-
-
-@pytest.mark.long
-def test_what_a_killed_process_leaves_is_done_here() -> None:
-    with TwoEvaluators() as evaluator:
-        evaluator.start()
-        evaluator.wait()
-        (other,) = (child for child in psutil.Process().children() if "--process-name" in child.cmdline())
         other.kill()
-        assert rows(evaluator.evaluate(POINTS)) == rows(Evaluator().evaluate(POINTS))
+        assert rows(evaluator.evaluate(shuffled)) == rows(alone)
 
 
 STAT = """cpu  50 0 30 1500 60 0 0 0 0 0
@@ -64,3 +70,7 @@ def test_cores_are_idle_that_did_nothing_meanwhile() -> None:
     while time.process_time() < end:  # one of them works for this process
         pass
     assert 0.0 <= idle.count() <= (os.cpu_count() or 1)
+
+
+if __name__ == "__main__":
+    _shared_and_killed(int(sys.argv[1]))
