@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import signal
-import sys
-import threading
-import warnings
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
-from functools import partial
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import BrokenExecutor
 from itertools import groupby
 from types import TracebackType
 from typing import Any
@@ -19,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim import drafters, strategies
+from ssdsim.answers.beside import Beside, Forked, Started, may_fork
 from ssdsim.answers.grid import Evaluated, Evaluator
 from ssdsim.answers.idle_cores import IdleCores
 
@@ -39,7 +34,7 @@ class TwoEvaluators(Evaluator):
     def __init__(self) -> None:
         super().__init__()
         self._idle = IdleCores()
-        self._pool: Any = None
+        self._pool: Beside | None = None
         self._ready: Any = None
         self.shared = 0
         """Points that the second process worked out."""
@@ -51,7 +46,7 @@ class TwoEvaluators(Evaluator):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._pool is not None:
-            self._end()
+            self._pool.end()
             self._pool = None
 
     def evaluate(
@@ -65,22 +60,22 @@ class TwoEvaluators(Evaluator):
         shares = _shares(points)
         if self._pool is None or len(shares) < 2:
             return super().evaluate(points, draws, seed, names)
-        found = self._side_by_side([[points[number] for number in share] for share in shares], (draws, seed, names))
+        asked = [[points[number] for number in share] for share in shares]
+        found = self._side_by_side(self._pool, asked, (draws, seed, names))
         return _together(shares, found)
 
     def start(self) -> None:
         """Begin the second process, which takes part once it is there."""
-        self._pool, self._end = _forked(self) if _may_fork() else _started()
-        with warnings.catch_warnings():
-            # Python 3.12 warns of OpenBLAS's threads when a process forks; OpenBLAS gets itself ready for that
-            warnings.simplefilter("ignore", DeprecationWarning)
-            self._ready = self._pool.submit(_begun)
+        self._pool = Forked(1, self) if may_fork() else Started(1, Evaluator)
+        self._ready = self._pool.submit(_begun)
 
     def wait(self) -> None:
         """Until the second process, once started, is there."""
         self._ready.result()
 
-    def _side_by_side(self, shares: Sequence[Sequence[Mapping[str, Any]]], how: tuple[Any, ...]) -> list[Evaluated]:
+    def _side_by_side(
+        self, pool: Beside, shares: Sequence[Sequence[Mapping[str, Any]]], how: tuple[Any, ...]
+    ) -> list[Evaluated]:
         """Each share's table: this process takes the first that nobody has begun, the other one the last."""
         waiting, theirs = deque(range(len(shares))), dict[int, Any]()
         found: dict[int, Evaluated] = {}
@@ -88,7 +83,7 @@ class TwoEvaluators(Evaluator):
             while waiting:
                 while self._takes_more(theirs.values()) and len(waiting) > 1:
                     number = waiting[-1]
-                    theirs[number] = self._pool.submit(_evaluated, shares[number], *how)
+                    theirs[number] = pool.submit(Evaluator.evaluate, shares[number], *how)
                     waiting.pop()
                 number = waiting.popleft()
                 found[number] = super().evaluate(shares[number], *how)
@@ -137,37 +132,5 @@ def _joined(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
     return np.concatenate(parts)
 
 
-_own = Evaluator()  # of the second process, which lives as long as it
-
-
-def _may_fork() -> bool:
-    """Whether a fork can find no lock that a thread of ours holds."""
-    return sys.platform == "linux" and threading.active_count() == 1
-
-
-def _forked(evaluator: Evaluator) -> tuple[Any, Callable[[], None]]:
-    """A process that knows what this evaluator knows, and how to end it: after its share, some tenths of a second."""
-    pool = ProcessPoolExecutor(1, multiprocessing.get_context("fork"), _inherit, (evaluator,))
-    return pool, partial(pool.shutdown, cancel_futures=True)
-
-
-def _started() -> tuple[Any, Callable[[], None]]:
-    """A process that begins with nothing, and how to end it."""
-    from joblib.externals.loky import ProcessPoolExecutor as Started  # here, because small questions do without
-
-    pool = Started(max_workers=1, env={"OPENBLAS_NUM_THREADS": "1"})
-    return pool, partial(pool.shutdown, kill_workers=True)
-
-
-def _inherit(evaluator: Evaluator) -> None:
-    global _own
-    _own = evaluator
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # its parent ends it
-
-
-def _begun() -> None:
+def _begun(evaluator: Evaluator) -> None:
     """Nothing more than to be there."""
-
-
-def _evaluated(points: Sequence[Mapping[str, Any]], draws: int, seed: int, names: Collection[str]) -> Evaluated:
-    return Evaluator.evaluate(_own, points, draws, seed, names)

@@ -6,18 +6,20 @@ import logging
 import pickle
 import re
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import CancelledError
+from concurrent.futures import BrokenExecutor, CancelledError, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from functools import cached_property
 from typing import Any, TypeVar
 from uuid import uuid4
 
 from ssdsim import __version__
+from ssdsim.answers.beside import Forked, may_fork
 from ssdsim.errors import InputError
 
 CONNECT_S = 10.0  # to reach a scheduler, and then for a first worker
 _LOOK_S = 15.0  # without a result, after which the cluster is asked whether it still has workers
 _MOST_KEPT = 16
+_DIED = "one of the processes died (out of memory?)"
 
 T = TypeVar("T")
 Work = Sequence[tuple[Any, ...]]
@@ -31,11 +33,14 @@ def check_workers(jobs: Any, cluster: str | None) -> None:
         raise InputError("--jobs has no effect with --cluster (its workers do the work)")
 
 
-def worked_out(run: Callable[..., T], work: Work, jobs: int = 1, cluster: str | None = None) -> Iterator[T]:
+def worked_out(
+    run: Callable[..., T], work: Work, jobs: int = 1, cluster: str | None = None, idle: int = 0
+) -> Iterator[T]:
     """``run(*arguments)`` of each piece of ``work``, in the order in which they are done.
 
     ``jobs`` processes (-1: one a core), or the workers of the Dask scheduler at ``cluster``, which give the work of a
     dead one to another. The first argument is what pieces share: a process keeps it, with all that it has learnt.
+    With one job, copies of this process help on ``idle`` cores where they begin at once.
 
     Raises
     ------
@@ -43,9 +48,26 @@ def worked_out(run: Callable[..., T], work: Work, jobs: int = 1, cluster: str | 
     """
     if cluster is not None:
         return _on_cluster(run, work, cluster)
+    if jobs == 1 and min(idle, len(work) - 1) > 0 and may_fork():
+        return _in_copies(run, work, min(idle + 1, len(work)))
     if jobs == 1 or len(work) < 2:
         return (run(*arguments) for arguments in work)
     return _in_processes(run, work, jobs)
+
+
+def _in_copies(run: Callable[..., T], work: Work, processes: int) -> Iterator[T]:
+    copies = Forked(processes, work)
+    try:
+        for done in as_completed([copies.submit(_piece, run, number) for number in range(len(work))]):
+            yield done.result()
+    except BrokenExecutor:
+        raise InputError(_DIED) from None
+    finally:
+        copies.end()
+
+
+def _piece(work: Work, run: Callable[..., T], number: int) -> T:
+    return run(*work[number])
 
 
 class _Shared:
@@ -94,7 +116,7 @@ def _in_processes(run: Callable[..., T], work: Work, jobs: int) -> Iterator[T]:
     try:
         yield from Parallel(n_jobs=processes, return_as="generator_unordered")(tasks)
     except BrokenProcessPool:
-        raise InputError("one of the processes died (out of memory?); try fewer --jobs") from None
+        raise InputError(f"{_DIED}; try fewer --jobs") from None
 
 
 def _on_cluster(run: Callable[..., T], work: Work, address: str) -> Iterator[T]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from ssdsim.answers.idle_cores import IdleCores
 from ssdsim.answers.serving.batching import Batching
 from ssdsim.answers.serving.capacity import Capacity, capacity
 from ssdsim.answers.serving.closed_form import Sharing
@@ -62,6 +63,7 @@ class Workers:
     jobs: int = 1
     cluster: str | None = None
     progress: Progress | None = None
+    idle: IdleCores = field(default_factory=IdleCores)
 
     def each(
         self,
@@ -71,7 +73,7 @@ class Workers:
     ) -> Mapping[int, T]:
         """What ``run`` returns of each piece of work, beside its number; ``done`` hears of each as it comes."""
         found: dict[int, T] = {}
-        for number, result in worked_out(run, work, self.jobs, self.cluster):
+        for number, result in worked_out(run, work, self.jobs, self.cluster, round(self.idle.count())):
             found[number] = result
             if done is not None:
                 done(number, result)

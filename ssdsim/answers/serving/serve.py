@@ -135,6 +135,7 @@ def serve(
     if draft_pool is not None and replicas == 1:
         raise InputError("--draft-pool has no effect with one replica (its draft has a device of its own)")
     check_workers(jobs, cluster)
+    workers = Workers(jobs, cluster, progress)
     batching = batching or Batching()
     plan = None if schedule is None else Path(schedule)
     subject_asked = options.pop("subject", None)
@@ -147,7 +148,6 @@ def serve(
     if folder is not None:
         text = "" if plan is None else plan.read_text(encoding="utf-8")
         kept = Kept(folder, found.configuration.settings, text)
-    workers = Workers(jobs, cluster, progress)
     made = {} if engine == "closed" else runs(found.by_name, loads, how, kept, workers)
     points = [
         Point(

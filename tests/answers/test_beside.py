@@ -1,0 +1,45 @@
+"""Copies of a process that work beside it. Tests run them from a process of their own, which has one thread."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from ssdsim.answers.workers import worked_out
+from ssdsim.errors import InputError
+
+
+def _squared(known: list[int], number: int) -> tuple[int, int, int]:
+    return number, known[number] ** 2, os.getpid()
+
+
+def _killed(known: list[int], number: int) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _copies_share_what_is_known() -> None:
+    known = list(range(5))
+    found = sorted(worked_out(_squared, [(known, number) for number in range(5)], idle=1))
+    assert [(number, squared) for number, squared, _ in found] == [(number, number**2) for number in range(5)]
+    assert os.getpid() not in {process for *_, process in found}
+
+
+def _a_killed_one_is_told() -> None:
+    with pytest.raises(InputError, match=r"one of the processes died \(out of memory\?\)$"):
+        list(worked_out(_killed, [([], 0), ([], 1)], idle=1))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="forks are for Linux alone")
+@pytest.mark.parametrize("case", [_copies_share_what_is_known, _a_killed_one_is_told])
+def test_in_a_process_of_its_own(case: object) -> None:
+    name = case.__name__  # type: ignore[attr-defined]
+    done = subprocess.run([sys.executable, __file__, name], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]]()
