@@ -536,7 +536,7 @@ def main(folder: Path, write_cards: bool) -> None:
 
 def _launching(card: Runtime, launches: Launches) -> Runtime:
     """The card of versions in which a draft model has no graphs; else they are as the card says."""
-    versions = "0.16 until graphs of draft models were replayed (pull request 47460, July 2026)"
+    versions = "0.16 to July 2026 (PR 47460)"
     note = "as vllm, whose note holds; launches of a draft model: one sweep over K"
     evidence = card.evidence.model_copy(update={"note": note})
     card = _with_experts(card)

@@ -164,6 +164,18 @@ def _check_versions(client: Any, address: str) -> None:
             raise InputError(f"--cluster {address}: {_other_version(found, __version__)}")
 
 
+def _submitted(client: Any, run: Callable[..., T], work: Work) -> Iterator[Any]:
+    """What is shared is a task of its own: it travels once, and is made again where its worker dies."""
+    import dask
+
+    there: dict[int, Any] = {}
+    with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"}):  # of what did not travel once
+        for first, *rest in work:
+            if id(first) not in there:
+                there[id(first)] = client.submit(_Shared, first, pure=False)
+            yield client.submit(_run_as, __version__, run, there[id(first)], *rest, pure=False)
+
+
 def _results_of(client: Any, run: Callable[..., T], work: Work, address: str) -> Iterator[T]:
     from distributed import KilledWorker, wait
     from distributed.comm.core import CommClosedError
@@ -171,7 +183,7 @@ def _results_of(client: Any, run: Callable[..., T], work: Work, address: str) ->
     try:
         client.wait_for_workers(1, timeout=CONNECT_S)
         _check_versions(client, address)
-        waiting = {client.submit(_run_as, __version__, run, *each, pure=False) for each in _with_shared(work)}
+        waiting = set(_submitted(client, run, work))
         while waiting:
             try:
                 with client.as_current():

@@ -47,7 +47,9 @@ class SparseSelf:
         if named is not None and card is None and named != name:
             raise InputError(f"--draft {named} is no card of the kind --drafter self")
         tokens = budget if target.window is None else min(budget, target.window.tokens)
-        made = target.model_copy(update={"name": name, "window": Window(tokens=tokens, layers=target.layers)})
+        made = target.model_copy(
+            update={"name": name, "window": Window(tokens=tokens, layers=target.layers, gathered=True)}
+        )
         return Draft(made, None if card is None else chosen(card, options))
 
     def speculate(self, site: Site, tokens: int, beside: bool) -> tuple[Piece, ...]:

@@ -218,7 +218,8 @@ class _Shard:
             yield self._attention(card.kv_heads, card.head_dim, self.context, projected), full
         if card.window is not None:
             seen = min(self.context, card.window.tokens)
-            yield self._attention(*card.window_heads, seen, 2, windowed=True), card.windowed_layers
+            windowed = not card.window.gathered
+            yield self._attention(*card.window_heads, seen, 2, windowed), card.windowed_layers
 
     def _mlp_parts(self) -> Iterator[tuple[tuple[Operation, ...], int]]:
         """The dense MLP and the experts with the number of layers that have them."""

@@ -64,12 +64,14 @@ class Window(Card):
     """``layers`` of the model's layers see the last ``tokens`` only; heads of their own where they differ.
 
     Chunked attention, which sees what came in its chunk, is taken for a window as wide: it is one at its end.
+    ``gathered``: what they see lies in a cache of its own, so that ordinary attention reads it whole (MagicDec).
     """
 
     tokens: Size
     layers: Size
     kv_heads: Size | None = None
     head_dim: Size | None = None
+    gathered: bool = False
 
 
 class Head(Card):

@@ -80,7 +80,7 @@ def test_it_is_scheduled_and_written_down() -> None:
 
 
 @pytest.mark.parametrize(
-    ("format_", "has"), [("vllm", "AR and SD"), ("sglang", "AR and SD"), ("ssd", "AR, SD and SSD")]
+    ("format_", "has"), [("vllm", "AR and SD"), ("sglang", "AR, SD and Tree SD"), ("ssd", "AR, SD and SSD")]
 )
 def test_an_engine_without_it_says_so_in_one_line(format_: str, has: str) -> None:
     with pytest.raises(InputError, match=f"has no Toy; it has {has}$") as refused:

@@ -122,7 +122,7 @@ def test_mistakes_are_errors_and_not_rows(options: dict[str, object], message: s
 
 @settings(max_examples=25, deadline=None)
 @given(
-    b=st.integers(1, 64),
+    b=st.integers(1, 12),  # beyond 300 tokens a verification is bound by its arithmetic and doubles with the batch
     k=st.integers(1, 10),
     context=st.integers(16, 8192),
     tp=st.sampled_from([2, 4]),
