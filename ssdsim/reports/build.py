@@ -120,32 +120,38 @@ def report(folder: str | Path, seed: int = 0) -> Report:
 def _of_measured(folder: RunFolder) -> Report:
     """The page of rows that an engine ran, which belong to no one scenario."""
     sentence, lines = measured_lines(folder)
-    figures = tuple(measured(folder))
-    page = html(
-        title="An engine's benchmarks against predictions",
-        unfinished=None,
-        sentence=sentence,
-        colour=PALETTE[0],
-        lines=lines,
-        strategies="",
-        figures=figures,
-        grid=None,
-        origins="",
-        left_out=(),
-    )
-    return Report(page, sentence, figures, ())
+    return _plain("An engine's benchmarks against predictions", sentence, PALETTE[0], tuple(measured(folder)), lines)
 
 
 def _of_serving(answer: Mapping[str, Any]) -> Report:
     """The page of requests that arrive."""
     figures, left_out = serving(answer)
-    sentence = answer["verdict"]["sentence"]
+    told = answer["verdict"]
+    colour = colour_of(told["subject"])
+    return _plain(serving_title(answer), told["sentence"], colour, figures, serving_lines(answer), left_out)
+
+
+def _of_comparison(answer: Mapping[str, Any]) -> Report:
+    """The page of a benchmark against the same requests served here."""
+    colour = colour_of(answer["strategy"])
+    return _plain(compared_title(answer), compared_sentence(answer), colour, (compared_figure(answer),))
+
+
+def _plain(
+    title: str,
+    sentence: str,
+    colour: str,
+    figures: tuple[Figure, ...],
+    lines: Sequence[str] = (),
+    left_out: tuple[LeftOut, ...] = (),
+) -> Report:
+    """A page without strategies beside each other, a grid or settings' origins."""
     page = html(
-        title=serving_title(answer),
+        title=title,
         unfinished=None,
         sentence=sentence,
-        colour=colour_of(answer["verdict"]["subject"]),
-        lines=serving_lines(answer),
+        colour=colour,
+        lines=lines,
         strategies="",
         figures=figures,
         grid=None,
@@ -153,25 +159,6 @@ def _of_serving(answer: Mapping[str, Any]) -> Report:
         left_out=left_out,
     )
     return Report(page, sentence, figures, left_out)
-
-
-def _of_comparison(answer: Mapping[str, Any]) -> Report:
-    """The page of a benchmark against the same requests served here."""
-    figures = (compared_figure(answer),)
-    sentence = compared_sentence(answer)
-    page = html(
-        title=compared_title(answer),
-        unfinished=None,
-        sentence=sentence,
-        colour=colour_of(answer["strategy"]),
-        lines=[],
-        strategies="",
-        figures=figures,
-        grid=None,
-        origins="",
-        left_out=(),
-    )
-    return Report(page, sentence, figures, ())
 
 
 def _unfinished(folder: RunFolder) -> str | None:
