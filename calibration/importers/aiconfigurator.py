@@ -454,6 +454,10 @@ def _device(card: SystemCard, tables: dict[str, pd.DataFrame]) -> dict[str, Any]
         )
         if (peak := card.figure("gpu", key, otherwise=0.0))
     }
+    if not peaks:
+        raise InputError(
+            f"{card.path}: no peak of the device above 0; a system card has gpu.bfloat16_tc_flops or another"
+        )
     name = str(next(iter(tables.values()))["device"].iloc[0])
     wires = card.figure("node", "intra_node_bw")
     kind = "NVLink" if wires > card.figure("node", "pcie_bw", otherwise=0.0) else "PCIe"

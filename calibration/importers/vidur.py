@@ -8,7 +8,7 @@ import pandas as pd
 
 from calibration.fit import fit_collective, fit_link
 from calibration.importers.messages import bytes_per_count
-from calibration.importers.tables import read_table, with_numbers
+from calibration.importers.tables import SHORTEST_S, read_table, with_numbers
 from ssdsim.errors import InputError
 from ssdsim.hardware.laws import Array, CollectiveModel, LinkModel
 from ssdsim.hardware.profile import Provenance
@@ -65,7 +65,9 @@ def _timed(path: Path, kind: str, peak_bandwidth: float) -> dict[int, tuple[Arra
     """
     table = _table(path, kind)
     timed_here = (
-        (table["num_workers"] == table["devices_per_node"]) & (table["num_workers"] > 1) & (table["seconds"] > 0)
+        (table["num_workers"] == table["devices_per_node"])
+        & (table["num_workers"] > 1)
+        & (table["seconds"] >= SHORTEST_S)
     )
     table = table[timed_here]
     timed = {}

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from calibration.fit import fit_elementwise, fit_gemm
-from calibration.importers.tables import read_table, with_numbers
+from calibration.importers.tables import SHORTEST_S, read_table, with_numbers
 from ssdsim.errors import InputError
 from ssdsim.hardware.laws import ElementwiseModel, GemmModel
 
@@ -23,9 +23,6 @@ _ELEMENT_BYTES = 2
 _PROJECTIONS = ("attn_pre_proj", "attn_post_proj", "mlp_up_proj", "mlp_down_proj")
 # tensors of the hidden size that an operation reads and writes
 _STREAMS = {"input_layernorm": 2, "post_attention_layernorm": 2, "add": 3}
-
-
-_SHORTEST_S = 1e-12  # what is shorter than any clock can tell was not measured
 
 
 def read_gemms(path: Path) -> pd.DataFrame:
@@ -54,7 +51,7 @@ def read_gemms(path: Path) -> pd.DataFrame:
         for name, (n, k) in shapes.items()
     ]
     rows = pd.concat(parts, ignore_index=True).dropna()
-    rows = rows[(rows > 0).all(axis=1) & (rows["seconds"] >= _SHORTEST_S)]
+    rows = rows[(rows > 0).all(axis=1) & (rows["seconds"] >= SHORTEST_S)]
     if rows.empty:
         raise InputError(f"{path}: no row with a time of each projection and its sizes")
     return rows

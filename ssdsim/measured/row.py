@@ -44,7 +44,7 @@ class Row(Card):
     input_tokens: Tokens
     output_tokens: Annotated[float, Field(ge=1.0, le=1e8)]
     metric: Metric
-    value: Annotated[float, Field(gt=0.0, le=1e12)]
+    value: Annotated[float, Field(ge=1e-9, le=1e12)]
     engine: str = ""
     engine_version: str = ""
     dtype: str | None = None

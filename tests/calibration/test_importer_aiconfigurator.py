@@ -226,6 +226,9 @@ def test_mistakes_are_one_line(folder: Path, tmp_path: Path) -> None:
     gemms().to_csv(folder / "gemm_perf.txt", index=False)
     with pytest.raises(InputError, match=r"system.yaml: no number gpu.mem_capacity"):
         import_aiconfigurator(folder)
+    (folder / "system.yaml").write_text(SYSTEM.replace("bfloat16_tc_flops", "tc_flops"))
+    with pytest.raises(InputError, match=r"system.yaml: no peak of the device above 0"):
+        import_aiconfigurator(folder)
     empty = tmp_path / "empty"
     empty.mkdir()
     (empty / "system.yaml").write_text(SYSTEM)

@@ -39,6 +39,13 @@ def test_a_link_in_bytes_or_elements(tmp_path: Path, unit: int) -> None:
     assert link.source == "vidur"
 
 
+def test_what_no_clock_can_tell_is_left_out(tmp_path: Path) -> None:
+    table = sample("send_recv", 2, 1)
+    table.loc[table.index[-1], "time_stats.send_recv.median"] = 1e-320
+    table.to_csv(tmp_path / "send_recv.csv")
+    assert import_link(tmp_path / "send_recv.csv", PEAK).bandwidth == pytest.approx(350e9, rel=0.05)
+
+
 def test_all_reduces_by_ranks(tmp_path: Path) -> None:
     table = pd.concat([sample("all_reduce", 2, 1), sample("all_reduce", 4, 1)])
     table.to_csv(tmp_path / "all_reduce.csv")

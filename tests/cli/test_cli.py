@@ -142,6 +142,17 @@ def test_an_output_without_its_folder_is_refused_before_any_work(arguments: str)
     assert "\n" not in message
 
 
+def test_a_file_name_that_is_no_text_is_refused() -> None:
+    """A shell hands on any bytes; what is written carries its file's name."""
+    with pytest.raises(click.BadParameter, match="no text in UTF-8"):
+        CliRunner().invoke(
+            cli,
+            ["hardware", "scale", "h100-sxm", "--clock", "2", "-o", "\udcff"],
+            standalone_mode=False,
+            catch_exceptions=False,
+        )
+
+
 def test_warnings_of_a_kind_are_one_line_with_their_number() -> None:
     command = "recommend --gpus 2 --k 4 --tp 1,3 --draft-gpus 1 --target llama-3.1-8b --hardware v100-sxm2-32gb"
     arguments = [*command.split(), "--dtype", "float16"]

@@ -28,7 +28,8 @@ from tests.mutations.made import Input
 MEMORY_BYTES = 8 * 2**30  # of a process that runs inputs
 CPU_S, WALL_S = 30, 300  # of an input; most take less than a tenth of a second
 _CHUNK = 20
-_AHEAD = re.compile(r"\w+: \d+ of \d+ |warning: ")  # what may be said before an error: progress, and warnings
+_AHEAD = re.compile(r"\w+: \d+ of \d+ |warning: |\S+: \w+ over \d+: \d+ rows, ")
+"""What may be said before an error: progress, warnings, what was read of a file."""
 
 _MAKERS: Mapping[Callable[[Random], Input], int] = {
     options.options: 26,

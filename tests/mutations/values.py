@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 from collections.abc import Callable, MutableMapping, MutableSequence, Sequence
 from random import Random
 from typing import Any
@@ -123,7 +124,7 @@ def changed_value(value: Any, rng: Random) -> Any:
     if isinstance(value, int | float):
         made += [
             lambda: -value,
-            lambda: value * 10.0 ** rng.randint(-300, 300),
+            lambda: float(value) * 10.0 ** rng.randint(-300, 300) if abs(value) < 1e300 else math.inf,
             lambda: value + rng.choice((1, -1, 0.5)),
         ]
     if isinstance(value, str):
