@@ -15,8 +15,8 @@ from ssdsim import drafters, strategies
 from ssdsim.errors import InputError
 from ssdsim.measure.language import LanguageModel
 from ssdsim.measure.roles import Speculator, Verifier
-from ssdsim.measure.sides import Answer, DraftSide, PlayedRound, TargetSide, with_hits
-from ssdsim.measure.verification import Rules, Speculation, Verdict
+from ssdsim.measure.sides import Answer, CachingSide, DraftSide, PlayedRound, Side, TargetSide, with_hits
+from ssdsim.measure.verification import Rules
 from ssdsim.pairs.backups import lookup_named
 
 _STRATEGIES = ("ar", "sd", "ssd")
@@ -81,15 +81,21 @@ class Loop:
             if self.way.strategy == "ssd":  # its first speculation is there when the target's first pass begins
                 speculator.current = speculator.draft()
         target = TargetSide(verifier, None if speculator is None else speculator.current)
-        sides: dict[str, TargetSide | DraftSide] = {"target": target}
+        sides: dict[str, Side] = {"target": target}
         draft = None if speculator is None else DraftSide(speculator)
         if draft is not None:
             sides["draft"] = draft
-        answer, post = Answer(len(prompt), new_tokens, end), _Post()
-        programs = strategies.ALL.named(self.way.strategy).programs(APART, drafters.ALL.named("model"))
-        actors = {role: _Actor(role, sides[role], answer, post) for role in programs}
-        _converse({role: (actors[role], program(actors[role])) for role, program in programs.items()}, post)
+        answer = Answer(len(prompt), new_tokens, end)
+        converse(self.way.strategy, sides, answer)
         return Played(answer.cut(verifier.text), with_hits(target.rounds, [] if draft is None else draft.hits))
+
+
+def converse(strategy: str, sides: Mapping[str, Side], answer: Answer) -> None:
+    """A strategy's own programs, each with its side, until the answer is over."""
+    post = _Post()
+    programs = strategies.ALL.named(strategy).programs(APART, drafters.ALL.named("model"))
+    actors = {role: _Actor(role, sides[role], answer, post) for role in programs}
+    _take_turns({role: (actors[role], program(actors[role])) for role, program in programs.items()}, post)
 
 
 class _Post:
@@ -111,7 +117,7 @@ class _Waiting:
 class _Actor:
     """One role with real models (:class:`ssdsim.rounds.actor.Actor`)."""
 
-    def __init__(self, role: str, side: TargetSide | DraftSide, answer: Answer, post: _Post) -> None:
+    def __init__(self, role: str, side: Side, answer: Answer, post: _Post) -> None:
         self._role, self._side, self._answer, self._post = role, side, answer, post
 
     def rounds(self) -> Iterator[int]:
@@ -134,14 +140,14 @@ class _Actor:
     def tell(self, message: str) -> None:
         """One process has nobody else to tell."""
 
-    def outcome(self) -> Speculation | Verdict:
+    def outcome(self) -> Any:
         return self._side.content()
 
     def fill(self) -> None:
         """The branches are in the cache already."""
 
-    def misses(self, outcome: Verdict) -> int:
-        assert isinstance(self._side, DraftSide)
+    def misses(self, outcome: Any) -> int:
+        assert isinstance(self._side, CachingSide)
         return self._side.misses(outcome)
 
     def any_in(self, state: str) -> bool:
@@ -151,7 +157,7 @@ class _Actor:
         """The tokens are in the text."""
 
 
-def _converse(playing: Mapping[str, tuple[_Actor, Playing]], post: _Post) -> None:
+def _take_turns(playing: Mapping[str, tuple[_Actor, Playing]], post: _Post) -> None:
     """Run the roles in turn until the first one ends; a role runs until what it waits for is not there."""
     waiting: dict[str, _Waiting | None] = dict.fromkeys(playing)
     leader = next(iter(playing))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from ssdsim.measure.roles import Speculator, Verifier
 from ssdsim.measure.verification import Speculation, Verdict
@@ -47,19 +47,28 @@ class Answer:
 
 
 class Side(Protocol):
-    """One role with its model."""
+    """One role with its model; what the two tell each other is theirs to choose."""
 
     @property
     def text(self) -> Sequence[int]: ...
 
     def do(self, step: str) -> None: ...
 
-    def content(self) -> Speculation | Verdict:
+    def content(self) -> Any:
         """What it has to tell the other side."""
         ...
 
     def take(self, content: Any) -> None:
         """Take in what the other side told."""
+        ...
+
+
+@runtime_checkable
+class CachingSide(Side, Protocol):
+    """One that looks outcomes up in what it pre-speculated."""
+
+    def misses(self, outcome: Any) -> int:
+        """How many were not foreseen."""
         ...
 
 

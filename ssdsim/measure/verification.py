@@ -87,14 +87,28 @@ class Rules:
 
     def verify(self, speculation: Speculation, target: Probabilities) -> Verdict:
         """``target``, shape ``(tokens + 1, V)``, is its distribution at each drafted token and after the last."""
-        for i, token in enumerate(speculation.tokens):
-            p, q = target[i], speculation.drawn_from[i]
-            if self.rng.random() * q[token] >= p[token]:
-                return Verdict(i, self.draw(self.after_rejection(p, q)[None])[0])
-        return Verdict(len(speculation.tokens), self.draw(target[-1:])[0])
+        tokens = np.array([speculation.tokens], dtype=np.int64)
+        accepted, bonus = self.verify_each(tokens, speculation.drawn_from[None], target[None])
+        return Verdict(int(accepted[0]), bonus[0])
+
+    def verify_each(
+        self, tokens: NDArray[np.int64], drawn_from: Probabilities, target: Probabilities
+    ) -> tuple[NDArray[np.int64], list[int]]:
+        """How many of each speculation's tokens stay, and the token after them.
+
+        ``tokens``, shape ``(n, K)``, ``drawn_from`` ``(n, K, V)`` and ``target`` ``(n, K + 1, V)``.
+        """
+        each, (count, k) = np.arange(len(tokens)), tokens.shape
+        p, q = (np.take_along_axis(whole, tokens[..., None], axis=-1)[..., 0] for whole in (target[:, :k], drawn_from))
+        stays = self.rng.random((count, k)) * q < p
+        accepted = np.logical_and.accumulate(stays, axis=1).sum(axis=1)
+        after = target[each, accepted]
+        rejected = np.flatnonzero(accepted < k)
+        after[rejected] = self.after_rejection(after[rejected], drawn_from[rejected, accepted[rejected]])
+        return accepted, self.draw(after)
 
     def after_rejection(self, p: Probabilities, q: Probabilities) -> Probabilities:
-        """The residual ``max(p - q, 0)``; a looked-up token is certain, so all of p but that token."""
+        """The residual ``max(p - q, 0)`` of each row; a looked-up token is certain, so all of p but that token."""
         left = np.maximum(p - q, 0.0)
-        total = left.sum()
-        return left / total if total > 0.0 else p
+        total = left.sum(axis=-1, keepdims=True)
+        return np.where(total > 0.0, left / np.where(total > 0.0, total, 1.0), p)

@@ -6,7 +6,7 @@ import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache
-from itertools import chain
+from itertools import chain, product
 from typing import Any
 
 import numpy as np
@@ -24,9 +24,11 @@ from ssdsim.pairs.looked_up import looked_up
 from ssdsim.pairs.saguaro import rescaled, rescaled_above, rescaled_acceptance
 from ssdsim.pairs.table import Table
 from tests.measure.chains import VOCABULARY, answer, chain_pair
+from tests.measure.side_by_side import played_together
 
 PAIR = chain_pair()
 TOKENS = 128  # of an answer, in the records and of the loop
+TOGETHER = 50  # sequences, whose branches a core's cache holds
 Played = Sequence[Sequence[PlayedRound]]
 Counted = tuple[Any, Any]
 """A numerator and a denominator of each request."""
@@ -42,7 +44,10 @@ WAYS = [
     Way("ssd", 5, 3, "ngram:3"),
     Way("ssd", 5, 1, "random"),
 ]
-
+EVERY_WAY = [
+    *(Way("ssd", k, f, c=c) for k, f, c in product((1, 5, 12), (1, 3, 8), (1.0, 0.3))),
+    *(way for way in WAYS if way.backup != "jit"),
+]
 
 Cuts = tuple[Cut, Cut]
 NO_CUTS = EVERYTHING, EVERYTHING
@@ -55,14 +60,15 @@ def table(requests: int = 1_600, cuts: Cuts = NO_CUTS) -> Table:
 
 def played(way: Way, rounds: int, cuts: Cuts = NO_CUTS) -> list[list[PlayedRound]]:
     """Rounds of a real loop, request by request; of each those that the records' answers have room for."""
-    rng = np.random.default_rng(7)
-    loop, count = Loop(*PAIR, way, Rules(1.0, rng, way.c, way.fan_out, cuts)), 0
+    rng = np.random.default_rng([way.k, way.fan_out, round(10 * way.c)])
+    rules, count = Rules(1.0, rng, way.c, way.fan_out, cuts), 0
     found: list[list[PlayedRound]] = []
     while count < rounds:
-        each = loop.play([int(rng.integers(VOCABULARY))], TOKENS + way.k, seed=len(found)).rounds
-        starts = np.cumsum([1, *(one.accepted + 1 for one in each)])
-        found.append([one for one, start in zip(each, starts, strict=False) if start + way.k < TOKENS])
-        count += len(found[-1])
+        prompts = rng.integers(VOCABULARY, size=(TOGETHER, 1)).tolist()
+        for each in played_together(PAIR, way, rules, prompts, TOKENS + way.k)[1]:
+            starts = np.cumsum([1, *(one.accepted + 1 for one in each)])
+            found.append([one for one, start in zip(each, starts, strict=False) if start + way.k < TOKENS])
+            count += len(found[-1])
     return found
 
 
@@ -129,7 +135,7 @@ def compared(way: Way, rounds: int, requests: int, cuts: Cuts = NO_CUTS) -> list
 @pytest.mark.long
 @pytest.mark.parametrize("way", WAYS, ids=str)
 def test_the_coupling_says_what_a_real_loop_does(way: Way) -> None:
-    apart = [each for each in compared(way, 1_500, 1_600) if not each.agrees]
+    apart = [each for each in compared(way, 6_000, 1_600) if not each.agrees]
     assert apart == []
 
 
@@ -137,15 +143,15 @@ def test_the_coupling_says_what_a_real_loop_does(way: Way) -> None:
 @pytest.mark.parametrize("draft", [Cut(0.8, 12), EVERYTHING], ids=["same", "raw"])
 @pytest.mark.parametrize("way", [WAYS[0], WAYS[1], WAYS[7]], ids=str)
 def test_it_does_where_the_samplers_leave_tokens_out(way: Way, draft: Cut) -> None:
-    apart = [each for each in compared(way, 1_500, 1_600, (Cut(0.8, 12), draft)) if not each.agrees]
+    apart = [each for each in compared(way, 6_000, 1_600, (Cut(0.8, 12), draft)) if not each.agrees]
     assert apart == []
 
 
 @pytest.mark.slow
 def test_the_coupling_says_what_a_hundred_thousand_rounds_do() -> None:
     """Of every way. Some of so many comparisons lie beyond three standard errors by chance: no more than chance has."""
-    with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
-        parts = pool.map(compared, WAYS, [100_000] * len(WAYS), [6_000] * len(WAYS))
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
+        parts = pool.map(compared, EVERY_WAY, [100_000] * len(EVERY_WAY), [6_000] * len(EVERY_WAY))
         found = list(chain.from_iterable(parts))
     apart = np.array([abs(each.coupling - each.loop) / each.error for each in found])
     for each, errors in zip(found, apart, strict=True):
@@ -156,6 +162,18 @@ def test_the_coupling_says_what_a_hundred_thousand_rounds_do() -> None:
     )
     assert apart.max() < 4.5
     assert binom.sf(beyond - 1, len(found), chance) > 0.001
+
+
+@pytest.mark.parametrize("backup", ["jit", "ngram:3", "random", "suffix"])
+def test_side_by_side_a_loop_does_what_it_does_alone(backup: str) -> None:
+    """Where nothing is random: tokens, accepted lengths and hits of each sequence."""
+    way, prompts = Way("ssd", 4, 2, backup), [[i] for i in range(12)]
+    texts, rounds = played_together(PAIR, way, Rules(0.0, np.random.default_rng(0)), prompts, 40)
+    for number, prompt in enumerate(prompts):
+        alone = Loop(*PAIR, way, Rules(0.0, np.random.default_rng(0))).play(prompt, 40, seed=number)
+        assert texts[number][:40] == alone.tokens
+        looked_up = alone.rounds[:-1]  # nobody looks the last outcome up
+        assert rounds[number][: len(looked_up)] == looked_up
 
 
 @pytest.mark.parametrize("c", [1.0, 0.3])
@@ -174,7 +192,7 @@ def test_two_programmes_over_starts_agree(c: float) -> None:
 def test_wrong_couplings_are_found_out() -> None:
     """A ratio that is not capped, and a bonus token's rank with the rejected one still counted."""
     way, flat = Way("ssd", 5, 3), table().flat
-    right = {what: against(what, 1.0, *each) for what, *each in of_the_draft(way, played(way, 2_000), table())}
+    right = {what: against(what, 1.0, *each) for what, *each in of_the_draft(way, played(way, 6_000), table())}
     uncapped = rounds_of(table(), 5, accept=table().spread((flat.q / flat.p).astype(float)))
     tokens = right["tokens"]
     assert abs(uncapped.tokens.sum() / uncapped.count.sum() - tokens.loop) > 4.0 * tokens.error
