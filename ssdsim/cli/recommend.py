@@ -78,8 +78,8 @@ def narrowed_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def command(as_json: bool, seed: int, quiet: bool, **options: Any) -> int:
     """Say how to decode on a number of GPUs: which strategy, on which of them, and with which settings.
 
-    --k, --tp, --draft-gpus, --budget and --backup narrow what is searched. A token is counted to the GPUs in use; idle
-    ones cost nothing. Exits with 1 where nothing fits.
+    --k, --tp, --ep, --draft-gpus, --budget and --backup narrow what is searched. A token is counted to the GPUs in use;
+    idle ones cost nothing. Exits with 1 where nothing fits.
     """
     found = recommend(seed=seed, **options)
     if as_json:

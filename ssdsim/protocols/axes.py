@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ssdsim.pairs.choice import positions_known
-from ssdsim.transformer.card import Transformer, legal_tensor_parallel
+from ssdsim.transformer.card import MOST_DEVICES, Transformer, legal_expert_parallel
 
 Values = tuple[Any, ...] | None
 """What may be chosen; None: anything that the option takes."""
@@ -56,9 +56,17 @@ class Axis:
     def is_idle(self, given: Iterable[str]) -> bool:
         return not set(self.idle_with).isdisjoint(given)
 
+    def concerns(self, scope: Scope) -> bool:
+        """Whether there is something to choose for the target."""
+        return True
+
     def possible(self, scope: Scope) -> Values:
-        """What may be chosen where nobody narrows it."""
+        """What may be chosen."""
         raise NotImplementedError
+
+    def unless_narrowed(self, scope: Scope) -> Values:
+        """What is searched where nobody says what may be chosen."""
+        return self.possible(scope)
 
     def coarse(self, values: Values, before: Mapping[str, Any]) -> Iterable[Any]:
         """Of ``values`` those of a first look, beside the settings of the axes ``before`` this one."""
@@ -119,10 +127,32 @@ class Lookahead(Numbers):
 
 @dataclass(frozen=True, kw_only=True)
 class Degrees(Axis):
-    """Degrees of tensor parallelism that the target and the GPUs allow."""
+    """Degrees of tensor parallelism that the target and the GPUs allow, with its experts together or apart."""
 
     def possible(self, scope: Scope) -> Values:
-        return tuple(degree for degree in legal_tensor_parallel(scope.target) if degree <= scope.gpus)
+        degrees = range(1, min(scope.gpus, MOST_DEVICES) + 1)
+        return tuple(tp for tp in degrees if legal_expert_parallel(scope.target, tp))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpertGroups(Axis):
+    """Groups of the target's devices that hold different experts; by default each device is one, or all are.
+
+    Engines offer these two as one switch. Which of them the other degrees allow is for a search to ask.
+    """
+
+    def concerns(self, scope: Scope) -> bool:
+        return scope.target.experts is not None
+
+    def possible(self, scope: Scope) -> Values:
+        degrees = range(1, min(scope.gpus, MOST_DEVICES) + 1)
+        return tuple(sorted({ep for tp in degrees for ep in legal_expert_parallel(scope.target, tp)}))
+
+    def unless_narrowed(self, scope: Scope) -> Values:
+        return None
+
+    def coarse(self, values: Values, before: Mapping[str, Any]) -> Iterable[Any]:
+        return sorted({1, before[TARGET.option]}) if values is None else values
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,7 +226,14 @@ TARGET = Degrees(
     placing=True,
     bounded=True,
 )
-"""Every strategy has a target, so a search turns its degree whatever else a strategy names."""
+EXPERTS = ExpertGroups(
+    option="ep",
+    about="groups of devices with different experts that may be chosen [default: 1, and as many as --tp]",
+    placing=True,
+    bounded=True,
+)
+PLACED = (TARGET, EXPERTS)
+"""Every strategy has a target, so a search turns its degrees whatever else a strategy names."""
 
 LOOKAHEAD = Lookahead(
     option="k",

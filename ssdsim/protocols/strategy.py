@@ -70,7 +70,7 @@ class Strategy(Protocol):
 
     @property
     def searched(self) -> tuple[Axis, ...]:
-        """What a search for the best deployment may turn, beside the target's degree of tensor parallelism."""
+        """What a search for the best deployment may turn, beside the target's degrees of parallelism."""
         ...
 
     @property

@@ -36,6 +36,10 @@ Architecture = Literal[
 ]
 
 
+MOST_DEVICES = 32
+"""That a model is shared by, of those that are proposed."""
+
+
 class Weights(Card):
     """Formats of a checkpoint's weights by part; a part without one is in the card's plain dtype."""
 
@@ -310,13 +314,23 @@ def _widths(card: Transformer) -> dict[str, int]:
 
 
 def legal_tensor_parallel(card: Transformer, ep: int = 1) -> list[int]:
-    """The tensor-parallel degrees up to 32 that share ``card`` evenly, with its experts in ``ep`` groups."""
+    """The tensor-parallel degrees that share ``card`` evenly, with its experts in ``ep`` groups of the devices."""
     return list(_legal_tensor_parallel(card, ep))
+
+
+@lru_cache(maxsize=1024)
+def legal_expert_parallel(card: Transformer, tp: int) -> tuple[int, ...]:
+    """The numbers of groups of ``tp`` devices that may hold different experts of ``card``, 1 among them.
+
+    None at all where so many devices share it in no way; a model without experts has no other than 1.
+    """
+    count = card.experts.count if card.experts else 1
+    return tuple(ep for ep in range(1, tp + 1) if tp % ep == 0 and count % ep == 0 and _divides(card, tp, ep))
 
 
 @lru_cache(maxsize=256)
 def _legal_tensor_parallel(card: Transformer, ep: int) -> tuple[int, ...]:
-    return tuple(tp for tp in range(ep, 33, ep) if _divides(card, tp, ep))
+    return tuple(tp for tp in range(ep, MOST_DEVICES + 1, ep) if _divides(card, tp, ep))
 
 
 def _divides(card: Transformer, tp: int, ep: int) -> bool:

@@ -344,3 +344,54 @@ def test_the_largest_batch_does_not_depend_on_the_batch_that_is_asked_about() ->
     assert most - least <= 1
     fresh = recommend(gpus=8, b=[least - 2, most + 2], runtime="sglang")
     assert [answer.best.shape.strategy for answer in fresh.answers if answer.best] == ["ssd", "sd"]
+
+
+MIXTURE: dict[str, Any] = {
+    "target": "deepseek-r1", "hardware": "b200-sxm", "drafter": "mtp", "dtype": "nvfp4", "strategies": "ar,sd",
+}  # fmt: skip
+
+
+def test_experts_of_a_mixture_lie_together_or_apart_as_is_faster() -> None:
+    """Every pair of degrees by itself, told or searched; a batch of one reads few experts, a large one all."""
+    found = recommend(gpus=8, b=[1, 64], sd_draft="colocated", **MIXTURE)
+    for given_answer in found.answers:
+        chosen, batch = given_answer.by_strategy["sd"], given_answer.batch
+        shared = {**MIXTURE, "strategies": ("sd",), "sd_draft": "colocated", "b": batch}
+        points = [{**shared, "tp": 8, "ep": ep, "k": k} for ep in (1, 8) for k in range(1, 17)]
+        assert chosen.per_user > 0.99 * np.nanmax(evaluate(points)["sd_tokens_per_second"]) / batch
+    together, apart = (given_answer.best for given_answer in found.answers)
+    assert together is not None
+    assert apart is not None
+    assert (together.name, apart.name) == ("SD TP 8", "SD TP 8, EP 8")
+    told = as_json(found)["answers"][1]["best"]
+    assert (told["tp"], told["ep"]) == (8, 8)
+    rate = configure(**apart.shape.point(found.request.options, 64)).scenarios["sd"].estimate.tokens_per_second
+    assert apart.rate.tokens_per_second == pytest.approx(float(rate))
+
+
+def test_a_dense_target_has_no_experts_to_place_and_a_mixture_only_those_that_share_it_evenly() -> None:
+    assert "ep" not in a_request().searched
+    shapes = [(shape.tp, shape.ep) for shape, _ in searched(a_request(**MIXTURE))]
+    assert set(shapes) == {(1, 1), (2, 1), (2, 2), (4, 1), (4, 4), (8, 1), (8, 8)}
+    narrowed = a_request(**MIXTURE, ep=[2, 4])
+    assert {(shape.tp, shape.ep) for shape, _ in searched(narrowed)} == {(2, 2), (4, 2), (4, 4), (8, 2), (8, 4)}
+    assert a_request(ep=1).searched["ep"] == (1,)
+
+
+def searched(request: Any) -> list[tuple[Shape, int]]:
+    search = Search(request)
+    search.run()
+    return [*search.rates, *search.errors, *search.refused]
+
+
+@pytest.mark.parametrize(
+    ("given_options", "message"),
+    [
+        ({"ep": 2}, r"--ep 2 cannot be used with --gpus 8; allowed: 1$"),
+        ({**MIXTURE, "ep": 3}, r"--ep 3 cannot be used with --gpus 8; allowed: 1, 2, 4, 8$"),
+        ({**MIXTURE, "tp": 4, "ep": 8}, r"ep 8 must divide tp 4 and the 256 experts of deepseek-r1; allowed: 1, 2, 4$"),
+    ],
+)
+def test_groups_of_experts_that_cannot_be_are_refused(given_options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        a_request(**given_options)

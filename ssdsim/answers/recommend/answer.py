@@ -93,8 +93,8 @@ def recommend(
     options : the workload, as :func:`ssdsim.configure` takes it (target, draft, hardware, context, alpha, ...);
         ``strategies`` to choose from and the ``subject`` that is held against the others. An option that is searched
         (``k``, ``tp``, ``draft_gpus``, ``budget``, ``backup``, ...) narrows what may be chosen to one value or several;
-        by default K = 1...16, every legal degree, every number of draft devices, any number of cached outcomes, and
-        the better fallback.
+        by default K = 1...16, every legal degree, a mixture's experts together or apart, every number of draft devices,
+        any number of cached outcomes, and the better fallback.
 
     Returns
     -------

@@ -70,6 +70,7 @@ def deployment_as_json(d: Deployment | None, price: float | None) -> dict[str, A
         "name": d.name,
         "strategy": shape.strategy,
         "tp": shape.tp,
+        "ep": shape.ep,
         "draft_gpus": shape.devices.draft,
         "copies": d.copies,
         "gpus": d.gpus,

@@ -37,6 +37,11 @@ class Shape:
         return int(self.settings.get("tp", DEFAULTS["tp"]))
 
     @property
+    def ep(self) -> int:
+        """Groups of them that hold different experts."""
+        return int(self.settings.get("ep", DEFAULTS["ep"]))
+
+    @property
     def work(self) -> tuple[Any, ...]:
         """What it speculates, as numbers; of two equally fast shapes of a strategy the one with less is the better."""
         return tuple(value for _, value in reversed(self.speculation) if not isinstance(value, str))
@@ -102,11 +107,12 @@ class Deployment:
 
     @property
     def name(self) -> str:
-        """Short text: ``SSD TP 4 + 1``, ``2 x SD TP 2``."""
-        tp, devices = self.shape.tp, self.shape.devices
+        """Short text: ``SSD TP 4 + 1``, ``2 x SD TP 2``, ``SD TP 8, EP 8``."""
+        tp, ep, devices = self.shape.tp, self.shape.ep, self.shape.devices
         replicas = f" x {devices.target // tp}" if devices.target > tp else ""
         draft = f" + {devices.draft}" if devices.draft else ""
-        return (f"{self.copies} x " if self.copies > 1 else "") + f"{self.title} TP {tp}{replicas}{draft}"
+        apart = f", EP {ep}" if ep > 1 else ""
+        return (f"{self.copies} x " if self.copies > 1 else "") + f"{self.title} TP {tp}{apart}{replicas}{draft}"
 
     @property
     def settings(self) -> str:

@@ -12,10 +12,11 @@ from ssdsim.checks import few_enough, listed, whole
 from ssdsim.errors import InputError, nearest
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.option import spelled
-from ssdsim.protocols.axes import TARGET, Axis, Scope, Values
+from ssdsim.protocols.axes import EXPERTS, PLACED, TARGET, Axis, Scope, Values
 from ssdsim.scenario.configuration import effective, subject_among
 from ssdsim.scenario.options import ALL, DEFAULTS, GIVEN_DURATIONS, checked, varied_by
 from ssdsim.speculation.acceptance_models import load_acceptance
+from ssdsim.transformer.card import Transformer, check_tensor_parallel, legal_expert_parallel
 
 Rank = Literal["user", "gpu", "cost"]
 RANKS = ("user", "gpu", "cost")
@@ -51,7 +52,7 @@ class Request:
 
 def axes_of(strategy: str) -> tuple[Axis, ...]:
     """Everything that a search turns of a strategy."""
-    return (TARGET, *strategies.ALL.named(strategy).searched)
+    return (*PLACED, *strategies.ALL.named(strategy).searched)
 
 
 def every_axis() -> tuple[Axis, ...]:
@@ -100,6 +101,7 @@ def make_request(
     scope = Scope(total, find_transformer(options.get("target", DEFAULTS["target"])), options)
     warnings: dict[str, None] = {}
     searched = {name: _searched(each, narrowed, scope, warnings) for name, each in axes.items()}
+    _check_degrees(scope.target, searched)
     for axis in (axis for each in searched.values() for axis in each if not axis.is_idle(options)):
         options = {**dict(axis.beside), **options}
     return Request(
@@ -148,6 +150,15 @@ def _check_counted(rank: str, gpu_hour: float | None, at_least: float | None) ->
             raise InputError(f"{name} must be above 0 and finite, got {number!r}")
 
 
+def _check_degrees(target: Transformer, searched: Mapping[str, Mapping[Axis, Values]]) -> None:
+    """Raise :class:`InputError` where none of the target's degrees that are left go together."""
+    for axes in searched.values():
+        degrees, groups = axes[TARGET] or (), axes.get(EXPERTS)
+        pairs = [(tp, ep) for tp in degrees for ep in groups or (1, tp)]
+        if pairs and not any(ep in legal_expert_parallel(target, tp) for tp, ep in pairs):
+            check_tensor_parallel(target, *pairs[-1])
+
+
 def _several(name: str, value: Any) -> tuple[Any, ...]:
     """The values that may be chosen, each once and checked, numbers in increasing order."""
     values = [ALL[name].checked(each) for each in listed(spelled(name), value)]
@@ -163,8 +174,8 @@ def _searched(
     for axis in axes:
         if axis.option in narrowed:
             found[axis] = _within(axis, narrowed[axis.option], scope, warnings)
-        elif not axis.is_idle(scope.given):
-            found[axis] = axis.possible(scope)
+        elif axis.concerns(scope) and not axis.is_idle(scope.given):
+            found[axis] = axis.unless_narrowed(scope)
     return found
 
 

@@ -13,11 +13,13 @@ from ssdsim import drafters, strategies
 from ssdsim.answers.grid import Evaluator
 from ssdsim.answers.recommend.deployment import Deployment, Rate, Shape
 from ssdsim.answers.recommend.request import Request, axes_of
+from ssdsim.hardware.catalog import find_transformer
 from ssdsim.pricing.occupancy import check_memory, target_alone
 from ssdsim.pricing.room import NoRoom
 from ssdsim.protocols.axes import Axis, Values
 from ssdsim.scenario.configuration import effective, site_of
 from ssdsim.scenario.options import DEFAULTS
+from ssdsim.transformer.card import legal_expert_parallel
 
 Case = tuple[Shape, int]  # a shape and the sequences of one copy
 ValuesBeside = Callable[[Axis, Values, Mapping[str, Any]], Iterable[Any]]
@@ -40,7 +42,7 @@ class Search:
     refused: dict[Case, str] = field(default_factory=dict)
     warnings: set[str] = field(default_factory=set)
     _asked: set[Case] = field(default_factory=set)
-    _bare: dict[tuple[int, int], str | None] = field(default_factory=dict)
+    _bare: dict[tuple[int, int, int], str | None] = field(default_factory=dict)
 
     def run(self) -> None:
         """Price the coarse grid at every batch, then refine what may be chosen."""
@@ -69,16 +71,17 @@ class Search:
         shape, batch = case
         if not strategies.ALL.named(shape.strategy).drafts:
             return True
-        if (shape.tp, batch) not in self._bare:
-            self._bare[shape.tp, batch] = self._refusal(shape.tp, batch)
-        refusal = self._bare[shape.tp, batch]
+        known = shape.tp, shape.ep, batch
+        if known not in self._bare:
+            self._bare[known] = self._refusal(*known)
+        refusal = self._bare[known]
         if refusal is not None:
             self.refused[case] = refusal
         return refusal is None
 
-    def _refusal(self, tp: int, batch: int) -> str | None:
+    def _refusal(self, tp: int, ep: int, batch: int) -> str | None:
         """Why the target has no room by itself."""
-        site = site_of(effective({**self.request.options, "tp": tp, "b": batch}))
+        site = site_of(effective({**self.request.options, "tp": tp, "ep": ep, "b": batch}))
         assert site is not None  # nobody can be advised to deploy unit-free times
         try:
             check_memory(batch, [target_alone(site, 0)])
@@ -197,8 +200,10 @@ def turnings(request: Request, strategy: str) -> list[tuple[Axis, Values]]:
 
 
 def placed(request: Request, strategy: str, placement: Mapping[str, Any]) -> Shape | None:
-    """A shape without speculation on its devices; None where they are more than there are."""
+    """A shape without speculation on its devices; None where they are too many, or cannot share the target so."""
     options = {**DEFAULTS, **request.options, **placement}
+    if options["ep"] not in legal_expert_parallel(find_transformer(options["target"]), options["tp"]):
+        return None
     drafter = drafters.ALL.named(options["drafter"])
     devices = strategies.ALL.named(strategy).devices(options, options["tp"], drafter)
     return Shape(strategy, tuple(placement.items()), (), devices) if devices.total <= request.gpus else None
