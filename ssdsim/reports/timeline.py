@@ -171,7 +171,7 @@ def _part_of(what: str, parts: Mapping[str, str]) -> str:
 def _slices(document: Mapping[str, Any], parts: Mapping[str, str], prefix: str = "") -> list[_Slice]:
     """The slices of the first device of each role, by start, of the tracks whose names begin with ``prefix``."""
     events = document["traceEvents"]
-    tracks = {e["tid"]: e["args"]["name"] for e in events if e.get("ph") == "M" and e["name"] == "thread_name"}
+    tracks = {e["tid"]: e["args"]["name"] for e in events if e.get("ph") == "M" and e.get("name") == "thread_name"}
     tracks = {tid: name for tid, name in tracks.items() if name.startswith(prefix)}
     first: dict[str, int] = {}
     for tid, track in tracks.items():
