@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import math
 from collections.abc import Callable, MutableMapping, MutableSequence, Sequence
 from random import Random
 from typing import Any
@@ -122,11 +121,9 @@ def changed_value(value: Any, rng: Random) -> Any:
     made: list[Callable[[], Any]] = [lambda: odd(rng), lambda: odd(rng), lambda: [value], lambda: {"value": value}]
     made += [lambda: str(value), lambda: [value, value]]
     if isinstance(value, int | float):
-        made += [
-            lambda: -value,
-            lambda: float(value) * 10.0 ** rng.randint(-300, 300) if abs(value) < 1e300 else math.inf,
-            lambda: value + rng.choice((1, -1, 0.5)),
-        ]
+        made += [lambda: -value]
+    if isinstance(value, int | float) and abs(value) < 1e300:  # an int may lie beyond all doubles
+        made += [lambda: value * 10.0 ** rng.randint(-300, 300), lambda: value + rng.choice((1, -1, 0.5))]
     if isinstance(value, str):
         made += [lambda: value[:-1], lambda: value + "x", lambda: value.upper(), lambda: [*value]]
     return rng.choice(made)()
