@@ -1,7 +1,7 @@
 """A mixture's verification on one core, over K and batch: the calibrated prediction against real passes.
 
-    ssdsim calibrate --device cpu --target MIXTURE --draft DRAFT --b 16 --k 7 --context 256 -o cpu.json
-    python benchmarks/mixture_on_cpu.py MIXTURE cpu.json [--context 256] [--repeats 6]
+    ssdsim calibrate --device cpu --target MIXTURE --draft DRAFT --b 16 --k 7 --context 256 --strategies sd -o cpu.json
+    python benchmarks/mixture_on_cpu.py MIXTURE cpu.json [--context 256] [--repeats 32]
 
 Every pass is timed ``--repeats`` times in random order, by the time that its thread spends on a core. The machine's
 speed now over that of the calibration is one factor, told beside the errors and taken off them. Exits with 1 where a
@@ -34,7 +34,7 @@ def main() -> int:
     parser.add_argument("mixture")
     parser.add_argument("profile")
     parser.add_argument("--context", type=int, default=256)
-    parser.add_argument("--repeats", type=int, default=6)
+    parser.add_argument("--repeats", type=int, default=32)
     given = parser.parse_args()
     torch.set_num_threads(1)
     card, profile = find_transformer(given.mixture), find_hardware(given.profile)

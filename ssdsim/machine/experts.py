@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from ssdsim.transformer.layers import Experts
 from ssdsim.transformer.routing import chances, held_share
 
-DRAWS = 16  # of routes for each shape of a pass: runs take turns with them
+DRAWS = 64  # of routes for each shape of a pass, at most: runs take turns with them
+_TOKENS_DRAWN, _FEWEST, _MOST = 8192, 16, 256  # what is drawn for them: so many tokens, and so many routes
 
 
 @dataclass(frozen=True)
@@ -59,40 +60,59 @@ def routes(
     """
     chance = chances(experts.count, experts.per_token, experts.skew)
     held = held_share(chance, experts.overlap)
-    found = []
-    for _ in range(sequences):
-        context = _draw(experts.per_token, chance, np.zeros(experts.count, dtype=bool), rng)
-        for number in range(tokens):
-            chosen = _next(context, experts.per_token, chance, held, rng) if number or branches else context
-            found.append(np.flatnonzero(chosen))
-            context = context if branches else chosen
-    return np.array(found)
+    none, all_of_them = np.zeros((sequences, experts.count), dtype=bool), np.full(sequences, experts.per_token)
+    context = _draw(all_of_them, chance, none, rng)
+    chosen = []
+    for number in range(tokens):
+        chosen.append(_next(context, chance, held, rng) if number or branches else context)
+        context = context if branches else chosen[-1]
+    of_sequences = np.stack(chosen, axis=1)
+    return np.nonzero(of_sequences)[-1].reshape(sequences * tokens, experts.per_token)
 
 
 def _draw(
-    number: int, chance: NDArray[np.float64], taken: NDArray[np.bool_], rng: np.random.Generator
+    number: NDArray[np.int64], chance: NDArray[np.float64], taken: NDArray[np.bool_], rng: np.random.Generator
 ) -> NDArray[np.bool_]:
-    """``number`` experts by their popularity without replacement, none of those taken."""
+    """Of each sequence ``number`` experts by their popularity without replacement, none of those taken.
+
+    Shapes ``(sequences,)``, ``(count,)`` and ``(sequences, count)``, which is the answer's too.
+    """
     rates = -np.log1p(-np.minimum(chance, 1.0 - 1e-12))
-    rings = rng.exponential(size=len(chance)) / rates
+    rings = rng.exponential(size=taken.shape) / rates
     rings[taken] = np.inf
-    chosen = np.zeros(len(chance), dtype=bool)
-    chosen[np.argsort(rings)[:number]] = True
+    chosen = np.zeros(taken.shape, dtype=bool)
+    np.put_along_axis(chosen, rings.argsort(axis=1), np.arange(len(chance)) < number[:, None], axis=1)
     return chosen
 
 
 def _next(
-    before: NDArray[np.bool_], per_token: int, chance: NDArray[np.float64], held: float, rng: np.random.Generator
+    before: NDArray[np.bool_], chance: NDArray[np.float64], held: float, rng: np.random.Generator
 ) -> NDArray[np.bool_]:
-    """A token's experts after those of the one before: each is kept by chance, the rest are drawn from the others."""
-    kept = before & (rng.random(len(before)) < held + (1.0 - held) * chance)
-    missing = per_token - int(kept.sum())
-    free = int((~before).sum())
-    if missing > free:  # nearly all experts are used: the token before's fill up
-        again = np.flatnonzero(before & ~kept)[: missing - free]
-        kept[again] = True
-        missing = free
-    return kept | _draw(missing, chance, before, rng)
+    """The tokens after those ``before``: each expert is kept by chance, the rest are drawn from the others.
+
+    Where more are missing than there are others, some of those before fill up.
+    """
+    kept = before & (rng.random(before.shape) < held + (1.0 - held) * chance)
+    missing, free = (before.sum(axis=1) - kept.sum(axis=1)), (~before).sum(axis=1)
+    lost = before & ~kept
+    kept |= lost & (lost.cumsum(axis=1) <= (missing - free)[:, None])
+    return kept | _draw(np.minimum(missing, free), chance, before, rng)
+
+
+def usual_routes(
+    experts: Experts, sequences: int, tokens: int, branches: bool, rng: np.random.Generator
+) -> list[NDArray[np.int64]]:
+    """Some :func:`routes` that touch, together, about as many experts as all such routes do, in random order.
+
+    Of few tokens more are drawn than are kept: sorted by the experts that they touch, one of every few. The mean of
+    those kept then wanders no more than that of all that were drawn.
+    """
+    together = sequences * tokens
+    several = min(_MOST, max(_FEWEST, _TOKENS_DRAWN // together))
+    choices = routes(experts, several * sequences, tokens, branches, rng).reshape(several, together, experts.per_token)
+    every = max(1, several // DRAWS)
+    by_touched = np.argsort([len(np.unique(each)) for each in choices], kind="stable")
+    return [choices[each] for each in rng.permutation(by_touched[every // 2 :: every])]
 
 
 class Routes:
@@ -111,7 +131,7 @@ class Routes:
         return next(self._known[key])
 
     def _in_turn(self, sequences: int, tokens: int, branches: bool) -> Iterator[torch.Tensor]:
-        drawn = [routes(self._experts, sequences, tokens, branches, self._rng) for _ in range(DRAWS)]
+        drawn = usual_routes(self._experts, sequences, tokens, branches, self._rng)
         choices = [torch.from_numpy(each).to(self._device) for each in drawn]
         while True:
             yield from choices

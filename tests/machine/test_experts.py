@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as functional
 
-from ssdsim.machine.experts import ExpertWeights, routes, run_experts
+from ssdsim.machine.experts import DRAWS, ExpertWeights, routes, run_experts, usual_routes
 from ssdsim.transformer.layers import Experts
 from ssdsim.transformer.routing import distinct_experts
 
@@ -43,3 +43,15 @@ def test_choices_touch_as_many_experts_as_are_priced(count: int, per_token: int,
         found = np.mean([len(np.unique(choices)) for choices in drawn])
         priced = distinct_experts(count, per_token, sequences, tokens, experts.overlap, branches, skew)
         assert found == pytest.approx(priced, rel=0.05)
+
+
+@pytest.mark.parametrize(("sequences", "tokens"), [(1, 3), (2, 3), (4, 2), (16, 8), (16, 64)])
+@pytest.mark.parametrize("branches", [False, True])
+def test_few_routes_of_a_pass_touch_together_what_is_priced(sequences: int, tokens: int, branches: bool) -> None:
+    experts = Experts(count=16, per_token=2, width=8, layers=1)
+    kept = usual_routes(experts, sequences, tokens, branches, np.random.default_rng(0))
+    priced = distinct_experts(16, 2, sequences, tokens, experts.overlap, branches, experts.skew)
+    touched = [len(np.unique(choices)) for choices in kept]
+    assert np.mean(touched) == pytest.approx(priced, rel=0.03)
+    assert len(kept) == (16 if (sequences, tokens) == (16, 64) else DRAWS)
+    assert max(touched) > min(touched) or priced > 15.9  # they are not all alike
