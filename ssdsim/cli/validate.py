@@ -36,7 +36,7 @@ _CALIBRATION_MINUTES = 5.0
 _COMMON = ("hardware", "max_error", "as_json", "seed", "quiet")
 _OF_PAPER = ("paper", *_COMMON)  # options that --paper takes
 _ONLY_MEASURED = ("measured", "files", "runtime", "tp", "b", "kv_dtype", "k", "acceptance_length")
-_ONLY_PAIR = ("pair", "prompts", "requests", "max_new_tokens", "f")
+_ONLY_PAIR = ("pair", "prompts", "requests", "max_new_tokens", "f", "visits")
 _OF_PAIR = (
     *_ONLY_PAIR,
     *("target", "draft", "target_device", "draft_device", "dtype", "strategies", "k", "repeats", "output"),
@@ -63,6 +63,13 @@ _OF_MEASURED = (*_ONLY_MEASURED, "target", "dtype", "draft", "output", *_COMMON)
 @click.option("--requests", type=click.IntRange(1), default=16, show_default=True, help="with --pair: answered")
 @click.option("--max-new-tokens", type=click.IntRange(1), default=64, show_default=True, help="with --pair: an answer")
 @click.option("--f", type=click.IntRange(1), help="with --pair: bonus tokens guessed for each outcome [default: 3]")
+@click.option(
+    "--visits",
+    type=click.IntRange(8),
+    default=60,
+    show_default=True,
+    help="with --pair: rounds whose steps are timed right before and right after each run; fewer for large models",
+)
 @click.option(
     "--paper",
     help="published results to replay: kumar2026; of drafters eagle2024, magicdec2024, medusa2024, tensorrt-llm-r1, "

@@ -81,7 +81,7 @@ def _bench(path: Path, options: Mapping[str, Any]) -> TokenBench:
     for role, on in zip(("target", "draft"), devices, strict=True):
         if len(on) != 1:
             raise InputError(f"--{role}-device: one device for each model here, got {len(on) or 'none'}")
-    size = Size(options["k"] or _K, options["f"] or _F, options["max_new_tokens"], 0)
+    size = Size(options["k"] or _K, options["f"] or _F, options["max_new_tokens"], options["visits"])
     if size.new_tokens < 2 * (size.k + 1):
         raise InputError(f"--max-new-tokens must be at least 2 (K + 1) = {2 * (size.k + 1)}, got {size.new_tokens}")
     return TokenBench(

@@ -1,4 +1,4 @@
-"""Many sequences of two Markov chains in lockstep: the sides of a loop, whose every step is one stride over all of them.
+"""Many sequences of two Markov chains in lockstep: the sides of a loop, each step of which is one stride over them all.
 
 A strategy's own programs run them, and what is drawn and kept is the loop's own rules' (:class:`Rules`); only the texts
 are side by side. A chain's distributions depend on one token, so that they are worked out once.
@@ -131,7 +131,7 @@ class Drafts(_Texts):
         return Drafted(whole[:, 1:], whole[:, :-1], np.full(len(last), self._way.k), np.zeros(len(last), dtype=bool))
 
     def _prespeculate(self) -> None:
-        """Of every number of accepted tokens the likeliest bonus tokens but the rejected one, and K tokens after each."""
+        """For every number of accepted tokens the likeliest bonus tokens but the rejected one, and K after each."""
         now, f = self.current, self._way.fan_out
         verified = np.column_stack([self.last, now.tokens])
         ranked = np.argsort(-self._logits, axis=-1, kind="stable")[:, : f + 1][verified]

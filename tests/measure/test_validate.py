@@ -39,7 +39,7 @@ def arguments(pair: Path, *more: str) -> list[str]:
 
 def test_real_models_say_what_the_target_would(pair: Path, tmp_path: Path) -> None:
     """The models lie beside the file that names them. How fast they are is told, and not asserted: cores are shared."""
-    size = ["--requests", "3", "--repeats", "2", "--max-new-tokens", "24", "--k", "3", "--f", "2"]
+    size = ["--requests", "3", "--repeats", "2", "--max-new-tokens", "24", "--k", "3", "--f", "2", "--visits", "24"]
     done = asked(*arguments(pair, *size, "-o", str(tmp_path / "run"), "--json"))
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)

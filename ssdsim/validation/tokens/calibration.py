@@ -28,7 +28,7 @@ Costs = dict[str, list[float]]
 
 @dataclass(frozen=True)
 class Size:
-    """How to speculate, how many tokens an answer has, and how many visits of a step are timed."""
+    """How to speculate, how many tokens an answer has, and how many visits of a step are timed at once."""
 
     k: int
     fan_out: int

@@ -25,7 +25,6 @@ RUNS = ("ar", "sd", "ssd")
 """Strategies whose steps real models have."""
 
 _ANSWER_S = 600.0
-_VISITS, _VISITS_BESIDE = 100, 60
 Prompts = Sequence[tuple[int, ...]]
 Progress = Callable[[int, int], None]
 
@@ -54,23 +53,23 @@ def run_tokens(
     InputError : models that are not the measured ones, whose tokens differ, or whose attention lets tokens go; a prompt
         that is too long.
     """
-    pair = chosen(str(bench.pair), 0.0, None)
+    pair, visits = chosen(str(bench.pair), 0.0, None), bench.size.visits
     scenarios = scenarios_of(bench.pair, bench.strategies, bench.size)
     with Ranks(bench.devices, HANDLER, {"models": bench.models, "dtype": bench.dtype}, _ANSWER_S) as ranks:
         at = _Ranks(ranks, bench)
         end = at.load(pair.pair)
         answered = at.answer(at.ids(timed))
         prompts = at.ids(asked)
-        before = {name: at.time(name, answered, _VISITS) for name in scenarios}
+        before = {name: at.time(name, answered, 2 * visits) for name in scenarios}
         _keep(calibration, bench, before, len(timed))
         runs: dict[str, list[Run]] = {name: [] for name in scenarios}
         beside: dict[str, list[Estimate]] = {name: [] for name in scenarios}
         for repeat in range(bench.repeats):
             progress(repeat, bench.repeats)
             for name, scenario in scenarios.items():
-                around = [at.time(name, answered, _VISITS_BESIDE)]
+                around = [at.time(name, answered, visits)]
                 runs[name].append(at.run(name, prompts, end))
-                around.append(at.time(name, answered, _VISITS_BESIDE))
+                around.append(at.time(name, answered, visits))
                 beside[name].append(predicted(scenario, mean_of(around)))
         progress(bench.repeats, bench.repeats)
         own = runs["ar"][0].answers
@@ -166,7 +165,7 @@ def _keep(path: Path, bench: TokenBench, seconds: Mapping[str, Seconds], prompts
         "draft": bench.models[DRAFT],
         "devices": bench.devices,
         "dtype": bench.dtype,
-        "size": {**asdict(bench.size), "visits": _VISITS},
+        "size": {**asdict(bench.size), "visits": 2 * bench.size.visits},
         "prompts": prompts,
         "seconds": seconds,
     }
