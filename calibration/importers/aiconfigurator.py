@@ -47,7 +47,12 @@ WEIGHT_BYTES = DTYPE_BYTES | {"float8-block": 1, "nvfp4": 0.5625}
 COMPUTE_UNITS = {"V100": 80, "A100": 108, "H100": 132, "H200": 132, "L40S": 142, "B200": 148, "RTX PRO 6000": 188}
 """Streaming multiprocessors, from NVIDIA's datasheets."""
 
-COLLECTIVES: tuple[CollectiveKind, ...] = ("all_gather", "all_reduce")
+COLLECTIVES: dict[CollectiveKind, str] = {
+    "all_gather": "all_gather",
+    "all_reduce": "all_reduce",
+    "all_to_all": "alltoall",
+}
+"""Those that are imported, with their names of them."""
 
 Fits = dict[tuple[str, Any], Callable[[], TimingModel]]
 """By the part of a profile, and the format or the number of ranks within it."""
@@ -400,14 +405,14 @@ def _by_cache(table: pd.DataFrame, shape: list[str]) -> dict[str, pd.DataFrame]:
 
 
 def _collectives(tables: dict[str, pd.DataFrame], card: SystemCard) -> Fits:
-    """Of NCCL's all-gather and all-reduce, by number of ranks; the engine's own all-reduce where it was timed."""
+    """Of NCCL's collectives, by number of ranks; the engine's own all-reduce where it was timed."""
     peak = card.figure("node", "intra_node_bw")
     fits: Fits = {}
     if "nccl_perf" in tables:
         table = tables["nccl_perf"]
         table = table[table["nccl_dtype"].isin(["half", "float16", "bfloat16"])]
-        for kind in COLLECTIVES:
-            fits |= _by_ranks(table[table["op_name"] == kind], kind, peak, "nccl_perf")
+        for kind, theirs in COLLECTIVES.items():
+            fits |= _by_ranks(table[table["op_name"] == theirs], kind, peak, "nccl_perf")
     if "custom_allreduce_perf" in tables:
         table = _captured(tables["custom_allreduce_perf"])
         fits |= _by_ranks(table, "all_reduce", peak, "custom_allreduce_perf")
@@ -427,7 +432,8 @@ def _by_ranks(table: pd.DataFrame, kind: CollectiveKind, peak_bandwidth: float, 
     ``message_size`` is the full tensor in elements on the H100: a device then sends up to 468 GB/s in an
     all-reduce over 8 GPUs (450 GB/s is NVLink's, one way, and NVLS exceeds the ring's bound a little), and rows
     of one-byte integers take the time of half as many 16-bit floats. The all-gather reaches 258 to 336 GB/s;
-    were its size one rank's share, it would be 516 GB/s at 2 GPUs.
+    were its size one rank's share, it would be 516 GB/s at 2 GPUs. The all-to-all's is what one rank sends, its own
+    part included: 269 to 332 GB/s.
     """
     timed = {}
     for ranks in map(int, sorted(table["num_gpus"].unique())):

@@ -13,8 +13,12 @@ _LARGE = 4  # messages within this factor of the largest show the bandwidth
 
 
 def wire_bytes(kind: str, message_bytes: Array, ranks: int) -> Array:
-    """Bytes that each device sends, by the ring's bound; ``message_bytes`` is the full tensor."""
-    share = {"all_reduce": 2 * (ranks - 1) / ranks, "all_gather": (ranks - 1) / ranks, "send_recv": 1.0}
+    """Bytes that each device sends, by the ring's bound.
+
+    ``message_bytes`` is the full tensor, or what a rank sends to all, itself included.
+    """
+    others = (ranks - 1) / ranks
+    share = {"all_reduce": 2 * others, "all_gather": others, "all_to_all": others, "send_recv": 1.0}
     return message_bytes * share[kind]
 
 

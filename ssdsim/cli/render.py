@@ -56,7 +56,7 @@ def title(configuration: Configuration) -> str:
         units = [f"{ALL[name].axis.split()[-2]} {v[name]:g}" for name in members(Group.UNIT_FREE) if name in v]
         return f"Unit-free (T_v = 1): {', '.join(units)}; {shape}"
     hardware = v["hardware"] if v["hardware"] == v["draft_hardware"] else f"{v['hardware']} + {v['draft_hardware']}"
-    return f"{v['target']} + {v['draft']} on {hardware}, TP {v['tp']}, context {v['context']}; {shape}"
+    return f"{v['target']} + {v['draft']} on {hardware}, {configuration.site.degrees}, context {v['context']}; {shape}"
 
 
 def _table(prediction: Prediction) -> Table:

@@ -36,7 +36,7 @@ class Medusa:
 
     def speculate(self, site: Site, tokens: int, beside: bool) -> tuple[Piece, ...]:
         precision = site.precision_of("draft")
-        forward = medusa_heads(site.target, tokens, site.batch, site.tp, precision)
+        forward = medusa_heads(site.target, tokens, site.own_sequences, site.sharing, precision)
         return (site.piece(Pass("heads", "draft", forward, site.tp, site.profile, site.runtime)),)
 
     def prespeculate(self, site: Site, tokens: int, branches: int) -> tuple[Piece, ...]:
@@ -57,4 +57,4 @@ class Medusa:
 
     def demand(self, site: Site, tokens: int, branches: int, beside: bool = False) -> Demand:
         weights = medusa_parameters(site.target, tokens) * WEIGHT_BYTES[site.precision_of("draft").activations]
-        return Demand(int(-(-weights // site.tp)), 0)
+        return Demand(int(-(-weights // site.sharing)), 0)

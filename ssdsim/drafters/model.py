@@ -8,7 +8,8 @@ from typing import Any
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.option import Option
 from ssdsim.pricing.drafter import Draft, Proposed, passes_over
-from ssdsim.pricing.memory import Demand, draft_demand
+from ssdsim.pricing.memory import Demand
+from ssdsim.pricing.occupancy import draft_on
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece
 from ssdsim.speculation.accepted import Accepted, accepted_by_options
@@ -67,5 +68,5 @@ class ModelDrafter:
         return Proposed(1.0, tokens)
 
     def demand(self, site: Site, tokens: int, branches: int, beside: bool = False) -> Demand:
-        logits = site.sampling and branches > 0
-        return draft_demand(site.draft, 1, site.context, tokens, branches, site.precision_of("draft"), logits)
+        tp = site.tp if beside and site.spread else 1  # of those that share the target's, one has the whole draft
+        return draft_on(site, tp, tokens, branches, beside)

@@ -8,7 +8,8 @@ from typing import Any
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.option import Option
 from ssdsim.pricing.drafter import Draft, Proposed
-from ssdsim.pricing.memory import Demand, draft_demand
+from ssdsim.pricing.memory import Demand
+from ssdsim.pricing.occupancy import draft_on
 from ssdsim.pricing.site import Site
 from ssdsim.protocols.head import HeadDrafter
 from ssdsim.protocols.one_pass import OnePass
@@ -39,9 +40,8 @@ class Pard(OnePass):
         return Proposed(1.0, tokens)
 
     def demand(self, site: Site, tokens: int, branches: int, beside: bool = False) -> Demand:
-        logits = site.sampling and branches > 0
         tp = site.draft_beside_target("draft pass").tp if beside else 1
-        return draft_demand(site.draft, tp, site.context, tokens, branches, site.precision_of("draft"), logits)
+        return draft_on(site, tp, tokens, branches, beside)
 
 
 class PEagle(OnePass, HeadDrafter):

@@ -67,4 +67,6 @@ class SparseSelf:
 
     def demand(self, site: Site, tokens: int, branches: int, beside: bool = False) -> Demand:
         """The sparse cache; the weights are the target's."""
-        return Demand(0, site.draft.cache_bytes(site.context, tokens + 1, site.tp, site.precision_of("draft").kv))
+        kept = site.precision_of("draft").kv
+        each = site.draft.cache_bytes(site.context, tokens + 1, site.sharing, kept)
+        return Demand(0, each, site.tp // site.sharing)

@@ -9,15 +9,21 @@ from ssdsim.transformer.operations import QUANTISED_BYTES
 
 
 def summary(
-    profile: HardwareProfile, dtypes: set[str], ranks: int, experts: bool = False, windows: bool = False
+    profile: HardwareProfile,
+    dtypes: set[str],
+    ranks: int,
+    experts: bool = False,
+    windows: bool = False,
+    exchanges: bool = False,
 ) -> str:
     """The timings that a placement reads, by the kind of their provenance, with held-out median errors.
 
     ``dtypes`` are of weights, activations and caches; timings in a quantised one are told by its name. ``experts``
-    and ``windows``: a model has some.
+    and ``windows``: a model has some; ``exchanges``: all-to-alls bring tokens to their experts.
     """
     unread = {"prefill_attention"}  # by passes that decode
-    unread |= {name for name, there in (("experts", experts), ("attention_windowed", windows)) if not there}
+    some = {"experts": experts, "attention_windowed": windows, "all_to_all": exchanges}
+    unread |= {name for name, there in some.items() if not there}
     by_kind: dict[str, list[str]] = defaultdict(list)
     origins: dict[str, set[str]] = defaultdict(set)
     for name, model in profile.models().items():

@@ -168,7 +168,7 @@ _MATRICES = frozenset({"gemm", "experts"})
 _FACTORS = {
     "gemm": ("gemm",),
     "attention": ("attention", "latent_attention"),
-    "communication": ("all_reduce", "all_gather"),
+    "communication": ("all_reduce", "all_gather", "all_to_all"),
     "elementwise": ("elementwise",),
     "experts": ("experts",),
 }

@@ -20,30 +20,51 @@ def usable_bytes(profile: HardwareProfile) -> int:
 
 @dataclass(frozen=True)
 class Demand:
-    """Bytes that one model asks of one device: fixed weights, and what each sequence adds."""
+    """Bytes that one model asks of one device: fixed weights, and what each sequence adds to it.
+
+    All devices have all sequences, or so many ``devices`` split them.
+    """
 
     weights_bytes: int
     sequence_bytes: int
+    devices: int = 1
 
     def total_bytes(self, batch: int) -> int:
-        return self.weights_bytes + batch * self.sequence_bytes
+        """Of ``batch`` sequences, on the fullest device."""
+        return self.weights_bytes + -(-batch // self.devices) * self.sequence_bytes
 
 
-def target_demand(card: Transformer, tp: int, context: int, lookahead: int, precision: Precision) -> Demand:
-    """Weights and cache of the target; K+1 slots a sequence are reserved for the tokens being verified."""
-    return Demand(card.weight_bytes(tp, precision), card.cache_bytes(context, lookahead + 1, tp, precision.kv))
+def target_demand(
+    card: Transformer, tp: int, context: int, lookahead: int, precision: Precision, spread: bool = False
+) -> Demand:
+    """Weights and cache of the target; K+1 slots a sequence are reserved for the tokens being verified.
+
+    ``spread``: each of the ``tp`` devices has sequences of its own, and the whole model but for its experts.
+    """
+    sharing, devices = (1, tp) if spread else (tp, 1)
+    cache_bytes = card.cache_bytes(context, lookahead + 1, sharing, precision.kv)
+    return Demand(card.weight_bytes(sharing, precision, tp), cache_bytes, devices)
 
 
 def draft_demand(
-    card: Transformer, tp: int, context: int, lookahead: int, branches: int, precision: Precision, logits: bool
+    card: Transformer,
+    tp: int,
+    context: int,
+    lookahead: int,
+    branches: int,
+    precision: Precision,
+    logits: bool,
+    spread: bool = False,
 ) -> Demand:
     """Weights and cache of the draft, with K slots for each of the cached outcomes of a sequence.
 
-    The speculation cache keeps the logits of every branch token when sampling (SSD paper, appendix C).
+    The speculation cache keeps the logits of every branch token when sampling (SSD paper, appendix C). ``spread`` is
+    as :func:`target_demand` takes it.
     """
-    cache_bytes = card.cache_bytes(context, lookahead + 1 + branches * lookahead, tp, precision.kv)
+    sharing, devices = (1, tp) if spread else (tp, 1)
+    cache_bytes = card.cache_bytes(context, lookahead + 1 + branches * lookahead, sharing, precision.kv)
     cached_logits = branches * lookahead * card.vocab_size * DTYPE_BYTES[precision.activations] if logits else 0
-    return Demand(card.weight_bytes(tp, precision), cache_bytes + cached_logits)
+    return Demand(card.weight_bytes(sharing, precision, tp), cache_bytes + cached_logits, devices)
 
 
 def largest_budget(
@@ -63,14 +84,17 @@ def largest_budget(
 
 
 def check_fits(what: str, demands: list[Demand], batch: int, profile: HardwareProfile, advice: str) -> None:
-    """Raise :class:`InputError` naming the shortage and the nearest batch that fits (or none)."""
+    """Raise :class:`InputError` naming the shortage and the nearest batch that fits (or none).
+
+    The demands are of the same devices, which all split the sequences or do not.
+    """
     capacity = usable_bytes(profile)
     need = sum(demand.total_bytes(batch) for demand in demands)
     if need <= capacity:
         return
     room = capacity - sum(demand.weights_bytes for demand in demands)
     each = sum(demand.sequence_bytes for demand in demands)
-    largest = room // each if room > 0 else 0
+    largest = room // each * demands[0].devices if room > 0 else 0
     fits = f"the largest batch that fits is {largest}" if largest else "not even one sequence fits"
     raise InputError(
         f"{what} needs {need / 2**30:.1f} GiB on each device, {profile.name} has {capacity / 2**30:.1f} GiB usable; "
@@ -79,11 +103,16 @@ def check_fits(what: str, demands: list[Demand], batch: int, profile: HardwarePr
 
 
 def smallest_tp(
-    card: Transformer, profile: HardwareProfile, context: int, lookahead: int, precision: Precision
+    card: Transformer,
+    profile: HardwareProfile,
+    context: int,
+    lookahead: int,
+    precision: Precision,
+    spread: bool = False,
 ) -> int | None:
     """The smallest tensor-parallel degree at which one sequence fits, or None."""
     for tp in legal_tensor_parallel(card):
-        demand = target_demand(card, tp, context, lookahead, precision).total_bytes(1)
+        demand = target_demand(card, tp, context, lookahead, precision, spread).total_bytes(1)
         if demand <= usable_bytes(profile):
             return tp
     return None

@@ -45,8 +45,9 @@ def _once(method: Callable[Concatenate[Site, Asked], T]) -> Callable[Concatenate
 class Site:
     """A target on ``tp`` devices, a draft that may sit beside it or on devices of its own, and their profiles.
 
-    The target's experts lie in ``ep`` groups of its devices, a draft's on all that it has. ``dtype`` and ``kv_dtype``
-    are of both models, ``draft_dtype`` of the draft in place of ``dtype``, as
+    The target's experts lie in ``ep`` groups of its devices, a draft's on all that it has. ``spread``: the target's
+    devices have sequences of their own (data-parallel attention), for which a draft beside it runs there too. ``dtype``
+    and ``kv_dtype`` are of both models, ``draft_dtype`` of the draft in place of ``dtype``, as
     :meth:`Transformer.precision` takes them. ``options`` holds every option of the call: a strategy and a drafter read
     their own there. ``drift`` says how many times slower a pass is now than its profile says, by the pass's name (1
     where it is not named).
@@ -67,6 +68,7 @@ class Site:
     draft_dtype: str | None = None
     kv_dtype: str | None = None
     ep: int = 1
+    spread: bool = False
     _known: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def with_options(self, options: Mapping[str, Any]) -> Site:
@@ -85,12 +87,28 @@ class Site:
         """Whether layers of one of the models see a window of their context."""
         return self.target.window is not None or self.draft.window is not None
 
+    @property
+    def sharing(self) -> int:
+        """Of the target's devices, how many share its attention and a sequence."""
+        return 1 if self.spread else self.tp
+
+    @property
+    def degrees(self) -> str:
+        """How the target is spread over its devices, in short: ``TP 8``, ``TP 8, EP 8``, ``DP 8, EP 8``."""
+        apart = f", EP {self.ep}" if self.ep > 1 else ""
+        return f"{'DP' if self.spread else 'TP'} {self.tp}{apart}"
+
+    @property
+    def own_sequences(self) -> int:
+        """Of the fullest of the target's devices."""
+        return -(-self.batch * self.sharing // self.tp)
+
     # passes
 
     @_once
     def target_pass(self, name: str, queries: int, masked: bool = False) -> Pass:
         """One target pass over ``batch * queries`` tokens; ``masked`` where those of a sequence are a tree."""
-        forward = self._forward(self.target, queries, self.tp, masked=masked, ep=self.ep)
+        forward = self._forward(self.target, queries, self.tp, masked=masked, ep=self.ep, spread=self.spread)
         return Pass(name, "target", forward, self.tp, self.profile, self.runtime)
 
     @_once
@@ -128,7 +146,9 @@ class Site:
 
     @property
     def draft_degrees(self) -> list[int]:
-        """On how many of the target's devices a draft beside it may run."""
+        """On how many of the target's devices a draft beside it may run; all where each has its own sequences."""
+        if self.spread:
+            return [self.tp]
         degrees = sorted({1, self.tp} & {1, *legal_tensor_parallel(self.draft)})
         if self.runtime.draft_tp != "faster":
             degrees = degrees[-1:] if self.runtime.draft_tp == "all" else degrees[:1]
@@ -136,6 +156,8 @@ class Site:
 
     def draft_on_target(self, name: str, tp: int, queries: int = 1, **of: Any) -> Pass:
         """The draft's pass on ``tp`` of the target's devices."""
+        if self.spread:
+            of |= {"spread": True, "ep": tp if self.draft.experts else 1}
         forward = self._drafting._forward(self.draft, queries, tp, **of)
         return Pass(name, "draft", forward, tp, self.profile, self._drafts_on)
 
@@ -180,7 +202,7 @@ class Site:
     @_once
     def sampling_step(self, speculates: bool = True) -> Step:
         """Sampling and host work after a target pass, of a round that ``speculates`` or of a step that does not."""
-        cost = cost_of_step(self.runtime, self.batch)
+        cost = cost_of_step(self.runtime, self.own_sequences)
         if speculates:
             cost = cost + cost_of_speculation(self.runtime, self.target.layers)
         return Step("host", (Piece("sample", cost),))

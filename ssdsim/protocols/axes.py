@@ -231,6 +231,7 @@ EXPERTS = ExpertGroups(
     about="groups of devices with different experts that may be chosen [default: 1, and as many as --tp]",
     placing=True,
     bounded=True,
+    idle_with=("attention",),
 )
 PLACED = (TARGET, EXPERTS)
 """Every strategy has a target, so a search turns its degrees whatever else a strategy names."""

@@ -9,7 +9,8 @@ from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.option import Option
 from ssdsim.pricing.drafter import Draft, Proposed, passes_over
-from ssdsim.pricing.memory import Demand, draft_demand
+from ssdsim.pricing.memory import Demand
+from ssdsim.pricing.occupancy import draft_on
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece
 from ssdsim.protocols.published import chosen, published_drafter, shaped
@@ -110,9 +111,8 @@ class HeadDrafter:
         return Proposed(1.0, tokens)
 
     def demand(self, site: Site, tokens: int, branches: int, beside: bool = False) -> Demand:
-        logits = site.sampling and branches > 0
         tp = site.draft_beside_target("draft step").tp if beside else 1
-        own = draft_demand(site.draft, tp, site.context, tokens, branches, site.precision_of("draft"), logits)
+        own = draft_on(site, tp, tokens, branches, beside)
         return own if beside else Demand(own.weights_bytes + _of_target(site), own.sequence_bytes)
 
 

@@ -177,4 +177,4 @@ def _title(study: Study) -> str:
         durations = (("T_SD", "t_sd"), ("T_p", "t_p"), ("T_b", "t_b"))
         return "Unit-free: " + ", ".join(f"{what} {settings[name]:g}" for what, name in durations if name in settings)
     hardware = dict.fromkeys((site.profile.name, site.draft_profile.name))
-    return f"{site.target.name} + {site.draft.name} on {' + '.join(hardware)}, TP {site.tp}"
+    return f"{site.target.name} + {site.draft.name} on {' + '.join(hardware)}, {site.degrees}"

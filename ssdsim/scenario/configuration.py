@@ -32,9 +32,10 @@ from ssdsim.runtimes.card import Runtime
 from ssdsim.runtimes.catalog import find_runtime, runtime_of
 from ssdsim.scenario.drafting import ahead_warnings, draft_of, published_warnings, settle_draft
 from ssdsim.scenario.measured_pair import pair_of, routed, settle_pair, token_warnings
-from ssdsim.scenario.options import DEFAULTS, checked, members, of_others
+from ssdsim.scenario.options import DATA_PARALLEL, DEFAULTS, checked, members, of_others
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.settings import DEFAULT, GIVEN, Settings
+from ssdsim.transformer.card import Transformer
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ class Configuration:
             return []
         dtypes = {*site.precision_of("target").formats, *site.precision_of("draft").formats}
         profiles = {p.name: p for p in (site.profile, site.draft_profile)}
-        read = (site.has_experts, site.has_windows)
+        read = (site.has_experts, site.has_windows, site.spread)
         said = {name: summary(p, dtypes, site.tp, *read) for name, p in profiles.items()}
         return [{"profile": name, "summary": text} for name, text in said.items()]
 
@@ -226,13 +227,19 @@ def site_of(settings: Settings) -> Site | None:
         return None
     if settings["draft_hardware"] is None:
         settings.derive("draft_hardware", settings["hardware"], "same as hardware")
+    spread = settings["attention"] == DATA_PARALLEL
+    target = routed(find_transformer(settings["target"]), settings, "target")
+    if spread:
+        settings.derive("ep", settings["tp"], "tp, beside data-parallel attention")
+        _check_spread(target)
     site = Site(
-        target=routed(find_transformer(settings["target"]), settings, "target"),
+        target=target,
         draft=routed(draft_of(settings).card, settings, "draft"),
         profile=_placed(settings["hardware"], settings),
         draft_profile=_placed(settings["draft_hardware"], settings),
         tp=settings["tp"],
         ep=settings["ep"],
+        spread=spread,
         batch=settings["b"],
         context=settings["context"],
         sampling=settings["temperature"] > 0,
@@ -244,13 +251,21 @@ def site_of(settings: Settings) -> Site | None:
     )
     if settings["dtype"] is None:
         settings.derive("dtype", site.target.precision().weights, "the target card's")
-    target = site.precision_of("target")
-    if settings["kv_dtype"] is None and target.kv != target.activations:
-        settings.derive("kv_dtype", target.kv, "the target card's")
-    elif settings["kv_dtype"] is None and (kept := site.runtime.cache_beside(target)):
+    formats = site.precision_of("target")
+    if settings["kv_dtype"] is None and formats.kv != formats.activations:
+        settings.derive("kv_dtype", formats.kv, "the target card's")
+    elif settings["kv_dtype"] is None and (kept := site.runtime.cache_beside(formats)):
         settings.derive("kv_dtype", kept, "the runtime's, for quantised weights")
         return replace(site, kv_dtype=kept)
     return site
+
+
+def _check_spread(target: Transformer) -> None:
+    if target.experts is None:
+        raise InputError(
+            f"--attention {DATA_PARALLEL}: {target.name} has no experts to bring tokens to; devices with sequences of "
+            "their own are copies of it (recommend --gpus)"
+        )
 
 
 def _placed(hardware: str, settings: Settings) -> HardwareProfile:
@@ -327,6 +342,8 @@ def _unused(chosen: Sequence[Strategy], settings: Settings, site: Site | None) -
     unused |= set(members(Group.HARDWARE if site is None else Group.UNIT_FREE))
     if site is None and settings["pair"] is None:
         unused |= {"temperature"}
+    if site is not None and site.target.experts is None:
+        unused |= {"attention"}
     for strategy in chosen:
         unused |= strategy.unused(settings)
     if settings["acceptance"] is not None:

@@ -25,6 +25,7 @@ from ssdsim.option import Excludes, Group, Needs, Option, Reader, Searcher, by_n
 from ssdsim.transformer.precision import FORMATS, KV_DTYPES, SPELLINGS
 
 MOST_OUTPUT_TOKENS = 131_072
+DATA_PARALLEL = "data-parallel"
 
 # In the order of --help and of the axes of a grid (the last varies fastest).
 SHARED: tuple[Option, ...] = (
@@ -444,6 +445,26 @@ SHARED: tuple[Option, ...] = (
             "roofline",
         ),
         groups=(Group.HARDWARE, Group.CHOICE),
+    ),
+    Option(
+        name="attention",
+        default="tensor-parallel",
+        kind=OneOf(("tensor-parallel", DATA_PARALLEL)),
+        about="the target's devices share every sequence, or each has its own (data-parallel) and all-to-alls bring "
+        "tokens to experts that lie apart on all of them",
+        axis="attention of the target",
+        read_by=(
+            "window",
+            "roofline",
+        ),
+        groups=(Group.HARDWARE, Group.CHOICE),
+        excludes=(
+            Excludes(
+                ("ep",),
+                "{it} has no effect with --attention data-parallel (experts lie apart on all devices)",
+                being=DATA_PARALLEL,
+            ),
+        ),
     ),
     Option(
         name="placement",

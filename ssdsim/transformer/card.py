@@ -230,21 +230,24 @@ class Transformer(Card):
     def _value_bytes(self, dtype: str | None) -> int:
         return DTYPE_BYTES[dtype or self.precision().kv]
 
-    def weight_bytes(self, tp: int = 1, precision: Precision | str | None = None) -> int:
+    def weight_bytes(self, tp: int = 1, precision: Precision | str | None = None, experts_on: int | None = None) -> int:
         """Bytes of weights on one of ``tp`` devices (norms are replicated, which is negligible).
 
-        ``precision``, or a dtype as :meth:`precision` takes it.
+        ``precision``, or a dtype as :meth:`precision` takes it. Experts lie on ``experts_on`` devices, by default the
+        same.
         """
-        return _weight_bytes(self, tp, precision if isinstance(precision, Precision) else self.precision(precision))
+        kept = precision if isinstance(precision, Precision) else self.precision(precision)
+        return _weight_bytes(self, tp, kept, experts_on or tp)
 
 
 @lru_cache(maxsize=1024)  # asked at every point of a sweep, as is the next
-def _weight_bytes(card: Transformer, tp: int, precision: Precision) -> int:
-    by_format: dict[str, int] = {}
+def _weight_bytes(card: Transformer, tp: int, precision: Precision, experts_on: int) -> int:
+    by_format: dict[tuple[str, int], int] = {}
     for part, count in card.parameters_by_part.items():
         kept = precision.of_experts if part == "experts" else getattr(precision, part)
-        by_format[kept] = by_format.get(kept, 0) + count
-    return math.ceil(sum(-(-count // tp) * WEIGHT_BYTES[kept] for kept, count in by_format.items()))
+        devices = experts_on if part == "experts" else tp
+        by_format[kept, devices] = by_format.get((kept, devices), 0) + count
+    return math.ceil(sum(-(-count // devices) * WEIGHT_BYTES[kept] for (kept, devices), count in by_format.items()))
 
 
 @lru_cache(maxsize=1024)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from ssdsim.errors import InputError
-from ssdsim.transformer.card import Transformer, check_tensor_parallel
+from ssdsim.transformer.card import Transformer, check_expert_parallel, check_tensor_parallel
 from ssdsim.transformer.layers import Experts, Latent
 from ssdsim.transformer.operations import (
     DTYPE_BYTES,
@@ -20,7 +21,7 @@ from ssdsim.transformer.operations import (
     Operation,
 )
 from ssdsim.transformer.precision import Precision
-from ssdsim.transformer.routing import busiest_over_mean, distinct_experts
+from ssdsim.transformer.routing import busiest_over_mean, devices_of_a_token, distinct_experts
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,7 @@ def forward_pass(
     ep: int = 1,
     fused: int | None = None,
     logits: int | None = None,
+    spread: bool = False,
 ) -> ForwardPass:
     """The operations of one pass over ``batch * queries`` tokens in flight.
 
@@ -124,6 +126,9 @@ def forward_pass(
         so that every device has all tokens and the all-reduce adds up what its experts made of them.
     fused : of a draft head, the tokens of each sequence that come with hidden states of the target; none by default.
     logits : tokens of each sequence whose logits are needed; all by default.
+    spread : each of the ``tp`` devices has sequences of its own and the whole model but for its experts (data-parallel
+        attention); the pass is that of the fullest. Experts lie apart on all of them (``ep`` is ``tp``): all-to-alls
+        bring each token to the devices of its experts and back.
 
     Raises
     ------
@@ -133,12 +138,16 @@ def forward_pass(
     for what, value in (("batch", batch), ("queries", queries), ("context", context)):
         if value < 1:
             raise InputError(f"{what} must be at least 1, got {value}")
-    check_tensor_parallel(card, tp, ep)
+    check_expert_parallel(card, tp, ep)
+    check_tensor_parallel(card, 1 if spread else tp, 1 if spread else ep)
+    if spread and card.experts is not None and ep != tp:
+        raise InputError(f"where devices have sequences of their own, ep must be tp, {tp}; got {ep}")
     kept = card.precision(dtype, kv_dtype)
-    shard = _Shard(
-        card, batch, queries, context, tp, kept, masked, ep, fused or 0, queries if logits is None else logits
+    own, sharing = (-(-batch // tp), 1) if spread else (batch, tp)
+    needed = queries if logits is None else logits
+    return _forward_pass(
+        _Shard(card, own, queries, context, sharing, kept, masked, ep, fused or 0, needed, batch if spread else own)
     )
-    return _forward_pass(shard)
 
 
 @lru_cache(maxsize=65536)
@@ -160,10 +169,17 @@ class _Shard:
     ep: int
     fused: int
     logits: int
+    all_sequences: int
+    """Of all devices, which have their own or all the same."""
 
     @property
     def tokens(self) -> int:
         return self.batch * self.queries
+
+    @property
+    def spread(self) -> bool:
+        """Experts lie apart on devices that share nothing else."""
+        return self.ep > self.tp
 
     def embedding(self) -> tuple[Operation, ...]:
         if not self.card.vocab_size:
@@ -314,19 +330,27 @@ class _Shard:
         ]
         if experts.shared_width:
             ops += self._mlp(experts.shared_width // self.tp, "shared_")
-        kept = self.precision.of_experts
+        kept, everyone = self.precision.of_experts, self.all_sequences
         touched = distinct_experts(
-            experts.count, experts.per_token, self.batch, self.queries, experts.overlap, self.masked, experts.skew
+            experts.count, experts.per_token, everyone, self.queries, experts.overlap, self.masked, experts.skew
         )
-        share = busiest_over_mean(experts.count, touched, self.ep) / self.ep
-        ops.append(
-            ExpertMlp(
-                "experts", self.tokens, card.hidden_size, experts.width // (self.tp // self.ep),
-                experts.count // self.ep, experts.per_token, share * touched, kept, "" if kept == dtype else dtype,
-                share,
-            )
+        busiest = busiest_over_mean(experts.count, touched, self.ep)
+        share = busiest / self.ep
+        visited = ExpertMlp(
+            "experts", everyone * self.queries, card.hidden_size, experts.width // max(1, self.tp // self.ep),
+            experts.count // self.ep, experts.per_token, share * touched, kept, "" if kept == dtype else dtype,
+            share,
         )  # fmt: skip
-        return (*ops, *self._all_reduce("experts_all_reduce"))
+        if self.spread:
+            dispatch, combine = (self._exchange(name, experts, busiest) for name in ("dispatch", "combine"))
+            return (*ops, dispatch, visited, combine)
+        return (*ops, visited, *self._all_reduce("experts_all_reduce"))
+
+    def _exchange(self, name: str, experts: Experts, busiest: float) -> Collective:
+        """Each token to the devices of its experts, once to each, or back; the busiest of them has the most to take."""
+        sent = self.tokens * self.card.hidden_size * self._value_bytes
+        copies = devices_of_a_token(experts.count, experts.per_token, self.ep)
+        return Collective(name, "all_to_all", math.ceil(busiest * copies * sent), self.ep)
 
     @property
     def _kv_dtype(self) -> str:

@@ -28,7 +28,7 @@ WEIGHT_BYTES: dict[str, float] = {dtype: DTYPE_BYTES[dtype] for dtype in DTYPES}
 WEIGHTS_ARITHMETIC = {"float8": "float8", "float8-block": "float8", "nvfp4": "nvfp4", "int8": "int8"}
 """What quantised weights are multiplied in where the device can; the other formats are turned back into 16 bits."""
 
-CollectiveKind = Literal["all_reduce", "all_gather"]
+CollectiveKind = Literal["all_reduce", "all_gather", "all_to_all"]
 
 
 def _arithmetic(weights: str, activations: str) -> tuple[str, ...]:
@@ -257,7 +257,10 @@ class ExpertMlp:
 
 @dataclass(frozen=True, slots=True)
 class Collective:
-    """An all-reduce or all-gather over ``ranks`` devices; ``message_bytes`` is the full (gathered) tensor."""
+    """An all-reduce, all-gather or all-to-all over ``ranks`` devices.
+
+    ``message_bytes`` is the full (gathered) tensor, of an all-to-all what a device sends to all, itself included.
+    """
 
     name: str
     kind: CollectiveKind

@@ -124,6 +124,16 @@ def busiest_over_mean(count: int, touched: float, devices: int) -> float:
     return max(1.0, most * devices / touched)
 
 
+def devices_of_a_token(count: int, per_token: int, devices: int) -> float:
+    """On how many of ``devices``, each with as many of ``count`` experts, those of a token lie, on average.
+
+    >>> [round(devices_of_a_token(256, 8, devices), 2) for devices in (1, 8, 32)]
+    [1.0, 5.29, 7.27]
+    """
+    own = count // devices
+    return devices * (1.0 - math.comb(count - own, per_token) / math.comb(count, per_token))
+
+
 @lru_cache(maxsize=16384)
 def _most_on_one(count: int, touched: int, devices: int) -> float:
     """The mean of the largest of the devices' parts of so many experts."""

@@ -123,6 +123,10 @@ def test_a_sample_of_another_gpu_becomes_a_profile(folder: Path) -> None:
     assert sorted(found.collectives["all_reduce"]) == [2, 4, 8]
     assert found.collectives["all_reduce"][4].source == "custom_allreduce_perf"
     assert found.collectives["all_gather"][4].source == "nccl_perf"
+    exchanged = found.seconds(
+        Collective("x", "all_to_all", 2**20, 4)
+    ).seconds  # of what a rank sends, 3/4 goes elsewhere
+    assert exchanged == pytest.approx(5e-6 + 2**20 * 0.75 / WIRES, rel=0.02)
     assert found.sources["gemm_perf"].commit == "abc"
     assert found.link
     assert found.sources[found.link.source].kind == "datasheet"

@@ -13,7 +13,7 @@ from ssdsim.drafters.model import ModelDrafter
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.scenario.drafting import draft_by_options
-from ssdsim.scenario.options import DEFAULTS
+from ssdsim.scenario.options import DATA_PARALLEL, DEFAULTS
 from ssdsim.transformer.card import Transformer
 
 if TYPE_CHECKING:
@@ -107,6 +107,11 @@ def card(found: Candidates, role: str) -> Transformer:
 def drafter_of(found: Candidates) -> str:
     """The name of what drafts."""
     return str(found.options.get("drafter") or DEFAULTS["drafter"])
+
+
+def is_data_parallel(found: Candidates) -> bool:
+    """Whether the target's devices have sequences of their own."""
+    return bool(found.options.get("attention", DEFAULTS["attention"]) == DATA_PARALLEL)
 
 
 def hub_name(card: Transformer, notes: list[str]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ssdsim.answers.export.dialect import Dialect, card, drafter_of, hub_name
+from ssdsim.answers.export.dialect import Dialect, card, drafter_of, hub_name, is_data_parallel
 from ssdsim.answers.export.vllm import LOOKAHEADS, lookahead
 from ssdsim.answers.schedule.candidates import Candidates
 from ssdsim.scenario.configuration import configure
@@ -35,7 +35,10 @@ def command(found: Candidates, names: Sequence[str], notes: list[str], seed: int
     k = tree.passes if tree else lookahead(chosen)
     words = ["python", "-m", "sglang.launch_server", "--model-path", hub_name(card(found, "target"), notes)]
     words += ["--tp-size", str(found.options.get("tp", DEFAULTS["tp"]))]
-    if found.options.get("ep", DEFAULTS["ep"]) > 1:
+    if is_data_parallel(found):
+        ranks = str(found.options.get("tp", DEFAULTS["tp"]))
+        words += ["--enable-dp-attention", "--dp-size", ranks, "--ep-size", ranks, "--moe-a2a-backend", "deepep"]
+    elif found.options.get("ep", DEFAULTS["ep"]) > 1:
         words += ["--ep-size", str(found.options["ep"])]
     if k == 0:
         notes.append("AR is best on the whole: the command has no speculative flags")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from typing import Any
 
-from ssdsim.answers.export.dialect import Dialect, card, drafter_of, hub_name
+from ssdsim.answers.export.dialect import Dialect, card, drafter_of, hub_name, is_data_parallel
 from ssdsim.answers.schedule.candidates import Candidates
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.options import DEFAULTS
@@ -59,14 +59,16 @@ def config(found: Candidates, names: Sequence[str], notes: list[str], seed: int)
     """The JSON object of ``--speculative-config``: a number of drafted tokens for each range of batch sizes.
 
     Its table has no axis for the context: a batch size gets the K of the best geometric mean over the contexts. Ranges
-    meet half way (in ratio) between two batch sizes. ``null`` where nothing is drafted anywhere.
+    meet half way (in ratio) between two batch sizes. ``null`` where nothing is drafted anywhere. Where devices have
+    sequences of their own, each of vLLM's engines has its own batch size, a part of ours.
     """
     best = found.best(names, by=("b",))
     DIALECT.note_shared(best, "contexts", notes)
     DIALECT.note_missing(found, best, notes)
     _note_experts(found, notes)
     rows = best.drop_duplicates("b").sort_values("b").to_dict("records")
-    lookaheads = {int(row["b"]): lookahead(row) for row in rows}
+    engines = found.options.get("tp", DEFAULTS["tp"]) if is_data_parallel(found) else 1
+    lookaheads = {-(-int(row["b"]) // engines): lookahead(row) for row in rows}
     drafting = [row for row in rows if lookahead(row)]
     if not drafting:
         notes.append("AR is best everywhere: start vLLM without --speculative-config")
@@ -77,7 +79,8 @@ def config(found: Candidates, names: Sequence[str], notes: list[str], seed: int)
         made["model"] = hub_name(card(found, "draft"), notes)
     made |= {"num_speculative_tokens": max(lookaheads.values()), **method.more}
     if method.has_layers:
-        made["draft_tensor_parallel_size"] = found.options.get("tp", DEFAULTS["tp"])  # of a model it refuses any other
+        tp = found.options.get("tp", DEFAULTS["tp"])
+        made["draft_tensor_parallel_size"] = 1 if engines > 1 else tp  # of a model it refuses any other
         _note_draft_devices(found.points[drafting[0]["point"]], notes)
     if method.note:
         notes.append(method.note)
@@ -112,6 +115,11 @@ def ranges(lookaheads: Mapping[int, int]) -> list[list[int]]:
 def _note_experts(found: Candidates, notes: list[str]) -> None:
     """VLLM's expert-parallel degree is no number of its own: all devices of the tensor-parallel group, or none."""
     tp, ep = (found.options.get(name, DEFAULTS[name]) for name in ("tp", "ep"))
+    if is_data_parallel(found):
+        notes.append(
+            f"start vLLM with --data-parallel-size {tp} --enable-expert-parallel and no tensor parallelism: its batch "
+            "sizes are of one device; all-to-alls are priced (--all2all-backend), not its default all-gather"
+        )
     if ep > 1:
         notes.append("start vLLM with --enable-expert-parallel: experts lie apart on the devices")
     if 1 < ep < tp:

@@ -16,7 +16,7 @@ from ssdsim.answers.recommend.request import Request, axes_of
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.pricing.occupancy import check_memory, target_alone
 from ssdsim.pricing.room import NoRoom
-from ssdsim.protocols.axes import Axis, Values
+from ssdsim.protocols.axes import PLACED, Axis, Values
 from ssdsim.scenario.configuration import effective, site_of
 from ssdsim.scenario.options import DEFAULTS
 from ssdsim.transformer.card import legal_expert_parallel
@@ -73,15 +73,16 @@ class Search:
             return True
         known = shape.tp, shape.ep, batch
         if known not in self._bare:
-            self._bare[known] = self._refusal(*known)
+            self._bare[known] = self._refusal(shape, batch)
         refusal = self._bare[known]
         if refusal is not None:
             self.refused[case] = refusal
         return refusal is None
 
-    def _refusal(self, tp: int, ep: int, batch: int) -> str | None:
+    def _refusal(self, shape: Shape, batch: int) -> str | None:
         """Why the target has no room by itself."""
-        site = site_of(effective({**self.request.options, "tp": tp, "ep": ep, "b": batch}))
+        degrees = {axis.option: shape.settings[axis.option] for axis in PLACED if axis.option in shape.settings}
+        site = site_of(effective({**self.request.options, **degrees, "b": batch}))
         assert site is not None  # nobody can be advised to deploy unit-free times
         try:
             check_memory(batch, [target_alone(site, 0)])

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from ssdsim.answers.serving.curve import Curve
+from ssdsim.errors import InputError
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.pricing.between_kernels import Model, cost_between_kernels, of_prompts
 from ssdsim.pricing.cost import Cost
@@ -37,6 +38,18 @@ class Place:
     def shard(self) -> dict[str, Any]:
         """What of the model a device holds, and in which formats, as a pass takes it."""
         return {"tp": self.tp, "dtype": self.dtype, "kv_dtype": self.kv_dtype, "ep": self.ep}
+
+
+def target_place(site: Site) -> Place:
+    """The target's.
+
+    Raises
+    ------
+    InputError : its devices have sequences of their own, which prompts are not priced for.
+    """
+    if site.spread:
+        raise InputError("requests that arrive are served with tensor-parallel attention only: leave --attention out")
+    return Place(site.target, "target", site.tp, site.dtype, site.kv_dtype, site.profile, site.runtime, site.ep)
 
 
 class PromptTable:
@@ -133,7 +146,7 @@ def prompt_warnings(site: Site, tokens: int) -> frozenset[str]:
     """What is extrapolated in passes over ``tokens`` tokens of a prompt, of the target's and of the draft's."""
     drafts_in = site.draft_dtype or site.dtype
     places = (
-        Place(site.target, "target", site.tp, site.dtype, site.kv_dtype, site.profile, site.runtime, site.ep),
+        target_place(site),
         Place(site.draft, "draft", 1, drafts_in, site.kv_dtype, site.draft_profile, site.runtime),
     )
     found: frozenset[str] = frozenset()

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.answers.serving.curve import spaced
-from ssdsim.answers.serving.passes import Place, PromptTable, PromptTables
+from ssdsim.answers.serving.passes import Place, PromptTable, PromptTables, target_place
 from ssdsim.checks import FloatOrArray
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.step import Pass, Step
@@ -308,7 +308,7 @@ class RoundTable:
         passes = {name: step.passes for name, step in steps.items()}
         queries = {name: p.forward.tokens for name, each in passes.items() for p in each if p.model == "target"}
         drafts = dict(_drafting(steps))
-        target = Place(site.target, "target", site.tp, site.dtype, site.kv_dtype, site.profile, site.runtime, site.ep)
+        target = target_place(site)
         one = next(iter(drafts.values()), None)
         draft = None
         if one is not None:
