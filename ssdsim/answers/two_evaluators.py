@@ -19,7 +19,8 @@ from ssdsim.answers.idle_cores import IdleCores
 
 _MANY = 500  # points of one call, after which there are seconds of work to come
 _IDLE = 0.5  # cores
-_A_SHARE = 64  # points that one of the two takes at once
+_LEAST_SHARE, _MOST_SHARE = 8, 64  # points that one of the two takes at once
+_A_CALL = 16  # shares at least, so that neither waits long for the other's last one
 _AHEAD = 2  # shares that the second process has before it, so that it never waits for this one
 
 
@@ -112,8 +113,9 @@ def _shares(points: Sequence[Mapping[str, Any]]) -> list[tuple[int, ...]]:
     def batch(number: int) -> Any:
         return points[number]["b"]
 
+    size = min(max(-(-len(points) // _A_CALL), _LEAST_SHARE), _MOST_SHARE)
     by_batch = [tuple(numbers) for _, numbers in groupby(sorted(range(len(points)), key=batch), key=batch)]
-    return [numbers[at : at + _A_SHARE] for numbers in by_batch for at in range(0, len(numbers), _A_SHARE)]
+    return [numbers[at : at + size] for numbers in by_batch for at in range(0, len(numbers), size)]
 
 
 def _together(shares: Sequence[Sequence[int]], found: Sequence[Evaluated]) -> Evaluated:

@@ -23,9 +23,10 @@ from ssdsim.speculation.acceptance import moved_to, pooled_rate
 from ssdsim.speculation.caching import backup_in_proportion
 
 _SECTIONS = 10  # of the range, and then of the section that holds the crossing
-_ROUNDS = 3
+_FINER = 2  # times
 _LARGEST_BATCH = 4096
 _NEAR_BEST = 0.8  # rivals' placements worth another look
+_NEVER_RISES = 0.95  # of tokens/s of a sequence from batch to batch: fitted timings fall a little here and there
 
 
 @dataclass(frozen=True)
@@ -62,13 +63,18 @@ class _Contest:
         rival = rates[:, ~subjects].max(axis=1, initial=0.0)
         return np.asarray(np.divide(subject, rival, out=np.where(subject > 0, np.inf, 0.0), where=rival > 0))
 
-    def narrowed(self, batches: Sequence[int]) -> _Contest:
-        """The contest among the cases of each side that are near its best at one of the batches at least."""
+    def narrowed(self, low: int, high: int) -> _Contest:
+        """The contest among the cases that may be a side's best at a batch from ``low`` to ``high``.
+
+        They are near its best at one of the two; and since a sequence gets no more tokens/s in a larger batch, they
+        have at ``low`` as much as the best has at ``high``, where they have room there.
+        """
+        at_low, at_high = (self._rates([{}], self._at(batch))[0] for batch in (low, high))
         near = np.zeros(len(self.cases), dtype=bool)
-        for batch in batches:
-            rates = self._rates([{}], self._at(batch))[0]
-            for side in (self._subjects, ~self._subjects):
-                near |= side & (rates > 0) & (rates >= _NEAR_BEST * rates[side].max(initial=0.0))
+        for side in (self._subjects, ~self._subjects):
+            good = [(rates > 0) & (rates >= _NEAR_BEST * rates[side].max(initial=0.0)) for rates in (at_low, at_high)]
+            reaches = (at_low == 0) | (at_low >= _NEVER_RISES * at_high[side].max(initial=0.0))
+            near |= side & (good[0] | good[1]) & reaches
         return replace(self, cases=tuple(case for case, kept in zip(self.cases, near, strict=True) if kept))
 
     @property
@@ -174,20 +180,31 @@ def _least(
     spaced: Callable[[float, float, int], NDArray[np.float64]] = np.linspace,
 ) -> BreakEven:
     """The smallest value from which on the subject leads, up to the present one (beyond it where it trails now)."""
-    for _ in range(_ROUNDS):
-        values = np.asarray(spaced(low, high, _SECTIONS + 1), dtype=float)
-        leads = contest.leads([change(float(value)) for value in values]) > 1.0
-        if leads.all():
-            return BreakEven(what, unit, "always", present=present)
-        if not leads.any():
-            return BreakEven(what, unit, "never", present=present)
-        rises = np.flatnonzero(leads[1:] & ~leads[:-1])
-        if rises.size == 0:  # ahead at the low end only: more of it does not help the subject against its rivals
-            last = int(np.flatnonzero(leads)[-1])
-            return BreakEven(what, unit, "at most", float(values[last]), present)
-        at = int(rises[np.abs(values[rises] - present).argmin()])
-        low, high = float(values[at]), float(values[at + 1])
-    return BreakEven(what, unit, "at least", high, present)
+
+    def sections(low: float, high: float) -> NDArray[np.float64]:
+        return np.asarray(spaced(low, high, _SECTIONS + 1), dtype=float)
+
+    def leads(values: NDArray[np.float64]) -> NDArray[np.bool_]:
+        return contest.leads([change(float(value)) for value in values]) > 1.0
+
+    values = sections(low, high)
+    ahead = leads(values)
+    if ahead.all():
+        return BreakEven(what, unit, "always", present=present)
+    if not ahead.any():
+        return BreakEven(what, unit, "never", present=present)
+    rises = np.flatnonzero(ahead[1:] & ~ahead[:-1])
+    if rises.size == 0:  # ahead at the low end only: more of it does not help the subject against its rivals
+        last = int(np.flatnonzero(ahead)[-1])
+        return BreakEven(what, unit, "at most", float(values[last]), present)
+    at = int(rises[np.abs(values[rises] - present).argmin()])
+    for _ in range(_FINER):
+        values = sections(float(values[at]), float(values[at + 1]))
+        at, above = 0, _SECTIONS
+        while above - at > 1:  # it trails at the one and leads at the other
+            middle = (at + above) // 2
+            at, above = (at, middle) if leads(values[[middle]])[0] else (middle, above)
+    return BreakEven(what, unit, "at least", float(values[at + 1]), present)
 
 
 def _hits(contest: _Contest, point: Mapping[str, Any]) -> BreakEven:
@@ -261,10 +278,11 @@ def _largest_batch(contest: _Contest) -> BreakEven:
             low, high = low // 2, low
             if low == 0:
                 return BreakEven("batch", "sequences", "never", present=contest.batch)
-    near = contest.narrowed((low, high))
+    near = closer = contest.narrowed(low, high)
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if near.leads([{}], middle)[0] > 1.0 else (low, middle)
+        low, high = (middle, high) if closer.leads([{}], middle)[0] > 1.0 else (low, middle)
+        closer = closer.narrowed(low, high)
     reason = near.no_room(high)
     note = "" if reason is None else f"the limit of its room, not of its speed: {reason}"
     return BreakEven("batch", "sequences", "at most", low, contest.batch, note)
