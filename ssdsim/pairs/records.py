@@ -126,14 +126,7 @@ def _replace(file: Path, write: Any) -> None:
 
 
 def _table(request: Request) -> pa.Table:
-    columns: dict[str, Any] = {}
-    for field in fields(Positions):
-        values = getattr(request.positions, field.name)
-        if values.ndim == 2:
-            flat = pa.array(np.ascontiguousarray(values).ravel())
-            columns[field.name] = pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
-        else:
-            columns[field.name] = pa.array(values)
+    columns = {field.name: _column(getattr(request.positions, field.name)) for field in fields(Positions)}
     about = {
         "id": request.id,
         "data_set": request.data_set,
@@ -146,9 +139,17 @@ def _table(request: Request) -> pa.Table:
     return pa.table(columns).replace_schema_metadata({"request": json.dumps(about)})
 
 
+def _column(values: Any) -> pa.Array:
+    """The values as they lie in memory: :func:`pyarrow.array` would import pandas, to ask whether they are a series."""
+    flat = np.ascontiguousarray(values).ravel()
+    column = pa.Array.from_buffers(pa.from_numpy_dtype(flat.dtype), flat.size, [None, pa.py_buffer(flat)])
+    return column if values.ndim == 1 else pa.FixedSizeListArray.from_arrays(column, values.shape[1])
+
+
 def _request(file: Path) -> Request:
     try:
-        table = pq.read_table(file)
+        with pq.ParquetFile(file) as opened:
+            table = opened.read()
         about = json.loads(table.schema.metadata[b"request"])
         arrays = {field.name: _values(table.column(field.name)) for field in fields(Positions)}
     except (OSError, pa.ArrowException, KeyError, TypeError, ValueError) as error:
@@ -160,5 +161,5 @@ def _request(file: Path) -> Request:
 def _values(column: pa.ChunkedArray) -> Any:
     whole = column.combine_chunks()
     if pa.types.is_fixed_size_list(whole.type):
-        return np.asarray(whole.flatten()).reshape(-1, whole.type.list_size)
-    return np.asarray(whole)
+        return np.from_dlpack(whole.flatten()).reshape(-1, whole.type.list_size)
+    return np.from_dlpack(whole)
