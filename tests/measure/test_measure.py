@@ -15,8 +15,10 @@ import numpy as np
 import pytest
 
 from site_generator.json_reference import undescribed
+from ssdsim.engine.simulate import simulate
 from ssdsim.pairs.file import Pair, load_pair
 from ssdsim.pairs.records import RecordFolder
+from ssdsim.scenario.configuration import configure
 from tests.cli.in_process import asked
 
 pytestmark = pytest.mark.long
@@ -106,6 +108,47 @@ def test_records_are_analysed_again_without_torch(measured: tuple[Path, str], tm
     found = answered["by_temperature"][1]
     assert len(found["alpha_k"]) == found["length"]["k"] == 3
     assert [point[0] for point in found["hits"]["rejected"]["curve"]] == [1, 2]
+
+
+def test_batches_of_each_set_and_of_the_mix_are_simulated_as_they_were_measured(measured: tuple[Path, str]) -> None:
+    """P(all hit) by the exported concentration, with the hit rate that the batches had, within its interval."""
+    told = []
+    for at in load_pair(measured[0]).by_temperature:
+        for name, findings in ((None, at), *at.sets.items()):
+            batch = findings.correlation.batch[-1]
+            assert batch.independent is not None
+            assert batch.p_all_hit is not None
+            assert batch.low is not None
+            assert batch.high is not None
+            options = {"pair": str(measured[0]), "pair_set": name, "temperature": at.temperature, "b": batch.b}
+            shared = {"p_hit": batch.independent ** (1 / batch.b), "backup": "jit", "t_sd": 0.2}
+            scenario = configure(**options, **shared).scenarios["ssd"]
+            assert scenario.settings["hit_concentration"] == batch.concentration
+            hit = simulate(scenario, engine="mc", rounds=20_000, seed=3).p_all_hit
+            assert hit is not None
+            told.append(
+                f"{name or 'mix'}, temperature {at.temperature:g}, b {batch.b}: P(all hit) {batch.p_all_hit:.4f} "
+                f"({batch.low:.4f} to {batch.high:.4f}), p^b {batch.independent:.4f}, simulated {hit.value:.4f}"
+            )
+            assert batch.low <= hit.high, told
+            assert hit.low <= batch.high, told
+    print(*told, sep="\n")
+    assert len(told) == 6
+
+
+@pytest.mark.slow
+def test_the_coupling_says_what_two_thousand_rounds_of_real_models_do(trained_pair: Path, tmp_path: Path) -> None:
+    size = ["--requests", "64", "--max-new-tokens", "64", "--temperature", "0.7,1", "--batch", "64", "--k", "1:5"]
+    done = asked(*arguments(trained_pair, tmp_path / "pair.json"), *size, "--check-loop", "64", "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(done.stdout)["loop"]
+    for each in found:
+        errors = abs(each["coupling"] - each["loop"]) / each["error"]
+        print(
+            f"{each['what']} at {each['temperature']:g}: {each['coupling']:.4f} by the coupling, "
+            f"{each['loop']:.4f} by the loop, {errors:.2f} errors"
+        )
+        assert errors < 3.0
 
 
 def _numbers(pair: Pair) -> Any:

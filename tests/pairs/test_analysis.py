@@ -265,6 +265,7 @@ def test_intervals_cover_the_truth() -> None:
         assert law.r_interval is not None
         intervals = (alpha, law.curve[2][2:], law.c_interval, law.r_interval)
         covered += [low <= value <= high for (low, high), value in zip(intervals, truth, strict=True)]
+    print(dict(zip(("alpha", "h(3)", "c", "r"), (covered / 200).tolist(), strict=True)))
     assert np.all(covered >= 0.92 * 200), covered
     assert np.all(covered <= 0.98 * 200), covered
 
