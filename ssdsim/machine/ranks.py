@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 import tempfile
 import threading
 import time
@@ -12,8 +13,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from importlib import import_module
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
+from multiprocessing.context import ForkServerContext, SpawnContext
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -57,7 +60,7 @@ class Ranks:
         self._life = (serve, dict(options), collective_s)
         self._folder = tempfile.TemporaryDirectory(prefix="ssdsim-ranks-")
         self._pipes: list[Connection] = []
-        self._processes: list[SpawnProcess] = []
+        self._processes: list[BaseProcess] = []
 
     def __enter__(self) -> Ranks:
         try:
@@ -69,7 +72,7 @@ class Ranks:
         return self
 
     def _start(self) -> None:
-        context = multiprocessing.get_context("spawn")
+        context = _beginnings()
         store = str(Path(self._folder.name) / "store")
         for rank in range(len(self.devices)):
             ours, theirs = context.Pipe()
@@ -153,6 +156,25 @@ class Ranks:
                 process.kill()
             process.join(_GRACE_S)
         self._folder.cleanup()
+
+
+def _beginnings() -> ForkServerContext | SpawnContext:
+    """How ranks begin: forked, on Linux, from a process that has imported torch, which takes a core some seconds.
+
+    That process lives as long as this one. It has touched no GPU, which a fork would not survive, and Ctrl-C at the
+    terminal, which goes to it too, is this process's matter.
+    """
+    if sys.platform != "linux":
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    resource_tracker.ensure_running()  # first: starting it lets Ctrl-C through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # inherited
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return context
 
 
 @contextmanager

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
@@ -18,21 +17,21 @@ import psutil
 import pytest
 import torch
 
-from calibration.calibrate import wanted
+from calibration.calibrate import VISITS, wanted
 from calibration.points import Workload, plan
 from site_generator.json_reference import undescribed
 from ssdsim import strategies
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.hardware.profile import load_profile
-from ssdsim.machine.devices import backend_of, group_of, parse_devices
+from ssdsim.machine.devices import backend_of, parse_devices
 from ssdsim.machine.ranks import RankError, Ranks
 from ssdsim.machine.timing import summarise, time_action
+from tests.calibration import seldom
 from tests.calibration.process import (
     PAIR,
     PATIENCE_S,
     calibrating,
-    descendants,
     left_after,
     lines_in,
     logged_keys,
@@ -46,6 +45,7 @@ TINY = [*PAIR, *"--b 2 --k 2".split()]
 SMALL = "--target transformer-shaped-1536x4 --draft transformer-shaped-768x2 --context 256 --b 2 --k 3".split()
 
 
+ECHO = "tests.calibration.echo:make_echo"
 STEADY = 0.1  # range of the slowness of visits, beyond which the machine was not a bench
 
 
@@ -107,7 +107,10 @@ def what_is_off(output: Path, answer: dict[str, Any], wider: float) -> str | Non
     return f"error of a target pass {max(of_target):.1%}" if max(of_target) > 0.16 * wider else None
 
 
-def test_killed_three_times_and_resumed_every_visit_is_there_once(calibration: Path) -> None:
+def test_killed_three_times_and_resumed_every_visit_is_there_once(
+    calibration: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(VISITS, "cpu", seldom.VISITS)
     counts = logged_keys(calibration / "validation-profile.jsonl")
     assert set(counts.values()) == {1}
     target, draft = find_transformer("transformer-shaped-128x2"), find_transformer("transformer-shaped-64x1")
@@ -121,10 +124,9 @@ def test_an_interrupted_calibration_leaves_a_partial_profile(tmp_path: Path) -> 
     output, log = tmp_path / "cpu.json", tmp_path / "cpu.jsonl"
     with calibrating(output, *TINY) as process:
         wait_until(lambda: lines_in(log) > 60, process)
-        with calibrating(output, *TINY) as second:
-            _, err = second.communicate(timeout=PATIENCE_S)
+        second = asked("calibrate", "--device", "cpu", *TINY, "-o", str(output))
         assert second.returncode == 2
-        assert "another calibration is at work in it" in err
+        assert "another calibration is at work in it" in second.stderr
         os.kill(process.pid, signal.SIGINT)
         _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130, err
@@ -135,11 +137,10 @@ def test_an_interrupted_calibration_leaves_a_partial_profile(tmp_path: Path) -> 
 
 def test_a_log_of_another_workload_is_refused(tmp_path: Path) -> None:
     (tmp_path / "cpu.jsonl").write_text('{"schema": 2, "machine": {"device": "another"}}\n')
-    with calibrating(tmp_path / "cpu.json", *TINY) as process:
-        _, err = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 2
-    assert "another machine or for another workload" in err
-    assert err.count("\n") == 1
+    done = asked("calibrate", "--device", "cpu", *TINY, "-o", str(tmp_path / "cpu.json"))
+    assert done.returncode == 2
+    assert "another machine or for another workload" in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -171,32 +172,6 @@ def test_under_torchrun_the_first_process_works_and_the_others_end(tmp_path: Pat
     assert "torchrun spans several machines" in many.stderr
 
 
-def make_echo(rank: int, device: torch.device, options: dict[str, Any]) -> Any:
-    """A handler for the tests of ranks: answers, waits, raises or reduces as it is asked."""
-    target = group_of(range(2), device, options["collective_s"]) if "collective_s" in options else None
-
-    def handle(request: dict[str, Any]) -> Any:
-        if request.get("sleep_on") == rank:
-            time.sleep(request["seconds"])
-        if request.get("raise_on") == rank:
-            raise ValueError("no luck")
-        if request.get("die_on") == rank:
-            time.sleep(0.2)  # the others are in the collective by then
-            os.kill(os.getpid(), signal.SIGKILL)
-        if request.get("reduce"):
-            total = torch.tensor([float(rank + 1)])
-            torch.distributed.all_reduce(total)
-            return float(total)
-        if request.get("reduce_target") and rank < 2:
-            torch.distributed.all_reduce(torch.zeros(1), group=target)
-        return rank, os.getpid(), sorted(os.sched_getaffinity(0))
-
-    return handle
-
-
-ECHO = "tests.calibration.test_calibrate:make_echo"
-
-
 def test_ranks_are_pinned_processes_that_answer_in_order() -> None:
     with Ranks(["cpu:0", "cpu:1"], ECHO, {}) as ranks:
         first, second = ranks.ask({})
@@ -210,8 +185,9 @@ def test_ranks_are_pinned_processes_that_answer_in_order() -> None:
 @pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_while_ranks_start_leaves_none() -> None:
     """Nor a zombie: the interrupt may come when a process has just started and nobody has its number yet."""
-    resource_tracker.ensure_running()  # Python's own child, which stays
-    before = set(psutil.Process().children())
+    with Ranks(["cpu:0"], ECHO, {}):
+        pass  # now those who stay are there: Python's own child, and the process that ranks are forked from
+    before = set(psutil.Process().children(recursive=True))
     ranks = Ranks(["cpu:0", "cpu:1"] * 4, ECHO, {})
 
     def interrupt() -> None:
@@ -223,7 +199,7 @@ def test_ctrl_c_while_ranks_start_leaves_none() -> None:
     with pytest.raises(KeyboardInterrupt), ranks:
         pytest.fail("the ranks were up before the interrupt")
     assert any(ranks.pids)
-    assert set(psutil.Process().children()) - before == set()
+    assert set(psutil.Process().children(recursive=True)) - before == set()
 
 
 def test_a_killed_rank_is_named_in_bounded_time() -> None:
@@ -283,8 +259,8 @@ def test_a_rank_killed_in_a_calibration_names_it_and_keeps_what_was_timed(tmp_pa
     log = tmp_path / "cpu.jsonl"
     with calibrating(tmp_path / "cpu.json", *TINY) as process:
         wait_until(lambda: lines_in(log) > 5, process)
-        ranks = [pid for pid in descendants(process.pid) if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
-        os.kill(max(ranks), signal.SIGKILL)
+        ranks = [rank for child in psutil.Process(process.pid).children() for rank in child.children()]
+        max(ranks, key=psutil.Process.create_time).kill()
         start = time.monotonic()
         _, err = process.communicate(timeout=PATIENCE_S)
         assert time.monotonic() - start < 30
