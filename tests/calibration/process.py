@@ -21,9 +21,9 @@ PATIENCE_S = 900.0  # for what takes seconds on quiet cores
 
 
 @contextmanager
-def calibrating(output: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+def calibrating(output: Path, *arguments: str, program: str = "ssdsim") -> Iterator[subprocess.Popen[str]]:
     """A calibration on two cores, at the head of a session of processes; killed and reaped if it is still at work."""
-    command = [sys.executable, "-m", "ssdsim", "calibrate", "--device", "cpu", *arguments, "-o", str(output)]
+    command = [sys.executable, "-m", program, "calibrate", "--device", "cpu", *arguments, "-o", str(output)]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
@@ -35,19 +35,22 @@ def calibrating(output: Path, *arguments: str) -> Iterator[subprocess.Popen[str]
 
 
 def kill_and_resume(output: Path, *arguments: str, kills: int = 3) -> None:
-    """A calibration that is killed at ``kills`` random moments, has its log torn, and is then resumed to its end."""
-    log = output.with_suffix(".jsonl")
+    """A calibration that is killed at ``kills`` random moments, has its log torn, and is then resumed to its end.
+
+    It visits its points seldom.
+    """
+    log, program = output.with_suffix(".jsonl"), "tests.calibration.seldom"
     moments = random.Random(7)
     for _ in range(kills):
-        enough = lines_in(log) + moments.randint(50, 300)
-        with calibrating(output, *arguments) as process:
+        enough = lines_in(log) + moments.randint(50, 150)  # of some 600
+        with calibrating(output, *arguments, program=program) as process:
             wait_until(lambda enough=enough: lines_in(log) >= enough, process)
             os.kill(process.pid, signal.SIGKILL)
             process.communicate()
         assert left_after(process.pid, seconds=10) == [], "ranks outlived their parent"
     with log.open("a") as file:
         file.write('{"key": "torn')  # as if the kill had hit the middle of a line
-    with calibrating(output, *arguments) as process:
+    with calibrating(output, *arguments, program=program) as process:
         _, err = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 0, err
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from calibration.calibrate import VISITS
 from site_generator.json_reference import undescribed
 from ssdsim import strategies
 from ssdsim.engine.trace import Trace
@@ -30,7 +29,9 @@ from ssdsim.validation.bench import Bench, check_profile, check_runs, run_grid
 from ssdsim.validation.comparison import interval, speedups
 from ssdsim.validation.grid import GRIDS, GridPoint
 from ssdsim.validation.timelines import spent_s
-from tests.calibration.process import PAIR, PATIENCE_S
+from tests.calibration import seldom
+from tests.calibration.process import PAIR
+from tests.cli.in_process import asked
 from tests.executor.toys import Alternating
 
 CARDS = {"target": "transformer-shaped-128x2", "draft": "transformer-shaped-64x1"}
@@ -172,16 +173,19 @@ def test_the_interval_of_repeats_is_students() -> None:
 
 
 @pytest.mark.ranks
-def test_a_validation_keeps_its_points_shows_both_traces_and_judges(calibration: Path, tmp_path: Path) -> None:
+def test_a_validation_keeps_its_points_shows_both_traces_and_judges(
+    calibration: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """``ssdsim validate`` on two cores: it calibrates, runs the short grid, resumes without measuring, is shown.
 
     What it would calibrate is there already.
     """
+    monkeypatch.setitem(VISITS, "cpu", seldom.VISITS)
     run = Path(shutil.copytree(calibration, tmp_path / "run"))
     trace, log = run / "measured_trace.json", run / "validation.jsonl"
     few = ["--rounds", "4", "--repeats", "2"]
-    command = [sys.executable, "-m", "ssdsim", "validate", *PAIR, *few, "-o", str(run), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    command = ["validate", *PAIR, *few, "-o", str(run), "--json"]
+    done = asked(*command)
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     assert undescribed("validate", answer) == []
@@ -196,9 +200,7 @@ def test_a_validation_keeps_its_points_shows_both_traces_and_judges(calibration:
     profile = load_profile(run / "validation-profile.json")
     assert {source.kind for source in profile.sources.values()} == {"measured"}
     before = log.read_text()
-    again = subprocess.run(
-        [*command, "--max-error", "0"], capture_output=True, text=True, timeout=PATIENCE_S, check=False
-    )
+    again = asked(*command, "--max-error", "0")
     assert again.returncode == 1  # no error is within 0
     assert log.read_text() == before
     assert json.loads(again.stdout)["comparisons"] == answer["comparisons"]
