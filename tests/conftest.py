@@ -16,6 +16,7 @@ import pytest
 from filelock import FileLock
 from hypothesis import settings
 
+from tests import examples
 from tests.calibration.process import SHORT_GRID, kill_and_resume
 from tests.cores import Cores
 
@@ -31,6 +32,7 @@ _LONGER = {"ranks", "browser", "notebooks", "cluster", "wheel", "long", "slow"}
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Cores(Path(__file__).parent), "cores")
+    config.pluginmanager.register(examples, "examples")
     settings.register_profile("busy", deadline=None)  # a busy machine may be slow at any example
     settings.load_profile("busy")
 
