@@ -56,10 +56,14 @@ def covered(draws: int) -> dict[str, float]:
     return {field: float(np.mean([each.get(field, False) for each in found])) for field in FIELDS}
 
 
-def test_intervals_hold_the_true_numbers_in_at_least_90_of_100_fits() -> None:
-    """Of intervals that hold in 95 % of draws, 99 % pass (a field); of such that hold in 80 %, 1 %; in 85 %, 10 %."""
-    found = covered(100)
-    assert min(found.values()) >= 0.90, found
+@pytest.mark.parametrize(("draws", "least"), [(50, 0.88), pytest.param(100, 0.90, marks=pytest.mark.slow)])
+def test_intervals_hold_the_true_numbers_in_nine_of_ten_fits(draws: int, least: float) -> None:
+    """Of intervals that hold in 95 % of draws, 99 % pass either way (a field).
+
+    Of such that hold in 70 %, 0.2 % pass 50 draws and none 100; in 80 %, 10 % and 1 %; in 85 %, 36 % and 10 %.
+    """
+    found = covered(draws)
+    assert min(found.values()) >= least, found
 
 
 def test_a_fit_without_noise_finds_the_numbers_and_predicts_series_that_it_never_saw() -> None:

@@ -246,15 +246,19 @@ def test_the_concentration_of_a_moment_is_found_again(mean: float, size: float, 
 
 
 @pytest.mark.long
-def test_intervals_cover_the_truth() -> None:
-    """200 measurements of 64 requests: each 95 % interval covers in 92 to 98 % of them.
+@pytest.mark.parametrize(("runs", "least", "most"), [(60, 53, 59), pytest.param(200, 184, 196, marks=pytest.mark.slow)])
+def test_intervals_cover_the_truth(runs: int, least: int, most: int) -> None:
+    """Each 95 % interval covers in 92 to 98 % of 200 measurements of 64 requests, in 88 to 98 % of 60.
+
+    Of intervals that cover in 95 % of all cases, 94 % pass the 60; of such that cover in 70 %, 0.1 %, in 80 %, 7 %, in
+    99.9 %, 6 %.
 
     The truth is that of many requests; c and r are those that the law takes there, whether or not it fits.
     """
     table = Table.of(requests(3000, 60, 1.0, 1_000_000))
     truth = _estimates(table)
     covered = np.zeros(4)
-    for run in range(200):
+    for run in range(runs):
         some = Table.of(requests(64, 60, 1.0, 20_000 + 64 * run))
         rounds = rounds_of(some, 5)
         resampled = Resampled(64, run)
@@ -265,9 +269,9 @@ def test_intervals_cover_the_truth() -> None:
         assert law.r_interval is not None
         intervals = (alpha, law.curve[2][2:], law.c_interval, law.r_interval)
         covered += [low <= value <= high for (low, high), value in zip(intervals, truth, strict=True)]
-    print(dict(zip(("alpha", "h(3)", "c", "r"), (covered / 200).tolist(), strict=True)))
-    assert np.all(covered >= 0.92 * 200), covered
-    assert np.all(covered <= 0.98 * 200), covered
+    print(dict(zip(("alpha", "h(3)", "c", "r"), (covered / runs).tolist(), strict=True)))
+    assert np.all(covered >= least), covered
+    assert np.all(covered <= most), covered
 
 
 def _estimates(table: Table) -> tuple[float, float, float, float]:
