@@ -275,6 +275,15 @@ def test_a_placeholder_is_called_one() -> None:
     placeholder = "the acceptance rate 0.8 is a placeholder, not a measurement: give --pair or --alpha"
     assert placeholder in export("csv", b=1, k=2, f=2).notes
     assert placeholder not in export("csv", b=1, k=2, f=2, alpha=0.8).notes
+    assert placeholder in export("csv", b=1, k=2, strategies="ar,sd").notes
+    assert not any("placeholder" in note for note in export("csv", b=1, strategies="ar").notes)
+
+
+def test_a_drafter_cards_published_rates_are_no_placeholder() -> None:
+    card = {"target": "llama-3.1-8b", "drafter": "eagle3", "strategies": "ar,sd", "b": 1, "k": 2}
+    published = export("csv", **card)
+    assert any("is published, not measured here" in warning for warning in published.warnings)
+    assert not any("placeholder" in note for note in published.notes)
 
 
 def test_what_an_engine_fixes_is_noted() -> None:

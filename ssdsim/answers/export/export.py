@@ -19,6 +19,8 @@ from ssdsim.errors import InputError, nearest
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.option import spelled
 from ssdsim.runtimes.catalog import BY_DEFAULT, runtime_of
+from ssdsim.scenario.configuration import effective
+from ssdsim.scenario.measured_pair import is_placeholder
 from ssdsim.scenario.options import ALL, DEFAULTS
 from ssdsim.transformer.operations import DTYPES
 
@@ -77,8 +79,8 @@ def export(format: str, *, seed: int = 0, **options: Any) -> Exported:
         if engine.check is not None:
             engine.check(options)
     found = candidates(**options)
-    drafting = any(strategies.ALL.named(name).drafts for name in names)
-    if drafting and all(options.get(name) is None for name in ("alpha", "acceptance", "pair")):
+    drafting = [point for point in found.points if strategies.ALL.named(*point["strategies"]).drafts]
+    if drafting and is_placeholder(effective(drafting[0]), "alpha"):  # what is accepted is the same in all
         placeholder = f"the acceptance rate {DEFAULTS['alpha']} is a placeholder, not a measurement"
         notes.append(f"{placeholder}: give --pair or --alpha")
     if engine is not None:
