@@ -239,6 +239,7 @@ GEMM_VARIABLES = (*GEMM_SIZES, "rows", "step")
 divides ``m``, at most sixteen: kernels of block-scaled weights take up to 30 % longer where four or eight do not."""
 
 _TILE_ROWS = 16
+_REMEMBERED = 4096  # numbers of rows
 
 
 def gemm_variables(m: ArrayLike, n: ArrayLike, k: ArrayLike, names: Iterable[str]) -> dict[str, ArrayLike]:
@@ -327,11 +328,25 @@ class GemmModel(TimingModel):
 
     def segment_at(self, m: float) -> GemmSegment:
         """The segment that serves ``m`` (the nearer one within a blend)."""
-        return self.segments[sum(self._crossed(i, m) > 0.5 for i in range(len(self.blends)))]
+        return self.segments[sum(crossed > 0.5 for crossed in self._crossed_at(m))]
+
+    def _crossed_at(self, m: float) -> tuple[float, ...]:
+        """How far ``m`` has crossed each blend; remembered, since the products of a pass have ``m`` in common."""
+        found = self._known_crossed.get(m)
+        if found is None:
+            if len(self._known_crossed) >= _REMEMBERED:
+                self._known_crossed.clear()
+            found = tuple(float(self._crossed(i, m)) for i in range(len(self.blends)))
+            self._known_crossed[m] = found
+        return found
+
+    @cached_property
+    def _known_crossed(self) -> dict[float, tuple[float, ...]]:
+        return {}
 
     def wander(self, m: float, n: float, k: float) -> dict[str, float]:
         """How much each direction of each segment's uncertainty moves the logarithm of the time."""
-        crossed = [1.0, *(float(self._crossed(i, m)) for i in range(len(self.blends))), 0.0]
+        crossed = [1.0, *self._crossed_at(m), 0.0]
         shares = [before * (1.0 - after) for before, after in pairwise(crossed)]
         return {
             f"{i}.{way}": share * moved

@@ -105,7 +105,9 @@ class _Nearby:
         """Target's and draft's devices alike, made faster."""
 
         def scaled(what: Literal["memory_bandwidth", "clock"], factor: float) -> dict[str, str]:
-            changed = {}
+            changed: dict[str, str] = {}
+            if factor == 1.0:
+                return changed
             for option in ("hardware", "draft_hardware"):
                 profile = find_hardware(self.options[option] or self.options["hardware"])
                 path = folder / f"{profile.name}-{what}-{factor:.3f}.json"
