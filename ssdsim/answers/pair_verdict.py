@@ -69,8 +69,7 @@ def consequences(pair: Pair, path: Path, batch: int = BATCH) -> Iterator[Consequ
 
 
 def _between(swing: Swing) -> str:
-    low, high = sorted((swing.low, swing.high))
-    return f"({low:.2f}-{high:.2f}x)"
+    return f"({swing.lowest:.2f}-{swing.highest:.2f}x)"
 
 
 def _ratio(found: Prediction, rival: str) -> float:

@@ -18,13 +18,17 @@ from ssdsim.scenario.scenario import Scenario
 from ssdsim.scenario.token_errors import averages_under, directions
 
 _ENDS_SDS = 1.96
+_BETWEEN = (0.25, 0.5, 0.75)  # of the way to an end, where the ratio may be beyond what it is there
 _NONE = 1e-9
+
+Change = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Swing:
     """``low`` and ``high`` are the ratio where the input (``what``) is at the lower and upper end of where it may lie.
 
+    ``lowest`` and ``highest`` bound it in between too: with settings held, a ratio may rise and fall again.
     A ``placeholder`` lies in the plausible range that ``over`` says, a rate of a ``pair`` in its 95 % interval.
     """
 
@@ -33,39 +37,53 @@ class Swing:
     over: str
     low: float
     high: float
+    lowest: float
+    highest: float
 
     @property
     def width(self) -> float:
-        """Between the ends, in logarithms."""
-        return abs(math.log(self.high / self.low))
+        """Between the bounds, in logarithms."""
+        return abs(math.log(self.highest / self.lowest))
 
 
 def swings(first: Scenario, other: Scenario) -> list[Swing]:
     """Of tokens/s of a sequence of ``first`` over those of ``other``, the widest first; none that moves nothing."""
-    found = []
-    for what, origin, over, low, high in _ends(first if _drafts(first) else other):
-        ratio = _per_user(first, low) / _per_user(other, low), _per_user(first, high) / _per_user(other, high)
-        found.append(Swing(what, origin, over, *ratio))
+
+    def ratio(change: Change) -> float:
+        return _per_user(first, change) / _per_user(other, change)
+
+    present, found = ratio({}), []
+    for what, origin, over, changes in _paths(first if _drafts(first) else other):
+        ratios = [ratio(change) for change in changes]
+        bounds = min(present, *ratios), max(present, *ratios)
+        found.append(Swing(what, origin, over, ratios[0], ratios[-1], *bounds))
     return sorted((each for each in found if each.width > _NONE), key=lambda each: -each.width)
 
 
-def _ends(
-    scenario: Scenario,
-) -> Iterator[tuple[str, Literal["placeholder", "pair"], str, Mapping[str, Any], Mapping[str, Any]]]:
-    """Inputs with where they come from and the options at their two ends."""
+def _paths(scenario: Scenario) -> Iterator[tuple[str, Literal["placeholder", "pair"], str, list[Change]]]:
+    """Inputs with where they come from and the options on the way from their lower end to their upper one."""
     settings = scenario.settings
     for name, (low, high) in PLAUSIBLE.items():
         if is_placeholder(settings, name):
-            yield ALL[name].axis, "placeholder", f"{low:g} to {high:g}", {name: low}, {name: high}
+            values = (low, *_from_to(low, settings[name])[::-1], *_from_to(high, settings[name]), high)
+            yield ALL[name].axis, "placeholder", f"{low:g} to {high:g}", [{name: value} for value in values]
+    nearer = [{each.name: each for each in directions(settings, way * _ENDS_SDS)} for way in _BETWEEN]
     for each in directions(settings, _ENDS_SDS):
-        yield each.what, "pair", "95 %", each.down, each.up
+        between = [known[each.name] for known in nearer if each.name in known]
+        ups, downs = [one.up for one in between], [one.down for one in between]
+        yield each.what, "pair", "95 %", [each.down, *downs[::-1], *ups, each.up]
+
+
+def _from_to(end: float, present: float) -> list[float]:
+    """Values between where an input is and an end, the nearest to where it is first."""
+    return [present + way * (end - present) for way in _BETWEEN]
 
 
 def _drafts(scenario: Scenario) -> bool:
     return bool(strategies.ALL.named(scenario.strategy.name).drafts)
 
 
-def _per_user(scenario: Scenario, change: Mapping[str, Any]) -> float:
+def _per_user(scenario: Scenario, change: Change) -> float:
     averages = averages_under(scenario.strategy, scenario.settings, scenario.drafter, change)
     estimate = scenario.strategy.closed_form(replace(scenario.round, averages=averages))
     return float(estimate.tokens_per_second) / scenario.batch

@@ -250,6 +250,5 @@ def _print_swings(found: Recommendation, about: Answer, out: Console) -> None:
         table.add_column(header, words=True)
     for each in found.swings:
         origin = "placeholder" if each.origin == "placeholder" else "measured rate"
-        ends = (f"{ratio:.2f}x" for ratio in sorted((each.low, each.high)))
-        table.add_row(each.what, origin, each.over, *ends)
+        table.add_row(each.what, origin, each.over, f"{each.lowest:.2f}x", f"{each.highest:.2f}x")
     out.print(table)

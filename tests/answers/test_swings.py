@@ -43,6 +43,21 @@ def test_a_pairs_rates_swing_within_their_intervals(tmp_path: Path) -> None:
         assert min(each.low, each.high) < ratio < max(each.low, each.high)
 
 
+@pytest.mark.parametrize("k", [2, 5])
+def test_the_bounds_hold_the_ratio_itself_where_both_ends_are_above_it(k: int) -> None:
+    """With settings held, SSD's lead over SD falls with alpha and rises again."""
+    options = {"t_sd": 0.2, "t_p": 0.8, "k": k, "f": 3, "b": 8, "backup": "fast"}
+    scenarios = configure(**options).scenarios
+    ratio = predict(**options).verdict.over["sd"].ratio
+    found = {each.what: each for each in swings(scenarios["ssd"], scenarios["sd"])}
+    alpha = found["acceptance rate α"]
+    assert ratio < min(alpha.low, alpha.high)
+    for each in found.values():
+        assert each.lowest <= ratio * (1.0 + 1e-12)
+        assert each.highest >= ratio * (1.0 - 1e-12)
+        assert each.lowest <= min(each.low, each.high) <= max(each.low, each.high) <= each.highest
+
+
 @pytest.mark.long
 def test_a_recommendation_says_what_to_measure_first() -> None:
     found = recommend(gpus=5, b=16, tp=4, k=[4, 6])
