@@ -90,6 +90,13 @@ _OF_MEASURED = (*_ONLY_MEASURED, "target", "dtype", "draft", "output", *_COMMON)
 @click.option(
     "--draft-device", help="the draft's own device [default: the one after the target's; none where there is no other]"
 )
+@click.option(
+    "--ep",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="groups of the target's ranks that hold different experts",
+)
 @click.option("--context", type=click.IntRange(1), default=256, show_default=True)
 @click.option("--dtype", type=click.Choice(DTYPES), help="[default: the profile's]")
 @chosen_options("strategies")
@@ -290,6 +297,7 @@ def _run(
         rounds=int(str(options["rounds"])),
         repeats=int(str(options["repeats"])),
         seed=seed,
+        ep=int(str(options["ep"])),
     )
     if log.name == "validation.jsonl":
         _write_config(log.with_name("config.toml"), bench.options(points[0]))

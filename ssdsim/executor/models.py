@@ -20,12 +20,16 @@ _WARM_UPS = 3  # buffers are allocated, kernels chosen
 
 @dataclass(frozen=True)
 class Room:
-    """What is allocated of a model, once for all runs: for so many sequences of so much context."""
+    """What is allocated of a model, once for all runs: for so many sequences of so much context.
+
+    Its experts lie in ``ep`` groups of the ranks that have it together.
+    """
 
     card: Transformer
     dtype: str
     batch: int
     context: int
+    ep: int = 1
 
 
 class Models:
@@ -57,6 +61,7 @@ class Models:
                 batch=room.batch,
                 context=room.context,
                 tp=len(team),
+                ep=room.ep,
                 group=group,
                 seed=self._rank,
             )

@@ -25,21 +25,25 @@ class ExpertWeights:
     down: torch.Tensor
 
 
-def run_experts(tokens: torch.Tensor, choices: torch.Tensor, weights: ExpertWeights, out: torch.Tensor) -> torch.Tensor:
-    """Each token's mean over its experts' answers, into ``out``.
+def run_experts(
+    tokens: torch.Tensor, choices: torch.Tensor, weights: ExpertWeights, out: torch.Tensor, first: int = 0
+) -> torch.Tensor:
+    """Each token's mean over its experts' answers, into ``out``; of experts that lie elsewhere nothing comes.
 
     Parameters
     ----------
     tokens, out : shape ``(tokens, hidden)``.
     choices : numbers of experts, shape ``(tokens, per_token)``.
+    first : number of the first expert of ``weights``.
     """
     per_token = choices.shape[1]
     order = torch.argsort(choices.flatten())
     visitors = order // per_token
-    counts = torch.bincount(choices.flatten(), minlength=len(weights.down)).tolist()
+    last = first + len(weights.down)
+    counts = torch.bincount(choices.flatten(), minlength=last).tolist()
     out.zero_()
-    start = 0
-    for expert, count in enumerate(counts):
+    start = sum(counts[:first])
+    for expert, count in enumerate(counts[first:last]):
         if not count:
             continue
         own = visitors[start : start + count]
@@ -116,7 +120,7 @@ def usual_routes(
 
 
 class Routes:
-    """Routes of passes, drawn once for each shape and used in turn."""
+    """Routes of passes, drawn once for each shape and used in turn; popular experts have any numbers."""
 
     def __init__(self, experts: Experts, device: torch.device, seed: int) -> None:
         self._experts, self._device = experts, device
@@ -132,6 +136,7 @@ class Routes:
 
     def _in_turn(self, sequences: int, tokens: int, branches: bool) -> Iterator[torch.Tensor]:
         drawn = usual_routes(self._experts, sequences, tokens, branches, self._rng)
-        choices = [torch.from_numpy(each).to(self._device) for each in drawn]
+        numbered = [self._rng.permutation(self._experts.count)[each] for each in drawn]
+        choices = [torch.from_numpy(each).to(self._device) for each in numbered]
         while True:
             yield from choices

@@ -63,6 +63,7 @@ class Graph:
 
     Operations run in their order, each on the output of the one before; a shard's shapes are those of
     :func:`ssdsim.transformer.forward.forward_pass`. Weights are scaled so that activations neither vanish nor overflow.
+    Of experts in ``ep`` groups of the ``group``'s ranks it has those of its own.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class Graph:
         batch: int,
         context: int,
         tp: int = 1,
+        ep: int = 1,
         group: dist.ProcessGroup | None = None,
         seed: int = 0,
     ) -> None:
@@ -83,7 +85,9 @@ class Graph:
         self.tp = tp
         self._group = group
         self._random = torch.Generator(device=device).manual_seed(seed)
-        shapes = forward_pass(card, batch=1, context=context, tp=tp, dtype=dtype, fused=1)
+        shapes = forward_pass(card, batch=1, context=context, tp=tp, ep=ep, dtype=dtype, fused=1)
+        place = dist.get_rank(group) if ep > 1 else 0
+        self._first_expert = place * ep // tp * (card.experts.count // ep) if card.experts else 0
         self._routes = Routes(card.experts, device, _ROUTES_SEED) if card.experts else None
         self._layers = [self._weights(shapes.layer) for _ in range(shapes.layers)]
         self._outside = self._weights((*shapes.before, *shapes.after))
@@ -147,9 +151,9 @@ class Graph:
                 return self._attend(op, flow, *cache)
             case PrefillAttention():
                 raise NotImplementedError("graphs run passes that decode")
-            case ExpertMlp() if op.share == 1.0:
+            case ExpertMlp():
                 return self._visit_experts(op, flow, weights, asked)
-            case ExpertMlp() | LatentAttention():
+            case LatentAttention() | Collective(kind="all_to_all"):
                 raise cannot_run(op)
             case Collective():
                 return self._communicate(op, flow)
@@ -172,11 +176,12 @@ class Graph:
     ) -> torch.Tensor:
         """The router's choice is computed; what random weights choose of random tokens is no text's, so it is drawn."""
         assert self._routes is not None
-        torch.topk(self._buffer(ROUTER, op.tokens, op.count), op.per_token, dim=1)
+        assert self.card.experts is not None
+        torch.topk(self._buffer(ROUTER, op.tokens, self.card.experts.count), op.per_token, dim=1)
         shape = (asked.batch, asked.queries, asked.masked) if asked else (op.tokens, 1, False)
         choices = self._routes.next(*shape)
         experts = ExpertWeights(weights[f"{op.name} gate_up"], weights[f"{op.name} down"])
-        return run_experts(flow, choices, experts, self._buffer(op.name, op.tokens, op.hidden))
+        return run_experts(flow, choices, experts, self._buffer(op.name, op.tokens, op.hidden), self._first_expert)
 
     def _branch_mask(self, rows: int, context: int) -> torch.Tensor:
         key = ("mask", rows * (1 << 32) + context)

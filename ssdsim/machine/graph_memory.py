@@ -59,9 +59,9 @@ def _buffer_bytes(op: Operation, value: int) -> int:
             return value * op.queries * op.heads // op.kv_heads * op.context if op.masked else 0
         case PrefillAttention():
             raise NotImplementedError("graphs hold passes that decode")
-        case ExpertMlp() if op.share == 1.0:
+        case ExpertMlp():
             return value * op.tokens * op.hidden
-        case ExpertMlp() | LatentAttention():
+        case LatentAttention() | Collective(kind="all_to_all"):
             raise cannot_run(op)
         case Collective():
             return op.message_bytes if op.kind == "all_gather" else 0
@@ -72,8 +72,8 @@ def _buffer_bytes(op: Operation, value: int) -> int:
 def cannot_run(op: Operation) -> InputError:
     """What ranks have no kernel for, in one line."""
     return InputError(
-        f"{op.name} of this model are priced only: real ranks run layers that are alike, with attention by heads and "
-        "experts that all devices share"
+        f"{op.name} of this model are priced only: real ranks run layers that are alike, with attention by heads that "
+        "they share (tensor-parallel)"
     )
 
 

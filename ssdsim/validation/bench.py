@@ -52,6 +52,7 @@ class Bench:
     rounds: int
     repeats: int
     seed: int
+    ep: int = 1
 
     @property
     def tp(self) -> int:
@@ -74,7 +75,8 @@ class Bench:
     @property
     def settings(self) -> dict[str, Any]:
         """What a log depends on beside the profiles, whose names may change while their content does not."""
-        return {name: value for name, value in asdict(self).items() if name not in ("hardware", "draft_hardware")}
+        left_out = {"hardware", "draft_hardware"} | ({"ep"} if self.ep == 1 else set())  # logs of before have no ep
+        return {name: value for name, value in asdict(self).items() if name not in left_out}
 
     @property
     def profiles_digest(self) -> str:
@@ -110,6 +112,7 @@ class Bench:
             "hardware": self.hardware,
             "draft_hardware": self.draft_hardware,
             "tp": self.tp,
+            "ep": self.ep if self.ep > 1 else None,
             "draft_gpus": len(self.draft_devices) or None,
             "context": self.context,
             "dtype": self.dtype,
@@ -236,7 +239,8 @@ def executor_options(configurations: Iterable[Configuration], target_ranks: int,
             batch, context = attention.batch, attention.context
             if work.model in rooms:
                 batch, context = max(batch, rooms[work.model].batch), max(context, rooms[work.model].context)
-            rooms[work.model] = Room(cards[work.model], dtype, batch, context)
+            ep = configuration.site.ep if work.model == "target" else 1
+            rooms[work.model] = Room(cards[work.model], dtype, batch, context, ep)
     return {"target_ranks": target_ranks, "dtype": dtype, "rooms": rooms}
 
 

@@ -22,7 +22,7 @@ DTYPE = "bfloat16"
 def small(*strategies: str, **options: Any) -> Configuration:
     """Models that a core runs in a moment; what they would take on the profile does not matter."""
     given = {"b": 2, "k": 3, "backup": "jit", "tp": 1, "context": 32, "dtype": DTYPE} | options
-    return configure(**CARDS, **given, **({"strategies": strategies} if strategies else {}))
+    return configure(**{**CARDS, **given}, **({"strategies": strategies} if strategies else {}))
 
 
 def executing(target: int, draft: int) -> Ranks:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,8 +21,9 @@ from ssdsim.pricing.step import Pass, Step
 from ssdsim.rounds.outcomes import OutcomeBlock
 from ssdsim.scenario.configuration import Configuration
 from ssdsim.transformer.forward import forward_pass
+from ssdsim.validation.bench import HANDLER, executor_options
 from ssdsim.validation.grid import grid_of
-from tests.executor.run import ROUNDS, SEED, run, small, spans, whats
+from tests.executor.run import DTYPE, ROUNDS, SEED, run, small, spans, whats
 
 pytestmark = pytest.mark.ranks
 
@@ -84,6 +87,28 @@ def test_a_colocated_draft_of_sd_drafts_on_the_targets_device_before_each_verifi
     target, idle = run(pair, small("sd").scenarios["sd"])
     assert idle is None  # the draft's rank takes no part
     assert whats(target) == ["draft step", "draft step", "draft step", "tell speculation", "verify"] * ROUNDS
+
+
+def test_a_mixtures_experts_lie_on_two_ranks(tmp_path: Path) -> None:
+    """With a plan as it is priced, and room as validate makes it: each rank has half of the experts, whole."""
+    config = {
+        "architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "hidden_size": 64, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "intermediate_size": 64, "vocab_size": 128,
+        "max_position_embeddings": 512, "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 32,
+        "decoder_sparse_step": 1, "mlp_only_layers": [], "torch_dtype": "bfloat16", "tie_word_embeddings": False,
+    }  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    configuration = small("ar", "sd", target=str(tmp_path / "config.json"), tp=2, ep=2)
+    options = executor_options([configuration], 2, DTYPE)
+    assert (options["rooms"]["target"].ep, options["rooms"]["draft"].ep) == (2, 1)
+    with Ranks(["cpu:0", "cpu:1"], HANDLER, options) as ranks:
+        for name, scenario in configuration.scenarios.items():
+            first, other = run(ranks, scenario)
+            assert first.tokens == other.tokens
+            assert (
+                sum(first.tokens) / (2 * ROUNDS) == simulate(scenario, rounds=ROUNDS, seed=SEED).tokens_per_round.value
+            )
+            assert len(spans(first, "decode", "verify")) == len(spans(other, "decode", "verify")) == ROUNDS, name
 
 
 @pytest.mark.parametrize("draft_tp", [1, 2])

@@ -7,9 +7,9 @@ import pytest
 import torch
 import torch.nn.functional as functional
 
-from ssdsim.machine.experts import DRAWS, ExpertWeights, routes, run_experts, usual_routes
+from ssdsim.machine.experts import DRAWS, ExpertWeights, Routes, routes, run_experts, usual_routes
 from ssdsim.transformer.layers import Experts
-from ssdsim.transformer.routing import distinct_experts
+from ssdsim.transformer.routing import busiest_over_mean, distinct_experts
 
 
 def test_a_token_gets_the_mean_of_its_experts_answers() -> None:
@@ -26,6 +26,22 @@ def test_a_token_gets_the_mean_of_its_experts_answers() -> None:
             gate, up = (weights.gate_up[expert] @ token).chunk(2)
             expected += weights.down[expert] @ (functional.silu(gate) * up) / 2
         assert torch.allclose(answer, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("parts", [2, 3, 6])
+def test_parts_of_the_experts_add_up_to_all(parts: int) -> None:
+    """Also where a part has none of those that were chosen."""
+    generator = torch.Generator().manual_seed(1)
+    gate_up, down = torch.randn(6, 2 * 12, 10, generator=generator), torch.randn(6, 10, 12, generator=generator)
+    tokens, choices = torch.randn(3, 10, generator=generator), torch.tensor([[0, 5], [5, 1], [1, 0]])
+    whole = run_experts(tokens, choices, ExpertWeights(gate_up, down), torch.empty(3, 10))
+    found = [
+        run_experts(tokens, choices, ExpertWeights(*own), torch.empty(3, 10), number * 6 // parts)
+        for number, own in enumerate(zip(gate_up.chunk(parts), down.chunk(parts), strict=True))
+    ]
+    assert torch.allclose(sum(found[1:], found[0]), whole, atol=1e-5)
+    idle = [number for number, part in enumerate(found) if not part.any()]
+    assert idle == {2: [], 3: [1], 6: [2, 3, 4]}[parts]
 
 
 @pytest.mark.long
@@ -55,3 +71,19 @@ def test_few_routes_of_a_pass_touch_together_what_is_priced(sequences: int, toke
     assert np.mean(touched) == pytest.approx(priced, rel=0.03)
     assert len(kept) == (16 if (sequences, tokens) == (16, 64) else DRAWS)
     assert max(touched) > min(touched) or priced > 15.9  # they are not all alike
+
+
+@pytest.mark.long
+def test_the_busiest_of_devices_reads_about_what_is_priced() -> None:
+    """On the choices that ranks run, 64 experts on 4 devices: a tenth more at most, for unlike popularity."""
+    experts = Experts(count=64, per_token=4, width=8, layers=1)
+    for sequences, tokens in ((1, 1), (1, 4), (4, 4), (16, 2)):
+        found = []
+        for seed in range(12):
+            drawn = Routes(experts, torch.device("cpu"), seed)
+            for _ in range(DRAWS):
+                used = np.unique(drawn.next(sequences, tokens, False).numpy())
+                found.append(np.bincount(used // 16, minlength=4).max())
+        touched = distinct_experts(64, 4, sequences, tokens, experts.overlap, False, experts.skew)
+        priced = busiest_over_mean(64, touched, 4) * touched / 4
+        assert 0.97 * priced < np.mean(found) < 1.15 * priced

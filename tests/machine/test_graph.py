@@ -153,3 +153,56 @@ def make_sharded_mlp(rank: int, device: torch.device, options: dict[str, Any]) -
 def test_shards_of_a_layer_all_reduce_to_the_whole() -> None:
     with Ranks(["cpu:0", "cpu:1"], "tests.machine.test_graph:make_sharded_mlp", {}) as ranks:
         assert max(ranks.ask({})) < 1e-5
+
+
+MIXTURE = Transformer(
+    name="mixture", architecture="qwen3_moe", hidden_size=64, layers=2, heads=12, kv_heads=12, head_dim=8,
+    intermediate_size=64, vocab_size=128, max_context=512, source="a test",
+    experts=Experts(count=12, per_token=2, width=24, layers=2, shared_width=0),
+)  # fmt: skip
+
+
+def make_spread_experts(rank: int, device: torch.device, options: dict[str, Any]) -> Any:
+    """Each rank's experts of a layer, and a share of their widths where several have the same; all-reduced."""
+
+    def handle(request: dict[str, int]) -> tuple[float, float]:
+        tp, ep = dist.get_world_size(), request["ep"]
+        shared: dict[str, Any] = {"device": device, "dtype": "float32", "batch": 2, "context": 16, "seed": 0}
+        whole = Graph(MIXTURE, tp=1, **shared)
+        graph = Graph(MIXTURE, tp=tp, ep=ep, group=dist.group.WORLD, **shared)
+        group, place = divmod(rank, tp // ep)
+        own = slice(group * 12 // ep, (group + 1) * 12 // ep)
+        weights, shard = whole._layers[0], graph._layers[0]
+        gates = [part.chunk(tp // ep, dim=1)[place] for part in weights["experts gate_up"][own].chunk(2, dim=1)]
+        down = weights["experts down"][own].chunk(tp // ep, dim=2)[place].contiguous()
+        made = {"experts gate_up": torch.cat(gates, dim=1).contiguous(), "experts down": down}
+        assert {name: tensor.shape for name, tensor in made.items()} == {name: shard[name].shape for name in made}
+        shard |= made
+        flow, spread, errors, sizes = torch.randn(8, 64, generator=torch.Generator().manual_seed(2)), {}, [], []
+        for queries in (4, 1):  # choices are drawn on every rank alike, and differ from layer to layer
+            for degrees, of in (((1, 1), whole), ((tp, ep), graph)):
+                forward = forward_pass(
+                    MIXTURE, batch=2, queries=queries, context=16, tp=degrees[0], ep=degrees[1], dtype="float32"
+                )
+                ops = {op.name: op for op in forward.layer}
+                asked = next(op for op in forward.layer if isinstance(op, Attention))
+                found = flow[: 2 * queries]
+                for name in ("experts", "experts_all_reduce"):
+                    if name in ops:
+                        found = of._step(ops[name], found, of._layers[0], None, asked)
+                spread[of] = found.clone()
+            errors.append(float((spread[whole] - spread[graph]).abs().max()))
+            sizes.append(float(spread[whole].abs().max()))
+        return max(errors), min(sizes)
+
+    return handle
+
+
+@pytest.mark.ranks
+@pytest.mark.parametrize(("ranks", "eps"), [(2, (1, 2)), (3, (3,))])
+def test_experts_spread_over_ranks_give_what_one_rank_gives(ranks: int, eps: tuple[int, ...]) -> None:
+    devices = [f"cpu:{rank % 2}" for rank in range(ranks)]
+    with Ranks(devices, "tests.machine.test_graph:make_spread_experts", {}) as found:
+        for ep in eps:
+            answers = found.ask({"ep": ep})
+            assert max(error for error, _ in answers) < 1e-5 < 1e-2 < min(size for _, size in answers)
