@@ -449,7 +449,7 @@ SHARED: tuple[Option, ...] = (
     Option(
         name="attention",
         default="tensor-parallel",
-        kind=OneOf(("tensor-parallel", DATA_PARALLEL)),
+        kind=OneOf((DATA_PARALLEL, "tensor-parallel")),
         about="the target's devices share every sequence, or each has its own (data-parallel) and all-to-alls bring "
         "tokens to experts that lie apart on all of them",
         axis="attention of the target",
