@@ -74,7 +74,7 @@ _PATH = click.Path(path_type=Path)
 @click.option("--backup", default="random,ngram:3,suffix", show_default=True, help="look-ups that answer a miss")
 @click.option("--starts", type=click.Choice(["first", "offsets"]), default="first", show_default=True, help="of rounds")
 @click.option("--saguaro-width", "width", type=click.Choice(["F", "F+1"]), default="F", show_default=True)
-@click.option("--check-loop", type=click.IntRange(1), help="run a real SSD loop on so many requests beside it")
+@click.option("--check-loop", type=click.IntRange(2), help="run a real SSD loop on so many requests beside it")
 @click.option("--lossless", type=click.IntRange(1), help="check real loops' tokens on so many requests")
 @click.option("-o", "--output", type=OutputFile(), help="the pair (JSON); records are kept in a folder beside it")
 @common_options

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ssdsim.intervals import student_quantile
 from ssdsim.measure.collect import Asked
 from ssdsim.measure.cuts import Cut
 from ssdsim.measure.loop import Loop, Way
@@ -20,23 +21,29 @@ from ssdsim.pairs.records import Request
 from ssdsim.pairs.table import Table
 
 _FOR_TOLERANCE = 3  # texts
+_BY_CHANCE = 1.0 - 1.0 / 16_000.0
 Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
 class Compared:
-    """A quantity by the coupling and by a real loop, with its standard error over requests."""
+    """A quantity by the coupling and by a real loop, with its standard error over requests, the fewer of both's."""
 
     what: str
     temperature: float
     coupling: float
     loop: float
     error: float
+    requests: int
 
     @property
     def agrees(self) -> bool:
-        """Within four standard errors: one in 16,000 comparisons leaves them by chance."""
-        return abs(self.coupling - self.loop) <= 4.0 * self.error
+        """Within as many standard errors as one in 16,000 comparisons leaves by chance.
+
+        Four of them where requests are many; of few their spread is hardly known, and Student's t says how many.
+        """
+        most = student_quantile(_BY_CHANCE, max(1, self.requests - 1))
+        return abs(self.coupling - self.loop) <= most * self.error
 
 
 def ways(k: int, fan_out: int, backups: Sequence[str]) -> list[Way]:
@@ -150,11 +157,13 @@ def against(what: str, temperature: float, ours: tuple[object, object], theirs: 
 
     ``ours`` and ``theirs`` are each request's numerators and denominators.
     """
-    (coupling, a), (loop, b) = _ratio(*ours), _ratio(*theirs)
-    return Compared(what, temperature, coupling, loop, float(np.hypot(a, b)))
+    (coupling, a, some), (loop, b, others) = _ratio(*ours), _ratio(*theirs)
+    return Compared(what, temperature, coupling, loop, float(np.hypot(a, b)), min(some, others))
 
 
-def _ratio(numerator: object, denominator: object) -> tuple[float, float]:
+def _ratio(numerator: object, denominator: object) -> tuple[float, float, int]:
+    """The ratio, its standard error, and of how many requests it is."""
     above, below = np.asarray(numerator, dtype=float), np.asarray(denominator, dtype=float)
-    ratio = float(above.sum() / below.sum())
-    return ratio, float(np.sqrt(((above - ratio * below) ** 2).sum()) / below.sum())
+    ratio, requests = float(above.sum() / below.sum()), int((below > 0.0).sum())
+    few = requests / max(1, requests - 1)
+    return ratio, float(np.sqrt(few * ((above - ratio * below) ** 2).sum()) / below.sum()), requests
