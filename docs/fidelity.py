@@ -551,7 +551,8 @@ def _with_experts(card: Runtime) -> Runtime:
     And of a step of draft heads, which was fitted to what was published of drafters.
     """
     before = find_runtime(card.name)
-    host = {name: getattr(before.host, name) for name in EXPERTS if name != "experts"}
+    host = {name: getattr(before.host, name) for name in EXPERTS if name in Host.model_fields}
+    kernels = {name: getattr(before.kernels, name) for name in EXPERTS if name in Kernels.model_fields}
     wander = tuple(way for way in before.wander if set(way) & set(EXPERTS))
     heads = before.evidence.note.partition(_OF_HEADS)[1:]
     evidence = card.evidence.model_copy(update={"note": card.evidence.note + "".join(heads)})
@@ -560,7 +561,7 @@ def _with_experts(card: Runtime) -> Runtime:
             "head_step_s": before.head_step_s,
             "wander": card.wander + wander,
             "evidence": evidence,
-            "kernels": card.kernels.model_copy(update={"experts": before.kernels.experts}),
+            "kernels": card.kernels.model_copy(update=kernels),
             "host": card.host.model_copy(update=host),
             "errors": card.errors.model_copy(update={"experts_log_sd": before.errors.experts_log_sd}),
         }

@@ -23,7 +23,7 @@ Array = NDArray[np.float64]
 DECODING = ("overlap", "attention", "communication", "per_layer_s", "per_step_s", "per_sequence_s")
 SPECULATING = ("per_draft_step_s", "per_round_layer_s")
 BOTH = ("overlap", "attention", "per_step_s", "per_sequence_s", *SPECULATING)
-EXPERTS = ("experts", "per_expert_layer_s", "per_expert_token_s", "per_expert_prompt_s")
+EXPERTS = ("experts", "experts_4_bit", "per_expert_layer_s", "per_expert_token_s", "per_expert_prompt_s")
 """Of mixtures of experts, on a card that was fitted to dense models."""
 
 MOST_FIELDS = 6
@@ -34,7 +34,8 @@ PRIOR_SD: Mapping[str, float] = {
     "attention": 0.25,
     "communication": 0.3,
     "elementwise": 0.5,
-    "experts": 0.3,
+    "experts": 0.15,
+    "experts_4_bit": 0.15,
     "overlap": 0.3,
     "per_layer_s": 10e-6,
     "per_pass_s": 1e-3,

@@ -12,6 +12,7 @@ from ssdsim.pricing.cost import Cost
 from ssdsim.runtimes.card import KERNELS, Host, Kernels, Runtime
 from ssdsim.transformer.forward import ForwardPass
 from ssdsim.transformer.operations import (
+    WEIGHT_BYTES,
     Attention,
     Collective,
     Elementwise,
@@ -35,7 +36,7 @@ def kernel_factor(op: Operation, seconds: float, profile: HardwareProfile, kerne
         case Gemm():
             return _beside_neighbours(kernels.gemm, op, seconds, profile, kernels.overlap)
         case ExpertMlp():
-            return _beside_neighbours(kernels.experts, op, seconds, profile, kernels.overlap)
+            return _beside_neighbours(getattr(kernels, experts_factor(op)), op, seconds, profile, kernels.overlap)
         case Attention() | LatentAttention() if kernels.streaming_attention:
             return kernels.attention * _streaming_s(op, profile) / seconds
         case Attention() | LatentAttention():
@@ -48,6 +49,11 @@ def kernel_factor(op: Operation, seconds: float, profile: HardwareProfile, kerne
             return kernels.communication
         case _:
             return 1.0
+
+
+def experts_factor(op: ExpertMlp) -> str:
+    """The field of a runtime's kernels that multiplies these experts' seconds: other kernels unpack 4 bits."""
+    return "experts_4_bit" if WEIGHT_BYTES[op.dtype] < 1.0 else "experts"
 
 
 def _beside_neighbours(factor: float, op: Kernel, seconds: float, profile: HardwareProfile, overlap: float) -> float:
@@ -139,7 +145,8 @@ def cost_between_kernels(forward: ForwardPass, kernels: Cost, runtime: Runtime, 
     between_experts_s = layers * host.per_expert_layer_s + tokens * host.per_expert_token_s
     cost = cost + host_cost(runtime, "expert layers", between_experts_s, errors.host_log_sd)
     kinds = kernels.by_kind()
-    factors = {field: seconds / getattr(runtime.kernels, field) for field, seconds in _by_factor(kinds).items()}
+    by_factor = _by_factor(kinds, forward)
+    factors = {field: seconds / getattr(runtime.kernels, field) for field, seconds in by_factor.items()}
     if model == "draft":
         cost = cost + host_cost(runtime, "draft step", host.per_draft_step_s, errors.draft_step_log_sd)
         return cost + _wandering(runtime, {**factors, **counted})
@@ -170,13 +177,14 @@ _FACTORS = {
     "attention": ("attention", "latent_attention"),
     "communication": ("all_reduce", "all_gather", "all_to_all"),
     "elementwise": ("elementwise",),
-    "experts": ("experts",),
 }
-"""Kinds of kernels that a factor multiplies."""
+"""Kinds of kernels that a factor multiplies; experts' is told by their format."""
 
 
-def _by_factor(kinds: Mapping[str, float]) -> dict[str, float]:
-    return {field: sum(kinds.get(kind, 0.0) for kind in theirs) for field, theirs in _FACTORS.items()}
+def _by_factor(kinds: Mapping[str, float], forward: ForwardPass) -> dict[str, float]:
+    found = {field: sum(kinds.get(kind, 0.0) for kind in theirs) for field, theirs in _FACTORS.items()}
+    experts = next((op for op, _ in forward.counted() if isinstance(op, ExpertMlp)), None)
+    return found if experts is None else found | {experts_factor(experts): kinds.get("experts", 0.0)}
 
 
 def _wandering(runtime: Runtime, per_unit: Mapping[str, float]) -> Cost:

@@ -22,10 +22,10 @@ CacheDtype = Literal["bfloat16", "float16", "float8"]
 class Kernels(Card):
     """How the engine's kernels differ from those that were timed one by one on an idle device.
 
-    ``gemm``, ``attention``, ``communication``, ``elementwise`` and ``experts`` multiply their seconds. ``overlap`` is
-    the share of what GEMMs, attention and element-wise kernels take beyond their bytes and flops at the device's peaks
-    that their neighbours hide: launches, first loads and last waves (CUDA graphs, programmatic dependent launch,
-    fusion).
+    ``gemm``, ``attention``, ``communication``, ``elementwise``, ``experts`` (of 8 and 16 bits a weight) and
+    ``experts_4_bit``, which other kernels unpack as they read them, multiply their seconds. ``overlap`` is the share
+    of what GEMMs, attention and element-wise kernels take beyond their bytes and flops at the device's peaks that
+    their neighbours hide: launches, first loads and last waves (CUDA graphs, programmatic dependent launch, fusion).
 
     Where the engine has kernels of its own, what another library's took says little. ``streaming_attention``: decode
     attention takes its launch and its bytes at the device's bandwidth. Messages of an all-reduce up to
@@ -39,6 +39,7 @@ class Kernels(Card):
     communication: Factor = 1.0
     elementwise: Factor = 1.0
     experts: Factor = 1.0
+    experts_4_bit: Factor = 1.0
     overlap: float = Field(default=0.0, ge=0.0, le=0.9)
     streaming_attention: bool = False
     one_shot_bytes: int = Field(default=0, ge=0, le=10**12)
