@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
+from pydantic import Field
 
 from ssdsim.hardware.laws import Array, TimingModel
 from ssdsim.records import Card, NotNegative, Positive, Seconds
@@ -52,7 +53,9 @@ class ExpertsModel(TimingModel):
     * ``width``: of an expert on the device
     * ``touched``: experts that some token uses (:mod:`ssdsim.transformer.routing`)
 
-    ``few`` are the costs up to :data:`FEW_TOKENS` tokens, ``many`` beyond them.
+    ``few`` are the costs up to :data:`FEW_TOKENS` tokens, ``many`` beyond them. Both are multiplied by ``outnumbered``
+    where there are more tokens than experts on the device: kernels that nobody tuned then take larger tiles, which are
+    no better filled as long as an expert has few tokens.
     """
 
     dimensions: ClassVar[tuple[str, ...]] = ("visits", "hidden", "width", "touched")
@@ -60,16 +63,18 @@ class ExpertsModel(TimingModel):
     few: ExpertCosts
     many: ExpertCosts
     many_log_sd: NotNegative = 0.0
+    outnumbered: float = Field(default=1.0, ge=1.0, le=100.0)
 
     def seconds(
-        self, tokens: int, visits: float, hidden: int, width: int, touched: float, expert_bytes: float
+        self, tokens: int, count: int, visits: float, hidden: int, width: int, touched: float, expert_bytes: float
     ) -> float:
-        """Of a layer; never less for more tokens."""
+        """Of a layer with ``count`` experts on the device; never less for more tokens."""
+        tiles = self.outnumbered if tokens > count else 1.0
         of_few = visits * min(1.0, FEW_TOKENS / tokens)
         few = self.few.seconds(of_few, hidden, width, touched, expert_bytes)
         if tokens <= FEW_TOKENS:
-            return float(few)
-        return float(max(few, self.many.seconds(visits, hidden, width, touched, expert_bytes)))
+            return float(tiles * few)
+        return float(tiles * max(few, self.many.seconds(visits, hidden, width, touched, expert_bytes)))
 
     def log_sd_at(self, tokens: int) -> float:
         """The error of the range of tokens."""

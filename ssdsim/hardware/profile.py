@@ -410,7 +410,7 @@ class HardwareProfile(Card):
         model = self.experts.get(op.dtype)
         if model is None:
             return self._untimed_experts(op)
-        seconds = model.seconds(op.tokens, op.visits, op.hidden, op.width, op.touched, op.expert_bytes)
+        seconds = model.seconds(op.tokens, op.count, op.visits, op.hidden, op.width, op.touched, op.expert_bytes)
         outside = model.outside(op.visits, op.hidden, op.width, op.touched)
         key = f"experts:{op.count}x{op.per_token}x{op.width}x{op.hidden}:{op.dtype}"
         return self._timing(key, model, np.asarray(seconds), outside, {}, model.log_sd_at(op.tokens))

@@ -122,6 +122,19 @@ def test_the_costs_behind_a_table_are_found() -> None:
     assert model.report.p95_error < 1e-3
 
 
+def test_tiles_of_more_tokens_than_experts_are_seen_and_shapes_left_out_have_them_too() -> None:
+    rows = table(0.0)
+    slower = np.where(rows["num_tokens"] > rows["num_experts"], 1.8, 1.0)
+    found, _ = fits(rows.assign(seconds=slower * rows["seconds"]), "moe_perf", HIDDEN.bandwidth)
+    model = found["experts", "bfloat16"]()
+    assert isinstance(model, ExpertsModel)
+    assert model.outnumbered == pytest.approx(1.8, rel=1e-2)
+    assert model.few.bandwidth == pytest.approx(HIDDEN.bandwidth, rel=1e-2)
+    assert model.report is not None
+    assert model.report.p95_error < 0.02
+    assert fitted(0.0).outnumbered == fitted(0.05).outnumbered == 1.0
+
+
 def test_the_error_is_that_of_shapes_left_out() -> None:
     model = fitted(0.05)
     assert model.report is not None
@@ -137,11 +150,12 @@ def test_the_error_is_that_of_shapes_left_out() -> None:
     width=st.sampled_from([256, 512, 1024]),
 )
 def test_more_tokens_or_more_experts_take_no_less(tokens: int, more: int, touched: float, width: int) -> None:
-    model = ExpertsModel(source="a", few=HIDDEN, many=HIDDEN.model_copy(update={"per_value_s": 0.0}))
+    many = HIDDEN.model_copy(update={"per_value_s": 0.0})
+    model = ExpertsModel(source="a", few=HIDDEN, many=many, outnumbered=1.5)
     shape = (2048, width)
-    at = model.seconds(tokens, 4.0 * tokens, *shape, touched, 6.0 * 2048 * width)
-    assert model.seconds(tokens + more, 4.0 * (tokens + more), *shape, touched, 6.0 * 2048 * width) >= at
-    assert model.seconds(tokens, 4.0 * tokens, *shape, touched + 1.0, 6.0 * 2048 * width) > at
+    at = model.seconds(tokens, 64, 4.0 * tokens, *shape, touched, 6.0 * 2048 * width)
+    assert model.seconds(tokens + more, 64, 4.0 * (tokens + more), *shape, touched, 6.0 * 2048 * width) >= at
+    assert model.seconds(tokens, 64, 4.0 * tokens, *shape, touched + 1.0, 6.0 * 2048 * width) > at
 
 
 def profile_with_experts() -> HardwareProfile:
