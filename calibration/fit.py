@@ -55,6 +55,7 @@ _FULL_TILES = (16.0, 32.0, 64.0)
 _LONGER_BEYOND = 0.06  # a token more than full tiles hold; of bfloat16 on an H100 it is 1 %, of 8 bits 20 %
 
 _ATTENTION_KNOTS = {"kv": 20, "context": 8, "batch": 8, "blocks": 8, "group": 6}
+_TILE_ROWS = 64.0  # the fewest of FlashAttention 2
 _ATTENTION_TERMS = 56
 _PREFILL_KNOTS = {"flops": 16, "tokens": 12, "batch": 8, "blocks": 8, "group": 6}
 _PREFILL_TERMS = 56
@@ -151,8 +152,11 @@ def fit_attention(
     element_bytes: float,
     source: str,
     seed: int = 0,
+    packed: bool = True,
 ) -> AttentionModel:
     """The model of timed decode attention; all arrays have shape ``(rows,)``.
+
+    ``packed`` is as the model has it.
 
     Raises
     ------
@@ -169,12 +173,16 @@ def fit_attention(
         seconds=seconds,
     )
     measured = rows.pop("seconds")
-    values = AttentionModel.variables(**rows, element_bytes=element_bytes)
+    own = rows if packed else {**rows, "kv_heads": rows["heads"]}
+    values = AttentionModel.variables(**own, element_bytes=element_bytes)
     knots = _with_head_dims(_ATTENTION_KNOTS, rows["head_dim"])
     fit, found = _fit_reported(
         AttentionModel.work(values, element_bytes), values, measured, knots, _ATTENTION_TERMS, seed
     )
-    model = AttentionModel(source=source, domain=domain_of(values), roofline=fit.roofline, correction=fit.final)
+    domain = domain_of(values)
+    if not packed:  # a head's tile is as long for one query of a sequence as for all that fit into it
+        domain["group"] = (domain["group"][0], max(_TILE_ROWS, domain["group"][1]))
+    model = AttentionModel(source=source, packed=packed, domain=domain, roofline=fit.roofline, correction=fit.final)
     return judged(model, found, *rows.values(), element_bytes)
 
 

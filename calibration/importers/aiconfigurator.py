@@ -86,6 +86,7 @@ _PREFILL_SHAPE = ["batch_size", "isl", "num_heads", "num_key_value_heads", "head
 _FEW_TOKENS, _HOST_BOUND = 16, 5.0  # a GEMM of few tokens so many times slower than another format's waits for the host
 _STREAMED_TOKENS = 512  # products of more wait for arithmetic
 _PARTS = ("gemm", "attention", "attention_windowed", "prefill_attention", "experts")
+_FLASH_ATTENTION_2 = r"flash_attn_fa2|flash_attn_2"
 _LONG_WINDOWS, _SKIPS = 64, 0.8  # over so many windows of tokens a kernel that skips takes less than this share
 _IMPOSSIBLE = 0.01  # share of a table's rows; a single one may be a slip of the timer
 _WIDE_QUERIES = ("bfloat16", "float16", "half")
@@ -303,17 +304,27 @@ def _attentions(table: pd.DataFrame) -> Fits:
     full = full.assign(context=full["isl"] + full["step"])
     of = {"attention": full, **({} if windowed is None else {"attention_windowed": windowed})}
     return {
-        (part, dtype): _attention_fit(rows, dtype)
+        (part, dtype): _attention_fit(rows, dtype, packed=part == "attention" or not _takes_heads_apart(some, dtype))
         for part, some in of.items()
         for dtype, rows in _by_cache(some, _ATTENTION_SHAPE).items()
     }
 
 
-def _attention_fit(rows: pd.DataFrame, dtype: str) -> Callable[[], TimingModel]:
+def _takes_heads_apart(windowed: pd.DataFrame, dtype: str) -> bool:
+    """Whether the kernel of windows packs no query heads that share keys and values.
+
+    FlashAttention 2 packs them over whole contexts and not where there is a window (``seqlenq_ngroups_swapped`` of its
+    ``mha_varlen_fwd`` asks for none): its times step with all heads of the batch, however few caches they share.
+    """
+    own = windowed[windowed["kv_cache_dtype"].map(DTYPES.get) == dtype]
+    return "kernel_source" in own and bool(own["kernel_source"].str.contains(_FLASH_ATTENTION_2).all())
+
+
+def _attention_fit(rows: pd.DataFrame, dtype: str, packed: bool) -> Callable[[], TimingModel]:
     batch, heads, kv_heads, head_dim, context = (rows[name].to_numpy(float) for name in _ATTENTION_SHAPE)
     shape = (batch, np.ones(len(rows)), context, heads, kv_heads, head_dim)
     seconds = rows["seconds"].to_numpy(float)
-    return partial(fit_attention, *shape, seconds, DTYPE_BYTES[dtype], "generation_attention_perf")
+    return partial(fit_attention, *shape, seconds, DTYPE_BYTES[dtype], "generation_attention_perf", packed=packed)
 
 
 def _possible_prefills(tables: dict[str, pd.DataFrame], peak_flops: float) -> pd.DataFrame | None:

@@ -27,7 +27,12 @@ class DecodeAttention(TimingModel):
     * ``blocks``: batch x kv heads, the independent pieces of work
     * ``group``: query rows that share a kv head, queries x heads / kv heads
     * ``head_dim``
+
+    Kernels that are not ``packed`` take each query head by itself, as if it had keys and values of its own, which come
+    from a cache of the device when its neighbours read them too.
     """
+
+    packed: bool = True
 
     dimensions: ClassVar[tuple[str, ...]] = ("kv", "context", "batch", "blocks", "group", "head_dim")
 
@@ -66,7 +71,7 @@ class DecodeAttention(TimingModel):
         head_dim: ArrayLike,
         element_bytes: float,
     ) -> Array:
-        values = self.variables(batch, queries, context, heads, kv_heads, head_dim, element_bytes)
+        values = self._packed(batch, queries, context, heads, kv_heads, head_dim, element_bytes)
         return self._seconds(values, element_bytes)
 
     def wander(
@@ -80,7 +85,7 @@ class DecodeAttention(TimingModel):
         element_bytes: float,
     ) -> dict[str, float]:
         """How much each direction of the uncertainty moves the logarithm of the time."""
-        return self._wander(self.variables(batch, queries, context, heads, kv_heads, head_dim, element_bytes))
+        return self._wander(self._packed(batch, queries, context, heads, kv_heads, head_dim, element_bytes))
 
     def outside(
         self,
@@ -93,8 +98,22 @@ class DecodeAttention(TimingModel):
         element_bytes: float,
     ) -> str | None:
         """How the shape leaves the timed domain, as short text; ``None`` inside it."""
-        values = self.variables(batch, queries, context, heads, kv_heads, head_dim, element_bytes)
+        values = self._packed(batch, queries, context, heads, kv_heads, head_dim, element_bytes)
         return self.beyond({name: float(value) for name, value in values.items()})
+
+    def _packed(
+        self,
+        batch: ArrayLike,
+        queries: ArrayLike,
+        context: ArrayLike,
+        heads: ArrayLike,
+        kv_heads: ArrayLike,
+        head_dim: ArrayLike,
+        element_bytes: float,
+    ) -> dict[str, Array]:
+        """The variables as the kernel has them."""
+        own = kv_heads if self.packed else heads
+        return self.variables(batch, queries, context, heads, own, head_dim, element_bytes)
 
     @abstractmethod
     def _seconds(self, values: Mapping[str, Array], element_bytes: float) -> Array: ...

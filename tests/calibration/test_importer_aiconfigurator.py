@@ -148,6 +148,21 @@ def test_windows_that_cost_more_than_what_they_leave_have_a_law_of_their_own(fol
     assert windowed_s - plain_s == pytest.approx(5e-6, rel=0.1)
 
 
+def test_flash_attention_2_takes_each_head_by_itself_where_there_is_a_window(folder: Path) -> None:
+    """Its times are those of all heads, however few caches they share; another kernel's are of the caches."""
+    table = attentions().assign(kernel_source="vllm_flash_attn_fa2")
+    of_heads = table["batch_size"] * table["num_heads"] * table[["step"]].add(1)["step"].clip(upper=128)
+    apart_ms = 1e3 * (10e-6 + 4 * 128 * of_heads / BANDWIDTH)
+    table = table.assign(latency=np.where(table["window_size"] > 0, apart_ms, table["latency"]))
+    table.to_parquet(folder / "generation_attention_perf.parquet")
+    found, _, windowed_s = windowed(folder)
+    assert (found.attention["bfloat16"].packed, found.attention_windowed["bfloat16"].packed) == (True, False)
+    assert windowed_s == pytest.approx(10e-6 + 4 * 8 * 128 * 32 * 128 / BANDWIDTH, rel=0.1)
+    shared, own = (Attention("x", 8, 5, 128, 32, kv, 128, "bfloat16", windowed=True) for kv in (4, 32))
+    assert found.seconds(shared).seconds == found.seconds(own).seconds
+    assert found.seconds(shared).warning is None  # several queries of a head fit into its tile
+
+
 def test_windows_that_skip_nothing_are_left_out(folder: Path) -> None:
     table = attentions()
     whole = table["window_size"] == 0
