@@ -53,7 +53,7 @@ def fit_small_attention(rows: Rows, element_bytes: int, source: str, seed: int =
         return fit_additive_attention(some, element_bytes, source)
 
     def corrected(some: Rows) -> AnyAttention:
-        return fit_attention(**some, element_bytes=element_bytes, source=source, seed=seed)
+        return fit_attention(**some, element_bytes=element_bytes, source=source, seed=seed, packed=True)
 
     def predict(model: AnyAttention, some: Rows) -> Array:
         shape = {name: column for name, column in some.items() if name != "seconds"}
