@@ -20,7 +20,7 @@ from ssdsim.machine.machine import device_names
 from ssdsim.machine.ranks import Ranks
 
 VISITS = {"cpu": 16, "cuda": 3}  # short timings of every point: a shared machine's moods last from 0.1 s to minutes
-_FEWER = {"interference": 6, "layer": 6}  # visits of what takes long
+FEWER = {"interference": 6, "layer": 6}  # visits of what takes long
 FIRST_OF_EACH = 12  # points of each benchmark that come before the others
 _PREPARE_S, _ANSWER_S = 600.0, 60.0  # to make the models; to time a point
 _HANDLER = "calibration.benchmarks:make_handler"
@@ -51,7 +51,7 @@ def workload_options(workload: Workload) -> dict[str, Any]:
 def wanted(point: Point, device: str) -> int:
     """How often a point is to be timed on a device such as ``cpu:0``."""
     visits = VISITS[device.split(":")[0]]
-    return min(visits, _FEWER.get(point.benchmark, visits))
+    return min(visits, FEWER.get(point.benchmark, visits))
 
 
 def measure(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import psutil
 import pytest
 import torch
 
-from calibration.calibrate import VISITS, wanted
+from calibration.calibrate import wanted
 from calibration.points import Workload, plan
 from site_generator.json_reference import undescribed
 from ssdsim import strategies
@@ -27,22 +28,24 @@ from ssdsim.hardware.profile import load_profile
 from ssdsim.machine.devices import backend_of, parse_devices
 from ssdsim.machine.ranks import RankError, Ranks
 from ssdsim.machine.timing import summarise, time_action
-from tests.calibration import seldom
 from tests.calibration.process import (
     PAIR,
     PATIENCE_S,
+    SHORT_GRID,
     calibrating,
     left_after,
     lines_in,
     logged_keys,
     wait_until,
 )
+from tests.calibration.seldom import seldom
 from tests.cli.in_process import asked
 
 pytestmark = pytest.mark.ranks
 
 TINY = [*PAIR, *"--b 2 --k 2".split()]
-SMALL = "--target transformer-shaped-1536x4 --draft transformer-shaped-768x2 --context 256 --b 2 --k 3".split()
+SMALL = "--target transformer-shaped-768x3 --draft transformer-shaped-384x2 --context 256 --b 2 --k 3".split()
+LARGER = "--target transformer-shaped-1536x4 --draft transformer-shaped-768x2 --context 256 --b 2 --k 3".split()
 
 
 ECHO = "tests.calibration.echo:make_echo"
@@ -51,13 +54,15 @@ STEADY = 0.1  # range of the slowness of visits, beyond which the machine was no
 
 @pytest.mark.alone
 @pytest.mark.parametrize(
-    ("plan", "wider"),
+    ("program", "plan", "wider"),
     [
-        pytest.param(["--strategies", "ar,sd", "--minutes", "0.75"], 3.0, id="cut short"),
-        pytest.param(["--minutes", "20"], 1.0, id="whole", marks=pytest.mark.slow),
+        pytest.param("tests.calibration.seldom", [*SMALL, "--strategies", "ar,sd"], 3.0, id="three visits"),
+        pytest.param("ssdsim", [*LARGER, "--minutes", "20"], 1.0, id="whole", marks=pytest.mark.slow),
     ],
 )
-def test_a_calibration_adds_up_to_passes_that_it_never_fitted(tmp_path: Path, plan: list[str], wider: float) -> None:
+def test_a_calibration_adds_up_to_passes_that_it_never_fitted(
+    tmp_path: Path, program: str, plan: list[str], wider: float
+) -> None:
     """The bars of the CPU path, in the better of two calibrations: CI's cores have neighbours.
 
     The passes' bar is doubled for the same reason, and all are three times as wide where points are visited a few times
@@ -67,7 +72,7 @@ def test_a_calibration_adds_up_to_passes_that_it_never_fitted(tmp_path: Path, pl
     complaints, unsteady = [], 0.0
     for attempt in range(2):
         output = tmp_path / f"cpu{attempt}.json"
-        answer, err = calibrated(output, *plan)
+        answer, err = calibrated(output, program, *plan)
         complaint = what_is_off(output, answer, wider)
         if complaint is None:
             return
@@ -80,8 +85,8 @@ def test_a_calibration_adds_up_to_passes_that_it_never_fitted(tmp_path: Path, pl
     pytest.fail("; ".join(complaints))
 
 
-def calibrated(output: Path, *plan: str) -> tuple[dict[str, Any], str]:
-    with calibrating(output, *SMALL, *plan, "--json", "--quiet") as process:
+def calibrated(output: Path, program: str, *plan: str) -> tuple[dict[str, Any], str]:
+    with calibrating(output, *plan, "--json", "--quiet", program=program) as process:
         out, err = process.communicate(timeout=1500)
     assert process.returncode == 0, err
     answer = json.loads(out)
@@ -95,7 +100,7 @@ def what_is_off(output: Path, answer: dict[str, Any], wider: float) -> str | Non
     (source,) = profile.sources.values()
     assert source.kind == "measured"
     assert f" for {', '.join(strategies.ALL.named(name).title for name in answer['strategies'])}, " in source.note
-    assert wider > 1.0 or "partial" not in source.note
+    assert "partial" not in source.note
     gemm = profile.gemm["float32"].report
     assert gemm is not None
     errors = {(p["role"], p["name"]): abs(p["error"]) for p in answer["passes"]}
@@ -110,13 +115,24 @@ def what_is_off(output: Path, answer: dict[str, Any], wider: float) -> str | Non
 def test_killed_three_times_and_resumed_every_visit_is_there_once(
     calibration: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(VISITS, "cpu", seldom.VISITS)
+    seldom(monkeypatch.setitem)
     counts = logged_keys(calibration / "validation-profile.jsonl")
     assert set(counts.values()) == {1}
     target, draft = find_transformer("transformer-shaped-128x2"), find_transformer("transformer-shaped-64x1")
     workload = Workload(target, draft, batch=2, lookahead=3, branches=4, context=32, tp=1, dtype="float32")
     visits = {point: range(1, wanted(point, "cpu:0") + 1) for point in plan(workload, ranks=2)}
     assert set(counts) == {f"{point.key} visit {visit}" for point, numbers in visits.items() for visit in numbers}
+
+
+def test_a_calibration_whose_minutes_are_over_leaves_a_partial_profile(calibration: Path, tmp_path: Path) -> None:
+    """Of the points there are a few visits each, and it wants more."""
+    shutil.copy(calibration / "validation-profile.jsonl", tmp_path / "cpu.jsonl")
+    before = lines_in(tmp_path / "cpu.jsonl")
+    done = asked("calibrate", "--device", "cpu", *SHORT_GRID, "--minutes", "0.0001", "-o", str(tmp_path / "cpu.json"))
+    assert done.returncode == 0, done.stderr
+    assert lines_in(tmp_path / "cpu.jsonl") == before
+    (source,) = load_profile(tmp_path / "cpu.json").sources.values()
+    assert source.note.startswith("partial: ")
 
 
 @pytest.mark.usefixtures("ctrl_c")

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from calibration.calibrate import VISITS
 from site_generator.json_reference import undescribed
 from ssdsim import strategies
 from ssdsim.engine.trace import Trace
@@ -29,8 +28,8 @@ from ssdsim.validation.bench import Bench, check_profile, check_runs, run_grid
 from ssdsim.validation.comparison import interval, speedups
 from ssdsim.validation.grid import GRIDS, GridPoint
 from ssdsim.validation.timelines import spent_s
-from tests.calibration import seldom
 from tests.calibration.process import PAIR
+from tests.calibration.seldom import seldom
 from tests.cli.in_process import asked
 from tests.executor.toys import Alternating
 
@@ -180,7 +179,7 @@ def test_a_validation_keeps_its_points_shows_both_traces_and_judges(
 
     What it would calibrate is there already.
     """
-    monkeypatch.setitem(VISITS, "cpu", seldom.VISITS)
+    seldom(monkeypatch.setitem)
     run = Path(shutil.copytree(calibration, tmp_path / "run"))
     trace, log = run / "measured_trace.json", run / "validation.jsonl"
     few = ["--rounds", "4", "--repeats", "2"]
