@@ -179,10 +179,11 @@ class CertainOutcomes:
         self._states, self._batch = kernel.states, batch
         _, tokens, state = np.argwhere(kernel.p)[0]
         self._draw = np.uint32(tokens + _STATE * state)
+        self._most_accepted = kernel.p.shape[1] - 2
 
     def block(self, rounds: int) -> OutcomeBlock:
         draws = np.full((self._batch, rounds), self._draw)
-        return OutcomeBlock(self._states, draws, most_accepted=int(self._draw & _LOW) - 1)
+        return OutcomeBlock(self._states, draws, most_accepted=self._most_accepted)
 
 
 class _Buffered:
