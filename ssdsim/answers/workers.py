@@ -172,7 +172,8 @@ def _submitted(client: Any, run: Callable[..., T], work: Work) -> Iterator[Any]:
     with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"}):  # of what did not travel once
         for first, *rest in work:
             if id(first) not in there:
-                there[id(first)] = client.submit(_Shared, first, pure=False)
+                receive, pickled = _Shared(first).__reduce__()
+                there[id(first)] = client.submit(receive, *pickled, pure=False)
             yield client.submit(_run_as, __version__, run, there[id(first)], *rest, pure=False)
 
 
