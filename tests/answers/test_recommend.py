@@ -22,7 +22,8 @@ from ssdsim.answers.recommend.search import Search, splits
 from ssdsim.errors import InputError
 from ssdsim.pricing.room import Devices
 from ssdsim.scenario.configuration import configure
-from tests.cli.test_cli import answer, run
+from tests.cli.in_process import asked
+from tests.cli.test_cli import answer
 
 pytestmark = pytest.mark.long
 
@@ -326,9 +327,9 @@ def test_a_batch_that_memory_bounds_says_so() -> None:
 
 
 def test_a_list_of_batches_goes_on_as_it_began() -> None:
-    done = run(*"recommend --gpus 4 --tp 4 --k 4 --b 1,2,4,...,16 --json".split())
+    done = asked(*"recommend --gpus 4 --tp 4 --k 4 --b 1,2,4,...,16 --json".split())
     assert json.loads(done.stdout)["request"]["b"] == [1, 2, 4, 8, 16]
-    done = run(*"recommend --gpus 4 --b 1,2,3,5,...,16".split())
+    done = asked(*"recommend --gpus 4 --b 1,2,3,5,...,16".split())
     assert done.returncode == 2
     assert "does not rise by equal steps or factors" in done.stderr
 

@@ -20,13 +20,8 @@ from tests.cli.in_process import asked
 GOLDEN = Path(__file__).parent / "golden"
 
 
-def run(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "ssdsim", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env=env, timeout=120, check=False)
-
-
 def answer(*arguments: str) -> Any:
-    done = run(*arguments, "--json")
+    done = asked(*arguments, "--json")
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -34,10 +29,17 @@ def answer(*arguments: str) -> Any:
 @pytest.mark.parametrize("name", sorted(path.stem for path in GOLDEN.glob("*.txt")))
 def test_output_is_the_golden_one(name: str) -> None:
     """Update with ``python tests/cli/golden/update.py`` after looking at the difference."""
-    arguments, expected = (GOLDEN / f"{name}.txt").read_text().split("\n", 1)
-    done = run(*arguments.removeprefix("$ ssdsim").split())
+    command, expected = (GOLDEN / f"{name}.txt").read_text().split("\n", 1)
+    arguments = command.removeprefix("$ ssdsim").split()
+    done = (process if "--help" in arguments else asked)(*arguments)
     assert done.returncode == 0, done.stderr
     assert done.stdout == expected
+
+
+def process(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """The same by a process of its own, which knows what it is called."""
+    command = [sys.executable, "-m", "ssdsim", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
 def test_the_first_prediction_of_the_readme() -> None:
@@ -110,7 +112,7 @@ def test_bad_input_is_one_clear_line_and_exit_code_2(arguments: str, message: st
 @pytest.mark.parametrize("verb", ["predict", "simulate --rounds 100"])
 def test_a_strategy_without_room_is_told_of_beside_the_others(verb: str) -> None:
     arguments = f"{verb} --tp 8 --p-hit 0.8".split()
-    done = run(*arguments)
+    done = asked(*arguments)
     assert done.returncode == 0, done.stderr
     why = "SSD needs 8 target and 1 draft devices, h100-sxm has 8; the nearest that fits is tp 4"
     assert why in " ".join(done.stdout.split())
@@ -212,7 +214,7 @@ def test_doctor_and_lists_answer_in_json() -> None:
 
 def test_simulate_writes_a_timeline(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
-    done = run(*"simulate --p-hit 0.7 --b 4 --rounds 50 --trace".split(), str(path))
+    done = asked(*"simulate --p-hit 0.7 --b 4 --rounds 50 --trace".split(), str(path))
     assert done.returncode == 0, done.stderr
     names = {e["args"]["name"] for e in json.loads(path.read_text())["traceEvents"] if e["name"] == "thread_name"}
     assert {"target GPU 0", "target GPU 3", "draft GPU 0", "link"} <= names
@@ -220,6 +222,6 @@ def test_simulate_writes_a_timeline(tmp_path: Path) -> None:
 
 def test_a_sweep_is_shown_whatever_comes_before_the_subject() -> None:
     """The subject is held against strategies that are named after it too."""
-    done = run("sweep", "--t-sd", "0.2", "--b", "1,2", "--strategies", "ar,sd,ssd,pearl", "--subject", "sd")
+    done = asked("sweep", "--t-sd", "0.2", "--b", "1,2", "--strategies", "ar,sd,ssd,pearl", "--subject", "sd")
     assert done.returncode == 0, done.stderr
     assert "SD/PEARL" in done.stdout

@@ -27,7 +27,7 @@ from ssdsim.reports.study import Study
 from ssdsim.rounds.kernel import Kernel
 from ssdsim.runs.report_folder import read_run_folder
 from ssdsim.speculation.fallback import critical_batch_size
-from tests.cli.test_cli import run
+from tests.cli.in_process import asked
 from tests.reports.run_folders import write_measurements, write_run
 
 pytestmark = pytest.mark.long
@@ -301,21 +301,21 @@ def test_what_is_not_a_run_folder_is_one_clear_line(tmp_path: Path, files: dict[
 
 def test_the_command(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", {"t_sd": 0.2}, {})
-    missing = run("report", str(tmp_path / "none"))
+    missing = asked("report", str(tmp_path / "none"))
     assert missing.returncode == 2
     assert missing.stderr.startswith("error: ")
     assert missing.stderr.count("\n") == 1
-    done = run("report", str(folder), "-o", str(tmp_path / "page.html"), "--json")
+    done = asked("report", str(folder), "-o", str(tmp_path / "page.html"), "--json")
     assert done.returncode == 0, done.stderr
     answer: dict[str, Any] = json.loads(done.stdout)
     assert set(answer) == {"schema", "report", "unfinished", "verdict", "figures", "left_out"}
     assert answer["unfinished"] is None
     assert answer["verdict"]["sentence"] in (tmp_path / "page.html").read_text()
-    plain = run("report", str(folder))
+    plain = asked("report", str(folder))
     assert plain.returncode == 0
     assert plain.stdout.splitlines()[1].startswith(f"{folder / 'report.html'}: ")
     assert "not shown: roofline" in plain.stderr
-    assert run("report", str(folder), "--quiet").stderr == ""
+    assert asked("report", str(folder), "--quiet").stderr == ""
 
 
 def test_a_mixture_s_verification_is_drawn_over_k(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from ssdsim.reports.grid_points import NONE, grid_json
 from ssdsim.reports.study import Study
 from ssdsim.runs.report_folder import read_run_folder
 from ssdsim.runs.sweep_folder import opened
-from tests.cli.test_cli import run
+from tests.cli.in_process import asked
 
 pytestmark = pytest.mark.long
 
@@ -80,8 +80,8 @@ def test_a_sweep_that_ended_does_not(tmp_path: Path) -> None:
 
 def test_the_command_says_so(folder: Path, tmp_path: Path) -> None:
     output = ("-o", str(tmp_path / "page.html"))
-    assert run("report", str(folder), *output).stdout.startswith(SENTENCE)
-    assert json.loads(run("report", str(folder), *output, "--json").stdout)["unfinished"] == SENTENCE
+    assert asked("report", str(folder), *output).stdout.startswith(SENTENCE)
+    assert json.loads(asked("report", str(folder), *output, "--json").stdout)["unfinished"] == SENTENCE
 
 
 @pytest.mark.parametrize("path", ["", ".", "/"])
