@@ -35,12 +35,12 @@ def test_the_moment_of_a_batch_is_the_one_that_made_its_concentration() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("engine", ["mc", "des"])
+@pytest.mark.parametrize(("engine", "rounds"), [("mc", 20_000), ("des", 6_000)])
 @pytest.mark.parametrize("requests", [{}, {"alpha_concentration": 10.0, "output_tokens": 64}])
-def test_engines_draw_what_the_closed_form_says(engine: Any, requests: dict[str, Any]) -> None:
+def test_engines_draw_what_the_closed_form_says(engine: Any, rounds: int, requests: dict[str, Any]) -> None:
     """Just in time a round depends on no state, and the closed form is exact."""
     scenario = ssd(**TOGETHER, **requests, backup="jit")
-    run = simulate(scenario, engine=engine, rounds=20_000, seed=1)
+    run = simulate(scenario, engine=engine, rounds=rounds, seed=1)
     assert run.p_all_hit is not None
     assert run.p_hit is not None
     assert scenario.estimate.p_all_hit == pytest.approx(all_of(6, 0.8, 3.0))
