@@ -119,7 +119,7 @@ def assert_same(row: Any, point: Mapping[str, Any]) -> None:
 
 @pytest.mark.long
 @given(some=st.lists(st.one_of(points, fitting), min_size=1, max_size=6))
-@settings(derandomize=True, deadline=None, max_examples=75, suppress_health_check=[HealthCheck.too_slow])
+@settings(derandomize=True, deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 def test_a_row_is_the_prediction_of_its_point(some: list[dict[str, Any]]) -> None:
     """Values, the better fallback, and the error line of what is not possible, or of the strategy that has no room."""
     frame = evaluate(some)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ssdsim import InputError, configure, predict, schedule
@@ -46,6 +46,7 @@ schedules = st.builds(
 
 
 @given(schedules)
+@settings(max_examples=40)
 def test_what_is_written_is_what_is_read(made: Schedule) -> None:
     assert Schedule.parse(made.to_json()) == made
     assert Schedule.parse(made.to_csv()) == made

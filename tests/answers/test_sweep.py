@@ -217,16 +217,17 @@ def test_files_that_options_name_are_found_from_anywhere(tmp_path: Path, monkeyp
 
 def test_two_sweeps_do_not_work_in_one_folder(tmp_path: Path) -> None:
     def second(done: int, size: int) -> None:
-        other = run(*"--t-sd 0.2 --b 1,2".split(), "-o", str(tmp_path))
-        assert other.returncode == 2
-        at_work = "another sweep is at work in it; wait for it or give another -o"
-        assert other.stderr == f"error: {tmp_path}: {at_work}\n"
         seen.append(done)
+        if len(seen) == 1:
+            other = run(*"--t-sd 0.2 --b 1,2".split(), "-o", str(tmp_path))
+            assert other.returncode == 2
+            at_work = "another sweep is at work in it; wait for it or give another -o"
+            assert other.stderr == f"error: {tmp_path}: {at_work}\n"
 
     seen: list[int] = []
     sweep(t_sd=0.2, b=[1, 2], folder=tmp_path, progress=second)
     assert seen == [0, 2]
-    assert run(*"--t-sd 0.2 --b 1,2".split(), "-o", str(tmp_path)).returncode == 0
+    assert asked(*"sweep --t-sd 0.2 --b 1,2".split(), "-o", str(tmp_path)).returncode == 0
 
 
 def test_what_was_done_before_an_interruption_is_not_done_again(tmp_path: Path, undisturbed: pd.DataFrame) -> None:
@@ -339,17 +340,18 @@ def test_a_worker_of_another_version_is_refused_in_one_line(tmp_path: Path) -> N
 
 
 @pytest.mark.cluster
-def test_a_cluster_that_is_not_there_is_one_line_in_bounded_time() -> None:
-    started = time.monotonic()
-    done = run(*"--t-sd 0.2 --b 1,2 --cluster tcp://127.0.0.1:9".split())
+def test_a_cluster_that_is_not_there_is_one_line_in_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ssdsim.answers.workers.CONNECT_S", 1.0)
+    done = asked(*"sweep --t-sd 0.2 --b 1,2 --cluster tcp://127.0.0.1:9".split())
     assert done.returncode == 2
-    assert "--cluster tcp://127.0.0.1:9: no Dask scheduler answers" in done.stderr
+    assert "--cluster tcp://127.0.0.1:9: no Dask scheduler answers within 1 s" in done.stderr
     assert done.stderr.strip().splitlines()[-1].startswith("error: ")
-    assert time.monotonic() - started < 40.0
 
 
 def test_lists_and_ranges_of_the_command_line() -> None:
-    done = run(*"--t-sd 0.2 --alpha 0.5,0.7 --k 2:6:2,9 --p-hit 0.5:1:0.25 --backup jit,fast --json --quiet".split())
+    done = asked(
+        *"sweep --t-sd 0.2 --alpha 0.5,0.7 --k 2:6:2,9 --p-hit 0.5:1:0.25 --backup jit,fast --json --quiet".split()
+    )
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     grid = {"k": [2, 4, 6, 9], "alpha": [0.5, 0.7], "p_hit": [0.5, 0.75, 1.0], "backup": ["jit", "fast"]}

@@ -238,10 +238,10 @@ def test_fit_finds_the_model_that_was_measured() -> None:
 
 def test_fit_predicts_what_it_has_not_seen() -> None:
     """From alpha, c and r of other contexts at tau = 1, C = 1 to other tau and C, within both models' intervals."""
-    truth = TokenModel(spread=1.9, sigma=0.8, vocabulary=300, contexts=2000, seed=7)
+    truth = TokenModel(spread=1.9, sigma=0.8, vocabulary=300, contexts=1000, seed=7)
     seen = truth.rates(FIT_FAN_OUTS)
     law = fit_power_law(FIT_FAN_OUTS, seen.hit.value[0, 0]).hits
-    found = fit_token_model(float(seen.alpha.value[0, 0, 0]), law.c, law.r, vocabulary=300, contexts=1000)
+    found = fit_token_model(float(seen.alpha.value[0, 0, 0]), law.c, law.r, vocabulary=300, contexts=500)
     assert found.alpha == pytest.approx(float(seen.alpha.value[0, 0, 0]), abs=0.01)
     unseen = ([2, 8], [0.4, 0.7, 1.2], [0.6, 0.2])
     for name in ("alpha", "hit", "hit_all"):

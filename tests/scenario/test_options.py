@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ssdsim import kinds, strategies
@@ -79,6 +79,7 @@ def test_a_record_is_whole(option: Option) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
 @given(odd=ODD)
+@settings(max_examples=30)
 def test_an_odd_value_is_taken_as_it_is_or_refused_in_one_line(option: Option, odd: Any) -> None:
     call = {option.name: odd, **({option.needs.any_of[0]: value(ALL[option.needs.any_of[0]])} if option.needs else {})}
     said = refusal(call)
