@@ -27,7 +27,8 @@ for _threads in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
 settings.register_profile("busy", deadline=None)  # on a busy machine an example takes as long as it takes
 settings.load_profile("busy")
 
-_LONGER = {"ranks", "browser", "notebooks", "cluster", "wheel", "long", "slow"}
+_PROCESSES = {"ranks", "browser", "notebooks", "cluster", "wheel"}
+_LONGER = {*_PROCESSES, "long", "slow"}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -42,6 +43,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if _LONGER.isdisjoint(mark.name for mark in item.iter_markers()):
             item.add_marker("quick")
+    if "PYTEST_XDIST_WORKER" in os.environ:  # the longest files first, so that none is left to one worker at the end
+        longest = {item.path for item in items if not _PROCESSES.isdisjoint(mark.name for mark in item.iter_markers())}
+        items.sort(key=lambda item: item.path not in longest)
 
 
 @pytest.fixture
