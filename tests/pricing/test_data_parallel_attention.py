@@ -141,6 +141,7 @@ def test_what_does_not_go_together_is_refused_in_one_line() -> None:
 def test_a_recommendation_and_an_export_have_it_as_it_is_given() -> None:
     found = recommend(gpus=8, b=512, k=[1, 2], strategies="ar,sd", **DATA_PARALLEL).answers[0].best
     assert found is not None
+    assert (found.name, found.shape.ep) == ("SD DP 8, EP 8", 8)
     options = found.shape.point({**DATA_PARALLEL}, 512)
     estimate = configure(**options).scenarios[found.shape.strategy].estimate
     assert found.rate.tokens_per_second == pytest.approx(float(estimate.tokens_per_second))

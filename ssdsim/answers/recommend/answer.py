@@ -22,7 +22,7 @@ from ssdsim.protocols.axes import TARGET
 from ssdsim.scenario.configuration import runtime_for
 from ssdsim.scenario.drafting import draft_by_options
 from ssdsim.scenario.measured_pair import pair_of
-from ssdsim.scenario.options import DEFAULTS
+from ssdsim.scenario.options import DATA_PARALLEL, DEFAULTS
 
 
 @dataclass(frozen=True)
@@ -217,5 +217,6 @@ def _provenance(request: Request) -> tuple[tuple[str, str], ...]:
         p.name: p for p in (find_hardware(options[r] or options["hardware"]) for r in ("hardware", "draft_hardware"))
     }
     most = max(request.searched[TARGET.option] or ())
-    read = (any(card.experts for card in cards), any(card.window for card in cards))
+    exchanges = options["attention"] == DATA_PARALLEL
+    read = (any(card.experts for card in cards), any(card.window for card in cards), exchanges)
     return tuple((name, summary(p, dtypes, most, *read)) for name, p in profiles.items())

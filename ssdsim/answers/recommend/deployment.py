@@ -8,7 +8,7 @@ from typing import Any
 
 from ssdsim import strategies
 from ssdsim.pricing.room import Devices
-from ssdsim.scenario.options import ALL, DEFAULTS, beside
+from ssdsim.scenario.options import ALL, DATA_PARALLEL, DEFAULTS, beside
 
 Setting = tuple[str, Any]
 
@@ -39,7 +39,12 @@ class Shape:
     @property
     def ep(self) -> int:
         """Groups of them that hold different experts."""
-        return int(self.settings.get("ep", DEFAULTS["ep"]))
+        return self.tp if self.spread else int(self.settings.get("ep", DEFAULTS["ep"]))
+
+    @property
+    def spread(self) -> bool:
+        """They have sequences of their own."""
+        return self.settings.get("attention") == DATA_PARALLEL
 
     @property
     def work(self) -> tuple[Any, ...]:
@@ -112,7 +117,9 @@ class Deployment:
         replicas = f" x {devices.target // tp}" if devices.target > tp else ""
         draft = f" + {devices.draft}" if devices.draft else ""
         apart = f", EP {ep}" if ep > 1 else ""
-        return (f"{self.copies} x " if self.copies > 1 else "") + f"{self.title} TP {tp}{apart}{replicas}{draft}"
+        return (
+            f"{self.copies} x " if self.copies > 1 else ""
+        ) + f"{self.title} {'DP' if self.shape.spread else 'TP'} {tp}{apart}{replicas}{draft}"
 
     @property
     def settings(self) -> str:

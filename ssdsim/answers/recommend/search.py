@@ -203,11 +203,13 @@ def turnings(request: Request, strategy: str) -> list[tuple[Axis, Values]]:
 def placed(request: Request, strategy: str, placement: Mapping[str, Any]) -> Shape | None:
     """A shape without speculation on its devices; None where they are too many, or cannot share the target so."""
     options = {**DEFAULTS, **request.options, **placement}
-    if options["ep"] not in legal_expert_parallel(find_transformer(options["target"]), options["tp"]):
-        return None
+    if "attention" in request.options:
+        placement = {**placement, "attention": options["attention"]}
     drafter = drafters.ALL.named(options["drafter"])
     devices = strategies.ALL.named(strategy).devices(options, options["tp"], drafter)
-    return Shape(strategy, tuple(placement.items()), (), devices) if devices.total <= request.gpus else None
+    shape = Shape(strategy, tuple(placement.items()), (), devices)
+    even = shape.ep in legal_expert_parallel(find_transformer(options["target"]), shape.tp)
+    return shape if even and devices.total <= request.gpus else None
 
 
 def _coarse(request: Request, strategy: str) -> Iterator[Shape]:
