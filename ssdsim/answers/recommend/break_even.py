@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
@@ -51,13 +51,22 @@ class _Contest:
     search: Search
     batch: int
     cases: tuple[tuple[Shape, int], ...]
+    _known: dict[tuple[Shape, int], dict[int, float]] = field(default_factory=dict, repr=False, compare=False)
 
-    def leads(self, changes: Sequence[Mapping[str, Any]], batch: int | None = None) -> NDArray[np.float64]:
+    def leads(self, changes: Sequence[Mapping[str, Any]]) -> NDArray[np.float64]:
         """The subject's tokens/s per user over its best rival's under each change of options; 0 where it has no room.
 
         Settings follow the change: each side is the best of its own shapes there.
         """
-        rates = self._rates(changes, self._at(batch or self.batch))
+        rates = self._rates(changes, self._at(self.batch))
+        return self._over(rates)
+
+    def leads_at(self, batch: int) -> bool:
+        """Whether the subject is ahead at another batch."""
+        return bool(self._over(self._as_asked(batch)[None])[0] > 1.0)
+
+    def _over(self, rates: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The subject's best over its rivals' in each row of ``rates``."""
         subjects = self._subjects
         subject = rates[:, subjects].max(axis=1, initial=0.0)
         rival = rates[:, ~subjects].max(axis=1, initial=0.0)
@@ -69,7 +78,7 @@ class _Contest:
         They are near its best at one of the two; and since a sequence gets no more tokens/s in a larger batch, they
         have at ``low`` as much as the best has at ``high``, where they have room there.
         """
-        at_low, at_high = (self._rates([{}], self._at(batch))[0] for batch in (low, high))
+        at_low, at_high = self._as_asked(low), self._as_asked(high)
         near = np.zeros(len(self.cases), dtype=bool)
         for side in (self._subjects, ~self._subjects):
             good = [(rates > 0) & (rates >= _NEAR_BEST * rates[side].max(initial=0.0)) for rates in (at_low, at_high)]
@@ -80,6 +89,15 @@ class _Contest:
     @property
     def _subjects(self) -> NDArray[np.bool_]:
         return np.array([shape.strategy == self.search.request.subject for shape, _ in self.cases])
+
+    def _as_asked(self, batch: int) -> NDArray[np.float64]:
+        """Each case's tokens/s per user at a batch without a change, looked up where it is known."""
+        new = tuple(case for case in self.cases if batch not in self._known.get(case, {}))
+        if new:
+            asked = replace(self, cases=new)
+            for case, rate in zip(new, asked._rates([{}], asked._at(batch))[0].tolist(), strict=True):
+                self._known.setdefault(case, {})[batch] = rate
+        return np.array([self._known[case][batch] for case in self.cases])
 
     def _at(self, batch: int) -> NDArray[np.int64]:
         """The sequences of each case's fullest copy; 0 where there are more copies than sequences."""
@@ -101,7 +119,7 @@ class _Contest:
     def no_room(self, batch: int) -> str | None:
         """Why the subject has no room at a batch, of the shape that had it longest; None where it has."""
         sizes = self._at(batch) * self._subjects
-        own, before = np.flatnonzero(sizes), self._rates([{}], self._at(batch - 1))[0]
+        own, before = np.flatnonzero(sizes), self._as_asked(batch - 1)
         points = [self.cases[case][0].point(self.search.request.options, int(sizes[case])) for case in own]
         errors = self.search.evaluator.evaluate(points).errors
         if None in errors or not errors:
@@ -263,25 +281,21 @@ def _link(contest: _Contest, point: Mapping[str, Any], folder: Path) -> BreakEve
 
 def _largest_batch(contest: _Contest) -> BreakEven:
     """The largest batch up to which the subject leads; one batch later it trails, or has no room, as the note says."""
-
-    def leads(batch: int) -> bool:
-        return bool(contest.leads([{}], batch)[0] > 1.0)
-
     low, high = contest.batch, contest.batch
-    if leads(low):
-        while leads(high):
+    if contest.leads_at(low):
+        while contest.leads_at(high):
             low, high = high, 2 * high
             if low >= _LARGEST_BATCH:
                 return BreakEven("batch", "sequences", "always", present=contest.batch, note=f"up to {low}")
     else:
-        while not leads(low):
+        while not contest.leads_at(low):
             low, high = low // 2, low
             if low == 0:
                 return BreakEven("batch", "sequences", "never", present=contest.batch)
     near = closer = contest.narrowed(low, high)
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if closer.leads([{}], middle)[0] > 1.0 else (low, middle)
+        low, high = (middle, high) if closer.leads_at(middle) else (low, middle)
         closer = closer.narrowed(low, high)
     reason = near.no_room(high)
     note = "" if reason is None else f"the limit of its room, not of its speed: {reason}"
