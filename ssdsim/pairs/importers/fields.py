@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from ssdsim.errors import InputError, told
 
 Record = Mapping[str, Any]
 
 _DEEPEST = 8
+_MOST = 10**15
 _SAMPLE = re.compile(r"^([a-zA-Z_:][\w:]*)(?:\{(.*)\})?\s+([^\s]+)(?:\s+-?\d+)?\s*$")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
@@ -23,14 +24,8 @@ def count(record: Record, names: Sequence[str], where: str) -> int | None:
     ------
     InputError : it is something else.
     """
-    value = first(record, names)
-    if value is None:
-        return None
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 10**15:
-        raise InputError(f"{where}: {_said(record, names)} must be a whole number of at least 0, got {told(value)}")
-    return value
+    found = _from_zero(record, names, where, "whole number")
+    return None if found is None else int(found)
 
 
 def number(record: Record, names: Sequence[str], where: str) -> float | None:
@@ -40,12 +35,20 @@ def number(record: Record, names: Sequence[str], where: str) -> float | None:
     ------
     InputError : it is something else.
     """
+    found = _from_zero(record, names, where, "number")
+    return None if found is None else float(found)
+
+
+def _from_zero(
+    record: Record, names: Sequence[str], where: str, kind: Literal["number", "whole number"]
+) -> float | None:
     value = first(record, names)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value <= 1e15:
-        raise InputError(f"{where}: {_said(record, names)} must be a number of at least 0, got {told(value)}")
-    return float(value)
+    numeric = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _MOST
+    if not numeric or (kind == "whole number" and value != int(value)):
+        raise InputError(f"{where}: {_said(record, names)} must be a {kind} of at least 0, got {told(value)}")
+    return value
 
 
 def counts_by_index(record: Record, names: Sequence[str], where: str) -> list[int] | None:
@@ -72,7 +75,7 @@ def counts_by_index(record: Record, names: Sequence[str], where: str) -> list[in
     found = []
     for each in value:
         each = int(each) if isinstance(each, float) and each.is_integer() else each
-        if isinstance(each, bool) or not isinstance(each, int) or not 0 <= each <= 10**15:
+        if isinstance(each, bool) or not isinstance(each, int) or not 0 <= each <= _MOST:
             raise InputError(f"{said} must be whole numbers of at least 0, got {told(each)}")
         found.append(each)
     return found
