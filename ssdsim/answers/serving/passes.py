@@ -52,6 +52,12 @@ def target_place(site: Site) -> Place:
     return Place(site.target, "target", site.tp, site.dtype, site.kv_dtype, site.profile, site.runtime, site.ep)
 
 
+def draft_place(site: Site, tp: int, profile: HardwareProfile) -> Place:
+    """Where its draft does, on ``tp`` devices of a profile."""
+    dtype = site.draft_dtype or site.dtype
+    return Place(site.draft, "draft", tp, dtype, site.kv_dtype, profile, site.runtime)
+
+
 class PromptTable:
     """Seconds of passes with parts of prompts, within 0.5 % of :func:`ssdsim.pricing.mixed.cost_of_mixed_pass`.
 
@@ -144,11 +150,7 @@ class PromptTables:
 
 def prompt_warnings(site: Site, tokens: int) -> frozenset[str]:
     """What is extrapolated in passes over ``tokens`` tokens of a prompt, of the target's and of the draft's."""
-    drafts_in = site.draft_dtype or site.dtype
-    places = (
-        target_place(site),
-        Place(site.draft, "draft", 1, drafts_in, site.kv_dtype, site.draft_profile, site.runtime),
-    )
+    places = target_place(site), draft_place(site, 1, site.draft_profile)
     found: frozenset[str] = frozenset()
     for place in places:
         forward = mixed_pass(place.card, (Chunk(tokens),), context=tokens, **place.shard)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.answers.serving.curve import spaced
-from ssdsim.answers.serving.passes import Place, PromptTable, PromptTables, target_place
+from ssdsim.answers.serving.passes import PromptTable, PromptTables, draft_place, target_place
 from ssdsim.checks import FloatOrArray
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.step import Pass, Step
@@ -308,18 +308,14 @@ class RoundTable:
         passes = {name: step.passes for name, step in steps.items()}
         queries = {name: p.forward.tokens for name, each in passes.items() for p in each if p.model == "target"}
         drafts = dict(_drafting(steps))
-        target = target_place(site)
         one = next(iter(drafts.values()), None)
-        draft = None
-        if one is not None:
-            dtype = site.draft_dtype or site.dtype
-            draft = self._tables.of(Place(site.draft, "draft", one.tp, dtype, site.kv_dtype, one.profile, site.runtime))
+        draft = None if one is None else self._tables.of(draft_place(site, one.tp, one.profile))
         apart = scenario.devices.draft > 0
         seconds = self._seconds_at(1, 0)
         exposed_s = self._strategy.parts(seconds, self._happened[0])["draft"] if drafts else 0.0
         hidden = apart and exposed_s >= sum(seconds[name] for name in drafts) * (1.0 - 1e-9)
         others = tuple(n for n, each in passes.items() if n not in drafts and any(p.model == "draft" for p in each))
-        return _Prompts(self._tables.of(target), draft, queries, tuple(drafts), others, apart, hidden)
+        return _Prompts(self._tables.of(target_place(site)), draft, queries, tuple(drafts), others, apart, hidden)
 
 
 def _neighbours(batch: int, nodes: Sequence[int]) -> tuple[int, int, float]:
