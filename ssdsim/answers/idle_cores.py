@@ -8,6 +8,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 _STAT = Path("/proc/stat")
+_IDLE = 0.5  # of its time
 _LEAST_S = 0.1  # ten of Linux's hundredths of a second
 
 
@@ -17,6 +18,10 @@ class IdleCores:
     def __init__(self) -> None:
         self._since_s = time.monotonic()
         self._idle_s = _idle_s()
+
+    def free(self) -> int:
+        """How many more processes may work: for each core that is idle half of the time or more."""
+        return int(self.count() + _IDLE)
 
     def count(self) -> float:
         """In the mean; where Linux does not tell, or too little time has passed, by the load of the last minute."""

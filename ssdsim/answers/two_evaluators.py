@@ -18,7 +18,6 @@ from ssdsim.answers.grid import Evaluated, Evaluator
 from ssdsim.answers.idle_cores import IdleCores
 
 _MANY = 500  # points of one call, after which there are seconds of work to come
-_IDLE = 0.5  # cores
 _LEAST_SHARE, _MOST_SHARE = 8, 64  # points that one of the two takes at once
 _A_CALL = 16  # shares at least, so that neither waits long for the other's last one
 _AHEAD = 2  # shares that the second process has before it, so that it never waits for this one
@@ -56,7 +55,7 @@ class TwoEvaluators(Evaluator):
         """As :meth:`Evaluator.evaluate`; each point holds ``b`` and, as a tuple, ``strategies``."""
         points = list(points)
         names = tuple(dict.fromkeys([*names, *(name for point in points for name in point["strategies"])]))
-        if self._pool is None and len(points) >= _MANY and self._idle.count() >= _IDLE and all(map(_is_known, points)):
+        if self._pool is None and len(points) >= _MANY and self._idle.free() and all(map(_is_known, points)):
             self.start()
         shares = _shares(points)
         if self._pool is None or len(shares) < 2:

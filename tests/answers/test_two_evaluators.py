@@ -70,6 +70,7 @@ def test_cores_are_idle_that_did_nothing_meanwhile() -> None:
     while time.process_time() < end:  # one of them works for this process
         pass
     assert 0.0 <= idle.count() <= (os.cpu_count() or 1)
+    assert 0 <= idle.free() <= (os.cpu_count() or 1)
 
 
 if __name__ == "__main__":

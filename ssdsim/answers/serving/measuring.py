@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
 Progress = Callable[[int, int], None]
 
 MOST_FOR_PRECISION = 256_000
@@ -73,7 +74,7 @@ class Workers:
     ) -> Mapping[int, T]:
         """What ``run`` returns of each piece of work, beside its number; ``done`` hears of each as it comes."""
         found: dict[int, T] = {}
-        for number, result in worked_out(run, work, self.jobs, self.cluster, round(self.idle.count())):
+        for number, result in worked_out(run, work, self.jobs, self.cluster, self.idle.free()):
             found[number] = result
             if done is not None:
                 done(number, result)
@@ -118,21 +119,13 @@ def runs(
 ) -> Mapping[tuple[int, str], Metrics]:
     """What each policy measures at each load; what was kept is not run again."""
     every = [(at, name) for at in range(len(loads)) for name in policies]
-    keys = {each: key_of(each[1], loads[each[0]], how) for each in every} if kept is not None else {}
-    found: dict[tuple[int, str], Metrics] = {}
-    if kept is not None:
-        known = {each: kept.of(key, Metrics) for each, key in keys.items()}
-        found = {each: metrics for each, metrics in known.items() if metrics is not None}
-    left = [each for each in every if each not in found]
+    keys = {(at, name): key_of(name, loads[at], how) for at, name in every} if kept is not None else {}
 
-    def done(number: int, result: tuple[Metrics, pa.Table | None]) -> None:
-        found[left[number]] = result[0]
-        if kept is not None:
-            kept.keep(keys[left[number]], *result)
+    def work(each: tuple[int, str], number: int) -> tuple[Any, ...]:
+        at, name = each
+        return policies[name], number, loads[at], how, kept is not None
 
-    work = [(policies[name], number, loads[at], how, kept is not None) for number, (at, name) in enumerate(left)]
-    workers.each(_one, work, done)
-    return found
+    return _each_once(every, keys, Metrics, _one, work, kept, workers)
 
 
 def lines(policies: Mapping[str, Policy], loads: Sequence[Workload], how: How, kept: Kept) -> pa.Table | None:
@@ -166,23 +159,42 @@ def capacities(
     workers: Workers,
 ) -> Mapping[str, Capacity]:
     """The highest rate of each policy on one replica; of a search that was kept, what it found."""
-    keys = {name: key_of(name, workload, how, attainment) for name in policies}
-    known = {name: kept.of(key, Capacity) for name, key in keys.items()} if kept is not None else {}
-    left = [name for name in policies if known.get(name) is None]
+    keys = {name: key_of(name, workload, how, attainment) for name in policies} if kept is not None else {}
 
-    def done(number: int, found: Capacity) -> None:
-        if kept is not None:
-            kept.keep(keys[left[number]], found)
+    def work(name: str, number: int) -> tuple[Any, ...]:
+        return policies[name], number, sharings[name], workload, how, attainment
 
-    work = [(policies[name], n, sharings[name], workload, how, attainment) for n, name in enumerate(left)]
-    searched = workers.each(_search, work, done)
-    found = {name: each for name, each in known.items() if each is not None}
-    found |= {left[number]: each for number, each in searched.items()}
+    found = _each_once(list(policies), keys, Capacity, _search, work, kept, workers)
     return {name: found[name] for name in policies}
 
 
 def _search(
     policy: Policy, number: int, sharing: Sharing, workload: Workload, how: How, attainment: float
-) -> tuple[int, Capacity]:
+) -> tuple[int, tuple[Capacity, None]]:
     assert how.slo is not None
-    return number, capacity(policy, sharing, workload, how.batching, how.slo, attainment, how.seed)
+    return number, (capacity(policy, sharing, workload, how.batching, how.slo, attainment, how.seed), None)
+
+
+def _each_once(
+    every: Sequence[K],
+    keys: Mapping[K, str],
+    kind: type[T],
+    run: Callable[..., tuple[int, tuple[T, pa.Table | None]]],
+    work: Callable[[K, int], tuple[Any, ...]],
+    kept: Kept | None,
+    workers: Workers,
+) -> dict[K, T]:
+    """What was kept under its key; the rest is made by ``run`` of ``work`` (with its number) and kept."""
+    found: dict[K, T] = {}
+    if kept is not None:
+        known = {each: kept.of(keys[each], kind) for each in every}
+        found = {each: result for each, result in known.items() if result is not None}
+    left = [each for each in every if each not in found]
+
+    def done(number: int, result: tuple[T, pa.Table | None]) -> None:
+        found[left[number]] = result[0]
+        if kept is not None:
+            kept.keep(keys[left[number]], *result)
+
+    workers.each(run, [work(each, number) for number, each in enumerate(left)], done)
+    return found
