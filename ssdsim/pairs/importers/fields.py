@@ -48,7 +48,7 @@ def _from_zero(
     numeric = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _MOST
     if not numeric or (kind == "whole number" and value != int(value)):
         raise InputError(f"{where}: {_said(record, names)} must be a {kind} of at least 0, got {told(value)}")
-    return value
+    return float(value)
 
 
 def counts_by_index(record: Record, names: Sequence[str], where: str) -> list[int] | None:
