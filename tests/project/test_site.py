@@ -1,4 +1,7 @@
-"""The site as it is built, strictly: its generated pages, and its notebooks in a real browser without a network."""
+"""Every notebook runs from top to bottom, with small sizes; the site is built strictly and shows them in a browser.
+
+In one file, so that the worker that has run the notebooks is the one that shows them.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +20,21 @@ from ssdsim.cli.main import VERBS
 from ssdsim.scenario.options import DEFAULTS
 from tests.reports.browser import CHROMIUM, Browser
 
-pytestmark = [pytest.mark.browser, pytest.mark.notebooks]
+pytestmark = pytest.mark.notebooks
+
+
+# jupyter_client's sockets and loops are closed by their finalisers
+@pytest.mark.filterwarnings("ignore::ResourceWarning:zmq", "ignore::DeprecationWarning:jupyter_client")
+@pytest.mark.parametrize("name", notebooks.names())
+def test_notebook_runs_and_its_page_has_its_figures(name: str) -> None:
+    """Executed here, for the site's build of the very same code."""
+    notebook = notebooks.executed(name, small=True)
+    assert len(notebooks.figures(notebook)) == cells_that_end_in_a_figure(notebook)
+    assert notebooks.page(notebook, "../assets").count('<div class="figure">') == cells_that_end_in_a_figure(notebook)
+
+
+def cells_that_end_in_a_figure(notebook: Any) -> int:
+    return sum(cell.cell_type == "code" and cell.source.rstrip().endswith("\nfigure") for cell in notebook.cells)
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +70,7 @@ def test_a_key_that_nobody_described_is_found() -> None:
     assert undescribed("predict", answer) == ["surprise.a"]
 
 
+@pytest.mark.browser
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine (apt install chromium)")
 @pytest.mark.parametrize("name", notebooks.names())
 def test_a_notebooks_figures_are_drawn_and_nothing_is_fetched(name: str, site: Path, browser: Browser) -> None:
