@@ -37,7 +37,7 @@ def arguments(pair: Path, output: Path, *more: str) -> list[str]:
 def measured(trained_pair: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """``pair.json`` with its records beside it, and what was printed."""
     output = tmp_path_factory.mktemp("measured") / "pair.json"
-    done = asked(*arguments(trained_pair, output, "--check-loop", "2", "--lossless", "1"))
+    done = asked(*arguments(trained_pair, output, "--check-loop", "4", "--lossless", "2"))
     assert done.returncode == 0, done.stdout + done.stderr
     return output, done.stdout
 
@@ -70,9 +70,9 @@ def test_real_loops_keep_the_targets_tokens(measured: tuple[Path, str]) -> None:
     assert lossless is not None
     assert lossless.greedy is not None
     assert lossless.sampling is not None
-    # SD and SSD with four fallbacks, a request each
-    assert (lossless.greedy.requests, lossless.greedy.bugs) == (5, 0)
-    assert lossless.greedy.identical == 5 - (lossless.greedy.near_ties or 0)
+    # SD and SSD with four fallbacks, two requests each
+    assert (lossless.greedy.requests, lossless.greedy.bugs) == (10, 0)
+    assert lossless.greedy.identical == 10 - (lossless.greedy.near_ties or 0)
     assert lossless.sampling.passed
 
 
