@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ssdsim.transformer.layers import Experts
 from ssdsim.transformer.routing import chances, held_share
 
-DRAWS = 64  # of routes for each shape of a pass, at most: runs take turns with them
+DRAWS = 64  # of routes for each shape of a pass, and less than twice as many at most: runs take turns with them
 _TOKENS_DRAWN, _FEWEST, _MOST = 8192, 16, 256  # what is drawn for them: so many tokens, and so many routes
 
 

@@ -194,6 +194,18 @@ def _ctrl_c_later() -> Iterator[None]:
             signal.raise_signal(signal.SIGINT)
 
 
+def _let_parent_end() -> None:
+    """Give back this rank's copy of what keeps the process going that ranks are forked from.
+
+    It ends with the process that started it, whatever ends that, and its ranks with it, however busy they are; but
+    multiprocessing hands each rank the end of the pipe that says so.
+    """
+    kept: int | None = getattr(forkserver._forkserver, "_forkserver_alive_fd", None)  # its types do not know it
+    if kept is not None:
+        os.close(kept)
+        forkserver._forkserver._forkserver_alive_fd = None  # type: ignore[attr-defined]
+
+
 def _rank(
     rank: int,
     devices: list[str],
@@ -205,6 +217,7 @@ def _rank(
     pipe: Connection,
 ) -> None:
     """A rank's life: set up, then answer requests until the pipe closes."""
+    _let_parent_end()
     belong_to_parent()
     try:
         device = occupy(devices[rank])

@@ -9,6 +9,7 @@ from typing import Any
 
 from ssdsim.pairs.choice import positions_known
 from ssdsim.transformer.card import MOST_DEVICES, Transformer, legal_expert_parallel
+from ssdsim.transformer.forward import DATA_PARALLEL
 
 Values = tuple[Any, ...] | None
 """What may be chosen; None: anything that the option takes."""
@@ -142,7 +143,7 @@ class ExpertGroups(Axis):
     """
 
     def concerns(self, scope: Scope) -> bool:
-        return scope.target.experts is not None
+        return scope.target.experts is not None and scope.given.get("attention") != DATA_PARALLEL
 
     def possible(self, scope: Scope) -> Values:
         degrees = range(1, min(scope.gpus, MOST_DEVICES) + 1)
@@ -231,7 +232,6 @@ EXPERTS = ExpertGroups(
     about="groups of devices with different experts that may be chosen [default: 1, and as many as --tp]",
     placing=True,
     bounded=True,
-    idle_with=("attention",),
 )
 PLACED = (TARGET, EXPERTS)
 """Every strategy has a target, so a search turns its degrees whatever else a strategy names."""

@@ -32,10 +32,11 @@ from ssdsim.runtimes.card import Runtime
 from ssdsim.runtimes.catalog import find_runtime, runtime_of
 from ssdsim.scenario.drafting import ahead_warnings, draft_of, published_warnings, settle_draft
 from ssdsim.scenario.measured_pair import pair_of, routed, settle_pair, token_warnings
-from ssdsim.scenario.options import DATA_PARALLEL, DEFAULTS, checked, members, of_others
+from ssdsim.scenario.options import DEFAULTS, checked, members, of_others
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.settings import DEFAULT, GIVEN, Settings
 from ssdsim.transformer.card import Transformer
+from ssdsim.transformer.forward import DATA_PARALLEL
 
 
 @dataclass(frozen=True)

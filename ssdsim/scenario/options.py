@@ -22,10 +22,10 @@ from ssdsim.kinds import (
     Whole,
 )
 from ssdsim.option import Excludes, Group, Needs, Option, Reader, Searcher, by_name, spelled
+from ssdsim.transformer.forward import DATA_PARALLEL
 from ssdsim.transformer.precision import FORMATS, KV_DTYPES, SPELLINGS
 
 MOST_OUTPUT_TOKENS = 131_072
-DATA_PARALLEL = "data-parallel"
 
 # In the order of --help and of the axes of a grid (the last varies fastest).
 SHARED: tuple[Option, ...] = (

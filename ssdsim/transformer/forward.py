@@ -23,6 +23,9 @@ from ssdsim.transformer.operations import (
 from ssdsim.transformer.precision import Precision
 from ssdsim.transformer.routing import busiest_over_mean, devices_of_a_token, distinct_experts
 
+DATA_PARALLEL = "data-parallel"
+"""Attention where each device has sequences of its own (``spread``), as the option spells it."""
+
 
 @dataclass(frozen=True)
 class Block:

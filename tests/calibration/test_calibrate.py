@@ -229,6 +229,26 @@ def test_a_killed_rank_is_named_in_bounded_time() -> None:
     assert all(not Path(f"/proc/{pid}").exists() for pid in pids)
 
 
+_HELD_UP = """
+from ssdsim.machine.ranks import Ranks
+with Ranks(["cpu:0", "cpu:1"], "tests.calibration.echo:make_echo", {}) as ranks:
+    print(*ranks.pids, flush=True)
+    ranks.ask({"sleep_on": 1, "seconds": 600}, 600)
+"""
+
+
+def test_a_killed_command_leaves_no_rank_however_busy() -> None:
+    """Neither an idle one nor one in the middle of its work, which does not look at its pipe."""
+    with subprocess.Popen([sys.executable, "-c", _HELD_UP], stdout=subprocess.PIPE, text=True) as command:
+        assert command.stdout is not None
+        ranks = [psutil.Process(int(pid)) for pid in command.stdout.readline().split()]
+        time.sleep(1.0)  # the second is asked and sleeps by now
+        assert [rank.is_running() for rank in ranks] == [True, True]
+        command.kill()
+    _, left = psutil.wait_procs(ranks, timeout=30)
+    assert not [rank for rank in left if rank.status() != psutil.STATUS_ZOMBIE]
+
+
 def test_a_hung_rank_is_named_in_bounded_time() -> None:
     with Ranks(["cpu:0", "cpu:1"], ECHO, {}) as ranks:
         with pytest.raises(RankError, match=r"rank 0 \(cpu:0\) did not answer within 1 s"):

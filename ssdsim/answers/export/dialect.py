@@ -13,8 +13,9 @@ from ssdsim.drafters.model import ModelDrafter
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.scenario.drafting import draft_by_options
-from ssdsim.scenario.options import DATA_PARALLEL, DEFAULTS
+from ssdsim.scenario.options import DEFAULTS
 from ssdsim.transformer.card import Transformer
+from ssdsim.transformer.forward import DATA_PARALLEL
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -69,7 +69,9 @@ def config(found: Candidates, names: Sequence[str], notes: list[str], seed: int)
     rows = best.drop_duplicates("b").sort_values("b").to_dict("records")
     engines = found.options.get("tp", DEFAULTS["tp"]) if is_data_parallel(found) else 1
     lookaheads = {-(-int(row["b"]) // engines): lookahead(row) for row in rows}
-    drafting = [row for row in rows if lookahead(row)]
+    if len(lookaheads) < len(rows):
+        notes.append(f"batches that {engines} engines share alike have one row of the table: the largest one's")
+    drafting = [row for row in rows if lookahead(row) and lookaheads[-(-int(row["b"]) // engines)]]
     if not drafting:
         notes.append("AR is best everywhere: start vLLM without --speculative-config")
         return "null\n"

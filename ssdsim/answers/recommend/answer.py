@@ -22,7 +22,8 @@ from ssdsim.protocols.axes import TARGET
 from ssdsim.scenario.configuration import runtime_for
 from ssdsim.scenario.drafting import draft_by_options
 from ssdsim.scenario.measured_pair import pair_of
-from ssdsim.scenario.options import DATA_PARALLEL, DEFAULTS
+from ssdsim.scenario.options import DEFAULTS
+from ssdsim.transformer.forward import DATA_PARALLEL
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,8 @@ class _Contest:
         for side in (self._subjects, ~self._subjects):
             good = [(rates > 0) & (rates >= _NEAR_BEST * rates[side].max(initial=0.0)) for rates in (at_low, at_high)]
             reaches = (at_low == 0) | (at_low >= _NEVER_RISES * at_high[side].max(initial=0.0))
-            near |= side & (good[0] | good[1]) & reaches
+            best = [(rates > 0) & (rates == rates[side].max(initial=0.0)) for rates in (at_low, at_high)]
+            near |= side & (((good[0] | good[1]) & reaches) | best[0] | best[1])
         return replace(self, cases=tuple(case for case, kept in zip(self.cases, near, strict=True) if kept))
 
     @property

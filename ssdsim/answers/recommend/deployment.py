@@ -8,7 +8,8 @@ from typing import Any
 
 from ssdsim import strategies
 from ssdsim.pricing.room import Devices
-from ssdsim.scenario.options import ALL, DATA_PARALLEL, DEFAULTS, beside
+from ssdsim.scenario.options import ALL, DEFAULTS, beside
+from ssdsim.transformer.forward import DATA_PARALLEL
 
 Setting = tuple[str, Any]
 
