@@ -377,6 +377,8 @@ def test_a_dense_target_has_no_experts_to_place_and_a_mixture_only_those_that_sh
     narrowed = a_request(**MIXTURE, ep=[2, 4])
     assert {(shape.tp, shape.ep) for shape, _ in searched(narrowed)} == {(2, 2), (4, 2), (4, 4), (8, 2), (8, 4)}
     assert a_request(ep=1).searched["ep"] == (1,)
+    assert "ep" in a_request(**MIXTURE, attention="tensor-parallel").searched  # the default, said aloud
+    assert "ep" not in a_request(**MIXTURE, attention="data-parallel").searched
 
 
 def searched(request: Any) -> list[tuple[Shape, int]]:

@@ -150,6 +150,8 @@ def test_a_recommendation_and_an_export_have_it_as_it_is_given() -> None:
     assert [sglang[sglang.index(flag) + 1] for flag in ("--tp-size", "--dp-size", "--ep-size")] == ["8", "8", "8"]
     vllm = export("vllm", b=512, k=2, **DATA_PARALLEL)
     assert "--data-parallel-size 8 --enable-expert-parallel" in " ".join(vllm.notes)
+    several = export("vllm", b=[1, 8], k=2, **DATA_PARALLEL)  # a sequence an engine, both
+    assert "batches that 8 engines share alike have one row of the table" in " ".join(several.notes)
 
 
 def test_the_busiest_share_is_that_of_the_experts() -> None:
