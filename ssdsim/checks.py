@@ -60,10 +60,14 @@ def few_enough(what: str, axes: Iterable[Collection[Any]], most: int) -> None:
 def text(name: str, value: Any) -> str:
     """``value`` as text that is not empty, which a path is too; InputError otherwise."""
     given = str(value) if isinstance(value, str | PurePath) else ""
-    # bytes of a path that are no characters, which Python smuggles in, come to no table and no file
-    if not given or given != given.encode(errors="ignore").decode():
+    if not given or not is_text(given):
         raise InputError(f"{name} must be a name or a path, got {told(value)}")
     return given
+
+
+def is_text(given: str) -> bool:
+    """Whether it can be written: bytes of a path that are no characters, which Python smuggles in, can not."""
+    return given == given.encode(errors="ignore").decode()
 
 
 def listed(name: str, value: Any) -> list[Any]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from ssdsim.checks import is_text
 from ssdsim.errors import nearest
 
 MOST_VALUES = 10_000  # of a range: more is a slip of the step
@@ -63,14 +64,6 @@ class Values(click.ParamType[Any]):
         return [self.kind(round(first + i * step, 12)) for i in range(count)]
 
 
-def _is_text(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:  # bytes of a shell that are no UTF-8 arrive as surrogates
-        return False
-    return True
-
-
 class OutputFile(click.Path):
     """A file to be written, whose folder must be there before any work is done for it."""
 
@@ -81,7 +74,7 @@ class OutputFile(click.Path):
         path = Path(str(super().convert(value, param, ctx)))
         if not path.name:
             self.fail(f"'{value}' names no file", param, ctx)
-        if not _is_text(path.name):  # what is written is named by its file
+        if not is_text(path.name):  # what is written is named by its file
             self.fail(f"'{path}' is no text in UTF-8", param, ctx)
         if exists(path) and not isfile(path):  # it would be put in the place of a device
             self.fail(f"'{path}' is no file", param, ctx)

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import tomli_w
 
 from ssdsim import __version__
+from ssdsim.checks import is_text
 from ssdsim.errors import InputError
 from ssdsim.runs.layout import CONFIG, HOW, PARTS, RESULTS
 from ssdsim.runs.lock import locked
@@ -92,10 +93,13 @@ class SweepFolder:
         self._names = names_in_folder(path, plan.named())
         options, grid = renamed(plan.options, self._names), renamed(plan.grid, self._names)
         config = {"schema": 1, "verb": "sweep", "options": options, "grid": grid}
+        kept = tomli_w.dumps(config)
+        if not is_text(kept):
+            raise InputError(f"{path / CONFIG}: the value of an option is no text in UTF-8, which no file can keep")
         # with another content a file means another sweep
         digests = {name: sha256(file_of(given).read_bytes()).hexdigest() for given, name in self._names.items()}
         how = {"schema": 1, **plan.how, "version": __version__, "files": dict(sorted(digests.items()))}
-        self._claim(path / CONFIG, tomli_w.dumps(config), tomllib.loads)
+        self._claim(path / CONFIG, kept, tomllib.loads)
         self._claim(path / HOW, json.dumps(how, indent=1) + "\n", json.loads)
         keep(path, self._names)
 

@@ -144,15 +144,18 @@ def test_an_output_without_its_folder_is_refused_before_any_work(arguments: str)
     assert "\n" not in message
 
 
-def test_a_file_name_that_is_no_text_is_refused() -> None:
-    """A shell hands on any bytes; what is written carries its file's name."""
-    with pytest.raises(click.BadParameter, match="no text in UTF-8"):
-        CliRunner().invoke(
-            cli,
-            ["hardware", "scale", "h100-sxm", "--clock", "2", "-o", "\udcff"],
-            standalone_mode=False,
-            catch_exceptions=False,
-        )
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["hardware", "scale", "h100-sxm", "--clock", "2", "-o", "\udcff"],
+        ["sweep", "--t-sd", "0.2", "--k", "2,3", "-o", "run", "--drafter", "\udcff"],
+    ],
+)
+def test_what_is_no_text_is_refused(arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shell hands on any bytes; what is written carries its file's name, and a sweep's folder its options."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises((click.BadParameter, InputError), match="no text in UTF-8"):
+        CliRunner().invoke(cli, arguments, standalone_mode=False, catch_exceptions=False)
 
 
 def test_warnings_of_a_kind_are_one_line_with_their_number() -> None:
