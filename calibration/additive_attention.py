@@ -25,7 +25,7 @@ def fit_additive_attention(rows: Mapping[str, Array], element_bytes: int, source
     InputError : no number of query rows was timed in six shapes.
     """
     shape = {name: column for name, column in rows.items() if name != "seconds"}
-    values = AdditiveAttentionModel.variables(**shape, element_bytes=element_bytes)
+    values = AdditiveAttentionModel.variables(**shape, element_bytes=element_bytes, packed=True)
     groups, counts = np.unique(values["group"], return_counts=True)
     often = groups[counts >= _FEWEST_ROWS]
     if not len(often):

@@ -173,8 +173,7 @@ def fit_attention(
         seconds=seconds,
     )
     measured = rows.pop("seconds")
-    own = rows if packed else {**rows, "kv_heads": rows["heads"]}
-    values = AttentionModel.variables(**own, element_bytes=element_bytes)
+    values = AttentionModel.variables(**rows, element_bytes=element_bytes, packed=packed)
     knots = _with_head_dims(_ATTENTION_KNOTS, rows["head_dim"])
     fit, found = _fit_reported(
         AttentionModel.work(values, element_bytes), values, measured, knots, _ATTENTION_TERMS, seed

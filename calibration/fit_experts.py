@@ -88,8 +88,12 @@ def _outnumbered(rows: pd.DataFrame) -> float:
 
 def _as_if_tuned(rows: pd.DataFrame, outnumbered: float) -> pd.DataFrame:
     """The rows with the seconds that they would have taken in the tiles of few tokens."""
-    beyond = rows["tokens"] > rows["count"]
-    return rows.assign(seconds=rows["seconds"] / np.where(beyond, outnumbered, 1.0))
+    return rows.assign(seconds=rows["seconds"] / _slower(rows, outnumbered))
+
+
+def _slower(rows: pd.DataFrame, outnumbered: float) -> Array:
+    """By what the tiles of each row's tokens are slower than those of few."""
+    return np.where(rows["tokens"] > rows["count"], outnumbered, 1.0)
 
 
 def _features(rows: pd.DataFrame) -> Array:
@@ -128,8 +132,8 @@ def _left_out(rows: pd.DataFrame, asked: pd.Index | None = None) -> Array:
     for shape in np.unique(shapes):
         own, others = rows[shapes == shape], rows[shapes != shape]
         outnumbered = _outnumbered(others[others["tokens"] <= FEW_TOKENS])
-        tiles = np.where(own["tokens"] > own["count"], outnumbered, 1.0)
-        predicted.loc[own.index] = tiles * (_features(own) @ _fit(_as_if_tuned(others, outnumbered)))
+        costs = _fit(_as_if_tuned(others, outnumbered))
+        predicted.loc[own.index] = _slower(own, outnumbered) * (_features(own) @ costs)
     found = predicted if asked is None else predicted.loc[asked]
     return np.asarray(found, dtype=float)
 

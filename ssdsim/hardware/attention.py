@@ -45,12 +45,14 @@ class DecodeAttention(TimingModel):
         kv_heads: ArrayLike,
         head_dim: ArrayLike,
         element_bytes: float,
+        packed: bool = True,
     ) -> dict[str, Array]:
-        """The variables of the correction, as arrays."""
+        """The variables of the correction, as arrays, of kernels that are ``packed`` or are not."""
         batch, queries, heads, kv_heads, head_dim = (
             np.asarray(size, float) for size in (batch, queries, heads, kv_heads, head_dim)
         )
         context = np.maximum(np.asarray(context, float), 1.0)
+        kv_heads = kv_heads if packed else heads
         blocks = batch * kv_heads
         return {
             "kv": 2 * element_bytes * blocks * context * head_dim,
@@ -71,7 +73,7 @@ class DecodeAttention(TimingModel):
         head_dim: ArrayLike,
         element_bytes: float,
     ) -> Array:
-        values = self._packed(batch, queries, context, heads, kv_heads, head_dim, element_bytes)
+        values = self.variables(batch, queries, context, heads, kv_heads, head_dim, element_bytes, self.packed)
         return self._seconds(values, element_bytes)
 
     def wander(
@@ -85,7 +87,9 @@ class DecodeAttention(TimingModel):
         element_bytes: float,
     ) -> dict[str, float]:
         """How much each direction of the uncertainty moves the logarithm of the time."""
-        return self._wander(self._packed(batch, queries, context, heads, kv_heads, head_dim, element_bytes))
+        return self._wander(
+            self.variables(batch, queries, context, heads, kv_heads, head_dim, element_bytes, self.packed)
+        )
 
     def outside(
         self,
@@ -98,22 +102,8 @@ class DecodeAttention(TimingModel):
         element_bytes: float,
     ) -> str | None:
         """How the shape leaves the timed domain, as short text; ``None`` inside it."""
-        values = self._packed(batch, queries, context, heads, kv_heads, head_dim, element_bytes)
+        values = self.variables(batch, queries, context, heads, kv_heads, head_dim, element_bytes, self.packed)
         return self.beyond({name: float(value) for name, value in values.items()})
-
-    def _packed(
-        self,
-        batch: ArrayLike,
-        queries: ArrayLike,
-        context: ArrayLike,
-        heads: ArrayLike,
-        kv_heads: ArrayLike,
-        head_dim: ArrayLike,
-        element_bytes: float,
-    ) -> dict[str, Array]:
-        """The variables as the kernel has them."""
-        own = kv_heads if self.packed else heads
-        return self.variables(batch, queries, context, heads, own, head_dim, element_bytes)
 
     @abstractmethod
     def _seconds(self, values: Mapping[str, Array], element_bytes: float) -> Array: ...

@@ -14,7 +14,7 @@ from ssdsim.pricing.passes import cost_of_message, streaming_share
 from ssdsim.pricing.step import HostWork, Message, Pass, Piece, Step
 from ssdsim.runtimes.card import KERNELS, Runtime
 from ssdsim.transformer.card import Transformer, legal_tensor_parallel
-from ssdsim.transformer.forward import forward_pass
+from ssdsim.transformer.forward import degrees, forward_pass
 from ssdsim.transformer.operations import DTYPE_BYTES
 from ssdsim.transformer.precision import Precision
 
@@ -94,9 +94,8 @@ class Site:
 
     @property
     def degrees(self) -> str:
-        """How the target is spread over its devices, in short: ``TP 8``, ``TP 8, EP 8``, ``DP 8, EP 8``."""
-        apart = f", EP {self.ep}" if self.ep > 1 else ""
-        return f"{'DP' if self.spread else 'TP'} {self.tp}{apart}"
+        """How the target is shared by its devices, in short."""
+        return degrees(self.tp, self.ep, self.spread)
 
     @property
     def own_sequences(self) -> int:

@@ -27,6 +27,12 @@ DATA_PARALLEL = "data-parallel"
 """Attention where each device has sequences of its own (``spread``), as the option spells it."""
 
 
+def degrees(tp: int, ep: int, spread: bool) -> str:
+    """How a model is shared by its devices, in short: ``TP 8``, ``TP 8, EP 8``, ``DP 8, EP 8``."""
+    apart = f", EP {ep}" if ep > 1 else ""
+    return f"{'DP' if spread else 'TP'} {tp}{apart}"
+
+
 @dataclass(frozen=True)
 class Block:
     """Operations that a pass runs ``times`` in a row: a layer, or the part of a layer that so many layers have."""

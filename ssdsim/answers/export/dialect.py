@@ -112,7 +112,7 @@ def drafter_of(found: Candidates) -> str:
 
 def is_data_parallel(found: Candidates) -> bool:
     """Whether the target's devices have sequences of their own."""
-    return bool(found.options.get("attention", DEFAULTS["attention"]) == DATA_PARALLEL)
+    return bool(found.options.get("attention") == DATA_PARALLEL)
 
 
 def hub_name(card: Transformer, notes: list[str]) -> str:

@@ -68,10 +68,11 @@ def config(found: Candidates, names: Sequence[str], notes: list[str], seed: int)
     _note_experts(found, notes)
     rows = best.drop_duplicates("b").sort_values("b").to_dict("records")
     engines = found.options.get("tp", DEFAULTS["tp"]) if is_data_parallel(found) else 1
-    lookaheads = {-(-int(row["b"]) // engines): lookahead(row) for row in rows}
-    if len(lookaheads) < len(rows):
+    by_batch = {-(-int(row["b"]) // engines): row for row in rows}
+    if len(by_batch) < len(rows):
         notes.append(f"batches that {engines} engines share alike have one row of the table: the largest one's")
-    drafting = [row for row in rows if lookahead(row) and lookaheads[-(-int(row["b"]) // engines)]]
+    lookaheads = {batch: lookahead(row) for batch, row in by_batch.items()}
+    drafting = [row for row in by_batch.values() if lookahead(row)]
     if not drafting:
         notes.append("AR is best everywhere: start vLLM without --speculative-config")
         return "null\n"

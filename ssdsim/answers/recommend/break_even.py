@@ -58,8 +58,7 @@ class _Contest:
 
         Settings follow the change: each side is the best of its own shapes there.
         """
-        rates = self._rates(changes, self._at(self.batch))
-        return self._over(rates)
+        return self._over(self._rates(changes, self._at(self.batch)))
 
     def leads_at(self, batch: int) -> bool:
         """Whether the subject is ahead at another batch."""
@@ -81,10 +80,13 @@ class _Contest:
         at_low, at_high = self._as_asked(low), self._as_asked(high)
         near = np.zeros(len(self.cases), dtype=bool)
         for side in (self._subjects, ~self._subjects):
-            good = [(rates > 0) & (rates >= _NEAR_BEST * rates[side].max(initial=0.0)) for rates in (at_low, at_high)]
-            reaches = (at_low == 0) | (at_low >= _NEVER_RISES * at_high[side].max(initial=0.0))
-            best = [(rates > 0) & (rates == rates[side].max(initial=0.0)) for rates in (at_low, at_high)]
-            near |= side & (((good[0] | good[1]) & reaches) | best[0] | best[1])
+            ends = [(rates, rates[side].max(initial=0.0)) for rates in (at_low, at_high)]
+            good, best = (
+                np.any([(rates > 0) & (rates >= share * most) for rates, most in ends], axis=0)
+                for share in (_NEAR_BEST, 1.0)
+            )
+            reaches = (at_low == 0) | (at_low >= _NEVER_RISES * ends[1][1])
+            near |= side & ((good & reaches) | best)
         return replace(self, cases=tuple(case for case, kept in zip(self.cases, near, strict=True) if kept))
 
     @property

@@ -9,7 +9,7 @@ from typing import Any
 from ssdsim import strategies
 from ssdsim.pricing.room import Devices
 from ssdsim.scenario.options import ALL, DEFAULTS, beside
-from ssdsim.transformer.forward import DATA_PARALLEL
+from ssdsim.transformer.forward import DATA_PARALLEL, degrees
 
 Setting = tuple[str, Any]
 
@@ -114,13 +114,11 @@ class Deployment:
     @property
     def name(self) -> str:
         """Short text: ``SSD TP 4 + 1``, ``2 x SD TP 2``, ``SD TP 8, EP 8``."""
-        tp, ep, devices = self.shape.tp, self.shape.ep, self.shape.devices
-        replicas = f" x {devices.target // tp}" if devices.target > tp else ""
+        shape, devices = self.shape, self.shape.devices
+        copies = f"{self.copies} x " if self.copies > 1 else ""
+        replicas = f" x {devices.target // shape.tp}" if devices.target > shape.tp else ""
         draft = f" + {devices.draft}" if devices.draft else ""
-        apart = f", EP {ep}" if ep > 1 else ""
-        return (
-            f"{self.copies} x " if self.copies > 1 else ""
-        ) + f"{self.title} {'DP' if self.shape.spread else 'TP'} {tp}{apart}{replicas}{draft}"
+        return f"{copies}{self.title} {degrees(shape.tp, shape.ep, shape.spread)}{replicas}{draft}"
 
     @property
     def settings(self) -> str:
