@@ -75,14 +75,14 @@ class Ranks:
         context = _beginnings()
         store = str(Path(self._folder.name) / "store")
         for rank in range(len(self.devices)):
-            ours, theirs = context.Pipe()
-            arguments = (rank, self.devices, self.backend, store, *self._life, theirs)
-            process = context.Process(target=_rank, args=arguments, daemon=True, name=f"ssdsim rank {rank}")
-            self._pipes.append(ours)
-            self._processes.append(process)
             with _ctrl_c_later():
+                ours, theirs = context.Pipe()
+                arguments = (rank, self.devices, self.backend, store, *self._life, theirs)
+                process = context.Process(target=_rank, args=arguments, daemon=True, name=f"ssdsim rank {rank}")
+                self._pipes.append(ours)
+                self._processes.append(process)
                 process.start()
-            theirs.close()
+                theirs.close()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -179,7 +179,7 @@ def _beginnings() -> ForkServerContext | SpawnContext:
 
 @contextmanager
 def _ctrl_c_later() -> Iterator[None]:
-    """Ctrl-C waits for the end of the block: within it there may be a process that nobody knows yet, and would end."""
+    """Ctrl-C waits for the end of the block: within it are pipes and a process that nobody knows yet, and would end."""
     handler = signal.getsignal(signal.SIGINT)
     if not callable(handler) or threading.current_thread() is not threading.main_thread():
         yield

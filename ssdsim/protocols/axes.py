@@ -126,7 +126,6 @@ class Lookahead(Numbers):
         return tuple(range(1, (self.most if known is None else min(self.most, known)) + 1))
 
 
-@dataclass(frozen=True, kw_only=True)
 class Degrees(Axis):
     """Degrees of tensor parallelism that the target and the GPUs allow, with its experts together or apart."""
 
@@ -135,7 +134,6 @@ class Degrees(Axis):
         return tuple(tp for tp in degrees if legal_expert_parallel(scope.target, tp))
 
 
-@dataclass(frozen=True, kw_only=True)
 class ExpertGroups(Axis):
     """Groups of the target's devices that hold different experts; by default each device is one, or all are.
 
@@ -156,7 +154,6 @@ class ExpertGroups(Axis):
         return sorted({1, before[TARGET.option]}) if values is None else values
 
 
-@dataclass(frozen=True, kw_only=True)
 class DraftDevices(Axis):
     """Numbers of devices beside those of the target."""
 
