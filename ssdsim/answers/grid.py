@@ -159,7 +159,7 @@ class _Known:
     def seconds(self, priced: int) -> Mapping[str, float]:
         """Each step's duration."""
         for made in self.priced.made[len(self._seconds) :]:
-            self._seconds.append({name: step.seconds for name, step in made.steps.items()})
+            self._seconds.append({name: step.seconds for name, step in made.expected.items()})
         return self._seconds[priced]
 
 
@@ -247,7 +247,7 @@ class _Column:
 
     @property
     def warnings(self) -> frozenset[str]:
-        steps = [self._known.priced.made[number].steps for number in {case.priced for case in self._cases}]
+        steps = [self._known.priced.made[number].expected for number in {case.priced for case in self._cases}]
         return frozenset().union(*(step.warnings for made in steps for step in made.values()))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Annotated, ClassVar
 
@@ -104,6 +104,13 @@ class DecodeAttention(TimingModel):
         """How the shape leaves the timed domain, as short text; ``None`` inside it."""
         values = self.variables(batch, queries, context, heads, kv_heads, head_dim, element_bytes, self.packed)
         return self.beyond({name: float(value) for name, value in values.items()})
+
+    def timed(self, shape: Sequence[int], element_bytes: float) -> tuple[Array, str | None, dict[str, float]]:
+        """Of one shape: its seconds, how it leaves the timed domain, and how much each direction moves it."""
+        batch, queries, context, heads, kv_heads, head_dim = shape
+        values = self.variables(batch, queries, context, heads, kv_heads, head_dim, element_bytes, self.packed)
+        outside = self.beyond({name: float(value) for name, value in values.items()})
+        return self._seconds(values, element_bytes), outside, self._wander(values)
 
     @abstractmethod
     def _seconds(self, values: Mapping[str, Array], element_bytes: float) -> Array: ...

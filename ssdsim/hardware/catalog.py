@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import cache, lru_cache
 from os.path import exists, expanduser, isdir, isfile  # they take any text for a path, pathlib's raise at some
 from pathlib import Path
 
@@ -41,7 +41,7 @@ def find_transformer(name: str | Path) -> Transformer:
     alias = _alias(name)
     bundled = bundled_card("transformers", alias, ".toml")
     if bundled is not None:
-        return _unchanged_transformer(*state_of(bundled))
+        return _bundled_transformer(bundled)
     path = Path(expanduser(name))
     if path.suffix == ".toml" and isfile(path):
         return _unchanged_transformer(*state_of(path))
@@ -102,12 +102,15 @@ def find_hardware(name: str | Path) -> HardwareProfile:
 
 
 # A file is read and checked again only when it has changed: a sweep asks for the same cards thousands of times, and
-# a profile remembers the operations that it has priced.
+# a profile remembers the operations that it has priced. Those that come with ssdsim do not change.
 
 
 @lru_cache(maxsize=64)
 def _unchanged_profile(path: Path, mtime_ns: int, size: int, inode: int) -> HardwareProfile:
     return load_profile(path)
+
+
+_bundled_transformer = cache(load_transformer)
 
 
 @lru_cache(maxsize=64)

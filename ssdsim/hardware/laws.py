@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Annotated, ClassVar
 
@@ -131,10 +131,12 @@ class _Hinges:
     coefficients: Array
 
     @staticmethod
-    def of(terms: Mapping[str, float], names: list[str]) -> _Hinges:
+    @lru_cache(maxsize=4096)
+    def of(terms: tuple[tuple[str, float], ...], names: tuple[str, ...]) -> _Hinges:
+        """Parsed once for all profiles that share them: those of a machine with another clock or link."""
         variable = np.full((2, len(terms)), len(names), dtype=np.intp)
         knot, sign = np.zeros((2, len(terms))), np.ones((2, len(terms)))
-        for column, term in enumerate(terms):
+        for column, (term, _) in enumerate(terms):
             for row, hinge in enumerate(term.split(" * ")):
                 match = _HINGE.fullmatch(hinge)
                 if row > 1 or not match or match["name"] not in names:
@@ -148,7 +150,7 @@ class _Hinges:
                     raise ValueError(f"term '{term}': a knot must be above 0 and finite")
                 knot[row, column] = np.log(at)
                 sign[row, column] = 1.0 if match["side"] == ">" else -1.0
-        return _Hinges(variable, knot, sign, np.array(list(terms.values()), float))
+        return _Hinges(variable, knot, sign, np.array([coefficient for _, coefficient in terms], float))
 
     def evaluate(self, logs: Array) -> Array:
         """Terms of shape ``(terms, ...)`` from logarithms of shape ``(variables + 1, ...)``, the last all 1."""
@@ -181,7 +183,7 @@ class Correction(Card):
 
     @cached_property
     def _hinges(self) -> _Hinges:
-        return _Hinges.of(self.terms, list(self.domain))
+        return _Hinges.of(tuple(self.terms.items()), tuple(self.domain))
 
     def features(self, values: Mapping[str, ArrayLike]) -> Array:
         """Every term's value, shape ``(terms, ...)`` with the broadcast shape of ``values``."""

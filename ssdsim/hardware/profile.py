@@ -371,15 +371,14 @@ class HardwareProfile(Card):
 
     def _attention(self, op: Attention) -> Timing:
         model, (where, timed) = self.attention_model(op), self._timed_attention(op)
-        shape = (op.batch, op.queries, op.context, op.heads, op.kv_heads, op.head_dim, DTYPE_BYTES[op.cache_dtype])
-        outside = model.outside(*shape)
+        shape = (op.batch, op.queries, op.context, op.heads, op.kv_heads, op.head_dim)
+        seconds, outside, wander = model.timed(shape, DTYPE_BYTES[op.cache_dtype])
         if timed != op.cache_dtype:
             outside = f"a {op.cache_dtype} cache was not timed, a {timed} one was"
         elif op.masked and where != "attention_masked" and outside is None:
             outside = "branch masks were not timed, ordinary attention was"
-        shared = _under(f"{where}:{timed}", model.wander(*shape), model.log_sd)
         key = f"{where}:{op.kv_heads}x{op.head_dim}:{op.cache_dtype}"
-        return self._timing(key, model, model.seconds(*shape), outside, shared)
+        return self._timing(key, model, seconds, outside, _under(f"{where}:{timed}", wander, model.log_sd))
 
     def _prefill_attention(self, op: PrefillAttention) -> Timing:
         """A part of a prompt is as efficient as the prompt up to its end: it takes its share of that one's time."""

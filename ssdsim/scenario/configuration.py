@@ -299,10 +299,22 @@ def settle_spread(settings: Settings, site: Site | None) -> None:
 
 @dataclass(frozen=True)
 class Priced:
-    """A round's steps, and the devices that it occupies."""
+    """A round's steps, and the devices that it occupies.
 
-    steps: Mapping[str, Step]
+    ``round_error`` is the error of what the round's description leaves out, a direction and its log-sd, which no other
+    strategy shares; ``expected`` are the steps without it, for those who read only seconds.
+    """
+
+    expected: Mapping[str, Step]
     devices: Devices
+    round_error: tuple[str, float] | None = None
+
+    @cached_property
+    def steps(self) -> Mapping[str, Step]:
+        """The steps with all their errors."""
+        if self.round_error is None:
+            return self.expected
+        return {name: step.off_by(*self.round_error) for name, step in self.expected.items()}
 
 
 def price(strategy: Strategy, settings: Settings, site: Site | None, drafter: Drafter, together: bool = True) -> Priced:
@@ -326,15 +338,14 @@ def price(strategy: Strategy, settings: Settings, site: Site | None, drafter: Dr
     check_place(strategy.title, drafter.title, drafter.needs_target and devices.draft > 0)
     check_devices(strategy.title, site, devices, together)
     check_memory(site.batch, strategy.occupancies(site, drafter))
-    return Priced(_with_structure(strategy, site, strategy.steps(site, drafter)), devices)
+    return Priced(strategy.steps(site, drafter), devices, _round_error(strategy, site))
 
 
-def _with_structure(strategy: Strategy, site: Site, steps: Mapping[str, Step]) -> Mapping[str, Step]:
-    """The steps with the error of what the round's description leaves out, which no other strategy shares."""
+def _round_error(strategy: Strategy, site: Site) -> tuple[str, float] | None:
     log_sd = site.runtime.errors.round_log_sd
     if not strategy.drafts or log_sd == 0.0:
-        return steps
-    return {name: step.off_by(f"round of {strategy.name}@{site.runtime.name}", log_sd) for name, step in steps.items()}
+        return None
+    return f"round of {strategy.name}@{site.runtime.name}", log_sd
 
 
 def _unused(chosen: Sequence[Strategy], settings: Settings, site: Site | None) -> set[str]:

@@ -200,7 +200,9 @@ def optimal_fan_out(budget: int, pmf: ArrayLike, h: HitCurve, h_all: HitCurve | 
     """
     pmf = distribution("pmf", pmf)
     guesses = np.arange(whole("budget", budget, 0, max(1, _MOST_VALUES // pmf.size)) + 1)
-    value = pmf[:, None] * _hits(np.tile(guesses, (pmf.size, 1)), h, h_all)
+    value = pmf[:, None] * h(guesses)
+    if h_all is not None:
+        value[-1] = pmf[-1] * h_all(guesses)
     gain = np.diff(value, axis=1)
     if np.all(np.diff(gain, axis=1) <= _ROUNDING):
         return _largest_gains(gain)

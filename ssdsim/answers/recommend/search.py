@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim import drafters, strategies
+from ssdsim.answers import columns
 from ssdsim.answers.grid import Evaluator
 from ssdsim.answers.recommend.deployment import Deployment, Rate, Shape
 from ssdsim.answers.recommend.request import Request, axes_of
@@ -51,15 +52,15 @@ class Search:
             self.price((shape, batch) for top, batch in self._tops() for shape in neighbours(self.request, top, step))
 
     def price(self, cases: Iterable[Case]) -> None:
-        """Evaluate the cases that are new."""
-        new: dict[str, list[Case]] = {}
+        """Evaluate the cases that are new, all in one call, which two processes may share."""
+        new = []
         for case in dict.fromkeys(cases):
             if case not in self._asked and case not in self.rates:
                 self._asked.add(case)
                 if self._target_fits(case):
-                    new.setdefault(case[0].strategy, []).append(case)
-        for name, of_strategy in new.items():
-            self._price(name, of_strategy)
+                    new.append(case)
+        if new:
+            self._price(new)
 
     @property
     def evaluated(self) -> int:
@@ -90,27 +91,32 @@ class Search:
             return str(error)
         return None
 
-    def _price(self, name: str, cases: Sequence[Case]) -> None:
-        """Evaluate cases of one strategy. The word that it was left to settle names the same case."""
-        found = self.evaluator.evaluate(shape.point(self.request.options, batch) for shape, batch in cases)
+    def _price(self, cases: Sequence[Case]) -> None:
+        """Evaluate cases. The word that one was left to settle names the same case."""
+        points = (shape.point(self.request.options, batch) for shape, batch in cases)
+        found = self.evaluator.evaluate(points, names=self.request.strategies)
         self.warnings.update(found.warnings)
         for (shape, batch), row, error in zip(cases, found.rows(), found.errors, strict=True):
             if error is not None:
                 self.errors[shape, batch] = error
                 continue
-            self.rates[_settled(shape, row), batch] = Rate(
+            name = shape.strategy
+            own = {
+                column: row[columns.own(self.request.strategies, name, column)] for column in columns.own_columns(name)
+            }
+            self.rates[_settled(shape, own), batch] = Rate(
                 tokens_per_second=row[f"{name}_tokens_per_second"],
                 tokens_per_round=row.get(f"tokens_per_round_{name}", 1.0),
                 round_s=row[f"{name}_round_s"],
-                p_hit=row.get("p_hit"),
-                p_all_hit=row.get("p_all_hit"),
+                p_hit=own.get("p_hit"),
+                p_all_hit=own.get("p_all_hit"),
             )
 
     def tokens_per_second(self, points: Sequence[Mapping[str, Any]]) -> NDArray[np.float64]:
         """Of the one strategy that each point names; 0 where it is not possible."""
-        columns = self.evaluator.evaluate(points).columns
+        found = self.evaluator.evaluate(points).columns
         names = {name for point in points for name in point["strategies"]}
-        return np.asarray(sum(np.nan_to_num(columns[f"{name}_tokens_per_second"]) for name in names))
+        return np.asarray(sum(np.nan_to_num(found[f"{name}_tokens_per_second"]) for name in names))
 
     def _cases(self, shapes: Iterable[Shape]) -> Iterator[Case]:
         """Each shape at every batch that one of its copies may have."""
@@ -161,11 +167,11 @@ def _width(shape: Shape) -> tuple[Any, ...]:
     return shape.tp, tuple(-number for number in shape.work[::-1])
 
 
-def _settled(shape: Shape, row: Mapping[Any, Any]) -> Shape:
-    """The shape with the settings that its strategy has settled."""
+def _settled(shape: Shape, own: Mapping[str, Any]) -> Shape:
+    """The shape with the settings that its strategy has settled, which are among its ``own`` results."""
     settings = shape.settings
     for told in strategies.ALL.named(shape.strategy).told:
-        settings[told] = row[told] if isinstance(row[told], str) else int(row[told])
+        settings[told] = own[told] if isinstance(own[told], str) else int(own[told])
     return turned(shape, settings)
 
 
