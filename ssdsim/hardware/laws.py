@@ -122,18 +122,22 @@ class Roofline(Card):
 class _Hinges:
     """Parsed terms: which variable, log knot and sign, of shape ``(2, terms)`` for both hinges of each term.
 
-    A term with one hinge gets a second one on a constant, which is always 1.
+    A term with one hinge gets a second one on a constant, which is always 1. ``low`` and ``high`` are the smallest and
+    the largest of each variable.
     """
 
     variable: NDArray[np.intp]
     knot: Array
     sign: Array
     coefficients: Array
+    low: Array
+    high: Array
 
     @staticmethod
     @lru_cache(maxsize=4096)
-    def of(terms: tuple[tuple[str, float], ...], names: tuple[str, ...]) -> _Hinges:
+    def of(terms: tuple[tuple[str, float], ...], domain: tuple[tuple[str, Range], ...]) -> _Hinges:
         """Parsed once for all profiles that share them: those of a machine with another clock or link."""
+        names = [name for name, _ in domain]
         variable = np.full((2, len(terms)), len(names), dtype=np.intp)
         knot, sign = np.zeros((2, len(terms))), np.ones((2, len(terms)))
         for column, (term, _) in enumerate(terms):
@@ -150,7 +154,8 @@ class _Hinges:
                     raise ValueError(f"term '{term}': a knot must be above 0 and finite")
                 knot[row, column] = np.log(at)
                 sign[row, column] = 1.0 if match["side"] == ">" else -1.0
-        return _Hinges(variable, knot, sign, np.array([coefficient for _, coefficient in terms], float))
+        low, high = np.array([limits for _, limits in domain], float).reshape(-1, 2).T
+        return _Hinges(variable, knot, sign, np.array([coefficient for _, coefficient in terms], float), low, high)
 
     def evaluate(self, logs: Array) -> Array:
         """Terms of shape ``(terms, ...)`` from logarithms of shape ``(variables + 1, ...)``, the last all 1."""
@@ -183,7 +188,7 @@ class Correction(Card):
 
     @cached_property
     def _hinges(self) -> _Hinges:
-        return _Hinges.of(tuple(self.terms.items()), tuple(self.domain))
+        return _Hinges.of(tuple(self.terms.items()), tuple(self.domain.items()))
 
     def features(self, values: Mapping[str, ArrayLike]) -> Array:
         """Every term's value, shape ``(terms, ...)`` with the broadcast shape of ``values``."""
@@ -191,15 +196,10 @@ class Correction(Card):
         logs = np.ones((len(columns) + 1, *np.broadcast_shapes(*map(np.shape, columns))))
         for row, column in enumerate(columns):
             logs[row] = column
-        inside, (low, high) = logs[:-1], (each.reshape(-1, *(1,) * (logs.ndim - 1)) for each in self._limits)
+        limits = self._hinges.low, self._hinges.high
+        inside, (low, high) = logs[:-1], (each.reshape(-1, *(1,) * (logs.ndim - 1)) for each in limits)
         np.log(_clamped(inside, low, high), out=inside)
         return self._hinges.evaluate(logs)
-
-    @cached_property
-    def _limits(self) -> tuple[Array, Array]:
-        """The smallest and the largest of each variable."""
-        low, high = np.array(list(self.domain.values()), float).reshape(-1, 2).T
-        return low, high
 
     def log_factor(self, values: Mapping[str, ArrayLike]) -> Array:
         """Logarithm of real time over roofline time, of the broadcast shape of ``values``."""
