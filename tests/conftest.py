@@ -8,7 +8,6 @@ the same runs in one process.
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from filelock import FileLock
 from hypothesis import settings
 
 from tests import examples
-from tests.calibration.process import SHORT_GRID, kill_and_resume
+from tests.calibration.process import SHORT_GRID, ctrl_c_interrupts, stop_and_resume
 from tests.cores import Cores
 
 # Before numpy comes: on a busy core OpenBLAS's threads spin for each other, and fits take five times the work.
@@ -50,19 +49,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def ctrl_c() -> Iterator[None]:
-    """Ctrl-C interrupts this process and those it starts, also where a shell has them ignore it (``pytest &``)."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
+    """Ctrl-C interrupts this process and those it starts."""
+    with ctrl_c_interrupts():
+        yield
 
 
 @pytest.fixture(scope="session")
 def calibration(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with ``validation-profile.json`` and its log, whose making was killed three times and resumed."""
+    """A folder with ``validation-profile.json`` and its log, whose making was stopped three times and resumed."""
     return _made_once(
         tmp_path_factory,
         "calibration",
-        lambda folder: kill_and_resume(folder / "validation-profile.json", *SHORT_GRID),
+        lambda folder: stop_and_resume(folder / "validation-profile.json", *SHORT_GRID),
     )
 
 

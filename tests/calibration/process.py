@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -34,22 +35,36 @@ def calibrating(output: Path, *arguments: str, program: str = "ssdsim") -> Itera
             process.kill()  # nothing happens to one that has ended
 
 
-def kill_and_resume(output: Path, *arguments: str, kills: int = 3) -> None:
-    """A calibration that is killed at ``kills`` random moments, has its log torn, and is then resumed to its end.
+@contextmanager
+def ctrl_c_interrupts() -> Iterator[None]:
+    """Ctrl-C interrupts this process and those it starts, also where a shell has them ignore it (``pytest &``)."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
-    It visits its points seldom.
+
+def stop_and_resume(output: Path, *arguments: str, kills: int = 2) -> None:
+    """A calibration that is stopped at random moments, has its log torn, and is then resumed to its end.
+
+    ``kills`` times it is killed, and then interrupted: what it says then is in ``interrupted.txt``, what it leaves in
+    ``interrupted.json``. It visits its points seldom.
     """
     log, program = output.with_suffix(".jsonl"), "tests.calibration.seldom"
     moments = random.Random(7)
-    for _ in range(kills):
+    for end in (*[signal.SIGKILL] * kills, signal.SIGINT):
         enough = lines_in(log) + moments.randint(50, 150)  # of some 600
-        with calibrating(output, *arguments, program=program) as process:
+        with ctrl_c_interrupts(), calibrating(output, *arguments, program=program) as process:
             wait_until(lambda enough=enough: lines_in(log) >= enough, process)
-            os.kill(process.pid, signal.SIGKILL)
-            process.communicate()
+            os.kill(process.pid, end)
+            _, err = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == (-end if end == signal.SIGKILL else 128 + end), err
         assert left_after(process.pid, seconds=10) == [], "ranks outlived their parent"
+    output.with_name("interrupted.txt").write_text(err)
+    shutil.copy(output, output.with_name("interrupted.json"))
     with log.open("a") as file:
-        file.write('{"key": "torn')  # as if the kill had hit the middle of a line
+        file.write('{"key": "torn')  # as if a kill had hit the middle of a line
     with calibrating(output, *arguments, program=program) as process:
         _, err = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 0, err

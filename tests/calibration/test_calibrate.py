@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +34,8 @@ from tests.calibration.process import (
     PATIENCE_S,
     SHORT_GRID,
     calibrating,
-    left_after,
     lines_in,
     logged_keys,
-    wait_until,
 )
 from tests.calibration.seldom import seldom
 from tests.cli.in_process import asked
@@ -112,7 +111,7 @@ def what_is_off(output: Path, answer: dict[str, Any], wider: float) -> str | Non
     return f"error of a target pass {max(of_target):.1%}" if max(of_target) > 0.16 * wider else None
 
 
-def test_killed_three_times_and_resumed_every_visit_is_there_once(
+def test_stopped_three_times_and_resumed_every_visit_is_there_once(
     calibration: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seldom(monkeypatch.setitem)
@@ -135,19 +134,9 @@ def test_a_calibration_whose_minutes_are_over_leaves_a_partial_profile(calibrati
     assert source.note.startswith("partial: ")
 
 
-@pytest.mark.usefixtures("ctrl_c")
-def test_an_interrupted_calibration_leaves_a_partial_profile(tmp_path: Path) -> None:
-    output, log = tmp_path / "cpu.json", tmp_path / "cpu.jsonl"
-    with calibrating(output, *TINY) as process:
-        wait_until(lambda: lines_in(log) > 60, process)
-        second = asked("calibrate", "--device", "cpu", *TINY, "-o", str(output))
-        assert second.returncode == 2
-        assert "another calibration is at work in it" in second.stderr
-        os.kill(process.pid, signal.SIGINT)
-        _, err = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 130, err
-    assert "partial" in err
-    (source,) = load_profile(output).sources.values()
+def test_an_interrupted_calibration_leaves_a_partial_profile(calibration: Path) -> None:
+    assert "partial" in (calibration / "interrupted.txt").read_text()
+    (source,) = load_profile(calibration / "interrupted.json").sources.values()
     assert source.note.startswith("partial: ")
 
 
@@ -292,19 +281,32 @@ def test_a_ranks_error_is_its_own() -> None:
 
 
 def test_a_rank_killed_in_a_calibration_names_it_and_keeps_what_was_timed(tmp_path: Path) -> None:
-    log = tmp_path / "cpu.jsonl"
-    with calibrating(tmp_path / "cpu.json", *TINY) as process:
-        wait_until(lambda: lines_in(log) > 5, process)
-        ranks = [rank for child in psutil.Process(process.pid).children() for rank in child.children()]
+    """While it is at work no other one is let in."""
+    log, ranks, told = tmp_path / "cpu.jsonl", [], []
+    command = [sys.executable, "-m", "ssdsim", "calibrate", "--device", "cpu", *TINY, "-o", str(tmp_path / "cpu.json")]
+
+    def kill_one() -> None:
+        end = time.monotonic() + PATIENCE_S
+        while lines_in(log) <= 5 and time.monotonic() < end:
+            time.sleep(0.02)
+        told.append(subprocess.run(command, capture_output=True, text=True, check=False))
+        ranks.extend(rank for child in psutil.Process().children() for rank in child.children())
         max(ranks, key=psutil.Process.create_time).kill()
-        start = time.monotonic()
-        _, err = process.communicate(timeout=PATIENCE_S)
-        assert time.monotonic() - start < 30
-    assert process.returncode == 2
-    assert "died: killed by SIGKILL" in err
-    assert "run again to resume" in err
-    assert "Traceback" not in err
-    assert left_after(process.pid, seconds=10) == []
+        told.append(time.monotonic())
+
+    with ThreadPoolExecutor(1) as beside:
+        killing = beside.submit(kill_one)
+        done = asked(*command[3:])
+        killing.result()
+    second, killed_s = told
+    assert second.returncode == 2
+    assert "another calibration is at work in it" in second.stderr
+    assert time.monotonic() - killed_s < 30
+    assert done.returncode == 2
+    assert "died: killed by SIGKILL" in done.stderr
+    assert "run again to resume" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not psutil.wait_procs(ranks, timeout=10)[1]
     assert logged_keys(log)
 
 
