@@ -55,7 +55,7 @@ class TwoEvaluators(Evaluator):
         """As :meth:`Evaluator.evaluate`; each point holds ``b`` and, as a tuple, ``strategies``."""
         points = list(points)
         names = tuple(dict.fromkeys([*names, *(name for point in points for name in point["strategies"])]))
-        if self._pool is None and len(points) >= _MANY and self._idle.free() and all(map(_is_known, points)):
+        if self._pool is None and len(points) >= _MANY and self._idle.free() and _all_known(names, points):
             self.start()
         shares = _shares(points)
         if self._pool is None or len(shares) < 2:
@@ -99,10 +99,10 @@ class TwoEvaluators(Evaluator):
         return self._ready.done() and sum(not each.done() for each in theirs) < _AHEAD
 
 
-def _is_known(point: Mapping[str, Any]) -> bool:
-    """Whether its strategies and its drafter come with the package, so that every process knows them."""
-    asked = [strategies.ALL.named(name) for name in point["strategies"]]
-    owners = [*asked, *([drafters.ALL.named(point["drafter"])] if "drafter" in point else [])]
+def _all_known(names: Collection[str], points: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the strategies and drafters come with the package, so that every process knows them."""
+    asked = {point["drafter"] for point in points if "drafter" in point}
+    owners = [*map(strategies.ALL.named, names), *map(drafters.ALL.named, asked)]
     return all(type(owner).__module__.startswith("ssdsim.") for owner in owners)
 
 

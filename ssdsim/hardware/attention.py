@@ -87,23 +87,7 @@ class DecodeAttention(TimingModel):
         element_bytes: float,
     ) -> dict[str, float]:
         """How much each direction of the uncertainty moves the logarithm of the time."""
-        return self._wander(
-            self.variables(batch, queries, context, heads, kv_heads, head_dim, element_bytes, self.packed)
-        )
-
-    def outside(
-        self,
-        batch: int,
-        queries: int,
-        context: int,
-        heads: int,
-        kv_heads: int,
-        head_dim: int,
-        element_bytes: float,
-    ) -> str | None:
-        """How the shape leaves the timed domain, as short text; ``None`` inside it."""
-        values = self.variables(batch, queries, context, heads, kv_heads, head_dim, element_bytes, self.packed)
-        return self.beyond({name: float(value) for name, value in values.items()})
+        return self.timed((batch, queries, context, heads, kv_heads, head_dim), element_bytes)[2]
 
     def timed(self, shape: Sequence[int], element_bytes: float) -> tuple[Array, str | None, dict[str, float]]:
         """Of one shape: its seconds, how it leaves the timed domain, and how much each direction moves it."""

@@ -102,7 +102,7 @@ def find_hardware(name: str | Path) -> HardwareProfile:
 
 
 # A file is read and checked again only when it has changed: a sweep asks for the same cards thousands of times, and
-# a profile remembers the operations that it has priced. Those that come with ssdsim do not change.
+# a profile remembers the operations that it has priced. A bundled transformer does not change.
 
 
 @lru_cache(maxsize=64)

@@ -190,7 +190,7 @@ class HardwareProfile(Card):
 
     @cached_property
     def costs(self) -> dict[Any, Any]:
-        """Costs of whole passes and of messages so far (kept here by :mod:`ssdsim.pricing.cost`)."""
+        """Costs of whole passes and of messages so far (kept here by :mod:`ssdsim.pricing.passes`)."""
         return {}
 
     def placed(self, order: Sequence[int]) -> HardwareProfile:

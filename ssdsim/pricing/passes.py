@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from functools import partial
 
 from ssdsim.hardware.profile import HardwareProfile, Timing
 from ssdsim.pricing.between_kernels import Model, cost_between_kernels, kernel_factor
@@ -12,7 +11,7 @@ from ssdsim.runtimes.card import KERNELS, Runtime
 from ssdsim.transformer.forward import ForwardPass
 from ssdsim.transformer.operations import Operation
 
-_REMEMBERED = 65536  # passes, operations and messages a profile
+_REMEMBERED = 65536  # passes and messages a profile
 
 
 def cost_of_operations(
@@ -21,10 +20,7 @@ def cost_of_operations(
     """Each operation's time on ``profile``, as the runtime runs it, times its count."""
     ops, counts = zip(*counted, strict=True)
     return Cost.total(
-        (
-            _remembered(profile, op, partial(_cost_of, timing, profile)),
-            count * kernel_factor(op, timing.seconds, profile, runtime.kernels),
-        )
+        (_cost_of(timing, profile), count * kernel_factor(op, timing.seconds, profile, runtime.kernels))
         for op, timing, count in zip(ops, profile.seconds_of(ops), counts, strict=True)
     )
 
@@ -49,7 +45,7 @@ def cost_of_pass(
 
 
 def _remembered(profile: HardwareProfile, what: Hashable, cost: Callable[[], Cost]) -> Cost:
-    """The cost of a pass, an operation, or a message of so many bytes, worked out once."""
+    """The cost of a pass, or of a message of so many bytes, worked out once."""
     known: dict[Hashable, Cost] = profile.costs
     found = known.get(what)
     if found is None:

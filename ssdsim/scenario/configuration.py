@@ -302,7 +302,7 @@ class Priced:
     """A round's steps, and the devices that it occupies.
 
     ``round_error`` is the error of what the round's description leaves out, a direction and its log-sd, which no other
-    strategy shares; ``expected`` are the steps without it, for those who read only seconds.
+    strategy shares; ``expected`` are the steps without it, for those who read no errors.
     """
 
     expected: Mapping[str, Step]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import shutil
 import signal
@@ -14,6 +13,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+import psutil
+
+from tests.cli.in_process import asked
 
 PAIR = "--target transformer-shaped-128x2 --draft transformer-shaped-64x1 --context 32".split()
 SHORT_GRID = [*PAIR, *"--b 2 --k 3 --budget 4 --minutes 14".split()]
@@ -45,29 +48,51 @@ def ctrl_c_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def stop_and_resume(output: Path, *arguments: str, kills: int = 2) -> None:
+def stop_and_resume(output: Path, *arguments: str) -> None:
     """A calibration that is stopped at random moments, has its log torn, and is then resumed to its end.
 
-    ``kills`` times it is killed, and then interrupted: what it says then is in ``interrupted.txt``, what it leaves in
-    ``interrupted.json``. It visits its points seldom.
+    It is killed, then loses a rank, then is interrupted; what it says each time is in ``killed.txt``, ``rank-lost.txt``
+    and ``interrupted.txt``, what it leaves at last in ``interrupted.json``. It visits its points seldom. What another
+    one says that wants to work beside it is in ``second.txt``.
     """
     log, program = output.with_suffix(".jsonl"), "tests.calibration.seldom"
     moments = random.Random(7)
-    for end in (*[signal.SIGKILL] * kills, signal.SIGINT):
-        enough = lines_in(log) + moments.randint(50, 150)  # of some 600
+    for name, (stop, code) in {
+        "killed": (_kill, -signal.SIGKILL),
+        "rank-lost": (_kill_a_rank, 2),
+        "interrupted": (_interrupt, 128 + signal.SIGINT),
+    }.items():
+        enough = lines_in(log) + moments.randint(30, 90)  # of some 600
         with ctrl_c_interrupts(), calibrating(output, *arguments, program=program) as process:
             wait_until(lambda enough=enough: lines_in(log) >= enough, process)
-            os.kill(process.pid, end)
-            _, err = process.communicate(timeout=PATIENCE_S)
-        assert process.returncode == (-end if end == signal.SIGKILL else 128 + end), err
+            if name == "killed":
+                second = asked("calibrate", "--device", "cpu", *arguments, "-o", str(output))
+            stop(process)
+            _, err = process.communicate(timeout=30)  # in bounded time
+        assert process.returncode == code, err
         assert left_after(process.pid, seconds=10) == [], "ranks outlived their parent"
-    output.with_name("interrupted.txt").write_text(err)
+        output.with_name(f"{name}.txt").write_text(err)
+    assert second.returncode == 2
+    output.with_name("second.txt").write_text(second.stderr)
     shutil.copy(output, output.with_name("interrupted.json"))
     with log.open("a") as file:
         file.write('{"key": "torn')  # as if a kill had hit the middle of a line
     with calibrating(output, *arguments, program=program) as process:
         _, err = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 0, err
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    process.kill()
+
+
+def _kill_a_rank(process: subprocess.Popen[str]) -> None:
+    ranks = [rank for child in psutil.Process(process.pid).children() for rank in child.children()]
+    max(ranks, key=psutil.Process.create_time).kill()
+
+
+def _interrupt(process: subprocess.Popen[str]) -> None:
+    process.send_signal(signal.SIGINT)
 
 
 def wait_until(true: Callable[[], bool], process: subprocess.Popen[str]) -> None:

@@ -140,7 +140,7 @@ def test_attention_that_adds_up_is_found_again() -> None:
     between = model.seconds(2, 3, 256, 6, 6, 128, 4)
     assert model.seconds(2, 1, 256, 6, 6, 128, 4) < between < model.seconds(2, 6, 256, 6, 6, 128, 4)
     assert model.seconds(2, 60, 256, 6, 6, 128, 4) == model.seconds(2, 6, 256, 6, 6, 128, 4)
-    assert model.outside(2, 60, 256, 6, 6, 128, 4) == "group above the largest timed, 6"
+    assert model.timed((2, 60, 256, 6, 6, 128), 4)[1] == "group above the largest timed, 6"
 
 
 def test_the_wander_of_attention_is_that_of_the_law_that_serves() -> None:

@@ -118,8 +118,8 @@ def test_attention_prices_many_queries_as_more_heads() -> None:
     assert model.report.median_error < 0.02
     eight_tokens = model.seconds(4, 8, 2048, 8, 8, 128, 2)
     assert eight_tokens == pytest.approx(model.seconds(4, 1, 2048, 64, 8, 128, 2))
-    assert model.outside(4, 8, 2048, 8, 8, 128, 2) is None
-    assert model.outside(4, 1, 200_000, 8, 8, 128, 2) is not None
+    assert model.timed((4, 8, 2048, 8, 8, 128), 2)[1] is None
+    assert model.timed((4, 1, 200_000, 8, 8, 128), 2)[1] is not None
 
 
 def test_a_collective_with_a_protocol_switch() -> None:

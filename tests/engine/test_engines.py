@@ -209,13 +209,24 @@ def test_jitter_makes_the_slower_of_two_slower_than_either() -> None:
     assert run.round_s.covers(1.1125) or run.round_s.value == pytest.approx(1.1125, rel=2e-3)
 
 
-def test_precision_stops_a_run_when_it_is_reached() -> None:
+@pytest.mark.parametrize("engine", ["mc", "des"])
+def test_precision_stops_a_run_when_it_is_reached(engine: Any) -> None:
     scenario = configure(t_sd=0.3, p_hit=0.7, b=2).scenarios["ssd"]
-    loose, tight = (simulate(scenario, precision=p, seed=2) for p in (0.02, 0.005))
+    loose, tight = (simulate(scenario, engine=engine, precision=p, seed=2) for p in (0.02, 0.005))
+    assert loose.rounds == 32 * 1024
     for run, precision in ((loose, 0.02), (tight, 0.005)):
         rate = run.tokens_per_second
         assert (rate.high - rate.low) / 2 <= precision * rate.value
     assert loose.rounds < tight.rounds
+
+
+@pytest.mark.parametrize(
+    "options", [{"b": 2, "alpha_concentration": 3.0}, {"strategies": "amusd"}], ids=["requests that differ", "amusd"]
+)
+def test_rounds_that_go_together_for_long_are_drawn_in_long_blocks(options: dict[str, Any]) -> None:
+    """Else an interval from short ones would be too narrow: a request lasts for hundreds of rounds."""
+    (scenario,) = configure(t_sd=0.3, **{"strategies": "ssd", **options}).scenarios.values()
+    assert simulate(scenario, engine="mc", precision=0.5, seed=2).rounds == 32 * 16_384
 
 
 @pytest.mark.parametrize("backup", ["jit", "fast"])

@@ -93,17 +93,16 @@ class Search:
 
     def _price(self, cases: Sequence[Case]) -> None:
         """Evaluate cases. The word that one was left to settle names the same case."""
-        points = (shape.point(self.request.options, batch) for shape, batch in cases)
-        found = self.evaluator.evaluate(points, names=self.request.strategies)
+        names = self.request.strategies
+        found = self.evaluator.evaluate((shape.point(self.request.options, b) for shape, b in cases), names=names)
         self.warnings.update(found.warnings)
+        titles = {name: {own: columns.own(names, name, own) for own in columns.own_columns(name)} for name in names}
         for (shape, batch), row, error in zip(cases, found.rows(), found.errors, strict=True):
             if error is not None:
                 self.errors[shape, batch] = error
                 continue
             name = shape.strategy
-            own = {
-                column: row[columns.own(self.request.strategies, name, column)] for column in columns.own_columns(name)
-            }
+            own = {column: row[title] for column, title in titles[name].items()}
             self.rates[_settled(shape, own), batch] = Rate(
                 tokens_per_second=row[f"{name}_tokens_per_second"],
                 tokens_per_round=row.get(f"tokens_per_round_{name}", 1.0),
