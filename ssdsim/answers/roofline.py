@@ -84,7 +84,8 @@ def roofline(**options: Any) -> pd.DataFrame:
     'memory'
     """
     refuse_others("roofline", options, OPTIONS)
-    drafter = drafters.ALL.named(options.get("drafter") or DEFAULTS["drafter"])
+    given = options.get("drafter")
+    drafter = drafters.ALL.named(DEFAULTS["drafter"] if given is None else given)
     settings = effective(options if drafter.needs_target else {**options, "sd_draft": "separate"})
     site = site_of(settings)
     assert site is not None  # only --t-sd reads no hardware

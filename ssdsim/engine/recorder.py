@@ -21,15 +21,18 @@ class Recorder:
     def __init__(self, batch: int, miss: str | None = None) -> None:
         self.batch = batch
         self._miss = miss
+        self._chunk = 0
         self.means = BatchMeans(*_COLUMNS)
         self.round_s = Histogram()
 
     def add(self, block: RoundBlock) -> None:
-        """Add a block; blocks of a run have equal lengths (a last, shorter one is not a batch of its own)."""
+        """Add a block: as long as the first, or as several of it; a last, shorter one is not a batch of its own."""
         rounds = block.outcomes.rounds
+        self._chunk = self._chunk or rounds
         self.round_s.add(block.round_s)
         misses = np.zeros(rounds, dtype=np.uint32) if self._miss is None else block.outcomes.count_to(self._miss)
         self.means.add(
+            max(1, rounds // self._chunk),
             rounds=rounds,
             sequence_rounds=rounds * self.batch,
             tokens=float(block.outcomes.total_tokens.sum(dtype=np.int64)),

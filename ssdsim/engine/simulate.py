@@ -33,7 +33,7 @@ from ssdsim.scenario.scenario import Scenario
 Engine = Literal["des", "mc"]
 QUANTILES = (0.5, 0.9, 0.99)
 _MC_BLOCK = 16_384  # rounds: a block of 16 sequences then fits in the cache
-_MC_FEW = 1024  # rounds of a lane where the run may end early: as fast from 16 sequences on, half as fast for one
+_MC_FEW = 1024  # rounds of a lane in the first blocks of a run that may end early
 _MC_LANES = 32  # independent runs side by side where rounds must be drawn one after the other
 
 
@@ -121,8 +121,8 @@ def simulate(
         steps = Steps(scenario.steps, scenario.spread, step_seed)
         # free-running rounds start anew with a block, so that short ones would be of the start
         early = precision is not None and not scenario.strategy.free_running
-        most = min(_MC_BLOCK, lanes * _MC_FEW) if early else _MC_BLOCK
-        for size in Stopping(rounds, precision, most).blocks(recorder):
+        first = min(_MC_BLOCK, lanes * _MC_FEW) if early else _MC_BLOCK
+        for size in Stopping(rounds, precision, _MC_BLOCK, first_block=first).blocks(recorder):
             recorder.add(scenario.strategy.monte_carlo(outcomes.block(size), steps.block(size)))
     return _summary(scenario, recorder, busy_s, confidence)
 

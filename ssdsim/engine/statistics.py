@@ -26,10 +26,15 @@ class BatchMeans:
         self._open = np.zeros(len(columns))
         self._chunks_open = 0
 
-    def add(self, **sums: float) -> None:
-        """Add a chunk's sums, one for each column."""
+    @property
+    def chunks_a_batch(self) -> int:
+        """A power of two; so many chunks may be added at once."""
+        return self._per_batch
+
+    def add(self, chunks: int = 1, **sums: float) -> None:
+        """Add the sums of a chunk, or of some together, one for each column."""
         self._open += [sums[name] for name in self._index]
-        self._chunks_open += 1
+        self._chunks_open += chunks
         if self._chunks_open < self._per_batch:
             return
         self._batches.append(self._open)

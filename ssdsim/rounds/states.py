@@ -11,6 +11,7 @@ from ssdsim.checks import FloatOrArray
 from ssdsim.rounds.kernel import Averages
 
 _SURE = 1e-9  # of a chance at 0 or 1, which nothing shared moves
+_ALL_ALIKE = 1e-9  # a concentration at which all of a batch do the same, as at any smaller one
 
 
 class States(Protocol):
@@ -64,6 +65,7 @@ def all_of(batch: FloatOrArray, chance: FloatOrArray, concentration: FloatOrArra
     from scipy.special import betaln  # here, because predict must start fast
 
     mean, size = np.clip(chance, _SURE, 1.0 - _SURE), np.where(np.isfinite(concentration), concentration, 1.0)
+    size = np.maximum(size, _ALL_ALIKE)
     log_moment = betaln(mean * size + batch, (1.0 - mean) * size) - betaln(mean * size, (1.0 - mean) * size)
     inside = np.isfinite(concentration) & (chance > _SURE) & (chance < 1.0 - _SURE)
     found = np.where(inside, np.exp(log_moment), independent)

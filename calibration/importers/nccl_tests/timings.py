@@ -158,7 +158,7 @@ def _rates_are_of_times(run: Run) -> bool | None:
     ratios = [
         row.algorithm_rate * row.seconds / (1e-9 * row.size)
         for row in run.rows
-        if row.algorithm_rate and row.algorithm_rate >= _READABLE_RATE
+        if row.size >= 1 and row.algorithm_rate and row.algorithm_rate >= _READABLE_RATE
     ]
     if not ratios:
         return None
