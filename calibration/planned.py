@@ -13,7 +13,7 @@ from ssdsim.pricing.cost import Cost
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Pass, Step
 from ssdsim.protocols.strategy import Strategy
-from ssdsim.scenario.configuration import effective
+from ssdsim.scenario.asked import effective
 from ssdsim.settings import Settings
 from ssdsim.transformer.card import Transformer, legal_tensor_parallel
 from ssdsim.transformer.forward import ForwardPass

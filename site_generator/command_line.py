@@ -42,7 +42,7 @@ def _section(command: click.Command, path: str, level: int) -> str:
     text = f"\n{'#' * level} {path}\n\n{escaped(about)}\n\n```text\n{usage}\n```\n"
     if isinstance(command, click.Group):
         return text
-    return f"{text}\n{option_table(command.params, context)}"
+    return f"{text}\n{option_table(command.get_params(context), context)}"
 
 
 def option_table(options: Iterable[click.Parameter], context: click.Context) -> str:

@@ -11,8 +11,6 @@ from typing import Any, Literal
 
 from ssdsim.kinds import Kind
 
-Reader = Literal["window", "roofline"]
-"""An answer that is none of a whole scenario."""
 Searcher = Literal["recommend", "schedule"]
 """An answer that varies options by itself."""
 
@@ -26,6 +24,7 @@ class Group(Enum):
     CACHE_SHAPE = auto()  # from which hit rates follow
     POWER_LAW = auto()  # of hit rates over fan-outs
     BACKUP_QUALITY = auto()  # of a backup that is not the primary
+    ACCEPTANCE = auto()  # how tokens are accepted and guesses hit
     CHOICE = auto()  # what a person can choose; the rest is given by the workload
 
 
@@ -63,10 +62,10 @@ class Option:
     """An option of a scenario.
 
     ``default`` None: it follows from others, as ``otherwise`` says, or has no part. ``spellings`` are more flags of the
-    command line, whose first is ``--name``. ``read_by`` are the answers of part of a scenario that read it;
-    ``varied_by`` those that search it, and so do not take it as given. ``axis`` is the title of a report's axis, its
-    unit in brackets; ``doubling`` values want a logarithmic one. ``symbol`` is what formulas call it, where that is
-    not its name.
+    command line, whose first is ``--name``. ``varied_by`` are the answers that search it, and so do not take it as
+    given. ``axis`` is the title of a report's axis, its unit in brackets; ``doubling`` values want a logarithmic one.
+    ``symbol`` is what formulas call it, where that is not its name. ``plausible`` is where the values of real pairs
+    lie, of an option whose default nobody measured.
     """
 
     name: str
@@ -76,14 +75,13 @@ class Option:
     default: Any = None
     otherwise: str = ""
     spellings: tuple[str, ...] = ()
-    on_command_line: bool = True
     symbol: str = ""
     doubling: bool = False
-    read_by: tuple[Reader, ...] = ()
     varied_by: tuple[Searcher, ...] = ()
     groups: tuple[Group, ...] = ()
     excludes: tuple[Excludes, ...] = ()
     needs: Needs | None = None
+    plausible: tuple[float, float] | None = None
 
     @cached_property
     def spelling(self) -> str:

@@ -1,40 +1,43 @@
-"""The options of one call: each value with where it came from."""
+"""The options of one call: each value with where it came from, and which of them were read."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 GIVEN, DEFAULT = "given", "default"
+_NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 class Settings(Mapping[str, Any]):
     """Values by option name; what was given, what is a default and what was derived from others.
 
-    Steps of configuring read it as a mapping and write only through :meth:`derive` and :meth:`settle`.
+    ``defaults`` are shared by all settings and never changed; ``values`` and ``sources`` hold what differs from them.
+    Steps of configuring read settings as a mapping and write only through :meth:`derive` and :meth:`settle`.
     """
 
-    def __init__(self, values: Mapping[str, Any], sources: Mapping[str, str]) -> None:
-        self._values = dict(values)
-        self._sources = dict(sources)
+    def __init__(
+        self, values: Mapping[str, Any], sources: Mapping[str, str], defaults: Mapping[str, Any] = _NONE
+    ) -> None:
+        self._values, self._sources, self._defaults = dict(values), dict(sources), defaults
 
     def __getitem__(self, name: str) -> Any:
-        return self._values[name]
+        return self._values[name] if name in self._values else self._defaults[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._values or name in self._defaults
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
+        yield from self._defaults
+        yield from (name for name in self._values if name not in self._defaults)
 
     def __len__(self) -> int:
-        return len(self._values)
-
-    @property
-    def values_by_name(self) -> Mapping[str, Any]:
-        """The values alone, for those who read thousands of settings."""
-        return self._values
+        return len({*self._defaults, *self._values})
 
     def source(self, name: str) -> str:
         """``given``, ``default``, or what the value was derived from."""
-        return self._sources.get(name, "derived")
+        return self._sources.get(name, DEFAULT if name in self._defaults else "derived")
 
     def derive(self, name: str, value: Any, source: str = "derived") -> None:
         """Fill in what follows from other options.
@@ -53,10 +56,36 @@ class Settings(Mapping[str, Any]):
         self._sources[name] = source
 
     def copy(self) -> Settings:
-        return Settings(self._values, self._sources)
+        return Settings(self._values, self._sources, self._defaults)
 
-    def drop(self, names: Iterable[str]) -> None:
-        """Leave out what shaped nothing."""
-        for name in names:
-            self._values.pop(name, None)
-            self._sources.pop(name, None)
+    def with_derived(self, other: Settings) -> Settings:
+        """These, and what ``other`` derived from the same options."""
+        return Settings({**self._values, **other._values}, {**self._sources, **other._sources}, self._defaults)
+
+    def that_shape(self, read: Collection[str]) -> Settings:
+        """Those that have a value and either are among ``read`` or were derived."""
+        shaping = [name for name in self if name in read or self.source(name) not in (GIVEN, DEFAULT)]
+        kept = {name: self[name] for name in shaping if self[name] is not None}
+        return Settings(kept, {name: self.source(name) for name in kept})
+
+
+class Watched(Settings):
+    """Settings that note which options are read, in their order, and which are written."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings._values, settings._sources, settings._defaults)
+        self.reads: dict[str, Any] = {}
+        self.writes: dict[str, tuple[Any, str]] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        value = super().__getitem__(name)
+        if name not in self.writes:
+            self.reads.setdefault(name, value)
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        raise TypeError("a watched step reads options one by one: what it did not ask for must not matter to it")
+
+    def settle(self, name: str, value: Any, source: str) -> None:
+        super().settle(name, value, source)
+        self.writes[name] = value, source

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ssdsim.answers.reads import check_read
+from ssdsim.answers.reads import check_owners, check_read
 from ssdsim.answers.verdict import Verdict, verdict
 from ssdsim.checks import whole
 from ssdsim.errors import InputError, nearest
@@ -16,7 +16,7 @@ from ssdsim.intervals import Draws, Interval, centred_on
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.rounds.estimate import Estimate
 from ssdsim.scenario.configuration import Configuration, configure
-from ssdsim.scenario.options import check_names, check_owners
+from ssdsim.scenario.many import rates
 from ssdsim.scenario.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -76,10 +76,9 @@ def predict(*, seed: int = 0, engine: PredictEngine = "auto", **options: Any) ->
     engines = ("auto", "closed", *_PRECISION)
     if not isinstance(engine, str) or engine not in engines:
         raise InputError(f"unknown engine '{engine}'{nearest(engine, engines)} Allowed: {', '.join(engines)}")
-    check_names(options)
     check_owners(options)
     configuration = configure(**options)
-    check_read(options, [options])
+    check_read(options, [options], configuration)
     return predict_configured(configuration, seed, engine)
 
 
@@ -155,6 +154,5 @@ def _rate_draws(
         noise = np.exp(simulation_errors[name] * rng.standard_normal(DRAWS))
         draws[name] = float(estimates[name].tokens_per_second) * noise
         if timing_errors is not None:
-            moved = scenario.strategy.closed_form(scenario.sampled(timing_errors)).tokens_per_second
-            draws[name] = centred_on(draws[name], np.asarray(moved) * np.ones(DRAWS))
+            draws[name] = centred_on(draws[name], rates([scenario], timing_errors)[0])
     return draws

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from ssdsim import drafters, strategies
-from ssdsim.answers.remembered import Watched
+from ssdsim import strategies
 from ssdsim.errors import InputError
 from ssdsim.option import spelled
-from ssdsim.scenario.configuration import effective, scenario_of, settle_spread, site_of
-from ssdsim.scenario.options import BACKUP_QUALITY
+from ssdsim.scenario.asked import Asked
+from ssdsim.scenario.configuration import Configuration, configure
+from ssdsim.scenario.options import ALL, DEFAULTS, check_names, owners
 
 _MOST_LOOKED_AT = 250  # points of a grid: a second or two, where the first of them does not read all that is given
 
@@ -28,23 +28,31 @@ def options_read(name: str, options: Mapping[str, Any]) -> frozenset[str]:
     >>> sorted(options_read("sd", {"t_sd": 0.2}) & {"b", "k", "alpha", "f", "backup"})
     ['alpha', 'b', 'k']
     """
-    settings = effective(options)
-    strategy, drafter = strategies.ALL.named(name), drafters.ALL.named(settings["drafter"])
-    site = site_of(settings)
-    settle_spread(settings, site)
-    choosing = Watched(settings)
-    read: set[str] = set()
-    for alternative in strategy.alternatives(choosing):
-        own = Watched(alternative)
-        strategy.closed_form(scenario_of(strategy, own, site, drafter).round)  # which reads the batch
-        read.update(own.reads)
-    return frozenset(read.union(choosing.reads))
+    return frozenset().union(*(scenario.reads for scenario in Asked.of(options).scenarios(name)))
 
 
-def check_read(given: Mapping[str, Any], points: Iterable[Mapping[str, Any]]) -> None:
+def check_owners(given: Mapping[str, Any]) -> None:
+    """Raise :class:`InputError` at an option of a strategy or a drafter that has no part in what a user asked for."""
+    check_names(given)
+    said = {name: value for name, value in given.items() if value is not None}
+    for name in said:
+        if (owned := owners(name)) is None:
+            continue
+        chooser, theirs = owned
+        asked = said.get(chooser, DEFAULTS[chooser])
+        several = isinstance(asked, list | tuple) and any(isinstance(each, list | tuple) for each in asked)
+        chosen = [ALL[chooser].checked(each) for each in (asked if several else [asked])]
+        if not any(owner == each or owner in each for owner in theirs for each in chosen):
+            raise InputError(f"{spelled(name)} has no effect without {spelled(chooser)} {' or '.join(theirs)}")
+
+
+def check_read(
+    given: Mapping[str, Any], points: Iterable[Mapping[str, Any]], known: Configuration | None = None
+) -> None:
     """Raise :class:`InputError` at an option that is ``given`` (None is not given) but shapes none of ``points``.
 
-    Nothing is said of more than some hundred points, or where one of them is not possible.
+    Nothing is said of more than some hundred points, or where one of them is not possible. ``known`` is the
+    configuration of the only point.
 
     >>> check_read({"f": 5}, [{"t_sd": 0.2, "f": 5, "strategies": "ar"}])
     Traceback (most recent call last):
@@ -57,32 +65,18 @@ def check_read(given: Mapping[str, Any], points: Iterable[Mapping[str, Any]]) ->
         return
     for point in looked_at:
         try:
-            names, read = _asked(point)
+            found = known or configure(**point)
         except InputError:
             return
-        asked |= dict.fromkeys(names)
-        unread = [name for name in unread if name in point and name not in read]
+        if found.no_room:  # which may have read it
+            return
+        asked |= dict.fromkeys(found.scenarios)
+        unread = [name for name in unread if name in point and name not in found.reads]
         if not unread:
             return
     readers = ", ".join(_readers(unread[0], looked_at[0]))
     only = f"only {readers} read{'' if ',' in readers else 's'} it" if readers else "no strategy reads it here"
     raise InputError(f"{spelled(unread[0])} has no effect with --strategies {','.join(asked)}: {only}")
-
-
-def _asked(options: Mapping[str, Any]) -> tuple[tuple[str, ...], frozenset[str]]:
-    """The strategies asked for, and what they and the steps before them read."""
-    settings = Watched(effective(options))
-    names = settings["strategies"]
-    settle_spread(settings, site_of(settings))
-    first = {*settings.reads, "subject", "drafter", "spread"}  # read by those who ask strategies, and who simulate
-    read = frozenset(first).union(*(options_read(name, options) for name in names))
-    return names, read | (_of_the_pair(read) if options.get("pair") is not None else frozenset())
-
-
-def _of_the_pair(read: frozenset[str]) -> frozenset[str]:
-    """A measured pair is read by who reads what it says."""
-    backups = {"pair_backup"} if read & set(BACKUP_QUALITY) else set()
-    return frozenset({"pair", "pair_set", "temperature", *backups}) if "alpha" in read else frozenset()
 
 
 def _readers(option: str, options: Mapping[str, Any]) -> Iterator[str]:

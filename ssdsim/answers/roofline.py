@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from ssdsim import drafters, strategies
 from ssdsim.hardware.profile import HardwareProfile
+from ssdsim.option import Group
 from ssdsim.pricing.between_kernels import kernel_factor
 from ssdsim.pricing.room import NoRoom
 from ssdsim.pricing.step import Pass, Step
 from ssdsim.runtimes.card import Runtime
-from ssdsim.scenario.configuration import effective, price, site_of
-from ssdsim.scenario.options import DEFAULTS, read_by, refuse_others
+from ssdsim.scenario.asked import Asked
+from ssdsim.scenario.options import ALL, DEFAULTS, members, refuse_others
+from ssdsim.scenario.price import price
 from ssdsim.transformer.forward import ForwardPass
 from ssdsim.transformer.operations import (
     Attention,
@@ -32,7 +34,6 @@ from ssdsim.transformer.operations import (
 if TYPE_CHECKING:
     import pandas as pd
 
-OPTIONS = read_by("roofline")
 COLUMNS = (
     "pass", "times", "device", "operation", "kind", "shape", "count", "flops", "bytes", "intensity", "seconds",
     "roof_s", "memory_s", "flops_per_second", "bytes_per_second", "share_of_roof", "above_roof", "bound",
@@ -48,7 +49,7 @@ def roofline(**options: Any) -> pd.DataFrame:
 
     Parameters
     ----------
-    options : those of :data:`OPTIONS`, as :func:`ssdsim.configure` takes them; ``strategies`` says whose rounds.
+    options : those of :func:`taken`, as :func:`ssdsim.configure` takes them; ``strategies`` says whose rounds.
 
     Returns
     -------
@@ -83,19 +84,18 @@ def roofline(**options: Any) -> pd.DataFrame:
     >>> frame[frame["pass"] == "verify"].set_index("operation").bound["gate_up"]
     'memory'
     """
-    refuse_others("roofline", options, OPTIONS)
+    refuse_others("roofline", options, taken())
     given = options.get("drafter")
     drafter = drafters.ALL.named(DEFAULTS["drafter"] if given is None else given)
-    settings = effective(options if drafter.needs_target else {**options, "sd_draft": "separate"})
-    site = site_of(settings)
-    assert site is not None  # only --t-sd reads no hardware
+    asked = Asked.of(options if drafter.needs_target else {**options, "sd_draft": "separate"})
+    assert asked.site is not None  # only --t-sd reads no hardware
     rounds, no_room = [], []
-    for name in settings["strategies"]:
+    for name in asked.names:
         try:
             # a pass is held against its own devices: whether those of the other model are in the same node does not
             # matter
-            priced = price(strategies.ALL.named(name), settings.copy(), site, drafter, together=False)
-            rounds.append(priced.steps)
+            settings, strategy = asked.settings.copy(), strategies.ALL.named(name)
+            rounds.append(price(settings, strategy, asked.site, drafter, together=False).steps)
         except NoRoom as error:
             no_room.append(error)
     if not rounds:
@@ -103,6 +103,14 @@ def roofline(**options: Any) -> pd.DataFrame:
     frame = of_steps(rounds)
     frame.attrs["warnings"] += [str(error) for error in no_room]
     return frame
+
+
+def taken() -> tuple[str, ...]:
+    """The options that passes may read: who, how much, where, and strategies' and drafters' own."""
+    own = [option.name for owner in (*strategies.ALL, *drafters.ALL) for option in owner.options]
+    idle = ("sd_draft", "backup_ms")  # a fallback without a model is no pass, and SD's draft is priced by itself
+    names = ("strategies", "drafter", "b", "k", "f", "budget", *members(Group.HARDWARE), *own)
+    return tuple(name for name in ALL if name in names and name not in idle)
 
 
 def of_steps(rounds: Iterable[Mapping[str, Step]]) -> pd.DataFrame:

@@ -13,7 +13,6 @@ from typing import Any, Literal
 from ssdsim import strategies
 from ssdsim.scenario.measured_pair import is_placeholder
 from ssdsim.scenario.options import ALL
-from ssdsim.scenario.placeholders import PLAUSIBLE
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.scenario.token_errors import averages_under, directions
 
@@ -63,8 +62,9 @@ def swings(first: Scenario, other: Scenario) -> list[Swing]:
 def _paths(scenario: Scenario) -> Iterator[tuple[str, Literal["placeholder", "pair"], str, list[Change]]]:
     """Inputs with where they come from and the options on the way from their lower end to their upper one."""
     settings = scenario.settings
-    for name, (low, high) in PLAUSIBLE.items():
-        if is_placeholder(settings, name):
+    for name, option in ALL.items():
+        if option.plausible is not None and is_placeholder(settings, name):
+            low, high = option.plausible
             values = (low, *_from_to(low, settings[name])[::-1], *_from_to(high, settings[name]), high)
             yield ALL[name].axis, "placeholder", f"{low:g} to {high:g}", [{name: value} for value in values]
     nearer = [{each.name: each for each in directions(settings, way * _ENDS_SDS)} for way in _BETWEEN]

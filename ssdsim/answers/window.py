@@ -19,23 +19,22 @@ from ssdsim import drafters, strategies
 from ssdsim.checks import few_enough, listed, whole
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_hardware, find_transformer
-from ssdsim.option import spelled
+from ssdsim.option import Group, spelled
 from ssdsim.pricing.cost import Cost, TimingErrors
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.memory import largest_budget
 from ssdsim.pricing.prespeculation import MOST_OUTCOMES, prespeculation, window_budget
 from ssdsim.pricing.site import Site
-from ssdsim.scenario.configuration import effective, price, site_of
+from ssdsim.scenario.asked import Asked, effective
 from ssdsim.scenario.drafting import draft_by_options
-from ssdsim.scenario.options import read_by, refuse_others
-from ssdsim.settings import Settings
+from ssdsim.scenario.options import members, refuse_others
+from ssdsim.scenario.price import price
 
 if TYPE_CHECKING:
     import pandas as pd
 
 AXES = ("target", "draft", "hardware", "draft_hardware", "tp", "b", "context", "k")
 """Options that may be lists, outermost first."""
-SINGLE = tuple(name for name in read_by("window") if name not in AXES)
 MEASURES = (
     "verify_s", "draft_pass_s", "passes", "passes_low", "passes_high", "budget_of_passes", "window_s", "prespeculate_s",
     "budget", "fan_out", "limit", "reason", "warnings",
@@ -79,8 +78,8 @@ def window(*, seed: int = 0, **options: Any) -> pd.DataFrame:
     Parameters
     ----------
     seed : of the draws behind ``passes_low`` and ``passes_high``.
-    options : those of :data:`AXES`, each one value or a list of values; and ``draft_gpus``, ``dtype``, ``kv_dtype``,
-        ``draft_dtype``, ``temperature``, one value each. The rest of a scenario has no part in the window.
+    options : those of :data:`AXES`, each one value or a list of values; and others of the devices and of the drafter,
+        such as ``draft_gpus``, ``dtype`` or ``temperature``, one value each. The rest has no part in the window.
 
     Returns
     -------
@@ -103,10 +102,13 @@ def window(*, seed: int = 0, **options: Any) -> pd.DataFrame:
 
     whole("--seed", seed, 0)
     rows = []
-    for settings in _combinations(options):
+    for point in _combinations(options):
         row: dict[str, Any] = dict.fromkeys(MEASURES)
+        settings = effective(point)
         try:
-            row |= vars(_measured(settings, seed))
+            asked = Asked.of(point)
+            settings = asked.settings
+            row |= vars(_measured(asked, seed))
         except InputError as error:
             row["reason"] = str(error)
         rows.append({axis: settings[axis] for axis in AXES} | row)
@@ -116,12 +118,21 @@ def window(*, seed: int = 0, **options: Any) -> pd.DataFrame:
     return frame.astype(dict.fromkeys(counts, "Int64") | dict.fromkeys(seconds, float))
 
 
-def _measured(settings: Settings, seed: int) -> Window:
-    """The window where the pre-speculating strategy has room."""
-    site, drafter = site_of(settings), drafters.ALL.named(settings["drafter"])
-    assert site is not None  # only --t-sd reads no hardware
-    price(strategies.ALL.named(strategies.SUBJECT), settings, site, drafter)
-    return measure(site.with_options(settings), drafter, seed)
+def taken() -> tuple[str, ...]:
+    """The options that a window may read: the axes, and what says where and with what models draft."""
+    of_drafters = (option.name for drafter in drafters.ALL for option in drafter.options)
+    idle = ("sd_draft", "backup_ms")  # what SD and a fallback do at the same site
+    single = ("drafter", "temperature", *members(Group.HARDWARE), *of_drafters)
+    return (*AXES, *dict.fromkeys(name for name in single if name not in (*AXES, *idle)))
+
+
+def _measured(asked: Asked, seed: int) -> Window:
+    """The window where the pre-speculating strategy has room, with the smallest cache."""
+    assert asked.site is not None  # only --t-sd reads no hardware
+    settings = asked.settings.copy()
+    settings.derive("budget", settings["k"] + 1, "one guess a position")
+    price(settings, strategies.ALL.named(strategies.SUBJECT), asked.site, asked.drafter)
+    return measure(asked.site.with_options(settings), asked.drafter, seed)
 
 
 def measure(site: Site, drafter: Drafter, seed: int = 0) -> Window:
@@ -168,12 +179,12 @@ def _bounds(verify: Cost, draft: Cost, seed: int) -> tuple[int, int]:
     return int(low), int(high)
 
 
-def _combinations(options: Mapping[str, Any]) -> Iterable[Settings]:
-    """The settings of each combination, with the smallest cache."""
-    refuse_others("window", options, (*AXES, *SINGLE))
+def _combinations(options: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
+    """The options of each combination."""
+    refuse_others("window", options, taken())
     given = {name: value for name, value in options.items() if value is not None}
     axes = {name: listed(spelled(name), given[name]) for name in AXES if name in given}
-    single = {name: given[name] for name in SINGLE if name in given}
+    single = {name: value for name, value in given.items() if name not in AXES}
     for name, find in (("target", find_transformer), ("hardware", find_hardware)):
         for card in (*axes.get(name, ()), *axes.get(f"draft_{name}", ())):
             find(card)  # a name that does not exist is a mistake, not a combination that does not fit
@@ -181,9 +192,7 @@ def _combinations(options: Mapping[str, Any]) -> Iterable[Settings]:
         draft_by_options({**single, **{name: values[0] for name, values in axes.items()}, "draft": card})
     few_enough("combinations", axes.values(), MOST_COMBINATIONS)
     for combination in product(*axes.values()):
-        settings = effective({**single, **dict(zip(axes, combination, strict=True))})
-        settings.derive("budget", settings["k"] + 1, "one guess a position")
-        yield settings
+        yield {**single, **dict(zip(axes, combination, strict=True))}
 
 
 def sentence(row: Mapping[Any, Any]) -> str:

@@ -8,9 +8,9 @@ import click
 
 from ssdsim.answers.compare.as_json import as_json as comparison_json
 from ssdsim.answers.compare.compare import compare
-from ssdsim.answers.recommend.request import every_axis, workload
-from ssdsim.cli.options import chosen_options, common_options, echo_json
-from ssdsim.cli.recommend import narrowed_options
+from ssdsim.answers.recommend.request import workload
+from ssdsim.cli.options import Verb, chosen_options, common_options, echo_json, late_options
+from ssdsim.cli.recommend import beside_searched, narrowed
 from ssdsim.scenario.options import ALL
 
 
@@ -30,18 +30,15 @@ class InputRange(click.ParamType[tuple[str, tuple[float, float]]]):
             self.fail(f"'{value}' is not an input with its range such as alpha=0.75:0.85", param, ctx)
 
 
-@click.command("compare")
+@click.command("compare", cls=Verb)
 @click.option("--gpus", type=int, required=True, help="GPUs that may be used, over all copies")
 @click.option(*ALL["b"].flags, "b", type=int, default=1, show_default=True, help="sequences in flight")
 @click.option("--strategies", help="whom to compare [default: all]")
 @click.option(
     "--range", "ranges", type=InputRange(), multiple=True, help="where an acceptance input may lie, again for each"
 )
-@narrowed_options
-@chosen_options(
-    *(name for name in workload() if name not in ("strategies", "subject")),
-    instead=dict(pair for axis in every_axis() for pair in axis.beside),
-)
+@late_options(narrowed)
+@chosen_options(lambda: (name for name in workload() if name not in ("strategies", "subject")), instead=beside_searched)
 @common_options
 def command(as_json: bool, seed: int, quiet: bool, ranges: Any, **options: Any) -> int:
     """Hold every strategy at its best settings against the others on as many GPUs.

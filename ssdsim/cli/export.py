@@ -10,20 +10,31 @@ import click
 from ssdsim.answers.export.export import FORMATS, export
 from ssdsim.answers.schedule.candidates import CELLS, choices, fixed_options
 from ssdsim.cli.console import console, echo, print_labelled
-from ssdsim.cli.options import chosen_options, common_options, echo_json
+from ssdsim.cli.options import Verb, chosen_options, common_options, echo_json
 from ssdsim.cli.values import OutputFile
 from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.option import spelled
 
-_DEFAULTS = {**CELLS, **choices()}
-_SHOWN = "; ".join(f"{spelled(name)} {','.join(map(str, values))}" for name, values in _DEFAULTS.items())
+
+def _tabled() -> dict[str, Any]:
+    """What is tried where a user says nothing, by option."""
+    return {**CELLS, **choices()}
 
 
-@click.command("export", epilog=f"Without them: {_SHOWN}.")
+class _Export(Verb):
+    """It tells below its help what is tried by default."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        shown = "; ".join(f"{spelled(name)} {','.join(map(str, values))}" for name, values in _tabled().items())
+        self.epilog = f"Without them: {shown}."
+        super().format_epilog(ctx, formatter)
+
+
+@click.command("export", cls=_Export)
 @click.option("--format", "format_", type=click.Choice(FORMATS), default="json", show_default=True)
 @click.option("-o", "--output", type=OutputFile(), help="a file [default: stdout]")
-@chosen_options(*_DEFAULTS, several=True, defaults=False)
-@chosen_options("strategies", *fixed_options())
+@chosen_options(_tabled, several=True, defaults=False)
+@chosen_options(lambda: ("strategies", *fixed_options()))
 @common_options
 def command(format_: str, output: Path | None, as_json: bool, seed: int, quiet: bool, **options: Any) -> int:
     """Write which strategy is best at which batch and context, and with which settings: K, fan-out, fallback.

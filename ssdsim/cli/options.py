@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import click
@@ -15,7 +14,28 @@ from ssdsim.cli.values import Lists, Values
 from ssdsim.option import Option
 from ssdsim.scenario.options import ALL
 
-_ON_COMMAND_LINE = tuple(name for name, option in ALL.items() if option.on_command_line)
+Makes = Callable[[], Iterable[click.Option]]
+
+
+class _Late(click.Option):
+    """Stands for options that are made when a verb is asked: a strategy or a drafter may have come meanwhile."""
+
+    def __init__(self, declared: Sequence[str], makes: Makes) -> None:
+        super().__init__([f"--late-{id(self)}", *declared])
+        self.makes = makes
+
+
+class Verb(click.Command):
+    """A command whose :func:`late_options` are those of now."""
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        known = super().get_params(ctx)
+        return [each for param in known for each in (param.makes() if isinstance(param, _Late) else [param])]
+
+
+def late_options(makes: Makes) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add what ``makes`` returns whenever the verb, a :class:`Verb`, is asked."""
+    return click.option(cls=_Late, makes=makes)
 
 
 class _Parsed(click.ParamType[Any]):
@@ -117,23 +137,23 @@ class HitCurve(_Parsed):
 
 
 def chosen_options(
-    *names: str, several: bool = False, defaults: bool = True, instead: Mapping[str, Any] = MappingProxyType({})
+    names: Callable[[], Iterable[str]],
+    several: bool = False,
+    defaults: bool = True,
+    instead: Callable[[], Mapping[str, Any]] = dict,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add these scenario options, with ``several`` as lists or ranges; one that is not given arrives as None.
+    """Add scenario options to a :class:`Verb`, with ``several`` as lists or ranges; one not given arrives as None.
 
     ``defaults`` shows the scenario's in --help: not for a verb that has its own; ``instead`` has a verb's own of some.
     """
 
-    def add(command: Callable[..., Any]) -> Callable[..., Any]:
-        for name in reversed(names):
-            option = ALL[name]
-            kind = several_of(option) if several else _single(option)
-            shown = option.help if defaults else option.about
-            shown = f"{option.about} [default: {instead[name]}]" if name in instead else shown
-            command = click.option(*option.flags, name, type=kind, default=None, help=shown)(command)
-        return command
+    def one(option: Option, own: Mapping[str, Any]) -> click.Option:
+        shown = option.help if defaults else option.about
+        shown = f"{option.about} [default: {own[option.name]}]" if option.name in own else shown
+        kind = several_of(option) if several else _single(option)
+        return click.Option([*option.flags, option.name], type=kind, default=None, help=shown)
 
-    return add
+    return late_options(lambda: [one(ALL[name], instead()) for name in names()])
 
 
 def _single(option: Option) -> Any:
@@ -180,12 +200,12 @@ def _number(kind: kinds.Whole | kinds.Number) -> type[int] | type[float]:
 
 def grid_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add every scenario option as a list or range; one that is not given arrives as None."""
-    return chosen_options(*_ON_COMMAND_LINE, several=True)(command)
+    return chosen_options(lambda: ALL, several=True)(command)
 
 
 def scenario_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add every scenario option."""
-    return chosen_options(*_ON_COMMAND_LINE)(command)
+    return chosen_options(lambda: ALL)(command)
 
 
 def common_options(command: Callable[..., Any]) -> Callable[..., Any]:

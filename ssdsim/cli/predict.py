@@ -7,10 +7,10 @@ from typing import Any
 import click
 
 from ssdsim.answers.predict import PredictEngine, predict
-from ssdsim.cli.options import common_options, echo_json, scenario_options
+from ssdsim.cli.options import Verb, common_options, echo_json, scenario_options
 
 
-@click.command("predict")
+@click.command("predict", cls=Verb)
 @scenario_options
 @click.option("--engine", type=click.Choice(["auto", "closed", "mc", "des"]), default="auto", show_default=True)
 @common_options

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -11,7 +11,7 @@ import click
 from ssdsim.answers.recommend.answer import recommend
 from ssdsim.answers.recommend.as_json import as_json as recommendation_json
 from ssdsim.answers.recommend.request import RANKS, every_axis, workload
-from ssdsim.cli.options import chosen_options, common_options, echo_json, several_of
+from ssdsim.cli.options import Verb, chosen_options, common_options, echo_json, late_options, several_of
 from ssdsim.cli.values import MOST_VALUES, Values
 from ssdsim.scenario.options import ALL
 
@@ -51,15 +51,19 @@ def _following(begun: list[int]) -> Any:
     return None
 
 
-def narrowed_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def narrowed() -> Iterator[click.Option]:
     """Every option that is searched, as a list or range of what may be chosen."""
-    for axis in reversed(every_axis()):
+    for axis in every_axis():
         option = ALL[axis.option]
-        command = click.option(*option.flags, option.name, type=several_of(option), help=axis.about)(command)
-    return command
+        yield click.Option([*option.flags, option.name], type=several_of(option), help=axis.about)
 
 
-@click.command("recommend")
+def beside_searched() -> Mapping[str, Any]:
+    """What a search takes in the place of defaults."""
+    return dict(pair for axis in every_axis() for pair in axis.beside)
+
+
+@click.command("recommend", cls=Verb)
 @click.option("--gpus", type=int, required=True, help="GPUs that may be used, over all copies")
 @click.option(
     *ALL["b"].flags,
@@ -72,8 +76,8 @@ def narrowed_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--rank", type=click.Choice(RANKS), default="user", show_default=True, help="what counts")
 @click.option("--gpu-hour", type=float, help="price of a GPU for an hour")
 @click.option("--at-least", type=float, help="tokens/s that a user must get")
-@narrowed_options
-@chosen_options(*workload(), instead=dict(pair for axis in every_axis() for pair in axis.beside))
+@late_options(narrowed)
+@chosen_options(workload, instead=beside_searched)
 @common_options
 def command(as_json: bool, seed: int, quiet: bool, **options: Any) -> int:
     """Say how to decode on a number of GPUs: which strategy, on which of them, and with which settings.

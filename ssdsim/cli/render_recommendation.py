@@ -15,7 +15,7 @@ from ssdsim.answers.recommend.request import Request
 from ssdsim.cli.console import console, print_labelled
 from ssdsim.cli.tables import Table
 from ssdsim.cli.warning_lines import print_warnings
-from ssdsim.scenario.configuration import effective
+from ssdsim.scenario.asked import effective
 from ssdsim.settings import GIVEN
 
 _UNLABELLED = " " * len("Verdict  ")

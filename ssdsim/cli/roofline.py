@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.text import Text
 
-from ssdsim.answers.roofline import BOUNDS, OPTIONS, roofline, summarise
+from ssdsim.answers.roofline import BOUNDS, roofline, summarise, taken
 from ssdsim.answers.roofline import as_json as roofline_json
 from ssdsim.cli.console import console
-from ssdsim.cli.options import chosen_options, echo_json, json_option, quiet_option
+from ssdsim.cli.options import Verb, chosen_options, echo_json, json_option, quiet_option
 from ssdsim.cli.tables import Cell, Table
 from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.errors import InputError, nearest
@@ -28,8 +28,8 @@ _LEGEND = (
 )
 
 
-@click.command("roofline")
-@chosen_options(*OPTIONS)
+@click.command("roofline", cls=Verb)
+@chosen_options(taken)
 @click.option("--pass", "only", multiple=True, metavar="NAME", help="only these, such as verify [default: all]")
 @quiet_option
 @json_option

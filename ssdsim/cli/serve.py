@@ -23,7 +23,7 @@ from ssdsim.answers.serving.slo import Slo
 from ssdsim.answers.serving.timeline import timeline
 from ssdsim.answers.serving.workload import Arrivals, Workload, synthetic
 from ssdsim.answers.workers import check_workers
-from ssdsim.cli.options import chosen_options, common_options, echo_json, work_options
+from ssdsim.cli.options import Verb, chosen_options, common_options, echo_json, work_options
 from ssdsim.cli.progress import shown
 from ssdsim.cli.render_serving import print_compared, print_serving
 from ssdsim.cli.values import OutputFile, Values
@@ -32,15 +32,14 @@ from ssdsim.errors import InputError
 from ssdsim.measured.request_logs.log import RequestLog
 from ssdsim.option import spelled
 from ssdsim.runs.serving_folder import opened_for_serving
-from ssdsim.scenario.configuration import subject_among
+from ssdsim.scenario.asked import subject_among
 
 _INPUT, _OUTPUT, _REQUESTS, _ATTAINMENT = "1024", "256", 2000, 0.9
 _MADE_UP = ("concurrency", "input_len", "output_len", "requests", "seconds", "burstiness", "ramp_up")
-_TAKEN = taken()
 _NO_LOG = RequestLog("made up", None, np.zeros(0), np.zeros(0))
 
 
-@click.command("serve")
+@click.command("serve", cls=Verb)
 @click.option("--rate", "rates", type=Values(float), help="requests a second; a list or range sweeps; inf: all at once")
 @click.option("--concurrency", type=int, help="requests in flight at any time, in place of a rate")
 @click.option("--input-len", help=f"tokens of prompts: N, lognormal:MEAN,SD, ... [default: {_INPUT}]")
@@ -76,7 +75,7 @@ _NO_LOG = RequestLog("made up", None, np.zeros(0), np.zeros(0))
 @click.option("--engine", type=click.Choice(["auto", "closed", "loop"]), default="auto", show_default=True)
 @click.option("--precision", type=float, help="more requests until the mean TPOT is known to it at 95 %: 0.02")
 @work_options
-@chosen_options(*_TAKEN, instead={"strategies": f"ar,sd,ssd,{AUTO}"})
+@chosen_options(taken, instead=lambda: {"strategies": f"ar,sd,ssd,{AUTO}"})
 @common_options
 def command(
     rates: list[float] | None,
@@ -109,7 +108,7 @@ def command(
     check_workers(jobs, cluster)
     if attainment is not None and not capacity:
         raise InputError("--attainment needs --capacity (the rate that it is searched for)")
-    scenario = {name: options.pop(name) for name in _TAKEN}
+    scenario = {name: options.pop(name) for name in taken()}
     batching = _batching(options)
     requests, log = _requests(options, rates, workload, compare, capacity, seed)
     if compare is not None:

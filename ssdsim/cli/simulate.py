@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from ssdsim.answers.reads import check_read
+from ssdsim.answers.reads import check_owners, check_read
 from ssdsim.checks import whole
 from ssdsim.cli.console import console, print_labelled
-from ssdsim.cli.options import common_options, echo_json, scenario_options
+from ssdsim.cli.options import Verb, common_options, echo_json, scenario_options
 from ssdsim.cli.render import title, title_of
 from ssdsim.cli.tables import Table
 from ssdsim.cli.values import OutputFile
@@ -20,14 +20,14 @@ from ssdsim.engine.trace import Trace
 from ssdsim.errors import InputError
 from ssdsim.rounds.estimate import PARTS
 from ssdsim.scenario.configuration import Configuration, configure
-from ssdsim.scenario.options import MOST_OUTPUT_TOKENS, check_owners
+from ssdsim.scenario.options import MOST_OUTPUT_TOKENS
 
 _ROUNDS = 20_000
 _TRACED_ROUNDS = 50
 _MOST_TRACED_ROUNDS = 100_000  # a kilobyte each
 
 
-@click.command("simulate")
+@click.command("simulate", cls=Verb)
 @scenario_options
 @click.option(
     "--engine", type=click.Choice(["des", "mc"]), default="des", show_default=True, help="SimPy or Monte Carlo"

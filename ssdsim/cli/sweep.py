@@ -17,19 +17,20 @@ from ssdsim.answers.sweep.sweep import sweep
 from ssdsim.answers.verdict import rivals
 from ssdsim.answers.workers import check_workers
 from ssdsim.cli.console import console
-from ssdsim.cli.options import common_options, echo_json, grid_options, work_options
+from ssdsim.cli.options import Verb, common_options, echo_json, grid_options, work_options
 from ssdsim.cli.progress import shown
 from ssdsim.cli.render import title_of
 from ssdsim.cli.tables import Table
 from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.errors import InputError, nearest
-from ssdsim.scenario.configuration import subject_among
-from ssdsim.scenario.options import UNIT_FREE
+from ssdsim.option import Group
+from ssdsim.scenario.asked import subject_among
+from ssdsim.scenario.options import members
 
 _TOP = 10
 
 
-@click.command("sweep")
+@click.command("sweep", cls=Verb)
 @grid_options
 @click.option("--preset", help=f"a ready grid, which options change: {', '.join(PRESETS)}")
 @click.option("--engine", type=click.Choice(["closed", "mc", "des"]), default="closed", show_default=True)
@@ -137,7 +138,7 @@ def _with_ratios(possible: pd.DataFrame, contest: _Contest) -> pd.DataFrame:
 
 
 def _less_is_better(name: str) -> bool:
-    return name.endswith(("_s", "_ms", "_gpus")) or name in UNIT_FREE
+    return name.endswith(("_s", "_ms", "_gpus")) or name in members(Group.UNIT_FREE)
 
 
 @dataclass(frozen=True)

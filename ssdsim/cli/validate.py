@@ -15,14 +15,14 @@ from ssdsim.checks import whole
 from ssdsim.cli.calibrate import alone_under_torchrun
 from ssdsim.cli.console import console, echo
 from ssdsim.cli.measured_files import by_column, row_options
-from ssdsim.cli.options import Share, WholeNumbers, chosen_options, common_options, echo_json
+from ssdsim.cli.options import Share, Verb, WholeNumbers, chosen_options, common_options, echo_json
 from ssdsim.cli.progress import shown
 from ssdsim.cli.tables import Table
 from ssdsim.cli.values import OutputFile
 from ssdsim.engine.trace import Trace
 from ssdsim.errors import InputError
 from ssdsim.runs.lock import locked
-from ssdsim.scenario.options import CHOICES, FILES
+from ssdsim.scenario.options import SD_DRAFT_PLACES, files
 from ssdsim.transformer.operations import DTYPES
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ _OF_PAIR = (
 _OF_MEASURED = (*_ONLY_MEASURED, "target", "dtype", "draft", "output", *_COMMON)
 
 
-@click.command("validate")
+@click.command("validate", cls=Verb)
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path))
 @click.option(
     "--measured",
@@ -99,11 +99,11 @@ _OF_MEASURED = (*_ONLY_MEASURED, "target", "dtype", "draft", "output", *_COMMON)
 )
 @click.option("--context", type=click.IntRange(1), default=256, show_default=True)
 @click.option("--dtype", type=click.Choice(DTYPES), help="[default: the profile's]")
-@chosen_options("strategies")
+@chosen_options(lambda: ["strategies"])
 @click.option("--grid", type=click.Choice(["short", "single", "full"]), default="short", show_default=True)
 @click.option(
     "--sd-draft",
-    type=click.Choice(CHOICES["sd_draft"]),
+    type=click.Choice(SD_DRAFT_PLACES),
     help="SD's draft on the target's devices, or on its own as in SSD, at every point [default: some points each]",
 )
 @click.option(
@@ -325,7 +325,7 @@ def _grid(options: Mapping[str, Any]) -> tuple[GridPoint, ...]:
 
 
 def _strategies(options: Mapping[str, Any], points: Sequence[GridPoint]) -> tuple[str, ...]:
-    from ssdsim.scenario.configuration import effective
+    from ssdsim.scenario.asked import effective
     from ssdsim.validation.bench import check_runs
 
     names: tuple[str, ...] = effective({"strategies": options["strategies"]})["strategies"]
@@ -341,7 +341,7 @@ def _write_config(path: Path, options: dict[str, object]) -> None:
 
     if path.exists():
         return
-    names = names_in_folder(path.parent, (options.get(name) for name in FILES))
+    names = names_in_folder(path.parent, (options.get(name) for name in files()))
     keep(path.parent, names)
     config = {"schema": 1, "verb": "validate", "options": renamed(options, names)}
     path.write_text(tomli_w.dumps(config), encoding="utf-8")
@@ -373,7 +373,7 @@ def _what(c: Comparison) -> str:
 def _signs(compared: Sequence[Sequence[Comparison]]) -> str:
     """How often the subject is predicted faster or slower than its rival as it was measured, where that is clear."""
     from ssdsim import strategies
-    from ssdsim.scenario.configuration import subject_among
+    from ssdsim.scenario.asked import subject_among
     from ssdsim.validation.comparison import speedups
 
     subject = subject_among([c.strategy for c in compared[0]], None)

@@ -65,7 +65,7 @@ def check_pair(
 
 def _bench(path: Path, options: Mapping[str, Any]) -> TokenBench:
     from ssdsim.machine.devices import draft_devices, parse_devices
-    from ssdsim.scenario.configuration import effective
+    from ssdsim.scenario.asked import effective
     from ssdsim.validation.tokens.calibration import Size
     from ssdsim.validation.tokens.run import RUNS, TokenBench
 

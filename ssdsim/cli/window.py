@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ssdsim.answers.window import AXES, SINGLE, sentence, window
+from ssdsim.answers.window import AXES, sentence, taken, window
 from ssdsim.answers.window import as_json as window_json
 from ssdsim.cli.console import console, print_labelled
-from ssdsim.cli.options import chosen_options, common_options, echo_json
+from ssdsim.cli.options import Verb, chosen_options, common_options, echo_json
 from ssdsim.cli.tables import Table
 from ssdsim.cli.warning_lines import print_warnings
 
@@ -23,9 +23,9 @@ _LEGEND = (
 )
 
 
-@click.command("window")
-@chosen_options(*AXES, several=True)
-@chosen_options(*SINGLE)
+@click.command("window", cls=Verb)
+@chosen_options(lambda: AXES, several=True)
+@chosen_options(lambda: (name for name in taken() if name not in AXES))
 @common_options
 def command(as_json: bool, seed: int, quiet: bool, **options: Any) -> int:
     """Show how much drafting fits into one verification, and so how many outcomes can be cached.

@@ -25,7 +25,6 @@ FOUND = Option(
     about="share of rounds in which a look-up finds anything to propose",
     axis="share of rounds with a match",
     otherwise="the drafter card's",
-    read_by=("window", "roofline"),
 )
 DEPTH = 24
 """Of vLLM's suffix trees: a match and what it proposes together (``suffix_decoding_max_tree_depth``)."""

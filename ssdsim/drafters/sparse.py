@@ -32,7 +32,6 @@ class SparseSelf:
             about="tokens of the context that the target keeps in the cache that it drafts with",
             axis="budget of the sparse cache (tokens)",
             doubling=True,
-            read_by=("window", "roofline"),
         ),
     )
     needs_device = True

@@ -54,9 +54,6 @@ class Lockstep:
     def settle(self, settings: Settings, site: Site | None, drafter: Drafter) -> None:
         """Nothing is derived."""
 
-    def unused(self, settings: Settings) -> set[str]:
-        return set()
-
     def guesses(self, settings: Mapping[str, Any]) -> tuple[int, ...] | None:
         return None
 

@@ -113,10 +113,6 @@ class Strategy(Protocol):
         """Derive what follows from the given options; ``site`` is None where durations are unit-free."""
         ...
 
-    def unused(self, settings: Settings) -> set[str]:
-        """Options that shaped nothing in these settings."""
-        ...
-
     def lookahead(self, options: Mapping[str, Any]) -> int:
         """Drafted tokens a sequence in flight; 0 without drafting."""
         ...

@@ -18,7 +18,6 @@ from ssdsim.reports.style import colour_of, new_plot, symbol_of, title_of
 from ssdsim.runs.report_folder import grid_key
 from ssdsim.scenario.options import ALL, DEFAULTS, members
 
-CHOICES = members(Group.CHOICE)
 _BATCHES, _LOOKAHEADS = (1, 2, 4, 8, 16, 32, 64), (1, 2, 3, 4, 5, 6, 8, 10, 12)
 _SHOWN_POINTS = 500  # of each strategy off the frontier: more are one blot
 _DIGITS = 12  # of tokens/s: less is rounding
@@ -34,7 +33,7 @@ def pareto(study: Study) -> list[Figure | LeftOut]:
     frontier = frontier.join(pd.DataFrame([_bounds(study, row) for _, row in frontier.iterrows()], frontier.index))
     unit = study.rate_unit
     plot = _plot(points[~on_frontier], frontier, unit)
-    chosen = [name for name in points.columns if name in CHOICES]
+    chosen = [name for name in points.columns if name in members(Group.CHOICE)]
     fixed = study.setting(*chosen)
     thinned = f" At most {_SHOWN_POINTS} points of each strategy off the frontier are drawn."
     return [
@@ -73,7 +72,7 @@ def _points(study: Study) -> pd.DataFrame:
 
 def _ways(table: pd.DataFrame, name: str) -> pd.DataFrame:
     """One strategy's possible points, each once, by the options that matter to it."""
-    varied = [option for option in table.columns if option in CHOICES]
+    varied = [option for option in table.columns if option in members(Group.CHOICE)]
     part = table[varied].assign(strategy=name, rate=table[f"{name}_tokens_per_second"], gpus=table[f"{name}_gpus"])
     part = part.dropna(subset=["rate"])
     for option in varied:
@@ -96,12 +95,12 @@ def _from_results(study: Study) -> pd.DataFrame | None:
         return None
     at_base = pd.Series(True, results.index)
     for name in axes:
-        if name not in CHOICES:
+        if name not in members(Group.CHOICE):
             at_base &= results[name].map(grid_key) == grid_key(study.base[name])
     if not at_base.any():  # of an unfinished sweep
         return None
     needed = [f"{name}_{what}" for name in study.names for what in ("tokens_per_second", "gpus")]
-    return results.loc[at_base, [*(name for name in axes if name in CHOICES), *needed]]
+    return results.loc[at_base, [*(name for name in axes if name in members(Group.CHOICE)), *needed]]
 
 
 def _computed(study: Study) -> pd.DataFrame:
@@ -129,7 +128,7 @@ def _frontier(points: pd.DataFrame) -> pd.Series:
 
 def _bounds(study: Study, row: pd.Series) -> Mapping[str, float]:
     """Relative 95 % bounds of a frontier point's tokens/s."""
-    options = {name: _plain(row[name]) for name in row.index if name in CHOICES and pd.notna(row[name])}
+    options = {name: _plain(row[name]) for name in row.index if name in members(Group.CHOICE) and pd.notna(row[name])}
     try:
         low, high = study.rates(study.alone(row["strategy"], **options)).interval(row["strategy"])
     except InputError:
@@ -189,7 +188,7 @@ def _markers(rows: pd.DataFrame, name: str, on_frontier: bool) -> go.Scatter:
 
 
 def _describe(row: pd.Series) -> str:
-    chosen = [name for name in row.index if name in CHOICES and pd.notna(row[name])]
+    chosen = [name for name in row.index if name in members(Group.CHOICE) and pd.notna(row[name])]
     return ", ".join(f"{name} {number(_plain(row[name]))}" for name in chosen) + f", {int(row['gpus'])} GPUs"
 
 

@@ -8,14 +8,14 @@ from typing import Any
 import pandas as pd
 
 from ssdsim.errors import InputError
-from ssdsim.option import spelled
+from ssdsim.option import Group, spelled
 from ssdsim.reports.figure import Figure, LeftOut, enumerated, number
 from ssdsim.reports.ratio_plot import ratio_plot
 from ssdsim.reports.ratios import Ratio, ratios
 from ssdsim.reports.study import Study
 from ssdsim.reports.style import title_of
 from ssdsim.scenario.configuration import configure
-from ssdsim.scenario.options import ALL, CACHE_SHAPE
+from ssdsim.scenario.options import ALL, members
 from ssdsim.speculation.caching import backup_in_proportion
 
 SECTION = "Speedups"
@@ -75,7 +75,7 @@ def _at_hit_rate(study: Study) -> Callable[[Any], dict[str, Any]]:
 
     The chart so passes through the base point, where the cache gave both rates.
     """
-    base = {name: value for name, value in study.base.items() if name not in (*CACHE_SHAPE, "budget")}
+    base = {name: value for name, value in study.base.items() if name not in (*members(Group.CACHE_SHAPE), "budget")}
     if not study.unit_free:
         base["budget"] = study.configuration.settings["budget"]
     if base.get("backup") == "jit":  # every speculation is the primary's

@@ -8,19 +8,19 @@ from functools import cached_property
 from math import nan
 from typing import Any
 
-import numpy as np
-
 from ssdsim import strategies
 from ssdsim.answers.predict import Prediction, predict_configured
-from ssdsim.answers.reads import options_read
+from ssdsim.answers.reads import check_owners, options_read
 from ssdsim.answers.sweep.plan import as_configured
 from ssdsim.answers.verdict import rivals
 from ssdsim.intervals import Draws, bounds_95, centred_on
+from ssdsim.option import Group
 from ssdsim.reports.figure import number
 from ssdsim.runs.named_files import located
 from ssdsim.runs.report_folder import RunFolder
+from ssdsim.scenario import many
 from ssdsim.scenario.configuration import Configuration, configure
-from ssdsim.scenario.options import ALL, BACKUP_QUALITY, DEFAULTS, check_owners
+from ssdsim.scenario.options import ALL, DEFAULTS, members
 from ssdsim.scenario.scenario import Scenario
 
 DRAWS = 400  # of the timings' errors at each point: bands then wander by a few percent of their width
@@ -134,10 +134,7 @@ class Study:
         errors = configuration.errors(draws, self.seed) if draws else None
         if errors is None:
             return Rates(configuration, rates, None)
-        drawn = {}
-        for name, scenario in scenarios.items():
-            moved = scenario.strategy.closed_form(scenario.sampled(errors)).tokens_per_second
-            drawn[name] = centred_on(rates[name], np.asarray(moved))
+        drawn = {name: centred_on(rates[name], many.rates([each], errors)[0]) for name, each in scenarios.items()}
         return Rates(configuration, rates, drawn)
 
     def configurable(self, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -151,7 +148,7 @@ class Study:
 
     def with_backup(self, backup: str, **others: Any) -> dict[str, Any]:
         """The base options with one fallback; what only describes a fast backup goes where there is none."""
-        useless = BACKUP_QUALITY if backup == "jit" else ()
+        useless = members(Group.BACKUP_QUALITY) if backup == "jit" else ()
         kept = {name: value for name, value in self.base.items() if name not in useless}
         return {**kept, "backup": backup, **others}
 

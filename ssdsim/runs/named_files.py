@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ssdsim.runtimes.catalog import SUFFIX
-from ssdsim.scenario.options import FILES
+from ssdsim.scenario.options import files
 from ssdsim.transformer.huggingface import quantisation_file
 
 KEPT = "files"
@@ -74,10 +74,10 @@ def renamed(values: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, An
     def one_or_more(value: Any) -> Any:
         return [name_of(each) for each in value] if isinstance(value, list) else name_of(value)
 
-    return {name: one_or_more(value) if name in FILES else value for name, value in values.items()}
+    return {name: one_or_more(value) if name in files() else value for name, value in values.items()}
 
 
 def located(folder: Path, options: Mapping[str, Any]) -> dict[str, Any]:
     """Options whose files, where ``folder`` holds them, are found from the present directory."""
-    names = [value for name, value in options.items() if name in FILES and isinstance(value, str)]
+    names = [value for name, value in options.items() if name in files() and isinstance(value, str)]
     return renamed(options, {name: str(folder / name) for name in names if (folder / name).is_file()})

@@ -22,7 +22,7 @@ from ssdsim.errors import InputError
 from ssdsim.runs.layout import CONFIG, HOW, PARTS, RESULTS
 from ssdsim.runs.lock import locked
 from ssdsim.runs.named_files import file_of, keep, names_in_folder, renamed
-from ssdsim.scenario.options import FILES
+from ssdsim.scenario.options import files
 
 
 class Part(Protocol):
@@ -131,7 +131,7 @@ class SweepFolder:
         return rows == part.stop - part.start
 
     def add(self, part: Part, table: pa.Table) -> None:
-        for name in set(FILES) & set(table.column_names):
+        for name in set(files()) & set(table.column_names):
             called = renamed({name: table[name].to_pylist()}, self._names)[name]
             table = table.set_column(table.column_names.index(name), name, pa.array(called))
         _replace(self._file(part), lambda partial: pq.write_table(table, partial))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from functools import cache
+from types import MappingProxyType
 from typing import Any
 
 from ssdsim import drafters, strategies
@@ -21,12 +23,15 @@ from ssdsim.kinds import (
     OneOrByPosition,
     Whole,
 )
-from ssdsim.option import Excludes, Group, Needs, Option, Reader, Searcher, by_name, spelled
+from ssdsim.option import Excludes, Group, Needs, Option, Searcher, by_name, spelled
 from ssdsim.transformer.forward import DATA_PARALLEL
 from ssdsim.transformer.precision import FORMATS, KV_DTYPES, SPELLINGS
 
 MOST_OUTPUT_TOKENS = 131_072
+SD_DRAFT_PLACES = ("colocated", "separate")
 
+# Plausible ranges are those of docs/real-pair.md (a 135M model with two drafts, temperatures 0 to 1), and the 0.81 to
+# 0.92 that the SSD paper fitted to the acceptance of its four data sets. No law of nature.
 # In the order of --help and of the axes of a grid (the last varies fastest).
 SHARED: tuple[Option, ...] = (
     Option(
@@ -36,7 +41,6 @@ SHARED: tuple[Option, ...] = (
         about="whom to compare",
         axis="strategies",
         spellings=("--strategy",),
-        read_by=("roofline",),
         varied_by=("schedule",),
     ),
     Option(
@@ -52,7 +56,6 @@ SHARED: tuple[Option, ...] = (
         kind=Member(drafters.ALL),
         about="what drafts the tokens",
         axis="drafter",
-        read_by=("window", "roofline"),
     ),
     Option(
         name="b",
@@ -62,10 +65,6 @@ SHARED: tuple[Option, ...] = (
         axis="batch size b (sequences)",
         spellings=("--batch", "--bs"),
         doubling=True,
-        read_by=(
-            "window",
-            "roofline",
-        ),
         varied_by=("recommend", "schedule"),
         groups=(Group.CHOICE,),
     ),
@@ -77,10 +76,6 @@ SHARED: tuple[Option, ...] = (
         axis="lookahead K (tokens)",
         spellings=("--num-speculative-tokens",),
         symbol="K",
-        read_by=(
-            "window",
-            "roofline",
-        ),
         varied_by=("recommend", "schedule"),
         groups=(Group.CHOICE,),
     ),
@@ -99,12 +94,15 @@ SHARED: tuple[Option, ...] = (
         kind=OneOrByPosition(SHARE),
         about="acceptance rate, or K rates by position (0.9,0.8,...)",
         axis="acceptance rate α",
+        plausible=(0.5, 0.9),
+        groups=(Group.ACCEPTANCE,),
     ),
     Option(
         name="alpha_concentration",
         kind=Number(),
         about="requests differ: their rates are Beta with mean --alpha and this a + b (by position: of all rounds)",
         axis="concentration of acceptance rates (a + b)",
+        groups=(Group.ACCEPTANCE,),
     ),
     Option(
         name="pair",
@@ -135,6 +133,7 @@ SHARED: tuple[Option, ...] = (
         kind=Name(),
         about="a card of rates (.toml), or a trace of accepted lengths (.csv, .jsonl)",
         axis="acceptance file",
+        groups=(Group.ACCEPTANCE,),
         excludes=(
             Excludes(
                 ("alpha", "alpha_concentration"),
@@ -157,13 +156,17 @@ SHARED: tuple[Option, ...] = (
         kind=SHARE,
         about="acceptance rate of the fast backup's tokens (0: random tokens)",
         axis="backup's acceptance rate",
-        groups=(Group.BACKUP_QUALITY,),
+        groups=(
+            Group.ACCEPTANCE,
+            Group.BACKUP_QUALITY,
+        ),
     ),
     Option(
         name="p_hit",
         kind=SHARE,
         about="cache hit rate after a speculation by the primary",
         axis="cache hit rate p_hit",
+        groups=(Group.ACCEPTANCE,),
         otherwise="from --f",
         excludes=(
             Excludes(
@@ -178,7 +181,10 @@ SHARED: tuple[Option, ...] = (
         about="cache hit rate after a speculation by the backup",
         axis="cache hit rate after a backup",
         otherwise="--p-hit",
-        groups=(Group.BACKUP_QUALITY,),
+        groups=(
+            Group.ACCEPTANCE,
+            Group.BACKUP_QUALITY,
+        ),
         needs=Needs(("p_hit",), "(without it both hit rates follow from the fan-out)"),
     ),
     Option(
@@ -190,7 +196,6 @@ SHARED: tuple[Option, ...] = (
         spellings=("--fan-out",),
         symbol="F",
         doubling=True,
-        read_by=("roofline",),
         varied_by=("recommend", "schedule"),
         groups=(Group.CACHE_SHAPE, Group.CHOICE),
         excludes=(
@@ -237,7 +242,8 @@ SHARED: tuple[Option, ...] = (
         kind=SHARE,
         about="miss rate of a single guess, c of h(F) = 1 - c F^-r",
         axis="miss rate of a guess c",
-        groups=(Group.CACHE_SHAPE, Group.POWER_LAW),
+        plausible=(0.3, 1.0),
+        groups=(Group.ACCEPTANCE, Group.CACHE_SHAPE, Group.POWER_LAW),
     ),
     Option(
         name="hit_r",
@@ -245,7 +251,8 @@ SHARED: tuple[Option, ...] = (
         kind=Number(100.0),
         about="exponent of the miss rate, r of h(F) = 1 - c F^-r",
         axis="miss rate's exponent r",
-        groups=(Group.CACHE_SHAPE, Group.POWER_LAW),
+        plausible=(0.2, 0.9),
+        groups=(Group.ACCEPTANCE, Group.CACHE_SHAPE, Group.POWER_LAW),
     ),
     Option(
         name="hit_c_all",
@@ -253,7 +260,7 @@ SHARED: tuple[Option, ...] = (
         about="c where all K tokens were accepted",
         axis="miss rate of a guess c where all were accepted",
         otherwise="--hit-c",
-        groups=(Group.CACHE_SHAPE, Group.POWER_LAW),
+        groups=(Group.ACCEPTANCE, Group.CACHE_SHAPE, Group.POWER_LAW),
     ),
     Option(
         name="hit_r_all",
@@ -261,7 +268,7 @@ SHARED: tuple[Option, ...] = (
         about="r where all K tokens were accepted",
         axis="miss rate's exponent r where all were accepted",
         otherwise="--hit-r",
-        groups=(Group.CACHE_SHAPE, Group.POWER_LAW),
+        groups=(Group.ACCEPTANCE, Group.CACHE_SHAPE, Group.POWER_LAW),
     ),
     Option(
         name="hit_c_backup",
@@ -269,7 +276,7 @@ SHARED: tuple[Option, ...] = (
         about="c after a speculation by the fast backup",
         axis="miss rate of a guess c after a backup",
         otherwise="the primary's",
-        groups=(Group.CACHE_SHAPE, Group.BACKUP_QUALITY),
+        groups=(Group.ACCEPTANCE, Group.CACHE_SHAPE, Group.BACKUP_QUALITY),
     ),
     Option(
         name="hit_r_backup",
@@ -277,14 +284,17 @@ SHARED: tuple[Option, ...] = (
         about="r after a speculation by the fast backup",
         axis="miss rate's exponent r after a backup",
         otherwise="the primary's",
-        groups=(Group.CACHE_SHAPE, Group.BACKUP_QUALITY),
+        groups=(Group.ACCEPTANCE, Group.CACHE_SHAPE, Group.BACKUP_QUALITY),
     ),
     Option(
         name="hit_curve",
         kind=HitRates(),
         about="measured hit rates in place of c and r",
         axis="hit curve",
-        groups=(Group.CACHE_SHAPE,),
+        groups=(
+            Group.ACCEPTANCE,
+            Group.CACHE_SHAPE,
+        ),
         excludes=(Excludes((Group.POWER_LAW,), "{it} has no effect with --hit-curve (the hit rates are given)"),),
     ),
     Option(
@@ -293,7 +303,10 @@ SHARED: tuple[Option, ...] = (
         about="measured hit rates where all K tokens were accepted",
         axis="hit curve where all were accepted",
         otherwise="--hit-curve",
-        groups=(Group.CACHE_SHAPE,),
+        groups=(
+            Group.ACCEPTANCE,
+            Group.CACHE_SHAPE,
+        ),
         excludes=(
             Excludes(
                 ("hit_c_all", "hit_r_all"), "{it} has no effect with --hit-curve-all (the hit rates there are given)"
@@ -306,7 +319,7 @@ SHARED: tuple[Option, ...] = (
         about="measured hit rates after a speculation by the fast backup",
         axis="hit curve after a backup",
         otherwise="the primary's",
-        groups=(Group.CACHE_SHAPE, Group.BACKUP_QUALITY),
+        groups=(Group.ACCEPTANCE, Group.CACHE_SHAPE, Group.BACKUP_QUALITY),
         excludes=(
             Excludes(
                 ("hit_c_backup", "hit_r_backup"),
@@ -319,6 +332,7 @@ SHARED: tuple[Option, ...] = (
         kind=Number(),
         about="misses of a batch go together: its hit rate is drawn each round, Beta with this a + b",
         axis="concentration of a batch's hit rates (a + b)",
+        groups=(Group.ACCEPTANCE,),
         otherwise="independent sequences",
     ),
     Option(
@@ -352,10 +366,6 @@ SHARED: tuple[Option, ...] = (
         about="transformer card, config.json, or transformer-shaped-HxL",
         axis="target",
         spellings=("--model",),
-        read_by=(
-            "window",
-            "roofline",
-        ),
         groups=(Group.HARDWARE,),
     ),
     Option(
@@ -364,10 +374,6 @@ SHARED: tuple[Option, ...] = (
         kind=Name(),
         about="the draft's card; of another --drafter, a drafter card or a config.json",
         axis="draft",
-        read_by=(
-            "window",
-            "roofline",
-        ),
         groups=(Group.HARDWARE,),
     ),
     Option(
@@ -376,10 +382,6 @@ SHARED: tuple[Option, ...] = (
         about="the set of a drafter card whose published acceptance is taken",
         axis="set of the drafter card",
         otherwise="its first",
-        read_by=(
-            "window",
-            "roofline",
-        ),
         groups=(Group.HARDWARE,),
     ),
     Option(
@@ -389,10 +391,6 @@ SHARED: tuple[Option, ...] = (
         about="hardware profile",
         axis="hardware",
         spellings=("--system",),
-        read_by=(
-            "window",
-            "roofline",
-        ),
         groups=(Group.HARDWARE, Group.CHOICE),
     ),
     Option(
@@ -401,10 +399,6 @@ SHARED: tuple[Option, ...] = (
         about="profile of SSD's draft device",
         axis="draft hardware",
         otherwise="--hardware",
-        read_by=(
-            "window",
-            "roofline",
-        ),
         groups=(Group.HARDWARE, Group.CHOICE),
     ),
     Option(
@@ -413,10 +407,6 @@ SHARED: tuple[Option, ...] = (
         about="engine that runs the kernels: a bundled card (kernels adds nothing) or a .toml",
         axis="runtime",
         otherwise="the one beside the profile, else ssd-engine",
-        read_by=(
-            "window",
-            "roofline",
-        ),
         groups=(Group.HARDWARE, Group.CHOICE),
     ),
     Option(
@@ -426,10 +416,6 @@ SHARED: tuple[Option, ...] = (
         about="tensor-parallel degree of the target",
         axis="target GPUs (tensor parallel)",
         doubling=True,
-        read_by=(
-            "window",
-            "roofline",
-        ),
         varied_by=("recommend",),
         groups=(Group.HARDWARE, Group.CHOICE),
     ),
@@ -440,10 +426,6 @@ SHARED: tuple[Option, ...] = (
         about="groups of the target's devices that hold different experts (expert parallel); 1: all share each expert",
         axis="groups of experts (expert parallel)",
         doubling=True,
-        read_by=(
-            "window",
-            "roofline",
-        ),
         groups=(Group.HARDWARE, Group.CHOICE),
     ),
     Option(
@@ -453,10 +435,6 @@ SHARED: tuple[Option, ...] = (
         about="the target's devices share every sequence, or each has its own (data-parallel) and all-to-alls bring "
         "tokens to experts that lie apart on all of them",
         axis="attention of the target",
-        read_by=(
-            "window",
-            "roofline",
-        ),
         groups=(Group.HARDWARE, Group.CHOICE),
         excludes=(
             Excludes(
@@ -472,10 +450,6 @@ SHARED: tuple[Option, ...] = (
         about="devices of the target's node for its ranks, then the draft, where pairs are linked unlike: 0,2,3,1,4",
         axis="placement",
         otherwise="in the node's order",
-        read_by=(
-            "window",
-            "roofline",
-        ),
         groups=(Group.HARDWARE,),
     ),
     Option(
@@ -485,17 +459,13 @@ SHARED: tuple[Option, ...] = (
         about="draft devices of SSD, which share the branches",
         axis="draft GPUs",
         doubling=True,
-        read_by=(
-            "window",
-            "roofline",
-        ),
         varied_by=("recommend",),
         groups=(Group.HARDWARE, Group.CHOICE),
     ),
     Option(
         name="sd_draft",
         default="colocated",
-        kind=OneOf(("colocated", "separate")),
+        kind=OneOf(SD_DRAFT_PLACES),
         about="the draft of SD and of a tree on the target's devices, or on its own as in SSD",
         axis="SD's draft",
         varied_by=("recommend",),
@@ -508,10 +478,6 @@ SHARED: tuple[Option, ...] = (
         about="cached tokens of a sequence",
         axis="context (tokens)",
         doubling=True,
-        read_by=(
-            "window",
-            "roofline",
-        ),
         varied_by=("schedule",),
         groups=(Group.HARDWARE,),
     ),
@@ -522,7 +488,6 @@ SHARED: tuple[Option, ...] = (
         about="of the sampling: above 0 the draft's logits travel to the target; a pair has rates of its own at each",
         axis="temperature",
         spellings=("--temp",),
-        read_by=("window",),
     ),
     Option(
         name="dtype",
@@ -530,10 +495,6 @@ SHARED: tuple[Option, ...] = (
         about="of weights; a plain one is of activations and cache, too",
         axis="dtype",
         otherwise="the card's",
-        read_by=(
-            "window",
-            "roofline",
-        ),
         groups=(Group.HARDWARE, Group.CHOICE),
     ),
     Option(
@@ -542,10 +503,6 @@ SHARED: tuple[Option, ...] = (
         about="of the models' caches",
         axis="dtype of the cache",
         otherwise="the card's, or that of the activations",
-        read_by=(
-            "window",
-            "roofline",
-        ),
         groups=(Group.HARDWARE, Group.CHOICE),
     ),
     Option(
@@ -554,10 +511,6 @@ SHARED: tuple[Option, ...] = (
         about="of the draft's weights",
         axis="dtype of the draft",
         otherwise="--dtype",
-        read_by=(
-            "window",
-            "roofline",
-        ),
         groups=(Group.HARDWARE, Group.CHOICE),
     ),
     Option(
@@ -566,7 +519,6 @@ SHARED: tuple[Option, ...] = (
         about="cached outcomes a sequence, in place of --f",
         axis="cached outcomes a sequence",
         doubling=True,
-        read_by=("roofline",),
         varied_by=("recommend", "schedule"),
         groups=(Group.CHOICE,),
         excludes=(
@@ -623,7 +575,6 @@ ALL: dict[str, Option] = {}
 DEFAULTS: dict[str, Any] = {}
 _exclusions: list[tuple[str, Excludes, tuple[str, ...]]] = []
 _needs: list[tuple[str, Needs]] = []
-_owners: dict[str, tuple[str, list[str]]] = {}  # by option: the option that chooses its owners, and their names
 
 
 def _read_records() -> None:
@@ -633,23 +584,20 @@ def _read_records() -> None:
     ALL.update(found)
     DEFAULTS.clear()
     DEFAULTS.update({name: option.default for name, option in ALL.items()})
+    defaults.cache_clear()
     _exclusions[:] = [(name, each, names_of(each.others)) for name, option in ALL.items() for each in option.excludes]
     _needs[:] = [(name, option.needs) for name, option in ALL.items() if option.needs is not None]
-    _owners.clear()
-    for chooser, registry in (("strategies", strategies.ALL), ("drafter", drafters.ALL)):
-        for owner in registry:
-            for option in owner.options:
-                _owners.setdefault(option.name, (chooser, []))[1].append(owner.name)
+
+
+@cache
+def defaults() -> Mapping[str, Any]:
+    """Every option's default, which settings share: no later registration changes these."""
+    return MappingProxyType(dict(DEFAULTS))
 
 
 def members(group: Group) -> tuple[str, ...]:
     """The names of a group."""
     return tuple(name for name, option in ALL.items() if group in option.groups)
-
-
-def read_by(reader: Reader) -> tuple[str, ...]:
-    """The names of what a step of configuring, or an answer, reads."""
-    return tuple(name for name, option in ALL.items() if reader in option.read_by)
 
 
 def varied_by(searcher: Searcher) -> tuple[str, ...]:
@@ -667,13 +615,19 @@ for registry in (strategies.ALL, drafters.ALL):
     registry.on_change(_read_records)
 _read_records()
 
-CHOICES = {name: option.kind.words for name, option in ALL.items() if isinstance(option.kind, OneOf)}
-FILES = tuple(name for name, option in ALL.items() if isinstance(option.kind, Name) and option.kind.files)
-"""Options whose value may name a file."""
-UNIT_FREE = members(Group.UNIT_FREE)
-CACHE_SHAPE = members(Group.CACHE_SHAPE)
-BACKUP_QUALITY = members(Group.BACKUP_QUALITY)
-GIVEN_DURATIONS = members(Group.GIVEN_DURATIONS)
+
+def files() -> tuple[str, ...]:
+    """Options whose value may name a file."""
+    return tuple(name for name, option in ALL.items() if isinstance(option.kind, Name) and option.kind.files)
+
+
+def owners(name: str) -> tuple[str, tuple[str, ...]] | None:
+    """The option that chooses who has an option of that name, and their names; None where it is everybody's."""
+    for chooser, registry in (("strategies", strategies.ALL), ("drafter", drafters.ALL)):
+        found = tuple(each.name for each in registry if any(option.name == name for option in each.options))
+        if found:
+            return chooser, found
+    return None
 
 
 def refuse_others(verb: str, given: Iterable[str], allowed: Collection[str]) -> None:
@@ -691,7 +645,7 @@ def check_names(given: Iterable[str]) -> None:
 
 
 def checked(given: Mapping[str, Any]) -> dict[str, Any]:
-    """``given`` completed by the defaults.
+    """The values of what is given.
 
     Raises
     ------
@@ -704,30 +658,7 @@ def checked(given: Mapping[str, Any]) -> dict[str, Any]:
             raise InputError(f"{spelled(name)} must not have None in its list")
     _check_combination(given)
     named = {name: ALL[name].checked(value) for name, value in given.items() if value is not None}
-    return {**DEFAULTS, **given, **named}
-
-
-def check_owners(given: Mapping[str, Any]) -> None:
-    """Raise :class:`InputError` at an option of a strategy or a drafter that has no part in what a user asked for."""
-    values = {**DEFAULTS, **{name: value for name, value in given.items() if value is not None}}
-    asked = values["strategies"]
-    several = isinstance(asked, list | tuple) and any(isinstance(each, list | tuple) for each in asked)
-    checked_each = [ALL["strategies"].checked(each) for each in (asked if several else [asked])]
-    values["strategies"] = tuple(name for names in checked_each for name in names)
-    for name, (chooser, owners) in _owners.items():
-        if given.get(name) is not None and not _has_a_part(values, chooser, owners):
-            raise InputError(f"{spelled(name)} has no effect without {spelled(chooser)} {' or '.join(owners)}")
-
-
-def of_others(values: Mapping[str, Any]) -> set[str]:
-    """The options of strategies and drafters that have no part."""
-    return {name for name, (chooser, owners) in _owners.items() if not _has_a_part(values, chooser, owners)}
-
-
-def _has_a_part(values: Mapping[str, Any], chooser: str, owners: Iterable[str]) -> bool:
-    """Some owner of an option is chosen."""
-    chosen = values[chooser]
-    return any(owner in chosen if isinstance(chosen, tuple) else owner == chosen for owner in owners)
+    return {**given, **named}
 
 
 def beside(options: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:

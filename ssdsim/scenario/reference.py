@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from ssdsim.option import Option, spelled
-from ssdsim.scenario.options import ALL, GIVEN_DURATIONS, names_of
+from ssdsim.option import Group, Option, spelled
+from ssdsim.scenario.options import ALL, names_of
 
 _HEAD = """# Options
 
@@ -42,20 +42,15 @@ def _section(option: Option) -> Iterator[str]:
 def _facts(option: Option) -> Iterator[str]:
     if option.spellings:
         yield f"also spelled {_code(option.spellings)}"
-    if not option.on_command_line:
-        yield "a keyword of the Python functions, no flag"
     yield f"must {_prose(option.kind.must)}"
     yield f"default: {_default(option)}"
     if option.needs is not None:
         yield f"needs {' or '.join(_names(option.needs.any_of))} {_prose(option.needs.why)}"
     yield from dict.fromkeys((*_excluded(option), *_excludes(option)))
-    alone = [f"`{name}()`" for name in ("window", "roofline") if name in option.read_by]
-    if alone:
-        yield f"one of the few that {' and '.join(alone)} take"
     if option.varied_by:
         searchers = " and ".join(f"`{name}()`" for name in option.varied_by)
         yield f"varied by {searchers}: chosen there, from a list of values where one can be given"
-    if option.name in GIVEN_DURATIONS:
+    if Group.GIVEN_DURATIONS in option.groups:
         yield "not taken by `recommend()` and `schedule()`, which answer for hardware as it was measured"
 
 
@@ -77,7 +72,7 @@ def _excludes(option: Option) -> Iterator[str]:
 
 
 def _called(option: Option) -> str:
-    return option.spelling if option.on_command_line else option.name
+    return option.spelling
 
 
 def _names(names: Iterable[str]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ssdsim.pricing.cost import TimingErrors
@@ -13,9 +13,10 @@ from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.protocols.strategy import Strategy
 from ssdsim.rounds.estimate import Estimate
-from ssdsim.rounds.kernel import Averages, Tokens
-from ssdsim.rounds.round import Round, Seconds
-from ssdsim.scenario.token_errors import Moves, drawn, moves
+from ssdsim.rounds.kernel import Tokens
+from ssdsim.rounds.round import Round
+from ssdsim.scenario.price import Priced
+from ssdsim.scenario.token_errors import KnownTokens, drawn
 from ssdsim.settings import Settings
 
 
@@ -23,17 +24,35 @@ from ssdsim.settings import Settings
 class Scenario:
     """A batch decoded by a strategy.
 
-    ``settings`` are those that the strategy read, with what it derived; ``site`` is None where durations are unit-free.
-    ``tokens`` is what a round does to a sequence, ``steps`` what it costs.
+    ``settings`` are all options, with what the strategy derived; ``reads`` those that shape it. ``site`` is None where
+    durations are unit-free.
     """
 
     strategy: Strategy
     drafter: Drafter
     settings: Settings
     site: Site | None
-    tokens: Tokens
-    steps: Mapping[str, Step]
-    devices: Devices
+    known: KnownTokens
+    priced: Priced
+    reads: frozenset[str] = frozenset()
+
+    @property
+    def tokens(self) -> Tokens:
+        """What a round does to a sequence."""
+        return self.known.tokens
+
+    @property
+    def steps(self) -> Mapping[str, Step]:
+        """What a round costs, with all errors."""
+        return self.priced.steps
+
+    @property
+    def devices(self) -> Devices:
+        return self.priced.devices
+
+    def with_steps(self, steps: Mapping[str, Step]) -> Scenario:
+        """The same rounds at other prices."""
+        return replace(self, priced=Priced(steps, self.devices))
 
     @property
     def batch(self) -> int:
@@ -48,27 +67,19 @@ class Scenario:
     def gpus(self) -> int:
         return self.devices.total
 
-    @cached_property
+    @property
     def seconds(self) -> Mapping[str, float]:
         """Each step's duration; in units of T_v where it is unit-free."""
-        return {name: step.seconds for name, step in self.steps.items()}
+        return self.priced.seconds
 
     @property
     def round(self) -> Round:
-        return self._round(self.seconds)
+        return Round(self.batch, self.gpus, self.seconds, self.tokens.averages)
 
     def sampled(self, errors: TimingErrors) -> Round:
         """The round under each draw of the errors: of timings, and of rates that were measured."""
         seconds = {name: step.sample(errors) for name, step in self.steps.items()}
-        return self._round(seconds, drawn(self.tokens.averages, self.moves, errors))
-
-    @cached_property
-    def moves(self) -> Moves:
-        """How the averages of rounds move with what is uncertain of acceptance and hits."""
-        return moves(self.strategy, self.settings, self.drafter)
-
-    def _round(self, seconds: Mapping[str, Seconds], averages: Averages | None = None) -> Round:
-        return Round(self.batch, self.gpus, seconds, averages or self.tokens.averages)
+        return replace(self.round, seconds=seconds, averages=drawn(self.tokens.averages, self.known.moves, errors))
 
     @cached_property
     def estimate(self) -> Estimate:
@@ -77,4 +88,4 @@ class Scenario:
 
     @property
     def warnings(self) -> frozenset[str]:
-        return frozenset().union(*(step.warnings for step in self.steps.values()))
+        return frozenset().union(*(step.warnings for step in self.priced.expected.values()))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,6 +33,23 @@ _HITS = {"": "hits after a rejection", "_all": "hits after all were accepted", "
 
 Moves = Mapping[str, Averages]
 """By direction, what one standard deviation adds to the averages."""
+
+
+class KnownTokens:
+    """What a strategy's round does to a sequence, and how that moves with rates that were measured."""
+
+    def __init__(self, settings: Settings, strategy: Strategy, drafter: Drafter) -> None:
+        self.tokens = strategy.kernel(settings, drafter)
+        self._of: tuple[Strategy, Settings, Drafter] | None = None
+        if strategy.drafts and settings["pair"] is not None:
+            for name in ("pair_set", "pair_backup", "temperature"):
+                settings[name]  # which say which measured rates these are: others are not remembered as these
+            self._of = strategy, settings.copy(), drafter
+
+    @cached_property
+    def moves(self) -> Moves:
+        """None without a measured pair."""
+        return moves(*self._of) if self._of else {}
 
 
 def moves(strategy: Strategy, settings: Settings, drafter: Drafter) -> Moves:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ssdsim.checks import FloatOrArray
 from ssdsim.kinds import SHARE, OneOf, Whole
-from ssdsim.option import Option
+from ssdsim.option import Group, Option
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.occupancy import Occupancy, target_alone
 from ssdsim.pricing.prespeculation import always_beside
@@ -83,6 +83,7 @@ class AMUSD(Lockstep):
             about="P(AMUSD's draft guesses the bonus token)",
             axis="hit rate of the guessed bonus token",
             otherwise="--alpha, which greedy decoding makes it",
+            groups=(Group.ACCEPTANCE,),
         ),
     )
 

@@ -78,6 +78,7 @@ class SpecBranch(PrePost):
             about="P(one of SpecBranch's branches is right)",
             axis="hit rate of the branches",
             otherwise="1 - (1 - alpha) branches^-r, with the r of --hit-r",
+            groups=(Group.ACCEPTANCE,),
         ),
         Option(
             name="hrad_low",
@@ -92,15 +93,13 @@ class SpecBranch(PrePost):
             about="P(one of the branches is right) at those tokens",
             axis="hit rate at H-RAD's branch points",
             otherwise="--branch-hit",
+            groups=(Group.ACCEPTANCE,),
         ),
     )
 
     def settle(self, settings: Settings, site: Site | None, drafter: Drafter) -> None:
         if settings["branch_gamma"] is None:
             settings.derive("branch_gamma", settings["k"], "same as k")
-
-    def unused(self, settings: Settings) -> set[str]:
-        return {"hrad_hit"} if settings["hrad_low"] == 0.0 else set()
 
     def lookahead(self, options: Mapping[str, Any]) -> int:
         return int(options["branch_gamma"])

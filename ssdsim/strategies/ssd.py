@@ -26,17 +26,6 @@ Array = NDArray[np.float64]
 Backup = tuple[Array, Array]
 """P(k accepted) of the fast backup's tokens, and the hit rate by k after them."""
 
-_OF_BACKUP = (
-    "alpha_backup",
-    "p_hit_backup",
-    "backup_ms",
-    "flm",
-    "hit_curve_backup",
-    "hit_c_backup",
-    "hit_r_backup",
-)
-_CURVES = tuple(f"hit_{what}{whose}" for whose in ("", "_all", "_backup") for what in ("curve", "c", "r"))
-
 
 class SSD(Cached):
     """Chains for the likely outcomes of a verification; the round is :class:`ssdsim.protocols.cached.Cached`'s.
@@ -121,15 +110,6 @@ class SSD(Cached):
 
     def guesses(self, settings: Mapping[str, Any]) -> tuple[int, ...] | None:
         return tuple(settings.get("fan_outs") or uniform_fan_out(settings["budget"], settings["k"]).tolist())
-
-    def unused(self, settings: Settings) -> set[str]:
-        unused = set(_OF_BACKUP) if settings["backup"] == "jit" else set()
-        if settings.source("p_hit") in ("given", "default"):
-            unused |= {"f", "fl", "flm", "fan_out_policy", *_CURVES}
-        for curve in ("hit_curve", "hit_curve_all", "hit_curve_backup"):  # each in place of its own c and r
-            if settings[curve] is not None:
-                unused |= {curve.replace("curve", "c"), curve.replace("curve", "r")}
-        return unused
 
     def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
         k = self.lookahead(site.options)

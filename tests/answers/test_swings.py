@@ -9,10 +9,12 @@ import pytest
 from ssdsim import predict, recommend
 from ssdsim.answers.swings import swings
 from ssdsim.scenario.configuration import configure
-from ssdsim.scenario.placeholders import PLAUSIBLE
+from ssdsim.scenario.options import ALL
 from tests.pairs import made
 
 FIXED = {"t_sd": 0.2, "k": 5, "fl": [3, 3, 3, 3, 3, 3], "b": 8, "backup": "fast"}
+
+PLAUSIBLE = {name: option.plausible for name, option in ALL.items() if option.plausible is not None}
 
 
 def test_the_ends_of_placeholders_are_what_predict_says_there() -> None:

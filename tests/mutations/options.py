@@ -97,7 +97,8 @@ def options_on_devices(rng: Random) -> Input:
 
 def changed_arguments(arguments: Sequence[str], rng: Random) -> list[str]:
     arguments = list(arguments)
-    known = [param for param in _found(arguments).params if isinstance(param, click.Option)]
+    verb = _found(arguments)
+    known = [param for param in verb.get_params(click.Context(verb)) if isinstance(param, click.Option)]
     for _ in range(rng.choice((1, 1, 2, 3))):
         match rng.randrange(20):
             case 0 if len(arguments) > 1:

@@ -57,7 +57,7 @@ def test_how_sure_hits_are_moves_the_interval(tmp_path: Path) -> None:
     hits = at.hits.model_copy(update={"rejected": HitLaw(curve=tuple(wide)), "all_accepted": HitLaw(curve=tuple(wide))})
     found = known.model_copy(update={"by_temperature": (at.model_copy(update={"hits": hits}), *others)})
     found.save(tmp_path / "wide.json")
-    moves = configure(pair=str(tmp_path / "wide.json"), backup="jit").scenarios["ssd"].moves
+    moves = configure(pair=str(tmp_path / "wide.json"), backup="jit").scenarios["ssd"].known.moves
     moved = {name.split(" of ")[0]: float(each.to["miss"]) for name, each in moves.items()}
     assert moved["hits"] < -0.001
     assert moved["hits_all"] < -0.001

@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ssdsim import kinds, strategies
+from ssdsim.answers import roofline, window
 from ssdsim.answers.schedule.candidates import fixed_options
-from ssdsim.answers.window import AXES, SINGLE
 from ssdsim.cli.main import cli
 from ssdsim.errors import InputError
 from ssdsim.option import Excludes, Group, Option, by_name, spelled
-from ssdsim.scenario.options import ALL, SHARED, checked, names_of, read_by
+from ssdsim.scenario.options import ALL, SHARED, checked, names_of
 from ssdsim.scenario.reference import reference
 
 OPTIONS = list(ALL.values())
@@ -96,14 +96,17 @@ def test_an_odd_value_is_taken_as_it_is_or_refused_in_one_line(option: Option, o
 def test_every_spelling_and_its_help_reach_the_command_line(verb: str) -> None:
     command = cli.get_command(click.Context(cli), verb)
     assert command is not None
-    there = {parameter.name: parameter for parameter in command.params if isinstance(parameter, click.Option)}
+    there = {
+        parameter.name: parameter
+        for parameter in command.get_params(click.Context(command))
+        if isinstance(parameter, click.Option)
+    }
     for option in OPTIONS:
-        if option.on_command_line:
-            assert tuple(there[option.name].opts) == option.flags
-            assert there[option.name].help == option.help
+        assert tuple(there[option.name].opts) == option.flags
+        assert there[option.name].help == option.help
 
 
-@pytest.mark.parametrize("option", [o for o in OPTIONS if o.on_command_line], ids=lambda option: option.name)
+@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
 def test_a_value_from_the_command_line_is_what_the_record_checks(option: Option) -> None:
     """A text of the kind becomes a value that the record takes, alone and as one of several."""
     text = TEXTS.get(type(option.kind), str(value(option)))
@@ -111,7 +114,7 @@ def test_a_value_from_the_command_line_is_what_the_record_checks(option: Option)
         several = lists and not isinstance(option.kind, kinds.Names)  # names make one comparison
         command = cli.get_command(click.Context(cli), verb)
         assert command is not None
-        parameter = next(p for p in command.params if p.name == option.name)
+        parameter = next(p for p in command.get_params(click.Context(command)) if p.name == option.name)
         parsed = parameter.type.convert(text, parameter, None)
         assert option.checked(parsed[0] if several else parsed) == value(option)
 
@@ -131,7 +134,7 @@ def test_an_unregistered_name_is_told_with_its_option_and_the_nearest() -> None:
 def test_no_verb_gives_a_spelling_of_the_table_to_another_option() -> None:
     owner = {flag: option.name for option in OPTIONS for flag in option.flags}
     for command in commands(cli):
-        for parameter in command.params:
+        for parameter in command.get_params(click.Context(command)):
             for flag in parameter.opts:
                 if owner.get(flag, parameter.name) != parameter.name:
                     pytest.fail(f"{command.name} {flag} sets {parameter.name}, elsewhere {owner[flag]}")
@@ -186,10 +189,10 @@ def test_owners_compose_and_must_agree() -> None:
 
 
 def test_answers_that_take_some_options_take_those_that_say_so() -> None:
-    assert set(AXES) <= set(read_by("window"))
-    assert sorted([*AXES, *SINGLE]) == sorted(read_by("window"))
-    unit_free = [option.name for option in OPTIONS if Group.UNIT_FREE in option.groups]
-    assert not set(unit_free) & set(fixed_options())
+    unit_free = {option.name for option in OPTIONS if Group.UNIT_FREE in option.groups}
+    for taken in (window.taken(), roofline.taken(), fixed_options()):
+        assert len(taken) == len(set(taken))
+        assert not unit_free & set(taken)
 
 
 def test_the_reference_names_every_option_spelling_and_exclusion() -> None:

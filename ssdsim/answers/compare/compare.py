@@ -22,7 +22,9 @@ from ssdsim.option import spelled
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.room import NoRoom
 from ssdsim.rounds.round import Round
-from ssdsim.scenario.configuration import configure, effective, runtime_for
+from ssdsim.scenario.asked import effective
+from ssdsim.scenario.configuration import configure
+from ssdsim.scenario.place import runtime_for
 from ssdsim.scenario.scenario import Scenario
 
 _OF_ACCEPTANCE = 50  # draws of the acceptance inputs; each meets as many of the timings' errors as are left

@@ -12,38 +12,14 @@ import numpy as np
 from ssdsim.answers.reads import options_read
 from ssdsim.errors import InputError, nearest
 from ssdsim.kinds import Number, OneOrByPosition
-from ssdsim.option import spelled
-from ssdsim.scenario.configuration import effective
+from ssdsim.option import Group, spelled
+from ssdsim.scenario.asked import effective
 from ssdsim.scenario.drafting import PUBLISHED
-from ssdsim.scenario.options import ALL
-from ssdsim.scenario.placeholders import PLAUSIBLE
+from ssdsim.scenario.options import ALL, members
 from ssdsim.settings import DEFAULT, GIVEN, Settings
 
 Origin = Literal["placeholder", "given", "card", "published", "trace", "pair"]
 Range = tuple[float, float]
-
-NAMES = (
-    "acceptance",
-    "alpha",
-    "alpha_concentration",
-    "alpha_backup",
-    "p_hit",
-    "p_hit_backup",
-    "hit_curve",
-    "hit_curve_all",
-    "hit_curve_backup",
-    "hit_concentration",
-    "hit_c",
-    "hit_r",
-    "hit_c_all",
-    "hit_r_all",
-    "hit_c_backup",
-    "hit_r_backup",
-    "branch_hit",
-    "hrad_hit",
-    "amusd_hit",
-)
-"""Options that say how tokens are accepted and guesses hit."""
 
 
 @dataclass(frozen=True)
@@ -78,16 +54,16 @@ def acceptance_inputs(points: Mapping[str, Mapping[str, Any]], ranges: Mapping[s
     settings: dict[str, Settings] = {}
     for strategy, point in points.items():
         known = effective(point)
-        for name in options_read(strategy, point) & set(NAMES):
+        for name in options_read(strategy, point) & set(members(Group.ACCEPTANCE)):
             if known[name] is not None:
                 read.setdefault(name, []).append(strategy)
                 settings[name] = known
     _check_ranges(ranges, read)
     found = []
-    for name in NAMES:
+    for name in members(Group.ACCEPTANCE):
         if name in read:
             origin = _origin(name, settings[name])
-            assumed = PLAUSIBLE.get(name) if origin == "placeholder" else None
+            assumed = ALL[name].plausible if origin == "placeholder" else None
             within = ranges.get(name, assumed)
             found.append(AcceptanceInput(name, settings[name][name], origin, within, tuple(read[name])))
     return found
@@ -107,7 +83,7 @@ def _origin(name: str, settings: Settings) -> Origin:
 
 
 def _check_ranges(ranges: Mapping[str, Range], read: Mapping[str, Any]) -> None:
-    ranged = [name for name in NAMES if isinstance(ALL[name].kind, Number | OneOrByPosition)]
+    ranged = [name for name in members(Group.ACCEPTANCE) if isinstance(ALL[name].kind, Number | OneOrByPosition)]
     for name, (low, high) in ranges.items():
         if name not in ranged:
             raise InputError(f"--range: no such number '{name}'{nearest(name, ranged)} Allowed: {', '.join(ranged)}")

@@ -19,7 +19,7 @@ from ssdsim.errors import InputError, nearest
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.option import spelled
 from ssdsim.runtimes.catalog import BY_DEFAULT, runtime_of
-from ssdsim.scenario.configuration import effective
+from ssdsim.scenario.asked import effective
 from ssdsim.scenario.measured_pair import is_placeholder
 from ssdsim.scenario.options import ALL, DEFAULTS
 from ssdsim.transformer.operations import DTYPES

@@ -19,10 +19,10 @@ from ssdsim.answers.two_evaluators import TwoEvaluators
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.provenance import summary
 from ssdsim.protocols.axes import TARGET
-from ssdsim.scenario.configuration import runtime_for
 from ssdsim.scenario.drafting import draft_by_options
 from ssdsim.scenario.measured_pair import pair_of
 from ssdsim.scenario.options import DEFAULTS
+from ssdsim.scenario.place import runtime_for
 from ssdsim.transformer.forward import DATA_PARALLEL
 
 

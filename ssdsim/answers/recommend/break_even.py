@@ -17,7 +17,8 @@ from ssdsim.answers.recommend.deployment import Deployment, Shape
 from ssdsim.answers.recommend.search import Search, combinations, turned, turnings
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.protocols.axes import Axis, Values
-from ssdsim.scenario.configuration import configure, effective
+from ssdsim.scenario.asked import effective
+from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.options import DEFAULTS, beside
 from ssdsim.speculation.acceptance import moved_to, pooled_rate
 from ssdsim.speculation.caching import backup_in_proportion

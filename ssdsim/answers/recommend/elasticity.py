@@ -15,7 +15,8 @@ from ssdsim.answers.recommend.search import Search, settings_around
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.what_if import scale
 from ssdsim.pricing.step import Pass, Piece, Step
-from ssdsim.scenario.configuration import configure, effective
+from ssdsim.scenario.asked import effective
+from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.scenario import Scenario
 
 _STEP = 0.01

@@ -16,6 +16,7 @@ from ssdsim.answers.verdict import rivals
 from ssdsim.intervals import Draws, bounds_95, centred_on
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.scenario.configuration import configure
+from ssdsim.scenario.many import rates
 from ssdsim.scenario.scenario import Scenario
 
 DECIDED = 0.95  # below this probability the verdict is "undecided"
@@ -69,8 +70,7 @@ class Errors:
         shape, batch = deployment.shape, deployment.copy_batch
         if (shape, batch) not in self._drawn:
             scenario = scenario_of(deployment, self.request)
-            rates = scenario.strategy.closed_form(scenario.sampled(self._timings)).tokens_per_second
-            self._drawn[shape, batch] = centred_on(deployment.per_user, np.asarray(rates) * np.ones(DRAWS))
+            self._drawn[shape, batch] = centred_on(deployment.per_user, rates([scenario], self._timings)[0])
         return self._drawn[shape, batch]
 
     def interval(self, deployment: Deployment) -> tuple[float, float]:

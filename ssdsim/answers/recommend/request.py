@@ -11,10 +11,10 @@ from ssdsim import strategies
 from ssdsim.checks import few_enough, listed, whole
 from ssdsim.errors import InputError, nearest
 from ssdsim.hardware.catalog import find_transformer
-from ssdsim.option import spelled
+from ssdsim.option import Group, spelled
 from ssdsim.protocols.axes import EXPERTS, PLACED, TARGET, Axis, Scope, Values
-from ssdsim.scenario.configuration import effective, subject_among
-from ssdsim.scenario.options import ALL, DEFAULTS, GIVEN_DURATIONS, checked, varied_by
+from ssdsim.scenario.asked import effective, subject_among
+from ssdsim.scenario.options import ALL, DEFAULTS, checked, members, varied_by
 from ssdsim.speculation.acceptance_models import load_acceptance
 from ssdsim.transformer.card import Transformer, check_tensor_parallel, legal_expert_parallel
 
@@ -63,7 +63,7 @@ def every_axis() -> tuple[Axis, ...]:
 
 def workload() -> tuple[str, ...]:
     """Options that a recommendation takes as given."""
-    turned = {*varied_by("recommend"), *(axis.option for axis in every_axis()), *GIVEN_DURATIONS}
+    turned = {*varied_by("recommend"), *(axis.option for axis in every_axis()), *members(Group.GIVEN_DURATIONS)}
     return tuple(name for name in DEFAULTS if name not in turned)
 
 

@@ -18,7 +18,7 @@ from ssdsim.hardware.catalog import find_transformer
 from ssdsim.pricing.occupancy import check_memory, target_alone
 from ssdsim.pricing.room import NoRoom
 from ssdsim.protocols.axes import PLACED, Axis, Values
-from ssdsim.scenario.configuration import effective, site_of
+from ssdsim.scenario.asked import Asked
 from ssdsim.scenario.options import DEFAULTS
 from ssdsim.transformer.card import legal_expert_parallel
 
@@ -83,7 +83,7 @@ class Search:
     def _refusal(self, shape: Shape, batch: int) -> str | None:
         """Why the target has no room by itself."""
         degrees = {axis.option: shape.settings[axis.option] for axis in PLACED if axis.option in shape.settings}
-        site = site_of(effective({**self.request.options, **degrees, "b": batch}))
+        site = Asked.of({**self.request.options, **degrees, "b": batch}).site
         assert site is not None  # nobody can be advised to deploy unit-free times
         try:
             check_memory(batch, [target_alone(site, 0)])

@@ -13,11 +13,11 @@ from ssdsim import strategies
 from ssdsim.checks import few_enough, listed
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_hardware, find_transformer
-from ssdsim.option import spelled
+from ssdsim.option import Group, spelled
 from ssdsim.protocols.axes import Axis
-from ssdsim.scenario.configuration import effective
+from ssdsim.scenario.asked import effective
 from ssdsim.scenario.drafting import draft_by_options
-from ssdsim.scenario.options import ALL, DEFAULTS, GIVEN_DURATIONS, refuse_others, varied_by
+from ssdsim.scenario.options import ALL, DEFAULTS, members, refuse_others, varied_by
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,7 +34,7 @@ def choices() -> dict[str, Sequence[Any]]:
 
 def fixed_options() -> tuple[str, ...]:
     """Options that a schedule takes as given."""
-    turned = {*CELLS, *choices(), *varied_by("schedule"), *GIVEN_DURATIONS, "subject"}
+    turned = {*CELLS, *choices(), *varied_by("schedule"), *members(Group.GIVEN_DURATIONS), "subject"}
     return tuple(name for name in DEFAULTS if name not in turned)
 
 

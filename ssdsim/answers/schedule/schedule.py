@@ -8,7 +8,8 @@ from typing import Any
 from ssdsim import strategies
 from ssdsim.answers.schedule.candidates import Candidates, candidates, fixed_options
 from ssdsim.answers.schedule.file import Cell, Schedule
-from ssdsim.scenario.configuration import Configuration, configure, effective
+from ssdsim.scenario.asked import effective
+from ssdsim.scenario.configuration import Configuration, configure
 from ssdsim.scenario.options import beside
 
 DRAWS = 1000
@@ -75,8 +76,7 @@ def _origins(found: Candidates) -> tuple[dict[str, Any], tuple[dict[str, str], .
         configured = list(_alternatives(row["strategy"], found.points[row["point"]]))
         origins = tuple(configured[0].provenance)
         taken = {n: v for each in configured for n, v in each.settings.items() if each.settings.source(n) in _TAKEN}
-        # what one strategy says is without effect is so for all
-        assumed = {name: value for name, value in taken.items() if not assumed or name in assumed}
+        assumed |= taken
     fixed = {name: assumed[name] for name in fixed_options() if name in assumed}
     return {"strategies": list(found.strategies), **fixed, **found.options}, origins
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ssdsim import drafters, strategies
+from ssdsim import strategies
 from ssdsim.answers.schedule.file import Cell, Schedule
 from ssdsim.answers.serving.batching import Batching
 from ssdsim.answers.serving.closed_form import requests_per_s
@@ -16,23 +16,16 @@ from ssdsim.answers.serving.passes import PromptTables
 from ssdsim.answers.serving.policy import Policy, Variant, of_alternatives
 from ssdsim.answers.serving.workload import Workload
 from ssdsim.errors import InputError
-from ssdsim.option import spelled
+from ssdsim.option import Group, spelled
 from ssdsim.protocols.strategy import Strategy
-from ssdsim.scenario.configuration import (
-    Configuration,
-    configure,
-    effective,
-    scenario_of,
-    settle_spread,
-    site_of,
-)
-from ssdsim.scenario.options import ALL, DEFAULTS, UNIT_FREE, beside, refuse_others
+from ssdsim.scenario.asked import Asked
+from ssdsim.scenario.configuration import Configuration, configure
+from ssdsim.scenario.options import ALL, DEFAULTS, beside, members, refuse_others
 from ssdsim.scenario.scenario import Scenario
 
 AUTO = "auto"
 """The policy that switches to whatever decodes fastest at the batch that there is."""
 
-_NOT_TAKEN = ("b", "context", "spread", *UNIT_FREE)
 _BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _TYPICAL_BATCH = 8
 _PLACEMENT = ("target", "draft", "hardware", "draft_hardware", "tp", "dtype", "draft_dtype", "kv_dtype")
@@ -40,7 +33,8 @@ _PLACEMENT = ("target", "draft", "hardware", "draft_hardware", "tp", "dtype", "d
 
 def taken() -> tuple[str, ...]:
     """Options of a scenario that serving takes: batch and context are outcomes, durations are constant."""
-    return tuple(name for name in DEFAULTS if name not in (*_NOT_TAKEN, "output_tokens"))
+    not_taken = ("b", "context", "spread", "output_tokens", *members(Group.UNIT_FREE))
+    return tuple(name for name in DEFAULTS if name not in not_taken)
 
 
 @dataclass(frozen=True)
@@ -107,15 +101,11 @@ def _named(asked: Any) -> tuple[tuple[str, ...], bool]:
 
 def _alternatives(strategy: Strategy, options: Mapping[str, Any]) -> Iterator[tuple[Scenario, str]]:
     """The strategy with each of its alternatives, where a word such as ``auto`` leaves a choice, and what tells it."""
-    settings = effective(options)
-    drafter, site = drafters.ALL.named(settings["drafter"]), site_of(settings)
-    settle_spread(settings, site)
-    given = dict(settings)
-    for choice in strategy.alternatives(settings):
-        own = choice.copy()
-        words = [f"{value}" for name, value in choice.items() if value != given[name]]
-        scenario = scenario_of(strategy, own, site, drafter)
-        lookahead = [f"K {strategy.lookahead(own)}"] if strategy.drafts else []
+    asked = Asked.of(options)
+    choices = strategy.alternatives(asked.settings)
+    for choice, scenario in zip(choices, asked.scenarios(strategy.name), strict=True):
+        words = [f"{value}" for name, value in choice.items() if value != asked.settings[name]]
+        lookahead = [f"K {strategy.lookahead(scenario.settings)}"] if strategy.drafts else []
         yield scenario, " ".join([strategy.title, *lookahead, *words])
 
 

@@ -19,6 +19,7 @@ from ssdsim.rounds.estimate import Estimate
 from ssdsim.rounds.kernel import Averages
 from ssdsim.rounds.round import Round
 from ssdsim.rounds.states import Stationary
+from ssdsim.scenario.many import rates
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.settings import Settings
 from ssdsim.transformer.mixed import Chunk
@@ -207,11 +208,8 @@ class RoundTable:
     def drawn_rates(self, batch: int, context: float, errors: TimingErrors) -> NDArray[np.float64]:
         """Tokens/s of the batch under each draw of the errors, at the nearest context and batch worked out."""
         at = min(range(len(self._contexts)), key=lambda i: abs(self._contexts[i] - context))
-        scenario = replace(
-            self.scenario, settings=self._settings(batch, self._contexts[at]), steps=self._steps_at(batch, at)
-        )
-        drawn = self._strategy.closed_form(scenario.sampled(errors)).tokens_per_second
-        return np.asarray(drawn) * np.ones(errors.draws)
+        scenario = replace(self.scenario, settings=self._settings(batch, self._contexts[at]))
+        return np.asarray(rates([scenario.with_steps(self._steps_at(batch, at))], errors)[0])
 
     def _round(self, batch: int, seconds: Mapping[str, float]) -> Round:
         return Round(batch, self.scenario.gpus, seconds, self.scenario.tokens.averages)

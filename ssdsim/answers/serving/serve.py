@@ -29,7 +29,7 @@ from ssdsim.checks import whole, within
 from ssdsim.errors import InputError, nearest
 from ssdsim.intervals import Interval
 from ssdsim.runs.serving_folder import ServingFolder
-from ssdsim.scenario.configuration import subject_among
+from ssdsim.scenario.asked import subject_among
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -16,14 +16,14 @@ import pyarrow as pa
 from ssdsim import strategies
 from ssdsim.answers import columns as named
 from ssdsim.answers.grid import evaluate
-from ssdsim.answers.reads import check_read
+from ssdsim.answers.reads import check_owners, check_read
 from ssdsim.answers.simulated import simulate_each
 from ssdsim.checks import few_enough, whole
 from ssdsim.errors import InputError, nearest
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.option import spelled
 from ssdsim.scenario.drafting import draft_by_options
-from ssdsim.scenario.options import ALL, DEFAULTS, FILES, check_names, check_owners
+from ssdsim.scenario.options import ALL, DEFAULTS, check_names, files
 
 Engine = Literal["closed", "mc", "des"]
 
@@ -89,7 +89,7 @@ class Plan:
 
     def named(self) -> list[Any]:
         """What the options that may name files name."""
-        return [value for name in FILES for value in (self.options.get(name), *self.grid.get(name, ()))]
+        return [value for name in files() for value in (self.options.get(name), *self.grid.get(name, ()))]
 
     def parts(self) -> list[Part]:
         """All points, cut in the same way whenever the same plan is made."""

@@ -2,39 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from ssdsim.errors import InputError
-from ssdsim.settings import Settings
+from ssdsim.settings import Settings, Watched
 
 T = TypeVar("T")
-
-
-class Watched(Settings):
-    """Settings that note which options are read, in their order, and which are written."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._values, self._sources = settings._values.copy(), settings._sources.copy()
-        self.reads: dict[str, Any] = {}
-        self.writes: dict[str, tuple[Any, str]] = {}
-
-    def __getitem__(self, name: str) -> Any:
-        value = super().__getitem__(name)
-        if name not in self.writes:
-            self.reads.setdefault(name, value)
-        return value
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._values
-
-    def __iter__(self) -> Iterator[str]:
-        raise TypeError("a remembered step reads options one by one: what it did not ask for must not matter to it")
-
-    def settle(self, name: str, value: Any, source: str) -> None:
-        super().settle(name, value, source)
-        self.writes[name] = value, source
 
 
 @dataclass
@@ -46,11 +21,11 @@ class _Question:
 
 
 @dataclass(frozen=True)
-class _Made:
-    """Where a result is, and what the step wrote."""
+class _Made(Generic[T]):
+    """A result, and what the step wrote."""
 
-    number: int
-    writes: dict[str, tuple[Any, str]]
+    result: T
+    writes: Mapping[str, tuple[Any, str]]
 
 
 class Remembered(Generic[T]):
@@ -61,12 +36,11 @@ class Remembered(Generic[T]):
     """
 
     def __init__(self, run: Callable[..., T]) -> None:
-        self.made: list[T] = []
         self._run = run
         self._trees: dict[Any, Any] = {}
 
-    def number(self, settings: Settings, *arguments: Any, key: Any = None) -> int:
-        """Where in ``made`` the result is; writes into ``settings`` what the step derives.
+    def __call__(self, settings: Settings, *arguments: Any, key: Any = None) -> T:
+        """The result, the same object where it is known; writes into ``settings`` what the step derives.
 
         ``key`` stands for the arguments.
 
@@ -74,9 +48,9 @@ class Remembered(Generic[T]):
         ------
         InputError : as the step does, remembered too.
         """
-        found, values = self._trees.get(key), settings.values_by_name
+        found = self._trees.get(key)
         while type(found) is _Question:
-            value = values[found.name]
+            value = settings[found.name]
             found = found.answers.get(_hashable(value) if type(value) is list else value)
         if found is None:
             found = self._new(settings, arguments, key)
@@ -84,24 +58,22 @@ class Remembered(Generic[T]):
             raise found
         for name, (value, source) in found.writes.items():
             settings.settle(name, value, source)
-        return int(found.number)
+        made: T = found.result
+        return made
 
-    def _new(self, settings: Settings, arguments: tuple[Any, ...], key: Any) -> Any:
+    def _new(self, settings: Settings, arguments: tuple[Any, ...], key: Any) -> _Made[T] | InputError:
         watched = Watched(settings)
+        leaf: _Made[T] | InputError
         try:
-            self.made.append(self._run(watched, *arguments))
-            leaf: Any = _Made(len(self.made) - 1, watched.writes)
+            leaf = _Made(self._run(watched, *arguments), watched.writes)
         except InputError as error:
             leaf = error
-        self._insert(key, list(watched.reads.items()), leaf)
-        return leaf
-
-    def _insert(self, key: Any, reads: list[tuple[str, Any]], leaf: Any) -> None:
         answers, at = self._trees, key
-        for name, value in reads:
+        for name, value in watched.reads.items():
             question = answers.setdefault(at, _Question(name))
             answers, at = question.answers, _hashable(value)
         answers[at] = leaf
+        return leaf
 
 
 def _hashable(value: Any) -> Any:

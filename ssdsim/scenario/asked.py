@@ -1,0 +1,137 @@
+"""What a call asks: its options completed, whom it compares, what drafts, where; and the scenarios that follow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ssdsim import drafters, strategies
+from ssdsim.errors import InputError
+from ssdsim.option import Group
+from ssdsim.pricing.drafter import Drafter
+from ssdsim.pricing.site import Site
+from ssdsim.scenario.drafting import ahead_warnings, published_warnings, settle_draft
+from ssdsim.scenario.measured_pair import settle_pair, token_warnings
+from ssdsim.scenario.options import checked, defaults, members
+from ssdsim.scenario.place import settle_spread, site_of
+from ssdsim.scenario.price import Priced, price
+from ssdsim.scenario.remembered import Remembered
+from ssdsim.scenario.scenario import Scenario
+from ssdsim.scenario.token_errors import KnownTokens
+from ssdsim.settings import GIVEN, Settings, Watched
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The costly steps from options to a scenario: as they are, or remembered for who asks for many scenarios."""
+
+    site: Callable[..., Site | None] = site_of
+    price: Callable[..., Priced] = price
+    tokens: Callable[..., KnownTokens] = KnownTokens
+
+    @classmethod
+    def remembered(cls) -> Steps:
+        """Each is run once for all options that it reads alike; what it made is then the same object."""
+        site, priced, tokens = Remembered(site_of), Remembered(price), Remembered(KnownTokens)
+
+        def price_of(settings: Settings, strategy: Any, site: Site | None, drafter: Drafter) -> Priced:
+            return priced(settings, strategy, site, drafter, key=(strategy.name, id(site), drafter.name))
+
+        def tokens_of(settings: Settings, strategy: Any, drafter: Drafter) -> KnownTokens:
+            return tokens(settings, strategy, drafter, key=(strategy.name, drafter.name))
+
+        return cls(site, price_of, tokens_of)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Who is compared, and where, with every option's value. ``reads`` are the options that this rests on.
+
+    ``subject`` is the strategy that answers are about; ``site`` is None where durations are unit-free.
+    """
+
+    settings: Settings
+    names: tuple[str, ...]
+    subject: str
+    drafter: Drafter
+    site: Site | None
+    reads: frozenset[str]
+    steps: Steps
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any], steps: Steps | None = None) -> Asked:
+        """What the options ask; ``steps`` are how its scenarios are made.
+
+        Raises
+        ------
+        InputError : an unknown option, a value out of range, options that exclude each other, an unknown card.
+        """
+        steps = steps or Steps()
+        settings = Watched(effective(given))
+        names, subject = settings["strategies"], subject_among(settings["strategies"], settings["subject"])
+        drafter = drafters.ALL.named(settings["drafter"])
+        site = steps.site(settings)
+        settle_spread(settings, site)
+        reads = frozenset({*settings.reads, "spread"})  # which whoever simulates reads
+        return cls(settings.copy(), names, subject, drafter, site, reads, steps)
+
+    def scenarios(self, name: str) -> Iterator[Scenario]:
+        """A strategy's scenario with each of its alternatives, where a word such as ``auto`` leaves a choice.
+
+        Raises
+        ------
+        NoRoom : it does not fit there.
+        """
+        strategy, choosing = strategies.ALL.named(name), Watched(self.settings)
+        for choice in strategy.alternatives(choosing):
+            settings = Watched(choice)
+            priced = self.steps.price(settings, strategy, self.site, self.drafter)
+            tokens = self.steps.tokens(settings, strategy, self.drafter)
+            own = settings.copy()
+            here = None if self.site is None else self.site.with_options(own)
+            reads = _with_pair(own, frozenset((*choosing.reads, *settings.reads)))
+            yield Scenario(strategy, self.drafter, own, here, tokens, priced, reads)
+
+    def warnings(self, names: Iterable[str], settings: Settings) -> tuple[str, ...]:
+        """About acceptance and hits of these strategies."""
+        return (*token_warnings(settings), *published_warnings(settings), *ahead_warnings(names, self.drafter))
+
+
+def effective(given: Mapping[str, Any]) -> Settings:
+    """Every option's value, those given (None is not given) checked, with where it came from.
+
+    What a measured pair knows takes the place of defaults.
+
+    Raises
+    ------
+    InputError : an unknown option, a value out of its range, or a pair that does not have what is asked of it.
+    """
+    values = checked({name: value for name, value in given.items() if value is not None})
+    settings = Settings(values, dict.fromkeys(values, GIVEN), defaults())
+    settle_pair(settings)
+    settle_draft(settings)
+    return settings
+
+
+def subject_among(names: Sequence[str], asked: str | None) -> str:
+    """The strategy that an answer is about: the one asked for, else the default one if among ``names``, else the last.
+
+    Raises
+    ------
+    InputError : the one asked for is not among them.
+    """
+    if asked is not None:
+        strategies.ALL.named(asked)
+        if asked not in names:
+            raise InputError(f"--subject {asked} is not among --strategies {','.join(names)}")
+        return asked
+    return strategies.SUBJECT if strategies.SUBJECT in names else names[-1]
+
+
+def _with_pair(settings: Settings, reads: frozenset[str]) -> frozenset[str]:
+    """A measured pair is read by who reads what it says."""
+    if settings["pair"] is None or "alpha" not in reads:
+        return reads
+    backup = {"pair_backup"} if reads & set(members(Group.BACKUP_QUALITY)) else set()
+    return reads | backup | {"pair", "pair_set", "temperature"}

@@ -1,0 +1,95 @@
+"""Where the models of a scenario run: cards, profiles, the runtime, formats."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ssdsim.errors import InputError
+from ssdsim.hardware.catalog import find_hardware, find_transformer
+from ssdsim.hardware.profile import HardwareProfile
+from ssdsim.pricing.site import Site
+from ssdsim.runtimes.card import Runtime
+from ssdsim.runtimes.catalog import find_runtime, runtime_of
+from ssdsim.scenario.drafting import draft_of
+from ssdsim.scenario.measured_pair import routed
+from ssdsim.scenario.options import DEFAULTS
+from ssdsim.settings import Settings
+from ssdsim.transformer.card import Transformer
+from ssdsim.transformer.forward import DATA_PARALLEL
+
+
+def site_of(settings: Settings) -> Site | None:
+    """Where the models run, None where times are unit-free."""
+    if settings["t_sd"] is not None:
+        return None
+    if settings["draft_hardware"] is None:
+        settings.derive("draft_hardware", settings["hardware"], "same as hardware")
+    spread = settings["attention"] == DATA_PARALLEL
+    target = routed(find_transformer(settings["target"]), settings, "target")
+    if spread:
+        settings.derive("ep", settings["tp"], "tp, beside data-parallel attention")
+        _check_spread(target)
+    site = Site(
+        target=target,
+        draft=routed(draft_of(settings).card, settings, "draft"),
+        profile=_placed(settings["hardware"], settings),
+        draft_profile=_placed(settings["draft_hardware"], settings),
+        tp=settings["tp"],
+        ep=settings["ep"],
+        spread=spread,
+        batch=settings["b"],
+        context=settings["context"],
+        sampling=settings["temperature"] > 0,
+        dtype=settings["dtype"],
+        options=settings,
+        runtime=_settled_runtime(settings),
+        draft_dtype=settings["draft_dtype"],
+        kv_dtype=settings["kv_dtype"],
+    )
+    if settings["dtype"] is None:
+        settings.derive("dtype", site.target.precision().weights, "the target card's")
+    formats = site.precision_of("target")
+    if settings["kv_dtype"] is None and formats.kv != formats.activations:
+        settings.derive("kv_dtype", formats.kv, "the target card's")
+    elif settings["kv_dtype"] is None and (kept := site.runtime.cache_beside(formats)):
+        settings.derive("kv_dtype", kept, "the runtime's, for quantised weights")
+        return replace(site, kv_dtype=kept)
+    return site
+
+
+def _check_spread(target: Transformer) -> None:
+    if target.experts is None:
+        raise InputError(
+            f"--attention {DATA_PARALLEL}: {target.name} has no experts to bring tokens to; devices with sequences of "
+            "their own are copies of it (recommend --gpus)"
+        )
+
+
+def _placed(hardware: str, settings: Settings) -> HardwareProfile:
+    """The profile; of the target's node with its devices in the order that is asked for."""
+    profile, order = find_hardware(hardware), settings["placement"]
+    return profile.placed(order) if order and hardware == settings["hardware"] else profile
+
+
+def _settled_runtime(settings: Settings) -> Runtime:
+    if settings["runtime"] is not None:
+        return find_runtime(settings["runtime"])
+    runtime, why = runtime_of(find_hardware(settings["hardware"]), settings["hardware"])
+    settings.derive("runtime", runtime.name, why)
+    return runtime
+
+
+def runtime_for(options: Mapping[str, Any]) -> Runtime:
+    """The engine asked for, or the one that belongs to the target's profile."""
+    return _settled_runtime(Settings(options, {}, DEFAULTS))
+
+
+def settle_spread(settings: Settings, site: Site | None) -> None:
+    """Put the profile's measured spread in the place of ``profile``."""
+    if site is None or settings["spread"] != "profile":
+        return
+    if site.profile.spread == 0.0:
+        raise InputError(f"profile {site.profile.name} holds no measured spread: give --spread a number")
+    settings.settle("spread", site.profile.spread, "measured, from the profile")

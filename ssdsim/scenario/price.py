@@ -1,0 +1,78 @@
+"""What a strategy's round costs at a site that has room for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from ssdsim.pricing.drafter import Drafter
+from ssdsim.pricing.occupancy import check_memory
+from ssdsim.pricing.room import (
+    Devices,
+    check_context,
+    check_devices,
+    check_dtypes,
+    check_place,
+    check_sequences,
+)
+from ssdsim.pricing.site import Site
+from ssdsim.pricing.step import Step
+from ssdsim.protocols.strategy import Strategy
+from ssdsim.settings import Settings
+
+
+@dataclass(frozen=True)
+class Priced:
+    """A round's steps, and the devices that it occupies.
+
+    ``round_error`` is the error of what the round's description leaves out, a direction and its log-sd, which no other
+    strategy shares; ``expected`` are the steps without it, for those who read no errors.
+    """
+
+    expected: Mapping[str, Step]
+    devices: Devices
+    round_error: tuple[str, float] | None = None
+
+    @cached_property
+    def seconds(self) -> Mapping[str, float]:
+        """Each step's duration; in units of T_v where it is unit-free."""
+        return {name: step.seconds for name, step in self.expected.items()}
+
+    @cached_property
+    def steps(self) -> Mapping[str, Step]:
+        """The steps with all their errors."""
+        if self.round_error is None:
+            return self.expected
+        return {name: step.off_by(*self.round_error) for name, step in self.expected.items()}
+
+
+def price(settings: Settings, strategy: Strategy, site: Site | None, drafter: Drafter, together: bool = True) -> Priced:
+    """The strategy's steps and devices at a site with room for it; writes what it derives into ``settings``.
+
+    ``together``: target and draft run at the same time, so that devices of one profile must be enough for both.
+
+    Raises
+    ------
+    NoRoom : too few devices, too little memory, too long a context.
+    """
+    check_sequences(strategy.title, settings["b"], strategy.most_sequences)
+    if site is None:
+        strategy.settle(settings, None, drafter)
+        return Priced(strategy.unit_free_steps(settings), strategy.devices(settings, 1, drafter))
+    site = site.with_options(settings)
+    strategy.settle(settings, site, drafter)
+    check_dtypes(site, strategy.drafts and drafter.needs_device)
+    check_context(site, strategy.lookahead(settings))
+    devices = strategy.devices(settings, site.tp, drafter)
+    check_place(strategy.title, drafter.title, drafter.needs_target and devices.draft > 0)
+    check_devices(strategy.title, site, devices, together)
+    check_memory(site.batch, strategy.occupancies(site, drafter))
+    return Priced(strategy.steps(site, drafter), devices, _round_error(strategy, site))
+
+
+def _round_error(strategy: Strategy, site: Site) -> tuple[str, float] | None:
+    log_sd = site.runtime.errors.round_log_sd
+    if not strategy.drafts or log_sd == 0.0:
+        return None
+    return f"round of {strategy.name}@{site.runtime.name}", log_sd
