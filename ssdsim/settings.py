@@ -55,6 +55,11 @@ class Settings(Mapping[str, Any]):
         self._values[name] = value
         self._sources[name] = source
 
+    @property
+    def read(self) -> frozenset[str]:
+        """The options that were read, as far as that was noted."""
+        return frozenset()
+
     def copy(self) -> Settings:
         return Settings(self._values, self._sources, self._defaults)
 
@@ -78,10 +83,14 @@ class Watched(Settings):
         self.writes: dict[str, tuple[Any, str]] = {}
 
     def __getitem__(self, name: str) -> Any:
-        value = super().__getitem__(name)
-        if name not in self.writes:
-            self.reads.setdefault(name, value)
+        value = self._values[name] if name in self._values else self._defaults[name]
+        if name not in self.writes and name not in self.reads:
+            self.reads[name] = value
         return value
+
+    @property
+    def read(self) -> frozenset[str]:
+        return frozenset(self.reads)
 
     def __iter__(self) -> Iterator[str]:
         raise TypeError("a watched step reads options one by one: what it did not ask for must not matter to it")

@@ -17,13 +17,14 @@ from ssdsim.errors import InputError
 from ssdsim.intervals import Draws, bounds_95, centred_on
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.room import NoRoom
-from ssdsim.scenario.asked import Asked, Steps
+from ssdsim.scenario.asked import Asked, RememberedSteps, Steps
 from ssdsim.scenario.many import Rates, estimate
 from ssdsim.scenario.scenario import Scenario
 
 if TYPE_CHECKING:
     import pandas as pd
 
+_POINTS_REMEMBERED = 30_000  # some 200 MB
 _POINTS_AT_ONCE = 512  # of drawn columns: 4 MB a column at 1000 draws
 
 
@@ -60,13 +61,7 @@ def evaluate(
     1        1.165                                 None
     2          NaN  --p-hit must lie in [0, 1], got 1.5
     """
-    import pandas as pd  # takes longer to load than small grids to evaluate
-
-    found = Evaluator().evaluate(points, draws, seed, names)
-    frame = pd.DataFrame(found.columns, index=range(len(found.errors)))
-    frame["error"] = pd.Series(np.array(found.errors, dtype=object), dtype=object)
-    frame.attrs["warnings"] = found.warnings
-    return frame
+    return Evaluator().frame(points, draws, seed, names)
 
 
 @dataclass(frozen=True)
@@ -87,17 +82,33 @@ class Evaluator:
     """:func:`evaluate` for who asks many times: it keeps costs and kernels from one call to the next."""
 
     def __init__(self) -> None:
-        self._steps = Steps.remembered()
+        self._steps = RememberedSteps()
+        self._evaluated = 0
 
     def evaluate(
         self, points: Iterable[Mapping[str, Any]], draws: int = 0, seed: int = 0, names: Collection[str] = ()
     ) -> Evaluated:
         """The numbers of :func:`evaluate`; the columns are those of this call's strategies."""
         draws, seed = whole("draws", draws, 0), whole("seed", seed, 0)
+        if self._evaluated > _POINTS_REMEMBERED:
+            self._steps, self._evaluated = RememberedSteps(), 0
         table = _Table(self._steps, names)
         for point in _mappings(points):
             table.add(point)
+            self._evaluated += 1
         return table.evaluated(draws, seed)
+
+    def frame(
+        self, points: Iterable[Mapping[str, Any]], draws: int = 0, seed: int = 0, names: Collection[str] = ()
+    ) -> pd.DataFrame:
+        """What :func:`evaluate` returns."""
+        import pandas as pd  # takes longer to load than small grids to evaluate
+
+        found = self.evaluate(points, draws, seed, names)
+        frame = pd.DataFrame(found.columns, index=range(len(found.errors)))
+        frame["error"] = pd.Series(np.array(found.errors, dtype=object), dtype=object)
+        frame.attrs["warnings"] = found.warnings
+        return frame
 
 
 def _mappings(points: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:

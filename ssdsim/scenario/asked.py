@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from ssdsim.errors import InputError
 from ssdsim.option import Group
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.site import Site
+from ssdsim.protocols.strategy import Strategy
 from ssdsim.scenario.drafting import ahead_warnings, published_warnings, settle_draft
 from ssdsim.scenario.measured_pair import settle_pair, token_warnings
 from ssdsim.scenario.options import checked, defaults, members
@@ -22,26 +23,41 @@ from ssdsim.scenario.token_errors import KnownTokens
 from ssdsim.settings import GIVEN, Settings, Watched
 
 
-@dataclass(frozen=True)
 class Steps:
-    """The costly steps from options to a scenario: as they are, or remembered for who asks for many scenarios."""
+    """The costly steps from options to a scenario."""
 
-    site: Callable[..., Site | None] = site_of
-    price: Callable[..., Priced] = price
-    tokens: Callable[..., KnownTokens] = KnownTokens
+    def noting(self, settings: Settings) -> Settings:
+        """A copy that notes what is read of it, for who wants to know."""
+        return Watched(settings)
 
-    @classmethod
-    def remembered(cls) -> Steps:
-        """Each is run once for all options that it reads alike; what it made is then the same object."""
-        site, priced, tokens = Remembered(site_of), Remembered(price), Remembered(KnownTokens)
+    def site(self, settings: Settings) -> Site | None:
+        return site_of(settings)
 
-        def price_of(settings: Settings, strategy: Any, site: Site | None, drafter: Drafter) -> Priced:
-            return priced(settings, strategy, site, drafter, key=(strategy.name, id(site), drafter.name))
+    def price(self, settings: Settings, strategy: Strategy, site: Site | None, drafter: Drafter) -> Priced:
+        return price(settings, strategy, site, drafter)
 
-        def tokens_of(settings: Settings, strategy: Any, drafter: Drafter) -> KnownTokens:
-            return tokens(settings, strategy, drafter, key=(strategy.name, drafter.name))
+    def tokens(self, settings: Settings, strategy: Strategy, drafter: Drafter) -> KnownTokens:
+        return KnownTokens(settings, strategy, drafter)
 
-        return cls(site, price_of, tokens_of)
+
+class RememberedSteps(Steps):
+    """Each is run once for all options that it reads alike; what it made is then the same object."""
+
+    def noting(self, settings: Settings) -> Settings:
+        """A plain copy: a step that is remembered reads the options only once."""
+        return settings.copy()
+
+    def __init__(self) -> None:
+        self._site, self._price, self._tokens = Remembered(site_of), Remembered(price), Remembered(KnownTokens)
+
+    def site(self, settings: Settings) -> Site | None:
+        return self._site(settings)
+
+    def price(self, settings: Settings, strategy: Strategy, site: Site | None, drafter: Drafter) -> Priced:
+        return self._price(settings, strategy, site, drafter, key=(strategy.name, id(site), drafter.name))
+
+    def tokens(self, settings: Settings, strategy: Strategy, drafter: Drafter) -> KnownTokens:
+        return self._tokens(settings, strategy, drafter, key=(strategy.name, drafter.name))
 
 
 @dataclass(frozen=True)
@@ -68,12 +84,12 @@ class Asked:
         InputError : an unknown option, a value out of range, options that exclude each other, an unknown card.
         """
         steps = steps or Steps()
-        settings = Watched(effective(given))
+        settings = steps.noting(effective(given))
         names, subject = settings["strategies"], subject_among(settings["strategies"], settings["subject"])
         drafter = drafters.ALL.named(settings["drafter"])
         site = steps.site(settings)
         settle_spread(settings, site)
-        reads = frozenset({*settings.reads, "spread"})  # which whoever simulates reads
+        reads = settings.read | {"spread"}  # which whoever simulates reads
         return cls(settings.copy(), names, subject, drafter, site, reads, steps)
 
     def scenarios(self, name: str) -> Iterator[Scenario]:
@@ -83,15 +99,14 @@ class Asked:
         ------
         NoRoom : it does not fit there.
         """
-        strategy, choosing = strategies.ALL.named(name), Watched(self.settings)
+        strategy, choosing = strategies.ALL.named(name), self.steps.noting(self.settings)
         for choice in strategy.alternatives(choosing):
-            settings = Watched(choice)
+            settings = self.steps.noting(choice)
             priced = self.steps.price(settings, strategy, self.site, self.drafter)
             tokens = self.steps.tokens(settings, strategy, self.drafter)
             own = settings.copy()
-            here = None if self.site is None else self.site.with_options(own)
-            reads = _with_pair(own, frozenset((*choosing.reads, *settings.reads)))
-            yield Scenario(strategy, self.drafter, own, here, tokens, priced, reads)
+            reads = _with_pair(own, choosing.read | settings.read)
+            yield Scenario(strategy, self.drafter, own, self.site, tokens, priced, reads)
 
     def warnings(self, names: Iterable[str], settings: Settings) -> tuple[str, ...]:
         """About acceptance and hits of these strategies."""

@@ -24,17 +24,22 @@ from ssdsim.settings import Settings
 class Scenario:
     """A batch decoded by a strategy.
 
-    ``settings`` are all options, with what the strategy derived; ``reads`` those that shape it. ``site`` is None where
+    ``settings`` are all options, with what the strategy derived; ``reads`` those that shape it. ``place`` is None where
     durations are unit-free.
     """
 
     strategy: Strategy
     drafter: Drafter
     settings: Settings
-    site: Site | None
+    place: Site | None
     known: KnownTokens
     priced: Priced
     reads: frozenset[str] = frozenset()
+
+    @cached_property
+    def site(self) -> Site | None:
+        """Where it runs, with its settings."""
+        return None if self.place is None else self.place.with_options(self.settings)
 
     @property
     def tokens(self) -> Tokens:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
 from itertools import islice, product
 from math import prod
 from pathlib import PurePath
@@ -15,7 +16,7 @@ import pyarrow as pa
 
 from ssdsim import strategies
 from ssdsim.answers import columns as named
-from ssdsim.answers.grid import evaluate
+from ssdsim.answers.grid import Evaluator
 from ssdsim.answers.reads import check_owners, check_read
 from ssdsim.answers.simulated import simulate_each
 from ssdsim.checks import few_enough, whole
@@ -107,11 +108,20 @@ class Plan:
         points = list(self.points(part))
         configured = [as_configured(point) for point in points]
         if self.engine == "closed":
-            frame = evaluate(configured, self.draws, self.seed, self.strategies)
+            frame = self._evaluator.frame(configured, self.draws, self.seed, self.strategies)
         else:
             frame = simulate_each(configured, self.engine, self.precision, self.seed, self.strategies)
         axes = {name: [point[name] for point in points] for name in self.grid}
         return _table(axes, self.grid, frame, self.strategies)
+
+    @cached_property
+    def _evaluator(self) -> Evaluator:
+        """Which goes from part to part with what it has learnt."""
+        return Evaluator()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The fields alone: another process learns by itself."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def is_of(self, table: pa.Table) -> bool:
         """Whether ``table`` may hold the results: its rows, columns and kinds of columns are theirs."""
