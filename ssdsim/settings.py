@@ -25,6 +25,14 @@ class Settings(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         return self._values[name] if name in self._values else self._defaults[name]
 
+    def several(self, names: tuple[str, ...], defaults: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The values of many options with these :meth:`defaults_of` them; quicker than one by one."""
+        return tuple(map(self._values.get, names, defaults))
+
+    def defaults_of(self, names: tuple[str, ...]) -> tuple[Any, ...]:
+        """None of an option that has no default."""
+        return tuple(map(self._defaults.get, names))
+
     def __contains__(self, name: object) -> bool:
         return name in self._values or name in self._defaults
 
@@ -55,10 +63,20 @@ class Settings(Mapping[str, Any]):
         self._values[name] = value
         self._sources[name] = source
 
+    def settle_all(self, values: Mapping[str, Any], sources: Mapping[str, str]) -> None:
+        """:meth:`settle` many."""
+        self._values.update(values)
+        self._sources.update(sources)
+
     @property
     def read(self) -> frozenset[str]:
         """The options that were read, as far as that was noted."""
         return frozenset()
+
+    @property
+    def plain(self) -> Settings:
+        """These, or a copy of those that note what is read."""
+        return self
 
     def copy(self) -> Settings:
         return Settings(self._values, self._sources, self._defaults)
@@ -80,7 +98,8 @@ class Watched(Settings):
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings._values, settings._sources, settings._defaults)
         self.reads: dict[str, Any] = {}
-        self.writes: dict[str, tuple[Any, str]] = {}
+        self.writes: dict[str, Any] = {}
+        self.sources: dict[str, str] = {}
 
     def __getitem__(self, name: str) -> Any:
         value = self._values[name] if name in self._values else self._defaults[name]
@@ -92,9 +111,17 @@ class Watched(Settings):
     def read(self) -> frozenset[str]:
         return frozenset(self.reads)
 
+    @property
+    def plain(self) -> Settings:
+        return self.copy()
+
     def __iter__(self) -> Iterator[str]:
         raise TypeError("a watched step reads options one by one: what it did not ask for must not matter to it")
 
     def settle(self, name: str, value: Any, source: str) -> None:
         super().settle(name, value, source)
-        self.writes[name] = value, source
+        self.writes[name], self.sources[name] = value, source
+
+    def settle_all(self, values: Mapping[str, Any], sources: Mapping[str, str]) -> None:
+        for name, value in values.items():
+            self.settle(name, value, sources[name])

@@ -90,7 +90,7 @@ class Asked:
         site = steps.site(settings)
         settle_spread(settings, site)
         reads = settings.read | {"spread"}  # which whoever simulates reads
-        return cls(settings.copy(), names, subject, drafter, site, reads, steps)
+        return cls(settings.plain, names, subject, drafter, site, reads, steps)
 
     def scenarios(self, name: str) -> Iterator[Scenario]:
         """A strategy's scenario with each of its alternatives, where a word such as ``auto`` leaves a choice.
@@ -104,7 +104,7 @@ class Asked:
             settings = self.steps.noting(choice)
             priced = self.steps.price(settings, strategy, self.site, self.drafter)
             tokens = self.steps.tokens(settings, strategy, self.drafter)
-            own = settings.copy()
+            own = settings.plain
             reads = _with_pair(own, choosing.read | settings.read)
             yield Scenario(strategy, self.drafter, own, self.site, tokens, priced, reads)
 

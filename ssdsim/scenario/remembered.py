@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from ssdsim.errors import InputError
@@ -12,32 +12,30 @@ from ssdsim.settings import Settings, Watched
 T = TypeVar("T")
 
 
-@dataclass
-class _Question:
-    """The next option that the step reads, and what follows by its value."""
-
-    name: str
-    answers: dict[Any, Any] = field(default_factory=dict)
-
-
 @dataclass(frozen=True)
 class _Made(Generic[T]):
-    """A result, and what the step wrote."""
+    """A result, and what the step wrote with where that came from."""
 
     result: T
-    writes: Mapping[str, tuple[Any, str]]
+    writes: Mapping[str, Any]
+    sources: Mapping[str, str]
+
+
+_Answers = tuple[tuple[Any, ...], dict[Any, _Made[T] | InputError]]
+"""Defaults of the options that were read, and results by their values."""
 
 
 class Remembered(Generic[T]):
     """``run(settings, *arguments)``, remembered by what it reads of the settings, and by the arguments.
 
-    A step that has read the same values reads the same option next, so what it reads makes a tree of questions with
-    the results as leaves: no list of a step's inputs can be wrong, because there is none.
+    A step that has read the same values reads the same option next. So one that read certain options, with certain
+    values, made what it makes of all settings with these: no list of a step's inputs can be wrong, because there is
+    none.
     """
 
     def __init__(self, run: Callable[..., T]) -> None:
         self._run = run
-        self._trees: dict[Any, Any] = {}
+        self._by_key: dict[Any, dict[tuple[str, ...], _Answers[T]]] = {}
 
     def __call__(self, settings: Settings, *arguments: Any, key: Any = None) -> T:
         """The result, the same object where it is known; writes into ``settings`` what the step derives.
@@ -48,33 +46,36 @@ class Remembered(Generic[T]):
         ------
         InputError : as the step does, remembered too.
         """
-        found = self._trees.get(key)
-        while type(found) is _Question:
-            value = settings[found.name]
-            found = found.answers.get(_hashable(value) if type(value) is list else value)
-        if found is None:
-            found = self._new(settings, arguments, key)
-        if isinstance(found, InputError):
-            raise found
-        for name, (value, source) in found.writes.items():
-            settings.settle(name, value, source)
-        made: T = found.result
-        return made
+        made = self._known(settings, key) or self._new(settings, arguments, key)
+        if isinstance(made, InputError):
+            raise made
+        settings.settle_all(made.writes, made.sources)
+        return made.result
+
+    def _known(self, settings: Settings, key: Any) -> _Made[T] | InputError | None:
+        for names, (defaults, by_values) in self._by_key.get(key, {}).items():
+            found = by_values.get(_hashable(settings.several(names, defaults)))
+            if found is not None:
+                return found
+        return None
 
     def _new(self, settings: Settings, arguments: tuple[Any, ...], key: Any) -> _Made[T] | InputError:
         watched = Watched(settings)
-        leaf: _Made[T] | InputError
+        made: _Made[T] | InputError
         try:
-            leaf = _Made(self._run(watched, *arguments), watched.writes)
+            made = _Made(self._run(watched, *arguments), watched.writes, watched.sources)
         except InputError as error:
-            leaf = error
-        answers, at = self._trees, key
-        for name, value in watched.reads.items():
-            question = answers.setdefault(at, _Question(name))
-            answers, at = question.answers, _hashable(value)
-        answers[at] = leaf
-        return leaf
+            made = error
+        names = tuple(watched.reads)
+        _, by_values = self._by_key.setdefault(key, {}).setdefault(names, (settings.defaults_of(names), {}))
+        by_values[_hashable(tuple(watched.reads.values()))] = made
+        return made
 
 
 def _hashable(value: Any) -> Any:
-    return tuple(map(_hashable, value)) if type(value) in (list, tuple) else value
+    """Lists as tuples, at any depth."""
+    try:
+        hash(value)
+    except TypeError:
+        return tuple(map(_hashable, value))
+    return value
