@@ -33,6 +33,7 @@ _MOST = 4096
 _SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 _UNIT_FREE = 32
 _EAGLE_2 = (60, 6)  # nodes and depth of its paper, for targets of 7 to 8 billion weights
+AUTO = "auto"
 _BEST = "auto: more tokens/s than the others"
 
 RANKS_OPTION = Option(
@@ -46,8 +47,8 @@ RANKS_OPTION = Option(
 OPTIONS = (
     Option(
         name="tree_nodes",
-        kind=NumberOrWord(Whole(most=_MOST), "auto"),
-        default="auto",
+        kind=NumberOrWord(Whole(most=_MOST), AUTO),
+        default=AUTO,
         about="drafted tokens of a tree, without its root (auto: the fastest here of up to 256; 32 without hardware)",
         axis="drafted tokens of a tree",
         symbol="m",
@@ -57,8 +58,8 @@ OPTIONS = (
     ),
     Option(
         name="tree_depth",
-        kind=NumberOrWord(Whole(most=64), "auto"),
-        default="auto",
+        kind=NumberOrWord(Whole(most=64), AUTO),
+        default=AUTO,
         about="levels of a tree, each a pass of the draft (auto: the fastest here of up to 16)",
         axis="levels of a tree D",
         symbol="D",
@@ -100,13 +101,13 @@ AXES = (
         option="tree_nodes",
         about="drafted tokens of a tree that may be chosen [default: auto, the fastest]",
         says="{symbol} {value}",
-        words=("auto",),
+        words=(AUTO,),
     ),
     Words(
         option="tree_depth",
         about="levels of a tree that may be chosen [default: auto, the fastest]",
         says="{symbol} {value}",
-        words=("auto",),
+        words=(AUTO,),
     ),
 )
 
@@ -172,21 +173,16 @@ def _choose(settings: Settings, site: Site | None, drafter: Drafter, round_s: Ro
         tree = Tree.expanded_by(settings["tree_children"])
         chosen, why = (tree.nodes, tree.depth), "of --tree-children"
     elif settings["tree_beam"] is not None:
-        depth = settings["tree_depth"] if _is_given(settings, "tree_depth") else min(_EAGLE_2[1], _known(settings))
+        depth = settings["tree_depth"] if settings["tree_depth"] != AUTO else min(_EAGLE_2[1], _known(settings))
         chosen, why = (min(_EAGLE_2[0], _proposed(depth, settings["tree_beam"])), depth), "auto: EAGLE-2's"
-    elif not (_is_given(settings, "tree_nodes") and _is_given(settings, "tree_depth")):
+    elif AUTO in (settings["tree_nodes"], settings["tree_depth"]):
         most = _UNIT_FREE if site is None else _SIZES[-1]
         chosen, why = _best(settings, drafter, most, round_s), _BEST
     else:
         return
     for name, value in zip(("tree_nodes", "tree_depth"), chosen, strict=True):
-        if not _is_given(settings, name):
+        if settings[name] == AUTO:
             settings.settle(name, value, why)
-
-
-def _is_given(settings: Settings, name: str) -> bool:
-    """Not left to be chosen, nor chosen for another strategy."""
-    return settings[name] != "auto" and not settings.source(name).startswith("auto")
 
 
 def check_ranks(ranks: Sequence[float] | None) -> None:
@@ -207,9 +203,9 @@ def _check_children(settings: Mapping[str, Any]) -> None:
 def _best(settings: Settings, drafter: Drafter, most: int, round_s: Round) -> tuple[int, int]:
     """Nodes and depth of the most tokens a second."""
     depths: Sequence[int] = range(1, min(_DEPTHS, _known(settings)) + 1)
-    depths = [settings["tree_depth"]] if _is_given(settings, "tree_depth") else depths
+    depths = depths if settings["tree_depth"] == AUTO else [settings["tree_depth"]]
     sizes = [size for size in _SIZES if size <= most]
-    sizes = [settings["tree_nodes"]] if _is_given(settings, "tree_nodes") else sizes
+    sizes = sizes if settings["tree_nodes"] == AUTO else [settings["tree_nodes"]]
     model = mean_model(settings, drafter, max(depths))
     if round_s(StaticTree(Tree.chain(1)), model) == 0.0:  # a plan of what to time: nothing has a price yet
         return 4 * int(settings["k"]), int(settings["k"])

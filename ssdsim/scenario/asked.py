@@ -33,7 +33,7 @@ class Steps:
     def site(self, settings: Settings) -> Site | None:
         return site_of(settings)
 
-    def price(self, settings: Settings, strategy: Strategy, site: Site | None, drafter: Drafter) -> Priced:
+    def priced(self, settings: Settings, strategy: Strategy, site: Site | None, drafter: Drafter) -> Priced:
         return price(settings, strategy, site, drafter)
 
     def tokens(self, settings: Settings, strategy: Strategy, drafter: Drafter) -> KnownTokens:
@@ -53,7 +53,7 @@ class RememberedSteps(Steps):
     def site(self, settings: Settings) -> Site | None:
         return self._site(settings)
 
-    def price(self, settings: Settings, strategy: Strategy, site: Site | None, drafter: Drafter) -> Priced:
+    def priced(self, settings: Settings, strategy: Strategy, site: Site | None, drafter: Drafter) -> Priced:
         return self._price(settings, strategy, site, drafter, key=(strategy.name, id(site), drafter.name))
 
     def tokens(self, settings: Settings, strategy: Strategy, drafter: Drafter) -> KnownTokens:
@@ -102,7 +102,7 @@ class Asked:
         strategy, choosing = strategies.ALL.named(name), self.steps.noting(self.settings)
         for choice in strategy.alternatives(choosing):
             settings = self.steps.noting(choice)
-            priced = self.steps.price(settings, strategy, self.site, self.drafter)
+            priced = self.steps.priced(settings, strategy, self.site, self.drafter)
             tokens = self.steps.tokens(settings, strategy, self.drafter)
             own = settings.plain
             reads = _with_pair(own, choosing.read | settings.read)

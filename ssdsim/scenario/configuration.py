@@ -14,6 +14,7 @@ from ssdsim.pricing.room import NoRoom
 from ssdsim.pricing.site import Site
 from ssdsim.scenario.asked import Asked
 from ssdsim.scenario.measured_pair import pair_of
+from ssdsim.scenario.options import beside
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.settings import GIVEN, Settings
 
@@ -117,7 +118,8 @@ def configure(**given: Any) -> Configuration:
         reads.update(*(each.reads for each in found))
     if not scenarios:
         raise NoRoom(no_room[asked.subject])
-    shaping = settings.that_shape(reads)
+    given = {name: value for name, value in settings.items() if settings.source(name) == GIVEN}
+    shaping = settings.that_shape(reads & beside(settings, given).keys())
     said = asked.warnings(scenarios, settings)
     pair = pair_of(settings)
     return Configuration(shaping, asked.subject, scenarios, no_room, asked.site, said, pair, frozenset(reads))

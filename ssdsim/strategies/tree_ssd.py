@@ -16,7 +16,7 @@ from ssdsim.protocols.axes import Sizes
 from ssdsim.protocols.cached import DRAFT_DEVICES, Cached
 from ssdsim.protocols.trees import AXES, OPTIONS, Round, drafted, mean_model, settle_tree, tree_tokens
 from ssdsim.rounds.kernel import Kernel, Tokens
-from ssdsim.settings import GIVEN, Settings
+from ssdsim.settings import Settings
 from ssdsim.speculation.trees.drafted import Drafted, StaticTree
 from ssdsim.speculation.trees.ghosts import FanOuts, hits_by_accepted, likeliest_fan_outs
 from ssdsim.speculation.trees.rank_model import RankModel
@@ -113,15 +113,10 @@ class TreeSSD(Cached):
         }
 
 
-def _is_given(settings: Settings, name: str) -> bool:
-    """By a user, not derived for another strategy."""
-    return settings[name] is not None and settings.source(name) == GIVEN
-
-
 def _unit_free(settings: Settings, depth: int) -> tuple[float, float]:
     """T_p and T_b: given, or so many passes of the draft."""
     drafting: float = settings["t_sd"] / settings["k"] * depth
-    t_p, t_b = (settings[name] if _is_given(settings, name) else drafting for name in ("t_p", "t_b"))
+    t_p, t_b = (drafting if settings[name] is None else settings[name] for name in ("t_p", "t_b"))
     return t_p, t_b
 
 
@@ -148,7 +143,7 @@ def _fan_outs(settings: Settings, tree: Drafted, model: RankModel) -> FanOuts:
 
 def _hits(settings: Settings, tree: Drafted, model: RankModel, guesses: FanOuts) -> Array:
     """P(j tokens are accepted and the outcome is cached), shape ``(depth+1,)``."""
-    if _is_given(settings, "p_hit"):
+    if settings["p_hit"] is not None:
         return tree.accepted_pmf(model) * float(settings["p_hit"])
     assert isinstance(tree, StaticTree)  # settled
     return hits_by_accepted(tree.tree, model.one_deeper().rounds, guesses)
