@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Generator, Iterable, Mapping
 from typing import Any
 
@@ -13,7 +12,7 @@ from ssdsim.pricing.room import Devices
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.protocols.axes import Words
-from ssdsim.protocols.lockstep import Lockstep
+from ssdsim.protocols.strategy import Strategy
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.round import Seconds
 from ssdsim.rounds.states import States
@@ -26,16 +25,12 @@ PLACES = Words(
 )
 
 
-class Alternate(Lockstep):
+class Alternate(Strategy):
     """``draft + verify + sample`` and their messages, with the draft beside the target or on a device of its own.
 
     A strategy says what is drafted and verified; its steps are called ``draft``, ``speculation``, ``verify``,
     ``sample`` and ``outcome``.
     """
-
-    @abstractmethod
-    def lookahead(self, options: Mapping[str, Any]) -> int:
-        """Drafted tokens a sequence that are verified."""
 
     def devices(self, options: Mapping[str, Any], tp: int, drafter: Drafter) -> Devices:
         return Devices(tp, int(is_apart(options, drafter)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Generator, Iterable, Mapping
 from typing import Any
 
@@ -17,7 +16,7 @@ from ssdsim.pricing.room import Devices
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece, Step
 from ssdsim.protocols.axes import DraftDevices
-from ssdsim.protocols.lockstep import Lockstep, late
+from ssdsim.protocols.strategy import Strategy, late
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.round import Seconds
 from ssdsim.rounds.states import States, Stationary
@@ -30,7 +29,7 @@ DRAFT_DEVICES = DraftDevices(
 )
 
 
-class Cached(Lockstep):
+class Cached(Strategy):
     """``max(T_v + post + send, T_p) + lookup + [any miss] T_b + respond``: Algorithm 1 of the SSD paper.
 
     A sequence is in the state ``hit`` where its last outcome was in the speculation cache, else ``miss``. Steps are
@@ -40,10 +39,6 @@ class Cached(Lockstep):
     miss = "miss"
     caches = "outcomes"
     """What a message about memory calls that which is cached."""
-
-    @abstractmethod
-    def lookahead(self, options: Mapping[str, Any]) -> int:
-        """Drafted tokens a sequence that are verified."""
 
     def devices(self, options: Mapping[str, Any], tp: int, drafter: Drafter) -> Devices:
         return Devices(tp, options["draft_gpus"] if drafter.needs_device else 0)

@@ -13,14 +13,14 @@ from ssdsim.pricing.prespeculation import beside_each_other
 from ssdsim.pricing.room import Devices
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece, Step, unit_free
-from ssdsim.protocols.lockstep import Lockstep, late
+from ssdsim.protocols.strategy import Strategy, late
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.round import Seconds
 from ssdsim.rounds.states import States
 from ssdsim.settings import Settings
 
 
-class PrePost(Lockstep):
+class PrePost(Strategy):
     """In the state ``pre`` the target checks the draft's first new token, in ``post`` also what is pending.
 
     Either way the draft makes the next tokens meanwhile, and sends them while the target verifies. A strategy says what

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,161 +18,158 @@ from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.protocols.axes import Axis
 from ssdsim.rounds.actor import Program
-from ssdsim.rounds.block import RoundBlock
-from ssdsim.rounds.estimate import Estimate
+from ssdsim.rounds.block import RoundBlock, total
+from ssdsim.rounds.estimate import PARTS, Estimate
 from ssdsim.rounds.kernel import Tokens
 from ssdsim.rounds.outcomes import OutcomeBlock
 from ssdsim.rounds.round import Round, Seconds
-from ssdsim.rounds.states import States
+from ssdsim.rounds.states import States, Stationary
 from ssdsim.settings import Settings
 
 
-class Strategy(Protocol):
+class Strategy(ABC):
     """Everything that closed form, Monte Carlo, SimPy, real ranks, prices, memory, searches and reports ask.
 
-    They ask for data, never which strategy it is. :class:`ssdsim.protocols.lockstep.Lockstep` answers most of it for
-    strategies whose round is a fixed order of steps.
+    They ask for data, never which strategy it is. A strategy derives from it, has ``name``, ``title`` and ``source``,
+    and overrides what is its own.
+
+    Attributes
+    ----------
+    name : key of options, JSON and columns.
+    title : what a person reads.
+    source : paper and section.
+    rival : name of what it is held against first.
+    miss : the state that an outcome which was not foreseen leads to; None where nothing is cached.
+    options : its own; the shared ones are in :mod:`ssdsim.scenario.options`.
+    searched : what a search for the best deployment may turn, beside the target's degrees of parallelism.
+    told : settings that tables of predictions show as columns.
+    drafts : it needs a drafter.
+    drafts_ahead : it drafts on from tokens that were not verified, and takes what follows to be accepted as a fresh
+        draft.
+    most_sequences : the largest batch that it decodes; None where any.
+    free_running : its sides do not wait for each other, so a round's tokens depend on durations: programs find them
+        out.
     """
 
-    @property
-    def name(self) -> str:
-        """Key of options, JSON and columns."""
-        ...
-
-    @property
-    def title(self) -> str:
-        """What a person reads."""
-        ...
+    name: str
+    title: str
+    source: str
+    rival: str | None = None
+    miss: str | None = None
+    options: tuple[Option, ...] = ()
+    searched: tuple[Axis, ...] = ()
+    told: tuple[str, ...] = ()
+    drafts: bool = True
+    drafts_ahead: bool = False
+    most_sequences: int | None = None
+    free_running: bool = False
 
     @property
     def called(self) -> str:
         """What a sentence calls it where it wins."""
-        ...
-
-    @property
-    def source(self) -> str:
-        """Paper and section."""
-        ...
-
-    @property
-    def rival(self) -> str | None:
-        """Name of what it is held against first."""
-        ...
-
-    @property
-    def miss(self) -> str | None:
-        """The state that an outcome which was not foreseen leads to; None where nothing is cached."""
-        ...
-
-    @property
-    def options(self) -> tuple[Option, ...]:
-        """Its own options; the shared ones are in :mod:`ssdsim.scenario.options`."""
-        ...
-
-    @property
-    def searched(self) -> tuple[Axis, ...]:
-        """What a search for the best deployment may turn, beside the target's degrees of parallelism."""
-        ...
+        return self.title
 
     @property
     def deployed(self) -> tuple[str, ...]:
         """Settings without which nobody can deploy it: those of a schedule."""
-        ...
-
-    @property
-    def told(self) -> tuple[str, ...]:
-        """Settings that tables of predictions show as columns."""
-        ...
-
-    @property
-    def drafts(self) -> bool:
-        """It needs a drafter."""
-        ...
-
-    @property
-    def drafts_ahead(self) -> bool:
-        """It drafts on from tokens that were not verified, and takes what follows to be accepted as a fresh draft."""
-        ...
-
-    @property
-    def most_sequences(self) -> int | None:
-        """The largest batch that it decodes; None where any."""
-        ...
-
-    @property
-    def free_running(self) -> bool:
-        """Its sides do not wait for each other, so a round's tokens depend on durations: programs find them out."""
-        ...
+        return tuple(axis.option for axis in self.searched if not axis.placing)
 
     # from options to what they mean
 
     def alternatives(self, settings: Settings) -> Iterable[Settings]:
         """Settings to choose the faster of, where a word such as ``auto`` leaves a choice; else ``settings``."""
-        ...
+        return (settings,)
 
-    def settle(self, settings: Settings, site: Site | None, drafter: Drafter) -> None:
+    def settle(self, settings: Settings, site: Site | None, drafter: Drafter) -> None:  # noqa: B027
         """Derive what follows from the given options; ``site`` is None where durations are unit-free."""
-        ...
 
+    @abstractmethod
     def lookahead(self, options: Mapping[str, Any]) -> int:
         """Drafted tokens a sequence in flight; 0 without drafting."""
-        ...
 
     # tokens
 
+    @abstractmethod
     def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:
         """What a round does to a sequence."""
-        ...
 
     def guesses(self, settings: Mapping[str, Any]) -> tuple[int, ...] | None:
         """How many bonus tokens are cached for each of the K+1 accepted lengths; None where nothing is cached."""
-        ...
+        return None
 
     # costs
 
+    @abstractmethod
     def devices(self, options: Mapping[str, Any], tp: int, drafter: Drafter) -> Devices:
         """Devices that it occupies with a target on ``tp`` of them."""
-        ...
 
+    @abstractmethod
     def occupancies(self, site: Site, drafter: Drafter) -> Iterable[Occupancy]:
         """What lies in the memory of which devices."""
-        ...
 
+    @abstractmethod
     def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
         """The round's steps by name, messages among them, priced."""
-        ...
 
+    @abstractmethod
     def unit_free_steps(self, settings: Settings) -> Mapping[str, Step]:
         """The same steps in units of T_v, as the SSD paper counts."""
-        ...
 
     # the round
 
     def parts(self, t: Mapping[str, Seconds], states: States) -> Mapping[str, FloatOrArray]:
         """How the steps make a round: seconds of each part; ``t`` are the steps' durations.
 
-        With constant durations a round is linear in what ``states`` tells, so its mean is these parts at the mean.
+        With constant durations a round is linear in what ``states`` tells, so its mean is these parts at the mean. One
+        whose sides do not wait for each other has none.
         """
-        ...
+        raise NotImplementedError
 
     def closed_form(self, round: Round) -> Estimate:
-        """The mean round in the long run."""
-        ...
+        """The mean round in the long run; exact for constant durations."""
+        states = Stationary(round.batch, round.averages)
+        return Estimate(
+            strategy=self.name,
+            batch=round.batch,
+            gpus=round.gpus,
+            tokens_per_round=round.averages.tokens_per_round,
+            breakdown_s=_all_parts(self.parts(round.seconds, states)),
+            p_hit=None if self.miss is None else states.one_not_to(self.miss),
+            p_all_hit=None if self.miss is None else states.none_to(self.miss),
+            paper_round_s=self.paper_round_s(round.seconds, states),
+        )
+
+    def paper_round_s(self, t: Mapping[str, Seconds], states: Stationary) -> Seconds | None:
+        """The round by the paper's own formula, where it differs from ours."""
+        return None
 
     def monte_carlo(self, outcomes: OutcomeBlock, t: Mapping[str, FloatOrArray]) -> RoundBlock:
-        """Drawn rounds without a clock."""
-        ...
+        """Drawn rounds without a clock: the closed form's round, with drawn outcomes and durations."""
+        parts = _all_parts(self.parts(t, outcomes))
+        return RoundBlock(outcomes, parts, total(parts, outcomes.rounds))
 
     def clocked(
         self, outcomes: OutcomeBlock, t: Mapping[str, FloatOrArray], round_s: NDArray[np.float64]
     ) -> RoundBlock:
         """Rounds that a clock has timed, with what their time went to."""
-        ...
+        return RoundBlock(outcomes, self.monte_carlo(outcomes, t).parts_s, round_s)
 
+    @abstractmethod
     def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
         """Who does what when: a program a role (``target`` first, ``draft``), for SimPy's clock and for real ranks."""
-        ...
 
     def cannot_run(self, options: Mapping[str, Any]) -> str | None:
         """Why real ranks cannot run it; None where they can."""
-        ...
+        return None
+
+
+def _all_parts(parts: Mapping[str, FloatOrArray]) -> dict[str, FloatOrArray]:
+    """Every part in its order, 0 where a strategy has none of it."""
+    if not parts.keys() <= set(PARTS):
+        raise ValueError(f"a round's parts are {', '.join(PARTS)}, not {', '.join(parts)}")
+    return {name: parts.get(name, 0.0) for name in PARTS}
+
+
+def late(seconds: FloatOrArray, hidden_behind: FloatOrArray) -> FloatOrArray:
+    """What of ``seconds`` is left when ``hidden_behind`` is over."""
+    return np.maximum(0.0, seconds - hidden_behind)

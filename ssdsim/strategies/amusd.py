@@ -19,7 +19,7 @@ from ssdsim.pricing.room import Devices, NoRoom
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step, unit_free
 from ssdsim.protocols.handshakes import counted, ideal
-from ssdsim.protocols.lockstep import Lockstep
+from ssdsim.protocols.strategy import Strategy
 from ssdsim.rounds.actor import Program
 from ssdsim.rounds.block import RoundBlock
 from ssdsim.rounds.estimate import PARTS, Estimate
@@ -34,7 +34,7 @@ _MOST_LEAD = 64
 HANDSHAKES = ("ideal", "code")
 
 
-class AMUSD(Lockstep):
+class AMUSD(Strategy):
     """A round is a pass over all that the draft is ahead by: ``m`` tokens, at least two; it yields the accepted and
     one more token.
 

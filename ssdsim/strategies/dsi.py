@@ -20,7 +20,7 @@ from ssdsim.pricing.room import Devices, NoRoom
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step, unit_free
 from ssdsim.protocols.axes import Lookahead, Numbers
-from ssdsim.protocols.lockstep import Lockstep, late
+from ssdsim.protocols.strategy import Strategy, late
 from ssdsim.rounds.actor import Program, Stoppable
 from ssdsim.rounds.block import RoundBlock
 from ssdsim.rounds.kernel import Kernel, Tokens
@@ -33,7 +33,7 @@ from ssdsim.settings import Settings
 _MOST_TARGETS = 64
 
 
-class DSI(Lockstep):
+class DSI(Strategy):
     """``R = 1 / {(1 - a) [1 + k d a / (1 - a^k)]}`` tokens per T_v with enough targets (n k d >= 1).
 
     A round ends with a verdict. The first one after a rejection is on the bare prefix and takes a pass; then one comes

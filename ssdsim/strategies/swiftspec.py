@@ -20,7 +20,7 @@ from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step, unit_free
 from ssdsim.protocols.axes import Sizes
 from ssdsim.protocols.cached import Cached
-from ssdsim.protocols.lockstep import late
+from ssdsim.protocols.strategy import late
 from ssdsim.protocols.trees import RANKS_OPTION, check_drafts_trees, check_ranks, mean_model
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.kernel import Kernel, Tokens

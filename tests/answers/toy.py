@@ -16,7 +16,7 @@ from ssdsim.pricing.room import Devices
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step, unit_free
 from ssdsim.protocols.axes import Lookahead, Words
-from ssdsim.protocols.lockstep import Lockstep
+from ssdsim.protocols.strategy import Strategy
 from ssdsim.rounds.actor import Program
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.mixing import tokens_of
@@ -25,7 +25,7 @@ from ssdsim.rounds.states import States
 from ssdsim.settings import Settings
 
 
-class Toy(Lockstep):
+class Toy(Strategy):
     """Drafts ``reach`` tokens on a device of its own while the target verifies; ``pace`` says who waits for whom."""
 
     name, title, source, rival = "toy", "Toy", "nowhere", "sd"

@@ -13,7 +13,7 @@ from ssdsim.pricing.occupancy import Occupancy, target_alone
 from ssdsim.pricing.room import Devices
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step, unit_free
-from ssdsim.protocols.lockstep import Lockstep, late
+from ssdsim.protocols.strategy import Strategy, late
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.round import Seconds
@@ -21,7 +21,7 @@ from ssdsim.rounds.states import States
 from ssdsim.settings import Settings
 
 
-class Alternating(Lockstep):
+class Alternating(Strategy):
     """Both sides work in every round and then exchange what they found, as in PEARL.
 
     After a rejection (``pre``) one token is verified, else (``post``) what was drafted in the round before.

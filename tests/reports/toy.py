@@ -13,7 +13,7 @@ from ssdsim.pricing.room import Devices
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step, unit_free
 from ssdsim.protocols.axes import LOOKAHEAD
-from ssdsim.protocols.lockstep import Lockstep
+from ssdsim.protocols.strategy import Strategy
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.mixing import tokens_of
@@ -25,7 +25,7 @@ from ssdsim.speculation.caching import hits_given_accepted
 from ssdsim.speculation.hit_models import uniform_fan_out
 
 
-class Sleepy(Lockstep):
+class Sleepy(Strategy):
     """``T_v + T_p + [any miss] T_b``."""
 
     name = "sleepy"

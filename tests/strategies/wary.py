@@ -16,7 +16,7 @@ from ssdsim.pricing.occupancy import Occupancy, target_alone
 from ssdsim.pricing.room import Devices
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece, Step, unit_free
-from ssdsim.protocols.lockstep import Lockstep
+from ssdsim.protocols.strategy import Strategy
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.round import Seconds
@@ -27,7 +27,7 @@ from ssdsim.speculation.accepted import Accepted
 from ssdsim.transformer.card import Transformer
 
 
-class Wary(Lockstep):
+class Wary(Strategy):
     """Speculative decoding that drafts one token only, as long as the last round rejected one (``shy``)."""
 
     name = "wary"
