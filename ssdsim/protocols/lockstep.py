@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +15,12 @@ from ssdsim.pricing.site import Site
 from ssdsim.protocols.axes import Axis
 from ssdsim.rounds.block import RoundBlock, total
 from ssdsim.rounds.estimate import PARTS, Estimate
-from ssdsim.rounds.outcomes import OutcomeBlock
 from ssdsim.rounds.round import Round, Seconds
 from ssdsim.rounds.states import States, Stationary
 from ssdsim.settings import Settings
+
+if TYPE_CHECKING:
+    from ssdsim.rounds.outcomes import OutcomeBlock
 
 
 class Lockstep:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +20,12 @@ from ssdsim.rounds.actor import Program
 from ssdsim.rounds.block import RoundBlock
 from ssdsim.rounds.estimate import Estimate
 from ssdsim.rounds.kernel import Tokens
-from ssdsim.rounds.outcomes import OutcomeBlock
 from ssdsim.rounds.round import Round, Seconds
 from ssdsim.rounds.states import States
 from ssdsim.settings import Settings
+
+if TYPE_CHECKING:
+    from ssdsim.rounds.outcomes import OutcomeBlock
 
 
 class Strategy(Protocol):
