@@ -37,11 +37,6 @@ class Shown:
     expected: list[str]
     printed: list[str]
 
-    @property
-    def matches(self) -> bool:
-        """Whether ``expected`` is what was printed, up to elisions."""
-        return "\n".join(self.refreshed()) == "\n".join(self.expected)
-
     def refreshed(self) -> list[str]:
         """What was printed, with the elisions of ``expected``: each part begins at the line that begins alike.
 

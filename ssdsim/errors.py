@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import reprlib
 from collections.abc import Iterable
 from typing import Any
@@ -20,6 +19,8 @@ class InputError(ValueError):
 
 def nearest(name: object, allowed: Iterable[str]) -> str:
     """``"; did you mean 'x'?"`` for the allowed name closest to ``name``, or a full stop."""
+    import difflib  # here, because only a mistake needs it
+
     close = difflib.get_close_matches(str(name).lower(), list(allowed), n=1, cutoff=0.5)
     return f"; did you mean '{close[0]}'?" if close else "."
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,13 +18,26 @@ def centred_on(rate: Any, draws: ArrayLike) -> Draws:
     The error of a sum of timings is skewed; the prediction itself stays in the middle.
     """
     draws = np.asarray(draws, dtype=float)
-    return np.asarray(rate * (draws / np.median(draws, axis=-1, keepdims=True)))
+    (median,) = _quantiles(draws, 0.5)
+    return np.asarray(rate * (draws / median[..., None]))
 
 
 def bounds_95(draws: Draws) -> tuple[Any, Any]:
     """Low and high along the last axis."""
-    low, high = np.percentile(draws, (2.5, 97.5), axis=-1)
+    low, high = _quantiles(draws, 0.025, 0.975)
     return low, high
+
+
+def _quantiles(draws: Draws, *shares: float) -> Iterator[Draws]:
+    """Those of numpy along the last axis, but without numpy.ma, which takes 20 ms of a verb's start."""
+    ordered = np.sort(draws, axis=-1)
+    last = ordered.shape[-1] - 1
+    unknown = np.isnan(ordered[..., last])  # nan is sorted behind all numbers
+    for share in shares:
+        place = share * last
+        before = int(place)
+        low, high = ordered[..., before], ordered[..., min(before + 1, last)]
+        yield np.where(unknown, np.nan, low + (place - before) * (high - low))
 
 
 @dataclass(frozen=True)

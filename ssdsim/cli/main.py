@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import sys
@@ -71,6 +72,7 @@ def main() -> None:
     """Entry point. Exit codes: 0 done, 1 the answer is no, 2 bad input, 130 interrupted."""
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # else it looks through every package for some
     gc.set_threshold(100_000)  # what a verb makes lives to its end: looking through it again and again found nothing
+    atexit.register(gc.freeze)  # nor would a last look, whose memory the system takes back anyway
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # a character that the terminal lacks is shown by its number
             stream.reconfigure(errors="backslashreplace")

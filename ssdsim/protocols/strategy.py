@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +21,12 @@ from ssdsim.rounds.actor import Program
 from ssdsim.rounds.block import RoundBlock, total
 from ssdsim.rounds.estimate import PARTS, Estimate
 from ssdsim.rounds.kernel import Tokens
-from ssdsim.rounds.outcomes import OutcomeBlock
 from ssdsim.rounds.round import Round, Seconds
 from ssdsim.rounds.states import States, Stationary
 from ssdsim.settings import Settings
+
+if TYPE_CHECKING:
+    from ssdsim.rounds.outcomes import OutcomeBlock
 
 
 class Strategy(ABC):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.checks import FloatOrArray
-from ssdsim.rounds.outcomes import OutcomeBlock
+
+if TYPE_CHECKING:
+    from ssdsim.rounds.outcomes import OutcomeBlock
 
 Array = NDArray[np.float64]
 

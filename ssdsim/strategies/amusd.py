@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,11 +24,12 @@ from ssdsim.rounds.actor import Program
 from ssdsim.rounds.block import RoundBlock
 from ssdsim.rounds.estimate import PARTS, Estimate
 from ssdsim.rounds.kernel import Kernel, Tokens
-from ssdsim.rounds.outcomes import OutcomeBlock
 from ssdsim.rounds.round import Round, Seconds
 from ssdsim.settings import Settings
-from ssdsim.speculation.counted import CountedRun, drawn_long_run
-from ssdsim.speculation.free_running import FreeRun, Rounds, long_run
+
+if TYPE_CHECKING:
+    from ssdsim.rounds.outcomes import OutcomeBlock
+    from ssdsim.speculation.free_running import Rounds
 
 _MOST_LEAD = 64
 HANDSHAKES = ("ideal", "code")
@@ -213,6 +214,9 @@ def _counts(t: Mapping[str, Seconds]) -> NDArray[np.bool_]:
 
 def _long_run(round: Round) -> tuple[Rounds, NDArray[np.float64]]:
     """The mean round, and its share of passes in seconds."""
+    from ssdsim.speculation.counted import drawn_long_run  # here, as below: other strategies start faster without
+    from ssdsim.speculation.free_running import Rounds, long_run
+
     t, averages = round.seconds, round.averages
     assert averages.accepted is not None
     alike: dict[str, Any] = {"least": _least(t), "pass_s": t["verify"] + t["sample"], "token_s": t["draft"]}
@@ -237,6 +241,8 @@ the pass's seconds."""
 
 
 def _ideal_round(least: int, outcomes: OutcomeBlock) -> OneRound:
+    from ssdsim.speculation.free_running import FreeRun
+
     run = FreeRun(least, outcomes.most_accepted)
 
     def one(
@@ -249,6 +255,8 @@ def _ideal_round(least: int, outcomes: OutcomeBlock) -> OneRound:
 
 
 def _counted_round(least: int, outcomes: OutcomeBlock) -> OneRound:
+    from ssdsim.speculation.counted import CountedRun
+
     run = CountedRun(settled=outcomes.leads_to("not guessed").any())
 
     def one(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Iterable, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,10 +25,12 @@ from ssdsim.rounds.actor import Program, Stoppable
 from ssdsim.rounds.block import RoundBlock
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.mixing import tokens_of
-from ssdsim.rounds.outcomes import OutcomeBlock
 from ssdsim.rounds.round import Seconds
 from ssdsim.rounds.states import States
 from ssdsim.settings import Settings
+
+if TYPE_CHECKING:
+    from ssdsim.rounds.outcomes import OutcomeBlock
 
 _MOST_TARGETS = 64
 

@@ -14,7 +14,7 @@ from ssdsim.answers.predict import predict
 from ssdsim.answers.prediction_json import as_json
 from ssdsim.answers.verdict import verdict
 from ssdsim.errors import InputError
-from ssdsim.intervals import centred_on
+from ssdsim.intervals import bounds_95, centred_on
 from ssdsim.rounds.estimate import PARTS, Estimate
 from ssdsim.rounds.kernel import Kernel
 from ssdsim.scenario.configuration import Configuration, configure
@@ -278,3 +278,11 @@ def test_memory_is_asked_of_the_named_strategy_only() -> None:
     assert "400 cached outcomes a sequence needs" in together.no_room["ssd"]
     for strategy in ("ar", "sd"):
         assert list(configure(**shape, strategies=strategy).scenarios) == [strategy]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 400, 999])
+def test_intervals_have_the_quantiles_of_numpy(count: int) -> None:
+    draws = np.exp(np.random.default_rng(count).standard_normal((3, count)))
+    draws[1, 0] = np.nan
+    np.testing.assert_allclose(bounds_95(draws), np.percentile(draws, (2.5, 97.5), axis=-1), rtol=1e-14)
+    np.testing.assert_allclose(centred_on(2.0, draws), 2.0 * draws / np.median(draws, axis=-1)[:, None], rtol=1e-14)

@@ -275,3 +275,33 @@ def test_a_round_waits_for_the_slower_of_host_and_devices() -> None:
     for k, seen in zip(sweep.k, sweep.tokens_per_s, strict=True):
         assert speed(k, "vllm-0.16") == pytest.approx(seen, rel=0.05)
     assert speed(8, "vllm") > 1.5 * speed(8, "vllm-0.16")
+
+
+@pytest.mark.parametrize(
+    ("drafter", "k", "b", "context", "measured_ms", "most"),
+    [
+        (None, 5, 1, 1000, 6.53, 0.02),
+        (None, 5, 64, 1000, 9.75, 0.02),
+        (None, 5, 16, 8000, 12.19, 0.02),
+        ("eagle3", 2, 16, 1000, 8.96, 0.02),
+        ("eagle3", 5, 16, 8000, 16.97, 0.02),
+        ("eagle3", 5, 64, 1000, 18.33, 0.15),  # 384 rows: docs/validation.md
+        ("model", 5, 16, 1000, 35.92, 0.02),
+    ],
+)
+def test_the_card_of_vllm_0_24_says_what_was_measured(
+    drafter: str | None, k: int, b: int, context: int, measured_ms: float, most: float
+) -> None:
+    """Rounds of Llama-3.1-8B on one H100: alone, with an EAGLE-3 head, with the 1B beside it."""
+    found = predict(
+        target="llama-3.1-8b",
+        hardware="h100-sxm",
+        runtime="vllm-0.24",
+        tp=1,
+        strategies="ar,sd",
+        drafter=drafter or "model",
+        k=k,
+        b=b,
+        context=context,
+    )
+    assert 1e3 * found.estimates["sd" if drafter else "ar"].round_s == pytest.approx(measured_ms, rel=most)

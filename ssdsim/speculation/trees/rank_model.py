@@ -55,10 +55,6 @@ class RankModel:
         shares = np.divide(rates[:, 1:], wrong, out=np.zeros_like(rates[:, 1:]), where=wrong > 0.0)
         return cls(rates[:, 0], shares, concentration, ordered=False)
 
-    def with_first(self, first: Array) -> RankModel:
-        """The same, of requests whose first guesses have other rates."""
-        return RankModel(first, self.shares, self.concentration, self.ordered)
-
     def one_deeper(self) -> RankModel:
         """Of bonus tokens, too: one depth more, as good as the last."""
         shares = self.shares if self.shares.ndim == 1 else np.vstack([self.shares, self.shares[-1:]])

@@ -1,0 +1,50 @@
+"""Facts that pages repeat from the code are those of the code."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import tomllib
+
+import ssdsim
+from site_generator.shown import PROJECT
+from ssdsim.cli.main import VERBS
+from ssdsim.scenario.placeholders import PLAUSIBLE
+
+PAGE = (PROJECT / "docs/how-to/python.md").read_text()
+WITHOUT = re.search(r"These verbs have no function: (.*?)\.\n", PAGE, flags=re.DOTALL)
+
+
+def test_placeholders_are_drawn_from_the_ranges_that_the_page_gives() -> None:
+    said = re.search(r"assumed range \((.*?)\)", (PROJECT / "docs/strategies.md").read_text(), flags=re.DOTALL)
+    assert said
+    ranges = [f"{name.removeprefix('hit_')} {low} to {high}" for name, (low, high) in PLAUSIBLE.items()]
+    assert " ".join(said.group(1).split()) == ", ".join(ranges)
+
+
+def test_each_verb_is_a_function_or_is_said_to_have_none() -> None:
+    assert WITHOUT
+    functions = {verb for verb in VERBS if inspect.isfunction(getattr(ssdsim, verb, None))}
+    assert sorted(re.findall(r"`(\w+)`", WITHOUT.group(1))) == sorted(set(VERBS) - functions)
+    assert all(verb in PAGE for verb in functions)
+
+
+def test_every_package_and_module_has_its_place_in_the_tree_and_in_the_layers() -> None:
+    tree = (PROJECT / "docs/architecture.md").read_text().split("```")[1]
+    contracts = tomllib.loads((PROJECT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    layers = {name for layer in contracts[0]["layers"] for name in layer.split(" | ")}
+    for path in (PROJECT / "ssdsim").iterdir():
+        if not path.name.startswith("__"):
+            assert f" {path.name}{'/' if path.is_dir() else ''} " in tree.replace("\n", " "), path.name
+            assert f"ssdsim.{path.stem}" in layers, path.name
+
+
+def test_the_changelogs_newest_version_is_the_packages() -> None:
+    versions = re.findall(r"^## (\d+\.\d+\.\d+)", (PROJECT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)
+    assert versions[0] == ssdsim.__version__
+
+
+def test_the_changelog_has_a_date_for_all_but_what_is_newest() -> None:
+    newest, *others = re.findall(r"^## (.*)$", (PROJECT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)
+    assert newest == "Unreleased"
+    assert all(re.search(r"\d{4}-\d\d-\d\d", heading) for heading in others)
