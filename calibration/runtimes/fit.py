@@ -11,11 +11,11 @@ from scipy.optimize import lsq_linear
 from scipy.stats import t as student
 
 from calibration.bootstrap import significant
-from calibration.runtimes.features import FIELDS, HOST_FIELDS, KERNEL_FIELDS, Features, features, values_of
+from calibration.runtimes.features import FIELDS, Features, features, values_of
 from calibration.runtimes.unseen import beside_log_sd
 from ssdsim.errors import InputError, nearest
 from ssdsim.measured.row import Row
-from ssdsim.runtimes.card import NUMBERS, Evidence, Host, Runtime
+from ssdsim.runtimes.card import NUMBERS, Evidence, Runtime
 from ssdsim.transformer.operations import QUANTISED_BYTES
 
 Array = NDArray[np.float64]
@@ -95,6 +95,8 @@ def fit_runtime(
     """
     chosen = tuple(dict.fromkeys(fields if fields is not None else default_fields(rows)))
     check_fields(chosen, len(rows))
+    if "per_draft_step_s" in chosen and any(row.has_head for row in rows):
+        base = base.of_heads  # the rows speak of their heads' steps: the card has no other number for these
     named = name, engine or base.engine, source or "rows of the user's own"
     return min((_fit(rows, each, chosen, *named) for each in _caches(rows, base)), key=lambda fit: fit.misfit)
 
@@ -285,11 +287,7 @@ def _beside(made: Features, base: Runtime, solution: _Solution, card: Runtime) -
 
 def _card(values: Array, base: Runtime, name: str, engine: str) -> Runtime:
     held = {field: significant(float(value)) for field, value in zip(FIELDS, values, strict=True)}
-    kernels = base.kernels.model_copy(update={f: held[f] for f in KERNEL_FIELDS})
-    host = Host(**{f: held[f] for f in HOST_FIELDS})
-    return base.model_copy(
-        update={"name": name, "engine": engine, "versions": "", "about": "", "kernels": kernels, "host": host}
-    )
+    return base.with_numbers(held).model_copy(update={"name": name, "engine": engine, "versions": "", "about": ""})
 
 
 def by_series(fit: Fit) -> Iterator[tuple[str, int, float, float]]:
