@@ -26,6 +26,7 @@ from ssdsim.runtimes.catalog import DEFAULT, SUFFIX, find_runtime, load_runtime,
 from ssdsim.transformer.forward import forward_pass
 from ssdsim.transformer.operations import Attention, Collective
 from ssdsim.validation.paper import load_published
+from tests.measured.engines import served
 
 PUBLISHED = load_published("kumar2026").families[0]
 PUBLISHED_RATIOS = [a / b for a, b in zip(PUBLISHED.ssd_tokens_per_s, PUBLISHED.sd_tokens_per_s, strict=True)]
@@ -83,6 +84,15 @@ def test_a_row_is_linear_in_its_card(card: Runtime, row: Row) -> None:
     """What the fit solves is what a prediction prices."""
     made = features([row], card)
     assert made.predicted(values_of(card))[0] == pytest.approx(work_of(row, card).cost.seconds, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", runtime_names())
+@pytest.mark.parametrize("draft", ["llama-3.2-1b", None])
+def test_a_fit_begins_at_the_price_of_the_card_that_it_is_started_from(name: str, draft: str | None) -> None:
+    """Launches of a draft that has no graphs among it, and a head's own step."""
+    card = find_runtime(name)
+    row = served(batch=2, k=4, draft=draft, acceptance_length=2.5)
+    assert features([row], card).predicted(values_of(card))[0] == pytest.approx(work_of(row, card).cost.seconds)
 
 
 @settings(max_examples=20, deadline=None)
