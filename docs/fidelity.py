@@ -26,14 +26,16 @@ from calibration.bootstrap import significant
 from calibration.runtimes.fit import EXPERTS, Fit, fit_runtime
 from ssdsim.bundled import models_folder
 from ssdsim.hardware.catalog import find_hardware, find_transformer
+from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.measured.price import seconds_of, work_of
 from ssdsim.measured.row import Row
-from ssdsim.pricing.between_kernels import cost_of_step
+from ssdsim.pricing.between_kernels import cost_of_step, units_of_step
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.passes import cost_of_pass
 from ssdsim.runtimes.card import KERNELS, Evidence, Host, Kernels, Launches, Runtime
 from ssdsim.runtimes.catalog import find_runtime, save_runtime
 from ssdsim.speculation.acceptance import expected_tokens
+from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import forward_pass
 from ssdsim.validation.paper import load_published
 
@@ -266,7 +268,7 @@ class Outcome:
         errors = TimingErrors(DRAWS, 0)
         made, ends = [], []
         for row in rows:
-            cost, seconds = work_of(row, card).cost(card), seconds_of(row)
+            cost, seconds = work_of(row, card).cost, seconds_of(row)
             made.append(cost.seconds / seconds - 1.0)
             ends.append(np.quantile(cost.sample(errors), (0.025, 0.975)) / seconds)
         low, high = np.array(ends).T if ends else np.zeros((2, 0))
@@ -335,15 +337,23 @@ def sweeps(cards: Mapping[str, Runtime]) -> Iterator[tuple[str, Sweep]]:
     for sweep in paper.sweeps:
         card = cards[sweep.engine.split("-")[0]]
         target, ks, seen = find_transformer(sweep.target), np.array(sweep.k), np.array(sweep.tokens_per_s)
-        shape = {"batch": 1, "context": paper.context, "tp": paper.tp}
-        passes = [cost_of_pass(forward_pass(target, queries=k + 1, **shape), profile, card).seconds for k in sweep.k]
-        verify_s = np.array(passes) + cost_of_step(card, 1).seconds
+        shape = {"context": paper.context, "tp": paper.tp}
+        verify_s = verifications_s(target, sweep.k, profile, card, **shape)
         drafts = sweep.method == "standalone"
-        draft = forward_pass(find_transformer(_DRAFT), **shape)
+        draft = forward_pass(find_transformer(_DRAFT), batch=1, **shape)
         draft_s = cost_of_pass(draft, profile, card, "draft").seconds if drafts else 0.0
         name = f"{sweep.engine} {sweep.method}"
         launched = drafts and sweep.engine in _WITHOUT_GRAPHS
         yield sweep.engine.split("-")[0], _swept(name, target.layers, ks, seen, verify_s, draft_s, launched)
+
+
+def verifications_s(
+    target: Transformer, ks: Sequence[int], profile: HardwareProfile, card: Runtime, **shape: int
+) -> Array:
+    """A pass over K + 1 tokens with the step after it, for one sequence."""
+    passes = (forward_pass(target, batch=1, queries=k + 1, **shape) for k in ks)
+    step_s = cost_of_step(card, units_of_step(1)).seconds
+    return np.array([cost_of_pass(each, profile, card).seconds + step_s for each in passes])
 
 
 def _swept(name: str, layers: int, ks: Array, seen: Array, verify_s: Array, draft_s: float, launched: bool) -> Sweep:
@@ -389,6 +399,7 @@ def bundle(folder: Path, card: Runtime) -> tuple[Sweep, Outcome]:
     """
     frame = pd.read_csv(folder / "sd_decode.csv")
     frame = frame[(frame["source"] == "SpecForge SpecBundle") & frame["notes"].str.contains("chain")]
+    frame = frame[frame["model"] == "Llama-3.1-8B-Instruct"]
     lengths = frame["acceptance_length_or_rate"].astype(float)
     rows = [
         Row(
@@ -406,18 +417,12 @@ def bundle(folder: Path, card: Runtime) -> tuple[Sweep, Outcome]:
         for value, k, length in zip(frame["value"].astype(float), frame["k"].astype(int), lengths, strict=True)
     ]
     rounds = np.array([seconds_of(row) * (row.acceptance_length or 1.0) for row in rows])
-    bare = card.model_copy(
-        update={
-            "name": "bare",
-            "host": card.host.model_copy(update={"per_draft_step_s": 0.0, "per_round_layer_s": 0.0}),
-        }
-    )
-    verify = np.array([work_of(row, bare).cost(bare).seconds * (row.acceptance_length or 1.0) for row in rows])
-    ks = np.array([row.k for row in rows], dtype=float)
+    target, ks = find_transformer("llama-3.1-8b"), [row.k or 0 for row in rows]
+    verify = verifications_s(target, ks, find_hardware("h200-sxm"), card, context=rows[0].context)
     step_s, round_s = np.polyfit(ks, rounds - verify, 1)
-    misses = np.abs((verify + round_s + ks * step_s) / rounds - 1.0)
-    name, layers = "sglang SpecBundle, eagle-3, 8B on one H200", find_transformer("llama-3.1-8b").layers
-    line = Sweep(name, float("nan"), layers, round_s, step_s, float(misses.max()), float("nan"), float("nan"))
+    misses = np.abs((verify + round_s + np.array(ks) * step_s) / rounds - 1.0)
+    name = "sglang SpecBundle, eagle-3, 8B on one H200"
+    line = Sweep(name, float("nan"), target.layers, round_s, step_s, float(misses.max()), float("nan"), float("nan"))
     return line, Outcome.of(rows, card)
 
 
@@ -525,7 +530,7 @@ def main(folder: Path, write_cards: bool) -> None:
         )
     (launches,) = (s.launches for _, s in swept if s.launches is not None)
     finished[_LAUNCHING] = _launching(finished["vllm"], launches)
-    speculated = bundle(folder, finished["sglang"])[1]
+    speculated = bundle(folder, _with_experts(finished["sglang"]))[1]  # as it is bundled, with its step of heads
     text = page(results, [s for _, s in swept], speculated)
     (Path(__file__).parent / "fidelity.md").write_text(text, encoding="utf-8")
     if write_cards:
@@ -552,18 +557,15 @@ def _with_experts(card: Runtime) -> Runtime:
     And of a step of draft heads, which was fitted to what was published of drafters.
     """
     before = find_runtime(card.name)
-    host = {name: getattr(before.host, name) for name in EXPERTS if name in Host.model_fields}
-    kernels = {name: getattr(before.kernels, name) for name in EXPERTS if name in Kernels.model_fields}
+    numbers = {name: before.numbers[name] for name in EXPERTS}
     wander = tuple(way for way in before.wander if set(way) & set(EXPERTS))
     heads = before.evidence.note.partition(_OF_HEADS)[1:]
     evidence = card.evidence.model_copy(update={"note": card.evidence.note + "".join(heads)})
-    return card.model_copy(
+    return card.with_numbers(numbers).model_copy(
         update={
             "head_step_s": before.head_step_s,
             "wander": card.wander + wander,
             "evidence": evidence,
-            "kernels": card.kernels.model_copy(update=kernels),
-            "host": card.host.model_copy(update=host),
             "errors": card.errors.model_copy(update={"experts_log_sd": before.errors.experts_log_sd}),
         }
     )

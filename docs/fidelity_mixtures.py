@@ -24,7 +24,7 @@ from calibration.runtimes.unseen import log_sd_besides
 from ssdsim.bundled import models_folder
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.measured.row import Row
-from ssdsim.runtimes.card import Host, Kernels, Runtime
+from ssdsim.runtimes.card import KERNELS, Runtime
 from ssdsim.runtimes.catalog import find_runtime, save_runtime
 
 MOST_TTFT_MS = 1000.0
@@ -32,8 +32,7 @@ MOST_TTFT_MS = 1000.0
 
 SLIPS = 0.05
 """A row that is so much slower than one of more sequences, or of half as many GPUs, is a slip of the benchmark."""
-_OF_KERNELS = [name for name in EXPERTS if name in Kernels.model_fields]
-_OF_HOST = [name for name in EXPERTS if name in Host.model_fields]
+_NONE = {name: getattr(KERNELS.kernels, name, 0.0) for name in EXPERTS}
 
 _HEAD = """# How well it predicts engines that run mixtures of experts
 
@@ -132,24 +131,15 @@ def fitted(rows: Sequence[Row], dense: Runtime) -> Fit:
 
 def without_experts(card: Runtime) -> Runtime:
     """The card as dense models gave it."""
-    host = card.host.model_copy(update=dict.fromkeys(_OF_HOST, 0.0))
-    kernels = card.kernels.model_copy(update=dict.fromkeys(_OF_KERNELS, 1.0))
     errors = card.errors.model_copy(update={"experts_log_sd": 0.0})
     wander = tuple(way for way in card.wander if not set(way) & set(EXPERTS))
-    return card.model_copy(update={"kernels": kernels, "host": host, "errors": errors, "wander": wander})
+    return card.with_numbers(_NONE).model_copy(update={"errors": errors, "wander": wander})
 
 
 def with_experts(dense: Runtime, fit: Fit, errors: Array, rows: Sequence[Row]) -> Runtime:
     """The card with the numbers of a fit, and besides what it says of its error what ``errors`` of ``rows`` add."""
-    host = {name: getattr(fit.card.host, name) for name in _OF_HOST}
-    kernels = {name: getattr(fit.card.kernels, name) for name in _OF_KERNELS}
-    card = dense.model_copy(
-        update={
-            "kernels": dense.kernels.model_copy(update=kernels),
-            "host": dense.host.model_copy(update=host),
-            "wander": fit.card.wander,
-        }
-    )
+    numbers = {name: fit.card.numbers[name] for name in EXPERTS}
+    card = dense.with_numbers(numbers).model_copy(update={"wander": fit.card.wander})
     besides = significant(log_sd_besides(errors, rows, card))
     return card.model_copy(update={"errors": card.errors.model_copy(update={"experts_log_sd": besides})})
 

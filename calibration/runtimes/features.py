@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.measured.price import Work, each_row, seconds_of, work_of
 from ssdsim.measured.row import Row
-from ssdsim.pricing.between_kernels import Kernel, beyond_roof_s, experts_factor, kernel_factor
+from ssdsim.pricing.between_kernels import Units, units_of_kernels
+from ssdsim.pricing.cost import Cost
 from ssdsim.pricing.passes import cost_of_operations
-from ssdsim.runtimes.card import Host, Kernels, Runtime
-from ssdsim.transformer.forward import ForwardPass
-from ssdsim.transformer.operations import Attention, Collective, Elementwise, ExpertMlp, Gemm, LatentAttention
+from ssdsim.pricing.step import Pass
+from ssdsim.runtimes.card import NUMBERS, Kernels, Runtime
 
-KERNEL_FIELDS = ("gemm", "attention", "communication", "elementwise", "experts", "experts_4_bit", "overlap")
-HOST_FIELDS = tuple(Host.model_fields)
-FIELDS = (*KERNEL_FIELDS, *HOST_FIELDS)
-
-_ALONE = {**dict.fromkeys(KERNEL_FIELDS, 1.0), "overlap": 0.0}
-
-_FACTOR_OF: Mapping[type, str] = {
-    Gemm: "gemm",
-    Attention: "attention",
-    LatentAttention: "attention",
-    Collective: "communication",
-    Elementwise: "elementwise",
-}
+FIELDS = tuple(name for name, number in NUMBERS.items() if number.prior_sd is not None)
+_HALF = 0.5  # of what a kernel takes beyond the roofs: so much hidden, none is at its shortest
 
 
 @dataclass(frozen=True)
@@ -62,60 +50,41 @@ def features(rows: Iterable[Row], like: Runtime) -> Features:
     InputError : a row's card, profile or timing is missing, by the row's number.
     """
     rows = list(rows)
-    found = each_row(rows, lambda row: _of_row(work_of(row, like), like.kernels))
+    found = each_row(rows, lambda row: _of_row(work_of(row, like), like))
     return Features(
         rows=rows,
         seconds=np.array([seconds_of(row) for row in rows]),
         offset=np.array([offset for offset, _ in found]),
-        per_unit=np.array([[each.get(name, 0.0) for name in FIELDS] for _, each in found]),
+        per_unit=np.array([per_unit for _, per_unit in found]),
         series=np.array([row.series_name for row in rows]),
     )
 
 
 def values_of(card: Runtime) -> NDArray[np.float64]:
     """A card's fields in the order of :data:`FIELDS`."""
-    held = {**card.kernels.model_dump(), **card.host.model_dump()}
-    return np.array([held[name] for name in FIELDS], dtype=float)
+    return np.array([card.numbers[name] for name in FIELDS], dtype=float)
 
 
-def _of_row(work: Work, kernels: Kernels) -> tuple[float, dict[str, float]]:
-    found = _of_pass(work.target, work.profile, kernels, work.steps)
-    drafted = work.steps * work.drafted
-    if work.draft is not None:
-        for name, seconds in _of_pass(work.draft, work.profile, kernels, drafted).items():
-            found[name] = found.get(name, 0.0) + seconds
-    prompts = sum(times for _, times in work.prefills)
-    offset = sum(
-        times * cost_of_operations(forward.counted(), work.profile).seconds for forward, times in work.prefills
-    )
-    for forward, times in work.prefills:
-        for name, count in _between(forward).items():
+def _of_row(work: Work, like: Runtime) -> tuple[float, NDArray[np.float64]]:
+    """What no field moves, and what each does: the price is linear in them, and ``like`` makes one."""
+    found = dict.fromkeys(FIELDS, 0.0)
+    for piece, times in work.pieces:
+        for name, count in {**piece.units, **_of_kernels(piece.work, like)}.items():
             found[name] += times * count
-        layers, _ = forward.expert_work
-        found["per_expert_prompt_s"] = found.get("per_expert_prompt_s", 0.0) + times * layers
-    found["per_pass_s"] = work.steps + prompts
-    found["per_step_s"] = work.steps
-    found["per_sequence_s"] = work.steps * work.batch
-    found["per_draft_step_s"] = drafted if work.speculates else 0.0
-    found["per_round_s"] = work.steps if work.speculates else 0.0
-    found["per_round_layer_s"] = found["per_round_s"] * work.target.layers
-    return offset, found
+    per_unit = np.array(list(found.values()))
+    return work.cost.seconds - float(per_unit @ values_of(like)), per_unit
 
 
-def _of_pass(forward: ForwardPass, profile: HardwareProfile, kernels: Kernels, times: float) -> dict[str, float]:
-    alone = kernels.model_copy(update=_ALONE)
-    found = dict.fromkeys(KERNEL_FIELDS, 0.0)
-    for op, count in forward.counted():
-        seconds = profile.seconds(op).seconds
-        field = experts_factor(op) if isinstance(op, ExpertMlp) else _FACTOR_OF[type(op)]
-        found[field] += times * count * seconds * kernel_factor(op, seconds, profile, alone)
-        streams = isinstance(op, Attention | LatentAttention) and kernels.streaming_attention
-        if isinstance(op, Kernel) and not streams:
-            found["overlap"] -= times * count * beyond_roof_s(op, seconds, profile)
-    return found | {name: times * count for name, count in _between(forward).items()}
+def _of_kernels(work: object, like: Runtime) -> Units:
+    """Of decoding's kernels; those of prompts have no factors."""
+    if not isinstance(work, Pass) or work.forward.over_prompts:
+        return {}
 
+    def kernels(overlap: float) -> Cost:
+        own = {name: number for name, number in like.kernels if name not in FIELDS}
+        alone = like.model_copy(update={"kernels": Kernels(overlap=overlap, **own)})
+        return cost_of_operations(work.forward.counted(), work.profile, alone)
 
-def _between(forward: ForwardPass) -> dict[str, float]:
-    """What the numbers between kernels multiply in a pass."""
-    layers, tokens = forward.expert_work
-    return {"per_layer_s": forward.layers, "per_expert_layer_s": layers, "per_expert_token_s": tokens}
+    whole = kernels(0.0)
+    hidden_s = (whole.seconds - kernels(_HALF).seconds) / _HALF
+    return {**units_of_kernels(work.forward, whole.by_kind(), Kernels()), "overlap": -hidden_s}

@@ -11,11 +11,11 @@ from scipy.optimize import lsq_linear
 from scipy.stats import t as student
 
 from calibration.bootstrap import significant
-from calibration.runtimes.features import FIELDS, HOST_FIELDS, KERNEL_FIELDS, Features, features, values_of
+from calibration.runtimes.features import FIELDS, Features, features, values_of
 from calibration.runtimes.unseen import beside_log_sd
 from ssdsim.errors import InputError, nearest
 from ssdsim.measured.row import Row
-from ssdsim.runtimes.card import Evidence, Host, Runtime
+from ssdsim.runtimes.card import NUMBERS, Evidence, Runtime
 from ssdsim.transformer.operations import QUANTISED_BYTES
 
 Array = NDArray[np.float64]
@@ -29,25 +29,7 @@ EXPERTS = ("experts", "experts_4_bit", "per_expert_layer_s", "per_expert_token_s
 MOST_FIELDS = 6
 MOST_OVERLAP = 0.9
 
-PRIOR_SD: Mapping[str, float] = {
-    "gemm": 0.2,
-    "attention": 0.25,
-    "communication": 0.3,
-    "elementwise": 0.5,
-    "experts": 0.15,
-    "experts_4_bit": 0.15,
-    "overlap": 0.3,
-    "per_layer_s": 10e-6,
-    "per_pass_s": 1e-3,
-    "per_step_s": 1e-3,
-    "per_sequence_s": 20e-6,
-    "per_draft_step_s": 1.5e-3,
-    "per_round_s": 3e-3,
-    "per_round_layer_s": 50e-6,
-    "per_expert_layer_s": 10e-6,
-    "per_expert_token_s": 1e-6,
-    "per_expert_prompt_s": 1e-3,
-}
+PRIOR_SD: Mapping[str, float] = {name: number.prior_sd for name, number in NUMBERS.items() if number.prior_sd}
 """How far an engine may well be from a card of its kind, in each number: what few rows are drawn by."""
 
 _FIRST_NOISE = 0.05
@@ -55,7 +37,7 @@ _LEAST_NOISE = 1e-3
 _ROUNDS = 4
 _TOLD = 0.5  # of the prior's width: a number that the rows know better than that
 _HARDLY = 1e-4  # weight of a prior that only keeps a matrix invertible
-_OWN_ERROR = ("overlap", "per_draft_step_s", "per_round_s", "per_round_layer_s")
+_OWN_ERROR = ("overlap", *(name for name, number in NUMBERS.items() if number.has_own_error))
 """Numbers without a direction: a log-sd tells how far they may be off, or (overlap) others do."""
 
 _SAME = 0.9  # correlation from which on two numbers are not told apart
@@ -113,6 +95,8 @@ def fit_runtime(
     """
     chosen = tuple(dict.fromkeys(fields if fields is not None else default_fields(rows)))
     check_fields(chosen, len(rows))
+    if "per_draft_step_s" in chosen and any(row.has_head for row in rows):
+        base = base.of_heads  # the rows speak of their heads' steps: the card has no other number for these
     named = name, engine or base.engine, source or "rows of the user's own"
     return min((_fit(rows, each, chosen, *named) for each in _caches(rows, base)), key=lambda fit: fit.misfit)
 
@@ -303,11 +287,7 @@ def _beside(made: Features, base: Runtime, solution: _Solution, card: Runtime) -
 
 def _card(values: Array, base: Runtime, name: str, engine: str) -> Runtime:
     held = {field: significant(float(value)) for field, value in zip(FIELDS, values, strict=True)}
-    kernels = base.kernels.model_copy(update={f: held[f] for f in KERNEL_FIELDS})
-    host = Host(**{f: held[f] for f in HOST_FIELDS})
-    return base.model_copy(
-        update={"name": name, "engine": engine, "versions": "", "about": "", "kernels": kernels, "host": host}
-    )
+    return base.with_numbers(held).model_copy(update={"name": name, "engine": engine, "versions": "", "about": ""})
 
 
 def by_series(fit: Fit) -> Iterator[tuple[str, int, float, float]]:

@@ -52,7 +52,7 @@ def beside_log_sd(errors: Array, told: Array, rows: Sequence[Row], card: Runtime
 def log_sd_besides(errors: Array, rows: Sequence[Row], card: Runtime) -> float:
     """Of whole passes: what ``card`` misses ``rows`` by, each series weighing alike, beyond all that it says itself."""
     draws = TimingErrors(_DRAWS, 0)
-    said = np.array([np.log(work_of(row, card).cost(card).sample(draws)).var() for row in rows])
+    said = np.array([np.log(work_of(row, card).cost.sample(draws)).var() for row in rows])
     squares = np.log1p(np.maximum(errors, -0.99)) ** 2 - said
     _, at, counts = np.unique([row.series_name for row in rows], return_inverse=True, return_counts=True)
     return float(np.sqrt(max(0.0, np.average(squares, weights=1.0 / counts[at]))))
@@ -90,6 +90,6 @@ def _shares(row: Row, card: Runtime) -> tuple[float, float]:
     """The log-sd that a row's kernels make by their own errors, and the share of it that multiplies no matrices."""
     alone = {"name": f"{card.name}, kernels", "errors": Errors(beside_log_sd=1.0), "wander": ()}
     kernels = card.model_copy(update=alone)
-    cost, beside = work_of(row, card).cost(kernels), beside_matrices(kernels)
+    cost, beside = work_of(row, kernels).cost, beside_matrices(kernels)
     timings = Cost(cost.terms, shared={name: moved for name, moved in cost.shared.items() if name != beside})
     return float(np.log(timings.sample(TimingErrors(_DRAWS, 0))).std()), cost.shared.get(beside, 0.0) / cost.seconds

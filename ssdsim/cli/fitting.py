@@ -122,9 +122,8 @@ def _series_table(fit: Fit) -> Table:
 
 def _fitted(fit: Fit) -> Iterator[tuple[str, float, float, float]]:
     """Each field with its value and its interval."""
-    held = {**fit.card.kernels.model_dump(), **fit.card.host.model_dump()}
     for field, low, high in zip(fit.fields, fit.low, fit.high, strict=True):
-        yield field, float(held[field]), float(low), float(high)
+        yield field, float(fit.card.numbers[field]), float(low), float(high)
 
 
 def _json(fit: Fit, output: Path) -> dict[str, object]:

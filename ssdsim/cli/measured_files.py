@@ -34,6 +34,7 @@ _OPTIONS: Mapping[str, tuple[Any, str]] = {
     "k": (_WHOLE, "drafted tokens a round"),
     "acceptance_length": (click.FloatRange(1.0), "tokens that a round yields, bonus token included"),
     "draft": (str, "the draft's card, where it is a model"),
+    "drafter": (str, "what drafts, where it is no model: eagle3, mtp, ..."),
 }
 FILLED = tuple(_OPTIONS)
 """Columns of a row that the command line gives where a file does not."""

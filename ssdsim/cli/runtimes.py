@@ -8,37 +8,8 @@ from ssdsim.cli.console import console, print_labelled
 from ssdsim.cli.groups import Group
 from ssdsim.cli.options import echo_json, json_option
 from ssdsim.cli.tables import Table
-from ssdsim.runtimes.card import Errors, Evidence, Host, Kernels, Runtime
+from ssdsim.runtimes.card import ERRORS, NUMBERS, Evidence, Runtime
 from ssdsim.runtimes.catalog import find_runtime, runtime_names
-
-_ABOUT = {
-    "gemm": "matrix multiplications",
-    "attention": "attention",
-    "communication": "all-reduces",
-    "elementwise": "element-wise kernels",
-    "experts": "layers of experts of 8 and 16 bits",
-    "experts_4_bit": "of 4 bits",
-    "overlap": "share beyond the roofs that is hidden",
-    "streaming_attention": "attention at the bandwidth",
-    "one_shot_bytes": "all-reduces read by every rank",
-    "per_layer_s": "of every pass and layer",
-    "per_pass_s": "of a target pass",
-    "per_step_s": "after each target pass",
-    "per_sequence_s": "of it, a sequence of the batch",
-    "per_draft_step_s": "of every pass of a draft",
-    "per_round_s": "of a round that speculates",
-    "per_round_layer_s": "of it, a layer of the target",
-    "per_expert_layer_s": "of every layer with experts",
-    "per_expert_prompt_s": "of it, in a pass over prompts",
-    "per_expert_token_s": "of it, a token",
-    "pass_log_sd": "error of a target pass and step",
-    "beside_log_sd": "of its seconds beside matrices, besides",
-    "experts_log_sd": "error of a mixture's, besides",
-    "host_log_sd": "error of the host's seconds",
-    "draft_step_log_sd": "error of a draft step",
-    "per_round_log_sd": "error of the cost of a round",
-    "round_log_sd": "error of a speculating round",
-}
 
 
 @click.group("runtimes", cls=Group)
@@ -95,11 +66,9 @@ def print_runtime(card: Runtime) -> None:
     table = Table(pad_edge=True)
     for column in ("", "value", "about"):
         table.add_column(column, words=column != "value")
-    for name in (*Kernels.model_fields, *Host.model_fields):
-        part = card.kernels if name in Kernels.model_fields else card.host
-        table.add_row(name, shown(name, getattr(part, name)), _ABOUT[name])
-    for name in Errors.model_fields:
-        table.add_row(name, shown(name, getattr(card.errors, name)), _ABOUT[name])
+    held = {**card.numbers, **dict(card.errors)}
+    for name, number in (NUMBERS | ERRORS).items():
+        table.add_row(name, shown(name, held[name]), number.about)
     out.print(table)
     out.print(f"A draft beside the target runs on {_DRAFTS[card.draft_tp]}; cache in {card.cache_dtype or _LIKE_MODEL}")
     if card.head_step_s is not None:

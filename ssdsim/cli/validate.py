@@ -35,7 +35,7 @@ _OUTPUT = "validation"
 _CALIBRATION_MINUTES = 5.0
 _COMMON = ("hardware", "max_error", "as_json", "seed", "quiet")
 _OF_PAPER = ("paper", *_COMMON)  # options that --paper takes
-_ONLY_MEASURED = ("measured", "files", "runtime", "tp", "b", "kv_dtype", "k", "acceptance_length")
+_ONLY_MEASURED = ("measured", "files", "runtime", "tp", "b", "kv_dtype", "k", "acceptance_length", "drafter")
 _ONLY_PAIR = ("pair", "prompts", "requests", "max_new_tokens", "f", "visits")
 _OF_PAIR = (
     *_ONLY_PAIR,
@@ -53,7 +53,7 @@ _OF_MEASURED = (*_ONLY_MEASURED, "target", "dtype", "draft", "output", *_COMMON)
     help="an engine's own benchmarks (CSV, or its result file; more may follow) to predict; runs nothing",
 )
 @click.option("--runtime", help="with --measured: the engine's card [default: the one that predict takes]")
-@row_options("tp", "batch", "kv_dtype", "k", "acceptance_length")
+@row_options("tp", "batch", "kv_dtype", "k", "acceptance_length", "drafter")
 @click.option(
     "--pair",
     type=click.Path(path_type=Path),

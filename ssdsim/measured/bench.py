@@ -105,7 +105,7 @@ def model_in(said: object, given: Given, where: str) -> str:
 
 
 def speculation(own_k: int | None, own_length: float | None, given: Given, where: str) -> dict[str, Any]:
-    """``k``, ``acceptance_length`` and ``draft`` of a run that speculated; empty of one that did not.
+    """``k``, ``acceptance_length``, ``draft`` and ``drafter`` of a run that speculated; empty of one that did not.
 
     Raises
     ------
@@ -119,7 +119,7 @@ def speculation(own_k: int | None, own_length: float | None, given: Given, where
         raise InputError(f"{where}: the run speculated, but not how many tokens a round; give them by --k")
     if length is None:
         raise InputError(f"{where}: does not say how many tokens a round yielded; give them by --acceptance-length")
-    return {"k": k, "acceptance_length": float(length), "draft": given.get("draft")}
+    return {"k": k, "acceptance_length": float(length), **{name: given.get(name) for name in ("draft", "drafter")}}
 
 
 def bench_row(found: Mapping[str, Any], given: Given, where: str) -> Row:

@@ -1,21 +1,21 @@
-"""What a runtime predicts for a measured row: decoding steps, and the prompts that are processed in between."""
+"""What a runtime predicts for a measured row: the rounds that ``predict`` prices, and the prompts in between."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, TypeVar
 
 from ssdsim.errors import InputError
-from ssdsim.hardware.catalog import find_hardware, find_transformer
-from ssdsim.hardware.profile import HardwareProfile
+from ssdsim.hardware.catalog import find_transformer
 from ssdsim.measured.row import Row
-from ssdsim.pricing.between_kernels import cost_of_launches, cost_of_speculation, cost_of_step, of_prompts
+from ssdsim.pricing.between_kernels import of_prompts
 from ssdsim.pricing.cost import Cost
-from ssdsim.pricing.passes import cost_of_pass
+from ssdsim.pricing.site import Site
+from ssdsim.pricing.step import Pass, Piece, Step
 from ssdsim.runtimes.card import KERNELS, Runtime
-from ssdsim.transformer.card import Transformer, legal_tensor_parallel
-from ssdsim.transformer.forward import ForwardPass, forward_pass
+from ssdsim.scenario.configuration import configure
 from ssdsim.transformer.prefill import prefill_pass
 
 T = TypeVar("T")
@@ -26,85 +26,77 @@ PREFILL_CHUNK = 8192
 
 @dataclass(frozen=True)
 class Work:
-    """The passes behind a row's value, each with how often it runs in the time that the value speaks of.
+    """What was done at ``site`` behind a row's value.
 
-    ``steps`` are steps of the target (rounds, where it speculates), each over ``batch`` sequences.
+    ``steps``, of a round where it ``speculates``, run ``rounds`` times in the time that the value speaks of; passes
+    over ``prompts`` each as often as it says.
     """
 
-    batch: int
-    steps: float
-    target: ForwardPass
-    profile: HardwareProfile
-    draft: ForwardPass | None = None
-    drafted: int = 0
-    speculates: bool = False
-    prefills: tuple[tuple[ForwardPass, float], ...] = ()
+    site: Site
+    steps: Mapping[str, Step]
+    rounds: float
+    prompts: tuple[tuple[Pass, float], ...]
+    speculates: bool
 
-    def cost(self, runtime: Runtime) -> Cost:
-        """Seconds in the runtime."""
-        parts = [
-            (cost_of_pass(self.target, self.profile, runtime), self.steps),
-            (cost_of_step(runtime, self.batch), self.steps),
-        ]
-        if self.speculates:
-            parts.append((cost_of_speculation(runtime, self.target.layers), self.steps))
-            parts.append((self._draft_step(runtime), self.steps * self.drafted))
-            if self.draft is not None:
-                devices_s = Cost.total(parts).seconds / self.steps
-                parts.append((cost_of_launches(runtime, self.draft.layers, self.drafted, devices_s), self.steps))
-        prompts = of_prompts(runtime)
-        parts += [(cost_of_pass(forward, self.profile, prompts), times) for forward, times in self.prefills]
-        whole = Cost.total(parts)
+    @property
+    def pieces(self) -> Iterator[tuple[Piece, float]]:
+        """Everything that was done, with how often."""
+        for step in self.steps.values():
+            yield from ((piece, self.rounds * piece.times) for piece in step.pieces)
+        yield from ((self.site.piece(prompt), times) for prompt, times in self.prompts)
+
+    @cached_property
+    def cost(self) -> Cost:
+        """The seconds of :func:`seconds_of`, as predicted."""
+        whole = Cost.total((piece.cost, times) for piece, times in self.pieces)
+        runtime = self.site.runtime
         log_sd = runtime.errors.round_log_sd
         return whole.off_by(f"round@{runtime.name}", log_sd) if self.speculates and log_sd else whole
 
-    def _draft_step(self, runtime: Runtime) -> Cost:
-        """Of a draft model; a head's step is all in the runtime's own seconds of a draft step."""
-        if self.draft is not None:
-            return cost_of_pass(self.draft, self.profile, runtime, "draft")
-        host, errors = runtime.host, runtime.errors
-        return Cost({f"fixed:draft step@{runtime.name}": (host.per_draft_step_s, errors.draft_step_log_sd)})
+
+def options_of(row: Row) -> dict[str, Any]:
+    """A row's setting as the options of a scenario, but for the runtime: what ``predict`` would be asked for it.
+
+    What drafts is a head of the target where the row names neither a draft nor a drafter: the MTP layer of a target
+    that has one, else EAGLE-3's.
+    """
+    given: dict[str, Any] = {
+        "strategies": ("ar",),
+        "target": row.model,
+        "hardware": row.hardware,
+        "tp": row.tp,
+        "ep": row.ep if row.ep > 1 else None,
+        "b": row.batch,
+        "context": row.context,
+        "dtype": row.dtype,
+        "kv_dtype": row.kv_dtype,
+    }
+    if row.k is not None:
+        head = "mtp" if find_transformer(row.model).mtp_layers else "eagle3"
+        drafter = row.drafter or ("model" if row.draft else head)
+        given |= {"strategies": ("sd",), "k": row.k, "drafter": drafter, "draft": row.draft, "sd_draft": "colocated"}
+        given["alpha"] = 0.5  # what is accepted, the row says itself
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def work_of(row: Row, runtime: Runtime = KERNELS) -> Work:
-    """The passes behind a row, with the draft where the runtime has it and the cache that it keeps.
+    """What is done behind a row, with the draft where the runtime has it and the cache that it keeps.
 
     Raises
     ------
-    InputError : no such card or profile, or a degree that does not divide the model.
+    InputError : no such card or profile, a degree that does not divide the model, or a drafter that does not draft in
+        every round, of which a row does not say enough.
     """
-    card, profile = find_transformer(row.model), find_hardware(row.hardware)
-    queries, kv_dtype = (row.k or 0) + 1, cache_of(row, card, runtime)
-
-    def decoding(model: Transformer, tp: int, queries: int = 1, ep: int = 1) -> ForwardPass:
-        return forward_pass(
-            model,
-            batch=row.batch,
-            queries=queries,
-            context=row.context,
-            tp=tp,
-            dtype=row.dtype,
-            kv_dtype=kv_dtype,
-            ep=ep,
-        )
-
-    target = decoding(card, row.tp, queries, row.ep)
-    draft = None
-    if row.draft:
-        drafter = find_transformer(row.draft)
-        all_of_them = runtime.draft_tp == "all" and row.tp in legal_tensor_parallel(drafter)
-        draft = decoding(drafter, row.tp if all_of_them else 1)
-    steps, prompts = _counts(row)
-    return Work(
-        batch=row.batch,
-        steps=steps,
-        target=target,
-        profile=profile,
-        draft=draft,
-        drafted=row.k or 0,
-        speculates=row.k is not None,
-        prefills=_prefills(card, row, prompts, kv_dtype),
-    )
+    # whoever ran the row had room for its batch and context: that is not asked again
+    (scenario,) = configure(**options_of(row) | {"b": 1, "context": 1, "runtime": KERNELS.name}).scenarios.values()
+    assert scenario.site is not None  # it has hardware
+    kept = row.kv_dtype or runtime.cache_beside(scenario.site.precision_of("target"))
+    site = replace(scenario.site, batch=row.batch, context=row.context, runtime=runtime, kv_dtype=kept)
+    steps = scenario.strategy.steps(site, scenario.drafter)
+    if row.k is not None and "decode" in steps:
+        raise InputError(f"{scenario.drafter.title} does not draft in every round: its rows cannot be predicted")
+    rounds, prompts = _counts(row)
+    return Work(site, steps, rounds, tuple(_prompts(site, row, prompts)), row.k is not None)
 
 
 def _counts(row: Row) -> tuple[float, float]:
@@ -124,25 +116,15 @@ def _counts(row: Row) -> tuple[float, float]:
             return 1.0 / tokens_a_step, row.batch / row.output_tokens
 
 
-def cache_of(row: Row, card: Transformer, runtime: Runtime) -> str | None:
-    """The cache's dtype: the row's, or beside quantised weights the runtime's; None for the model's own."""
-    precision = card.precision(row.dtype)
-    own = row.kv_dtype or (None if precision.kv == precision.activations else precision.kv)
-    return own or runtime.cache_beside(precision)
-
-
-def _prefills(
-    card: Transformer, row: Row, prompts: float, kv_dtype: str | None
-) -> tuple[tuple[ForwardPass, float], ...]:
+def _prompts(site: Site, row: Row, prompts: float) -> Iterator[tuple[Pass, float]]:
     """Passes over ``prompts`` prompts; a static batch is processed in passes of several."""
     tokens = round(row.input_tokens)
     if not tokens or not prompts:
-        return ()
+        return
     together = max(1, min(row.batch, PREFILL_CHUNK // tokens)) if row.metric == "latency_s" else 1
-    forward = prefill_pass(
-        card, batch=together, tokens=tokens, tp=row.tp, dtype=row.dtype, kv_dtype=kv_dtype, ep=row.ep
-    )
-    return ((forward, prompts / together),)
+    shape = {"dtype": site.dtype, "kv_dtype": site.kv_dtype, "tp": site.tp, "ep": site.ep}
+    forward = prefill_pass(site.target, batch=together, tokens=tokens, **shape)
+    yield Pass("prompts", "target", forward, site.tp, site.profile, of_prompts(site.runtime)), prompts / together
 
 
 def each_row(rows: Iterable[Row], made: Callable[[Row], T]) -> list[T]:
@@ -157,7 +139,7 @@ def each_row(rows: Iterable[Row], made: Callable[[Row], T]) -> list[T]:
 
 
 def seconds_of(row: Row) -> float:
-    """A row's value as the seconds of :meth:`Work.cost`: of a token and sequence, a step or a whole batch."""
+    """A row's value as the seconds of :attr:`Work.cost`: of a token and sequence, a step or a whole batch."""
     match row.metric:
         case "latency_s":
             return row.value

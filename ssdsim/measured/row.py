@@ -29,7 +29,8 @@ class Row(Card):
     between; ``latency_s``, a whole static batch with its prefill; ``tokens_per_s``, output of all requests together
     while they are served. ``batch`` is the sequences in flight (the concurrency). ``input_tokens`` and
     ``output_tokens`` are means over requests. With ``k`` drafted tokens a round, ``acceptance_length`` are the tokens
-    that a round yields (bonus token included), and ``draft`` names the draft's card where it is a model.
+    that a round yields (bonus token included). ``drafter`` proposes them (``model``, ``eagle3``, ``mtp``, ...) and
+    ``draft`` names its card; with neither it is a head of the target.
 
     Experts lie in ``ep`` groups of the ``tp`` devices.
 
@@ -50,6 +51,7 @@ class Row(Card):
     dtype: str | None = None
     kv_dtype: str | None = None
     draft: str | None = None
+    drafter: str | None = None
     k: Whole | None = None
     acceptance_length: Annotated[float, Field(ge=1.0, le=1001.0)] | None = None
     source: str = ""
@@ -66,8 +68,13 @@ class Row(Card):
         """The series, or what makes one where none is given."""
         parts = (self.source, self.engine, self.engine_version, self.model, self.dtype, self.hardware, self.tp)
         spread = (f"ep {self.ep}",) if self.ep > 1 else ()
-        method = (f"k from {self.draft or 'a head'}",) if self.k else ()
+        method = (f"k from {self.draft or self.drafter or 'a head'}",) if self.k else ()
         return self.series or " ".join(str(part) for part in (*parts, *spread, *method) if part)
+
+    @property
+    def has_head(self) -> bool:
+        """Whether it speculates with something else than a model of its own."""
+        return self.k is not None and (self.drafter != "model" if self.drafter else self.draft is None)
 
     @property
     def context(self) -> int:

@@ -9,7 +9,7 @@ from typing import Literal
 
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.pricing.cost import Cost
-from ssdsim.runtimes.card import KERNELS, Host, Kernels, Runtime
+from ssdsim.runtimes.card import NUMBERS, Host, Kernels, Runtime
 from ssdsim.transformer.forward import ForwardPass
 from ssdsim.transformer.operations import (
     WEIGHT_BYTES,
@@ -85,27 +85,8 @@ def _roof_s(op: Kernel, profile: HardwareProfile) -> float:
 @lru_cache(maxsize=256)
 def of_prompts(runtime: Runtime) -> Runtime:
     """The runtime of passes over prompts: long kernels, whose factors are not those of decoding's short ones."""
-    if runtime is KERNELS:
-        return runtime
-    beside = beside_prompts(runtime)
-    wander = tuple({name: sd for name, sd in way.items() if name in Host.model_fields} for way in beside.wander)
-    return beside.model_copy(update={"kernels": Kernels(), "wander": wander})
-
-
-@lru_cache(maxsize=256)
-def beside_prompts(runtime: Runtime) -> Runtime:
-    """The runtime of passes in which tokens are decoded beside parts of prompts: no graph was captured for them."""
-    layer_s, more_s = runtime.host.per_expert_layer_s, runtime.host.per_expert_prompt_s
-    host = runtime.host.model_copy(update={"per_expert_layer_s": layer_s + more_s, "per_expert_prompt_s": 0.0})
-    wander = tuple(_in_prompts(way) for way in runtime.wander)
-    return runtime.model_copy(update={"host": host, "wander": wander})
-
-
-def _in_prompts(way: Mapping[str, float]) -> dict[str, float]:
-    """A direction in which what is open of the two numbers of expert layers comes together."""
-    layer = way.get("per_expert_layer_s", 0.0) + way.get("per_expert_prompt_s", 0.0)
-    kept = {name: sd for name, sd in way.items() if name not in ("per_expert_layer_s", "per_expert_prompt_s")}
-    return kept | ({"per_expert_layer_s": layer} if layer else {})
+    wander = tuple({name: sd for name, sd in way.items() if name in Host.model_fields} for way in runtime.wander)
+    return runtime.model_copy(update={"kernels": Kernels(), "wander": wander})
 
 
 def _streaming_s(op: Attention | LatentAttention, profile: HardwareProfile) -> float:
@@ -132,42 +113,26 @@ def _all_reduce_s(op: Collective, alone_s: float, profile: HardwareProfile, one_
     return max(one_shot_s, min(alone_s, two_shots_s))
 
 
-def cost_between_kernels(forward: ForwardPass, kernels: Cost, runtime: Runtime, model: Model) -> Cost:
-    """Of one pass; the structure that kernels and host work miss is an error of a target's whole pass.
+Units = Mapping[str, float]
+"""How often each number of a runtime's card is paid; of a factor, the seconds that it multiplies."""
 
-    What is not in ``kernels`` that multiply matrices has one more: its factors and gaps are an engine's, and those of
-    one setting are not quite those of another.
-    """
-    host, errors = runtime.host, runtime.errors
+
+def units(forward: ForwardPass, model: Model) -> Units:
+    """How often a pass pays the host's numbers."""
     layers, tokens = forward.expert_work
-    counted = {"per_layer_s": float(forward.layers), "per_expert_layer_s": layers, "per_expert_token_s": tokens}
-    cost = host_cost(runtime, "layers", forward.layers * host.per_layer_s, errors.host_log_sd)
-    between_experts_s = layers * host.per_expert_layer_s + tokens * host.per_expert_token_s
-    cost = cost + host_cost(runtime, "expert layers", between_experts_s, errors.host_log_sd)
-    kinds = kernels.by_kind()
-    by_factor = _by_factor(kinds, forward)
-    factors = {field: seconds / getattr(runtime.kernels, field) for field, seconds in by_factor.items()}
-    if model == "draft":
-        cost = cost + host_cost(runtime, "draft step", host.per_draft_step_s, errors.draft_step_log_sd)
-        return cost + _wandering(runtime, {**factors, **counted})
-    cost = cost + host_cost(runtime, "pass", host.per_pass_s, errors.host_log_sd)
-    log_sd = math.hypot(errors.pass_log_sd, errors.experts_log_sd if layers else 0.0)
-    seconds = kernels.seconds + cost.seconds
-    beside_s = seconds - sum(kinds.get(kind, 0.0) for kind in _MATRICES)
-    moved = {_structure(runtime): log_sd * seconds, beside_matrices(runtime): errors.beside_log_sd * beside_s}
-    return cost + _moved(moved) + _wandering(runtime, {**factors, **counted, "per_pass_s": 1.0})
-
-
-def cost_of_step(runtime: Runtime, batch: int) -> Cost:
-    """Host work after a target pass: scheduling and sampling."""
-    host, errors = runtime.host, runtime.errors
-    seconds = host.per_step_s + batch * host.per_sequence_s
-    cost = host_cost(runtime, "step", seconds, errors.host_log_sd)
-    moved = {
-        _structure(runtime): errors.pass_log_sd * seconds,
-        beside_matrices(runtime): errors.beside_log_sd * seconds,
+    return {
+        "per_layer_s": forward.layers,
+        "per_expert_layer_s": layers,
+        "per_expert_token_s": tokens,
+        "per_expert_prompt_s": layers if forward.over_prompts else 0,
+        "per_pass_s" if model == "target" else "per_draft_step_s": 1,
     }
-    return cost + _moved(moved) + _wandering(runtime, {"per_step_s": 1.0, "per_sequence_s": float(batch)})
+
+
+def units_of_step(sequences: int, speculated_layers: int = 0) -> Units:
+    """How often the host's numbers are paid after a target pass, by its sequences; in a round by its layers, too."""
+    step = {"per_step_s": 1, "per_sequence_s": sequences}
+    return step | ({"per_round_s": 1, "per_round_layer_s": speculated_layers} if speculated_layers else {})
 
 
 _MATRICES = frozenset({"gemm", "experts"})
@@ -181,29 +146,67 @@ _FACTORS = {
 """Kinds of kernels that a factor multiplies; experts' is told by their format."""
 
 
-def _by_factor(kinds: Mapping[str, float], forward: ForwardPass) -> dict[str, float]:
+def units_of_kernels(forward: ForwardPass, kinds: Mapping[str, float], factors: Kernels) -> Units:
+    """The seconds of a pass's kernels that each factor multiplies, before it, from those of each kind after it."""
     found = {field: sum(kinds.get(kind, 0.0) for kind in theirs) for field, theirs in _FACTORS.items()}
     experts = next((op for op, _ in forward.counted() if isinstance(op, ExpertMlp)), None)
-    return found if experts is None else found | {experts_factor(experts): kinds.get("experts", 0.0)}
+    if experts is not None:
+        found[experts_factor(experts)] = kinds.get("experts", 0.0)
+    return {field: seconds / getattr(factors, field) for field, seconds in found.items()}
 
 
-def _wandering(runtime: Runtime, per_unit: Mapping[str, float]) -> Cost:
+def cost_between_kernels(forward: ForwardPass, kernels: Cost, runtime: Runtime, model: Model) -> Cost:
+    """What the host adds to the ``kernels`` of a pass, and what is open of both."""
+    paid, kinds = units(forward, model), kernels.by_kind()
+    cost = _host_cost(runtime, paid)
+    wander = _wandering(runtime, {**units_of_kernels(forward, kinds, runtime.kernels), **paid})
+    if model == "draft":
+        return cost + wander
+    seconds = kernels.seconds + cost.seconds
+    beside_s = seconds - sum(kinds.get(kind, 0.0) for kind in _MATRICES)
+    return cost + wander + _structure(runtime, seconds, beside_s, bool(paid["per_expert_layer_s"]))
+
+
+def cost_of_step(runtime: Runtime, paid: Units) -> Cost:
+    """Host work after a target pass: scheduling and sampling, and what a round with drafted tokens costs besides."""
+    of_pass = {name: count for name, count in paid.items() if not NUMBERS[name].has_own_error}
+    seconds = _host_cost(runtime, of_pass).seconds
+    return _host_cost(runtime, paid) + _structure(runtime, seconds, seconds) + _wandering(runtime, paid)
+
+
+def _host_cost(runtime: Runtime, paid: Units) -> Cost:
+    """Times without a kernel; those of a term, which have one error, together."""
+    terms: dict[str, tuple[float, float]] = {}
+    for name, count in paid.items():
+        number, seconds = NUMBERS[name], count * getattr(runtime.host, name)
+        if seconds:
+            key = f"fixed:{number.term}@{runtime.name}"
+            before, _ = terms.get(key, (0.0, 0.0))
+            terms[key] = before + seconds, getattr(runtime.errors, number.error)
+    return Cost(terms)
+
+
+def _wandering(runtime: Runtime, paid: Units) -> Cost:
     """What each of the card's directions moves, from the seconds that each of its numbers moves by."""
     return _moved(
         {
-            f"wander {number}@{runtime.name}": sum(sd * per_unit.get(name, 0.0) for name, sd in direction.items())
+            f"wander {number}@{runtime.name}": sum(sd * paid.get(name, 0.0) for name, sd in direction.items())
             for number, direction in enumerate(runtime.wander)
         }
     )
 
 
-def _moved(seconds: Mapping[str, float]) -> Cost:
-    return Cost(shared={direction: moved for direction, moved in seconds.items() if moved})
+def _structure(runtime: Runtime, seconds: float, beside_s: float, has_experts: bool = False) -> Cost:
+    """What kernels and host work miss of an engine's structure: all target passes and their steps are wrong together.
 
-
-def _structure(runtime: Runtime) -> str:
-    """The direction in which all target passes are wrong together."""
-    return f"structure@{runtime.name}"
+    ``beside_s``, which multiply no matrices, have one more error: an engine's factors and gaps in one setting are not
+    quite those of another.
+    """
+    errors = runtime.errors
+    log_sd = math.hypot(errors.pass_log_sd, errors.experts_log_sd if has_experts else 0.0)
+    return _moved(
+        {f"structure@{runtime.name}": log_sd * seconds, beside_matrices(runtime): errors.beside_log_sd * beside_s}
+    )
 
 
 def beside_matrices(runtime: Runtime) -> str:
@@ -211,10 +214,8 @@ def beside_matrices(runtime: Runtime) -> str:
     return f"beside matrices@{runtime.name}"
 
 
-def cost_of_speculation(runtime: Runtime, layers: int) -> Cost:
-    """What a round with drafted tokens costs beside its passes, by the target's layers."""
-    seconds = runtime.host.per_round_s + layers * runtime.host.per_round_layer_s
-    return host_cost(runtime, "round", seconds, runtime.errors.per_round_log_sd)
+def _moved(seconds: Mapping[str, float]) -> Cost:
+    return Cost(shared={direction: moved for direction, moved in seconds.items() if moved})
 
 
 def cost_of_launches(runtime: Runtime, layers: int, drafted: int, devices_s: float) -> Cost:
@@ -225,12 +226,7 @@ def cost_of_launches(runtime: Runtime, layers: int, drafted: int, devices_s: flo
     launches = runtime.launches
     if launches is None:
         return Cost()
-    host_s = launches.per_round_s + drafted * layers * launches.per_layer_s
-    return host_cost(runtime, "launches", max(0.0, host_s - devices_s), runtime.errors.draft_step_log_sd)
-
-
-def host_cost(runtime: Runtime, what: str, seconds: float, log_sd: float) -> Cost:
-    """A time without a kernel; what is called the same has the same error."""
-    if seconds == 0.0:
+    late_s = launches.per_round_s + drafted * layers * launches.per_layer_s - devices_s
+    if late_s <= 0.0:
         return Cost()
-    return Cost({f"fixed:{what}@{runtime.name}": (seconds, log_sd)})
+    return Cost({f"fixed:launches@{runtime.name}": (late_s, runtime.errors.draft_step_log_sd)})

@@ -8,7 +8,7 @@ from functools import cached_property, update_wrapper
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from ssdsim.hardware.profile import HardwareProfile
-from ssdsim.pricing.between_kernels import Model, cost_of_launches, cost_of_speculation, cost_of_step
+from ssdsim.pricing.between_kernels import Model, cost_of_launches, cost_of_step, units_of_step
 from ssdsim.pricing.cost import Cost
 from ssdsim.pricing.passes import cost_of_message, streaming_share
 from ssdsim.pricing.step import HostWork, Message, Pass, Piece, Step
@@ -201,10 +201,8 @@ class Site:
     @_once
     def sampling_step(self, speculates: bool = True) -> Step:
         """Sampling and host work after a target pass, of a round that ``speculates`` or of a step that does not."""
-        cost = cost_of_step(self.runtime, self.own_sequences)
-        if speculates:
-            cost = cost + cost_of_speculation(self.runtime, self.target.layers)
-        return Step("host", (Piece("sample", cost),))
+        paid = units_of_step(self.own_sequences, self.target.layers if speculates else 0)
+        return Step("host", (Piece("sample", cost_of_step(self.runtime, paid), paid=paid),))
 
     def launches(self, step: Pass, tokens: int) -> tuple[Piece, ...]:
         """What a round of ``tokens`` drafts beside the target waits for their launches; nothing where it does not."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.hardware.profile import HardwareProfile
-from ssdsim.pricing.between_kernels import Model
+from ssdsim.pricing.between_kernels import Model, Units, units
 from ssdsim.pricing.cost import Cost, TimingErrors
 from ssdsim.pricing.passes import cost_of_pass
 from ssdsim.runtimes.card import KERNELS, Runtime
@@ -54,12 +54,21 @@ class Message:
 
 @dataclass(frozen=True)
 class Piece:
-    """Part of a step that runs ``times`` in a row; ``cost`` is that of one time."""
+    """Part of a step that runs ``times`` in a row; ``cost`` is that of one time.
+
+    ``paid`` are the runtime's numbers behind a cost without a pass.
+    """
 
     name: str
     cost: Cost
     times: int = 1
     work: Pass | HostWork | None = None
+    paid: Units = field(default_factory=dict)
+
+    @property
+    def units(self) -> Units:
+        """How often one time pays the numbers of the runtime's host."""
+        return units(self.work.forward, self.work.model) if isinstance(self.work, Pass) else self.paid
 
     def called(self, name: str) -> Piece:
         return replace(self, name=name)

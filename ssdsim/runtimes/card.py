@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Literal
 
@@ -19,6 +21,26 @@ DraftDegree = Literal["one", "all", "faster"]
 CacheDtype = Literal["bfloat16", "float16", "float8"]
 
 
+@dataclass(frozen=True)
+class Number:
+    """What is known of a field of a card beside its value: what it is, in a few words, and how wrong it may be.
+
+    ``prior_sd`` is how far an engine may well be from a card of its kind, by which few rows are drawn (None: nothing
+    that is fitted). The host's seconds of one ``term`` share an error, which is the log-sd ``error`` of
+    :class:`Errors`. How often a number is paid is told by :func:`ssdsim.pricing.between_kernels.units`.
+    """
+
+    about: str
+    prior_sd: float | None = None
+    term: str = "pass"
+    error: str = "host_log_sd"
+
+    @property
+    def has_own_error(self) -> bool:
+        """Whether its seconds have another error than the host's in passes and steps."""
+        return self.error != "host_log_sd"
+
+
 class Kernels(Card):
     """How the engine's kernels differ from those that were timed one by one on an idle device.
 
@@ -34,21 +56,24 @@ class Kernels(Card):
     rank adding up its part for all others. Both kernels are multiplied by their factors.
     """
 
-    gemm: Factor = 1.0
-    attention: Factor = 1.0
-    communication: Factor = 1.0
-    elementwise: Factor = 1.0
-    experts: Factor = 1.0
-    experts_4_bit: Factor = 1.0
-    overlap: float = Field(default=0.0, ge=0.0, le=0.9)
-    streaming_attention: bool = False
-    one_shot_bytes: int = Field(default=0, ge=0, le=10**12)
+    gemm: Annotated[Factor, Number("matrix multiplications", 0.2)] = 1.0
+    attention: Annotated[Factor, Number("attention", 0.25)] = 1.0
+    communication: Annotated[Factor, Number("all-reduces", 0.3)] = 1.0
+    elementwise: Annotated[Factor, Number("element-wise kernels", 0.5)] = 1.0
+    experts: Annotated[Factor, Number("layers of experts of 8 and 16 bits", 0.15)] = 1.0
+    experts_4_bit: Annotated[Factor, Number("of 4 bits", 0.15)] = 1.0
+    overlap: Annotated[float, Number("share beyond the roofs that is hidden", 0.3)] = Field(default=0.0, ge=0.0, le=0.9)
+    streaming_attention: Annotated[bool, Number("attention at the bandwidth")] = False
+    one_shot_bytes: Annotated[int, Number("all-reduces read by every rank")] = Field(default=0, ge=0, le=10**12)
+
+
+_OF_DRAFTING, _OF_ROUND = "draft_step_log_sd", "per_round_log_sd"
 
 
 class Host(Card):
     """Seconds that belong to no kernel.
 
-        ``per_layer_s``: gaps, of every pass and layer. ``per_expert_layer_s``: of those with experts besides, and
+    ``per_layer_s``: gaps, of every pass and layer. ``per_expert_layer_s``: of those with experts besides, and
     ``per_expert_token_s`` for every token there: choosing experts, sorting tokens to them and adding up;
     ``per_expert_prompt_s`` of such a layer in a pass with parts of prompts, which no captured graph holds.
     ``per_pass_s``: of a target pass. ``per_step_s``: after each target pass (scheduling, sampling, detokenising), and
@@ -57,16 +82,16 @@ class Host(Card):
     it for every layer of the target: shapes for which no graph was captured, masks, a cache that is cut back.
     """
 
-    per_layer_s: Seconds = 0.0
-    per_pass_s: Seconds = 0.0
-    per_step_s: Seconds = 0.0
-    per_sequence_s: Seconds = 0.0
-    per_draft_step_s: Seconds = 0.0
-    per_round_s: Seconds = 0.0
-    per_round_layer_s: Seconds = 0.0
-    per_expert_layer_s: Seconds = 0.0
-    per_expert_token_s: Seconds = 0.0
-    per_expert_prompt_s: Seconds = 0.0
+    per_layer_s: Annotated[Seconds, Number("of every pass and layer", 10e-6, "layers")] = 0.0
+    per_pass_s: Annotated[Seconds, Number("of a target pass", 1e-3, "pass")] = 0.0
+    per_step_s: Annotated[Seconds, Number("after each target pass", 1e-3, "step")] = 0.0
+    per_sequence_s: Annotated[Seconds, Number("of it, a sequence of the batch", 20e-6, "step")] = 0.0
+    per_draft_step_s: Annotated[Seconds, Number("of every pass of a draft", 1.5e-3, "draft step", _OF_DRAFTING)] = 0.0
+    per_round_s: Annotated[Seconds, Number("of a round that speculates", 3e-3, "round", _OF_ROUND)] = 0.0
+    per_round_layer_s: Annotated[Seconds, Number("of it, a layer of the target", 50e-6, "round", _OF_ROUND)] = 0.0
+    per_expert_layer_s: Annotated[Seconds, Number("of every layer with experts", 10e-6, "expert layers")] = 0.0
+    per_expert_token_s: Annotated[Seconds, Number("of it, a token", 1e-6, "expert layers")] = 0.0
+    per_expert_prompt_s: Annotated[Seconds, Number("of it, in a pass over prompts", 1e-3, "expert layers")] = 0.0
 
 
 class Errors(Card):
@@ -80,13 +105,24 @@ class Errors(Card):
     those of a round. ``round_log_sd``: of a whole round that speculates, each strategy's its own.
     """
 
-    pass_log_sd: LogSd = 0.0
-    beside_log_sd: LogSd = 0.0
-    experts_log_sd: LogSd = 0.0
-    host_log_sd: LogSd = 0.0
-    draft_step_log_sd: LogSd = 0.0
-    per_round_log_sd: LogSd = 0.0
-    round_log_sd: LogSd = 0.0
+    pass_log_sd: Annotated[LogSd, Number("error of a target pass and step")] = 0.0
+    beside_log_sd: Annotated[LogSd, Number("of its seconds beside matrices, besides")] = 0.0
+    experts_log_sd: Annotated[LogSd, Number("error of a mixture's, besides")] = 0.0
+    host_log_sd: Annotated[LogSd, Number("error of the host's seconds")] = 0.0
+    draft_step_log_sd: Annotated[LogSd, Number("error of a draft step")] = 0.0
+    per_round_log_sd: Annotated[LogSd, Number("error of the cost of a round")] = 0.0
+    round_log_sd: Annotated[LogSd, Number("error of a speculating round")] = 0.0
+
+
+def _numbers(*parts: type[Card]) -> dict[str, Number]:
+    fields = {name: field for part in parts for name, field in part.model_fields.items()}
+    return {name: next(m for m in field.metadata if isinstance(m, Number)) for name, field in fields.items()}
+
+
+NUMBERS = _numbers(Kernels, Host)
+"""Every field that belongs to kernels or to the host, in the order of the card."""
+
+ERRORS = _numbers(Errors)
 
 
 class Launches(Card):
@@ -146,15 +182,28 @@ class Runtime(Card):
 
     def cache_beside(self, weights: Precision) -> str | None:
         """The dtype of the cache that it keeps beside quantised weights; None where it is the model's own."""
-        return self.cache_dtype if weights.mlp not in DTYPES else None
+        return self.cache_dtype if weights.mlp not in DTYPES and weights.kv == weights.activations else None
 
     @model_validator(mode="after")
     def _wanders_in_its_numbers(self) -> Runtime:
-        known = (*Kernels.model_fields, *Host.model_fields)
         for name in {name for direction in self.wander for name in direction}:
-            if name not in known:
-                raise ValueError(f"unknown number '{name}' in wander{nearest(name, known)} Allowed: {', '.join(known)}")
+            if name not in NUMBERS:
+                hint, allowed = nearest(name, NUMBERS), ", ".join(NUMBERS)
+                raise ValueError(f"unknown number '{name}' in wander{hint} Allowed: {allowed}")
         return self
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """Every number of the kernels and of the host."""
+        return {**dict(self.kernels), **dict(self.host)}
+
+    def with_numbers(self, numbers: Mapping[str, float]) -> Runtime:
+        """The same runtime but for some numbers."""
+        kernels, host = (
+            part.model_copy(update={name: numbers[name] for name in numbers if name in type(part).model_fields})
+            for part in (self.kernels, self.host)
+        )
+        return self.model_copy(update={"kernels": kernels, "host": host})
 
     @property
     def of_heads(self) -> Runtime:
@@ -178,8 +227,7 @@ class Runtime(Card):
 def _of_heads(runtime: Runtime) -> Runtime:
     if runtime.head_step_s is None:
         return runtime
-    host = runtime.host.model_copy(update={"per_draft_step_s": runtime.head_step_s})
-    return runtime.model_copy(update={"host": host, "head_step_s": None})
+    return runtime.with_numbers({"per_draft_step_s": runtime.head_step_s}).model_copy(update={"head_step_s": None})
 
 
 KERNELS = Runtime(

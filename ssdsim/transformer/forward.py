@@ -19,6 +19,7 @@ from ssdsim.transformer.operations import (
     Gemm,
     LatentAttention,
     Operation,
+    PrefillAttention,
 )
 from ssdsim.transformer.precision import Precision
 from ssdsim.transformer.routing import busiest_over_mean, devices_of_a_token, distinct_experts
@@ -94,6 +95,11 @@ class ForwardPass:
         """Layers with experts, and the tokens that come to them there, those of all layers together."""
         found = [(times, op.tokens) for op, times in self.counted() if isinstance(op, ExpertMlp)]
         return sum(times for times, _ in found), sum(times * tokens for times, tokens in found)
+
+    @cached_property
+    def over_prompts(self) -> bool:
+        """Whether parts of prompts are among its tokens."""
+        return any(isinstance(op, PrefillAttention) for op, _ in self.counted())
 
     @property
     def tokens(self) -> int:

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ssdsim.hardware.catalog import find_hardware, find_transformer
+from ssdsim.hardware.catalog import find_hardware
 from ssdsim.intervals import bounds_95
-from ssdsim.measured.price import cache_of, each_row, seconds_of, value_of, work_of
+from ssdsim.measured.price import each_row, seconds_of, value_of, work_of
 from ssdsim.measured.row import Row
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.runtimes.card import Runtime
@@ -34,12 +34,12 @@ class Checked:
     """A row, its prediction in the row's own metric, and the 95 % interval that the timings' errors give it.
 
     ``error`` is of seconds, whatever the metric: above 0 the prediction is too slow. ``cache`` is the dtype taken for
-    the keys and values, None for the model's own.
+    the keys and values.
     """
 
     row: Row
     card: Runtime
-    cache: str | None
+    cache: str
     predicted: float
     low: float
     high: float
@@ -99,12 +99,13 @@ def check_rows(rows: Sequence[Row], runtime: Runtime | None = None, seed: int = 
 
 
 def _checked(row: Row, runtime: Runtime, errors: TimingErrors) -> Checked:
-    cost = work_of(row, runtime).cost(runtime)
+    work = work_of(row, runtime)
+    cost = work.cost
     ends = sorted(value_of(row, float(end)) for end in bounds_95(cost.sample(errors)))
     return Checked(
         row=row,
         card=runtime,
-        cache=cache_of(row, find_transformer(row.model), runtime),
+        cache=work.site.precision_of("target").kv,
         predicted=value_of(row, cost.seconds),
         low=ends[0],
         high=ends[1],
@@ -156,7 +157,7 @@ def _likelier(name: str, own: Sequence[Checked]) -> LikelierCache | None:
     taken = own[0].cache
     other = next(dtype for dtype in ("float8", "bfloat16") if dtype != taken)
     stated = [one.row.model_copy(update={"kv_dtype": other}) for one in own]
-    pairs = [(one, work_of(row, one.card).cost(one.card)) for one, row in zip(own, stated, strict=True)]
+    pairs = [(one, work_of(row, one.card).cost) for one, row in zip(own, stated, strict=True)]
     error = float(np.mean([abs(cost.seconds / seconds_of(one.row) - 1.0) for one, cost in pairs]))
     as_taken = float(np.mean([abs(one.error) for one in own]))
     return LikelierCache(name, len(own), other, error, as_taken) if error < _MUCH_BETTER * as_taken else None

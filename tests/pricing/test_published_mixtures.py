@@ -11,7 +11,7 @@ from scipy.optimize import brentq
 
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.profile import HardwareProfile
-from ssdsim.pricing.between_kernels import cost_of_speculation, cost_of_step
+from ssdsim.pricing.between_kernels import cost_of_step, units_of_step
 from ssdsim.pricing.passes import cost_of_pass
 from ssdsim.runtimes.card import KERNELS, Runtime
 from ssdsim.runtimes.catalog import find_runtime
@@ -59,7 +59,7 @@ def with_routing(mixture: Transformer, overlap: float, skew: float) -> Transform
 
 def step_s(target: Transformer, batch: int, queries: int, tp: int, on: HardwareProfile, runtime: Runtime) -> float:
     forward = forward_pass(target, batch=batch, queries=queries, context=512, tp=tp)
-    return cost_of_pass(forward, on, runtime).seconds + cost_of_step(runtime, batch).seconds
+    return cost_of_pass(forward, on, runtime).seconds + cost_of_step(runtime, units_of_step(batch)).seconds
 
 
 def moesd(sigma: float, gamma: int, draft_s: float, target_s: float, verify_s: float) -> float:
@@ -186,7 +186,6 @@ def test_eagle_3_makes_qwen3_30b_slower(batch: int, steps: int, verified: int, t
     on, runtime = find_hardware("h100-sxm"), find_runtime("sglang")
     plain_s = step_s(QWEN3_30B, batch, 1, 2, on, runtime)
     tree = forward_pass(QWEN3_30B, batch=batch, queries=verified, context=512, tp=2, masked=True)
-    verify_s = cost_of_pass(tree, on, runtime).seconds + cost_of_step(runtime, batch).seconds
-    round_s = verify_s + steps * runtime.host.per_draft_step_s
-    round_s += cost_of_speculation(runtime, QWEN3_30B.layers).seconds
+    host_s = cost_of_step(runtime, units_of_step(batch, QWEN3_30B.layers)).seconds
+    round_s = cost_of_pass(tree, on, runtime).seconds + host_s + steps * runtime.host.per_draft_step_s
     assert tokens * plain_s / round_s < 1.0

@@ -9,7 +9,7 @@ import tomllib
 import ssdsim
 from site_generator.shown import PROJECT
 from ssdsim.cli.main import VERBS
-from ssdsim.scenario.placeholders import PLAUSIBLE
+from ssdsim.scenario.options import ALL
 
 PAGE = (PROJECT / "docs/how-to/python.md").read_text()
 WITHOUT = re.search(r"These verbs have no function: (.*?)\.\n", PAGE, flags=re.DOTALL)
@@ -18,7 +18,8 @@ WITHOUT = re.search(r"These verbs have no function: (.*?)\.\n", PAGE, flags=re.D
 def test_placeholders_are_drawn_from_the_ranges_that_the_page_gives() -> None:
     said = re.search(r"assumed range \((.*?)\)", (PROJECT / "docs/strategies.md").read_text(), flags=re.DOTALL)
     assert said
-    ranges = [f"{name.removeprefix('hit_')} {low} to {high}" for name, (low, high) in PLAUSIBLE.items()]
+    plausible = {name: option.plausible for name, option in ALL.items() if option.plausible}
+    ranges = [f"{name.removeprefix('hit_')} {low} to {high}" for name, (low, high) in plausible.items()]
     assert " ".join(said.group(1).split()) == ", ".join(ranges)
 
 

@@ -19,13 +19,14 @@ from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.laws import FixedCosts
 from ssdsim.measured.price import work_of
 from ssdsim.measured.row import Row
-from ssdsim.pricing.between_kernels import cost_of_step, kernel_factor
+from ssdsim.pricing.between_kernels import cost_of_step, kernel_factor, units_of_step
 from ssdsim.pricing.passes import cost_of_pass
 from ssdsim.runtimes.card import KERNELS, Errors, Evidence, Host, Kernels, Runtime
 from ssdsim.runtimes.catalog import DEFAULT, SUFFIX, find_runtime, load_runtime, runtime_names, runtime_of, save_runtime
 from ssdsim.transformer.forward import forward_pass
 from ssdsim.transformer.operations import Attention, Collective
 from ssdsim.validation.paper import load_published
+from tests.measured.engines import served
 
 PUBLISHED = load_published("kumar2026").families[0]
 PUBLISHED_RATIOS = [a / b for a, b in zip(PUBLISHED.ssd_tokens_per_s, PUBLISHED.sd_tokens_per_s, strict=True)]
@@ -82,7 +83,16 @@ def test_every_bundled_card_says_what_it_rests_on(name: str) -> None:
 def test_a_row_is_linear_in_its_card(card: Runtime, row: Row) -> None:
     """What the fit solves is what a prediction prices."""
     made = features([row], card)
-    assert made.predicted(values_of(card))[0] == pytest.approx(work_of(row, card).cost(card).seconds, rel=1e-9)
+    assert made.predicted(values_of(card))[0] == pytest.approx(work_of(row, card).cost.seconds, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", runtime_names())
+@pytest.mark.parametrize("draft", ["llama-3.2-1b", None])
+def test_a_fit_begins_at_the_price_of_the_card_that_it_is_started_from(name: str, draft: str | None) -> None:
+    """Launches of a draft that has no graphs among it, and a head's own step."""
+    card = find_runtime(name)
+    row = served(batch=2, k=4, draft=draft, acceptance_length=2.5)
+    assert features([row], card).predicted(values_of(card))[0] == pytest.approx(work_of(row, card).cost.seconds)
 
 
 @settings(max_examples=20, deadline=None)
@@ -227,7 +237,7 @@ def test_a_measured_round_is_the_predicted_one() -> None:
     card = find_runtime("vllm").model_copy(update={"name": "8-bit cache", "cache_dtype": "float8"})
     given = {"runtime": "vllm", "dtype": "float8", "kv_dtype": "float8", "b": 8, "context": 1024, "k": 4}
     predicted = predict(strategies=("ar", "sd"), **given).estimates["sd"]
-    assert work_of(row, card).cost(card).seconds == pytest.approx(float(predicted.round_s), rel=1e-9)
+    assert work_of(row, card).cost.seconds == pytest.approx(float(predicted.round_s), rel=1e-9)
 
 
 def test_a_scaled_profile_keeps_the_runtime_that_lies_beside_it(tmp_path: Path) -> None:
@@ -250,11 +260,11 @@ def test_what_is_left_open_of_numbers_moves_passes_and_steps_together() -> None:
     target = find_transformer("llama-3.1-8b")
     traded = {"per_layer_s": -1e-4 / target.layers, "per_step_s": 1e-4}
     card = KERNELS.model_copy(update={"name": "traded", "wander": (traded,)})
-    profile = find_hardware("h100-sxm")
-    whole = cost_of_pass(forward_pass(target, batch=1, context=100), profile, card) + cost_of_step(card, 1)
+    profile, step = find_hardware("h100-sxm"), cost_of_step(card, units_of_step(1))
+    whole = cost_of_pass(forward_pass(target, batch=1, context=100), profile, card) + step
     assert whole.shared["wander 0@traded"] == pytest.approx(0.0, abs=1e-12)
     other = find_transformer("llama-3.1-70b")
-    longer = cost_of_pass(forward_pass(other, batch=1, context=100), profile, card) + cost_of_step(card, 1)
+    longer = cost_of_pass(forward_pass(other, batch=1, context=100), profile, card) + step
     assert longer.shared["wander 0@traded"] == pytest.approx(1e-4 * (1.0 - other.layers / target.layers))
 
 

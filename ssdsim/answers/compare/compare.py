@@ -69,7 +69,7 @@ def compare(
     ----------
     gpus, b : the budget, and sequences in flight over all copies.
     ranges : where an acceptance input may lie, ``{"alpha": (0.75, 0.85)}``. One that is given without a range is
-        taken to be exact, a default within :data:`ssdsim.scenario.placeholders.PLAUSIBLE`.
+        taken to be exact, a default within the range that its option calls plausible.
     seed : of the draws.
     options : as :func:`ssdsim.recommend` takes them; ``strategies`` are by default, and with ``all``, all.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from ssdsim.answers.serving.curve import Curve
@@ -71,6 +70,8 @@ class PromptTable:
         self._alone = Curve(lambda tokens: self._tokens_s(tokens, of_prompts(place.runtime)))
         self._heads = Curve(self._head_s)
         self._attention = Curve(self._attention_s)
+        self._host_decoding = Curve(lambda tokens: self._host_s(self._decoding(tokens)))
+        self._host_with_prompts = Curve(lambda tokens: self._host_s(self._forward(tokens)))
 
     def added_s(self, decoded: int, chunks: Sequence[Chunk]) -> float:
         """What ``chunks`` add to a pass over ``decoded`` tokens."""
@@ -78,31 +79,18 @@ class PromptTable:
         share = decoded / total
         tokens_s = share * self._beside(total) + (1.0 - share) * self._alone(total) - self._beside(decoded)
         heads_s = self._heads(decoded + len(chunks)) - self._heads(decoded)
-        return tokens_s + heads_s + self._over_cache_s(chunks) + self._prompts_host_s(total) - self._host_s(decoded)
+        host_s = self._host_with_prompts(total) - self._host_decoding(decoded)
+        return tokens_s + heads_s + self._over_cache_s(chunks) + host_s
 
     def alone_s(self, chunks: Sequence[Chunk]) -> float:
         """A pass over ``chunks`` and nothing else."""
         total = sum(chunk.tokens for chunk in chunks)
-        return self._alone(total) + self._heads(len(chunks)) + self._over_cache_s(chunks) + self._prompts_host_s(total)
+        host_s = self._host_with_prompts(total)
+        return self._alone(total) + self._heads(len(chunks)) + self._over_cache_s(chunks) + host_s
 
-    @cached_property
-    def _host_of_one(self) -> tuple[float, float]:
-        """What the runtime adds to a pass over one token, and for each more, which experts have to be found for."""
-        place, one = self._place, self._forward(1)
-        cost = cost_between_kernels(one, Cost(), place.runtime, place.model)
-        return cost.seconds, one.expert_work[1] * place.runtime.host.per_expert_token_s
-
-    def _host_s(self, tokens: int) -> float:
-        first_s, more_s = self._host_of_one
-        return first_s + (tokens - 1) * more_s
-
-    @cached_property
-    def _prompts_host_of_one(self) -> float:
-        return self._forward(1).expert_work[0] * self._place.runtime.host.per_expert_prompt_s
-
-    def _prompts_host_s(self, tokens: int) -> float:
-        """As :meth:`_host_s`, of a pass with parts of prompts."""
-        return self._host_s(tokens) + self._prompts_host_of_one
+    def _host_s(self, forward: ForwardPass) -> float:
+        """What the runtime adds between a pass's kernels."""
+        return cost_between_kernels(forward, Cost(), self._place.runtime, self._place.model).seconds
 
     def _over_cache_s(self, chunks: Sequence[Chunk]) -> float:
         """Each part takes its share of the attention of its prompt up to its end."""
@@ -114,6 +102,9 @@ class PromptTable:
 
     def _forward(self, tokens: int) -> ForwardPass:
         return mixed_pass(self._place.card, (Chunk(tokens),), context=tokens, **self._place.shard)
+
+    def _decoding(self, tokens: int) -> ForwardPass:
+        return forward_pass(self._place.card, batch=tokens, context=1, **self._place.shard)
 
     def _body(self, tokens: int) -> Counted:
         forward = self._forward(tokens)
@@ -128,7 +119,7 @@ class PromptTable:
 
     def _head_s(self, tokens: int) -> float:
         place = self._place
-        after = forward_pass(place.card, batch=tokens, context=1, **place.shard).after
+        after = self._decoding(tokens).after
         if not after:
             return 0.0
         return cost_of_operations([(op, 1) for op in after], place.profile, of_prompts(place.runtime)).seconds

@@ -1,0 +1,73 @@
+"""A measured row has the price that ``predict`` gives its setting: there is one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from calibration.runtimes.fit import fit_runtime
+from ssdsim.errors import InputError
+from ssdsim.measured.price import options_of, work_of
+from ssdsim.measured.row import Row
+from ssdsim.runtimes.catalog import find_runtime
+from ssdsim.scenario.configuration import configure
+from ssdsim.validation.measured import check_rows
+from tests.measured.engines import measured, served
+
+SETTINGS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "AR": ({}, {"strategies": ("ar",)}),
+    "draft model": ({"k": 4, "draft": "llama-3.2-1b"}, {"k": 4, "draft": "llama-3.2-1b"}),
+    "a head": ({"k": 4}, {"k": 4, "drafter": "eagle3"}),
+    "EAGLE-3": ({"k": 3, "drafter": "eagle3"}, {"k": 3, "drafter": "eagle3"}),
+    "EAGLE": ({"k": 3, "drafter": "eagle"}, {"k": 3, "drafter": "eagle"}),
+    "MTP": (
+        {"k": 1, "model": "deepseek-r1", "hardware": "h200-sxm", "tp": 8},
+        {"k": 1, "target": "deepseek-r1", "hardware": "h200-sxm", "tp": 8, "drafter": "mtp"},
+    ),
+}
+"""Columns of a row, and the options of ``predict`` that say the same."""
+
+
+@pytest.mark.parametrize("runtime", ["ssd-engine", "vllm", "vllm-0.16", "kernels"])
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_a_row_is_priced_as_predict_prices_it(setting: str, runtime: str) -> None:
+    """A draft of one of four GPUs tells the others; a head's passes are its kernels and its own cost of a step."""
+    columns, options = SETTINGS[setting]
+    same = {"input_tokens": 1024, "output_tokens": 1, "metric": "step_ms", "model": "llama-3.1-70b", "tp": 4}
+    row = served(batch=8, **{**same, **columns})
+    asked = {"strategies": ("sd",), "target": "llama-3.1-70b", "hardware": "h100-sxm", "tp": 4, **options}
+    if "k" in options:
+        asked |= {"alpha": 0.7, "sd_draft": "colocated"}
+    (scenario,) = configure(b=8, context=1024, runtime=runtime, **asked).scenarios.values()
+    (checked,) = check_rows([row], find_runtime(runtime))
+    assert checked.predicted == pytest.approx(1e3 * float(scenario.estimate.round_s), rel=1e-12)
+    (said,) = configure(**options_of(row), runtime=runtime).scenarios.values()
+    assert said.estimate.round_s == pytest.approx(scenario.estimate.round_s, rel=1e-12)
+
+
+def test_a_batch_that_was_run_is_not_asked_whether_it_fits() -> None:
+    """Engines that let requests wait run concurrencies that no memory holds at once."""
+    row = served("llama-3.1-70b", 512, tp=2, input_tokens=8000, metric="step_ms")
+    with pytest.raises(InputError, match="the largest batch that fits"):
+        configure(**options_of(row))
+    assert work_of(row).cost.seconds > 0.0
+
+
+def test_rows_of_a_drafter_that_finds_nothing_at_times_are_refused() -> None:
+    with pytest.raises(InputError, match=r"row 1 .* does not draft in every round"):
+        check_rows([served(k=3, acceptance_length=2.0, drafter="ngram")])
+
+
+def test_a_card_fitted_to_rows_of_a_head_prices_its_steps_so() -> None:
+    """Not by the step of heads that the card had which it was started from."""
+    start = find_runtime("vllm")
+    slow = start.model_copy(update={"name": "slow heads", "head_step_s": 4e-3})
+    rows = [measured(head(batch, k), slow) for batch in (1, 4, 16) for k in (2, 3, 4, 6)]
+    fit = fit_runtime(rows, start, "fitted")
+    assert fit.card.of_heads.host.per_draft_step_s == pytest.approx(4e-3, rel=0.05)
+    assert max(abs(one.error) for one in check_rows(rows, fit.card)) < 0.02
+
+
+def head(batch: int, k: int) -> Row:
+    return served(batch=batch, k=k, metric="step_ms", series=f"K {k}")
