@@ -11,6 +11,7 @@ from typing import Any
 
 from calibration.points import Point
 from ssdsim.errors import InputError
+from ssdsim.files import write_whole
 
 _SCHEMA = 2
 
@@ -73,9 +74,7 @@ class Log:
             os.fsync(file.fileno())
 
     def _rewrite(self, records: Iterable[Mapping[str, Any]]) -> None:
-        partial = self.path.with_suffix(".partial")
-        partial.write_text("".join(json.dumps(record) + "\n" for record in records))
-        partial.replace(self.path)
+        write_whole(self.path, "".join(json.dumps(record) + "\n" for record in records))
 
 
 def _parsed(line: str) -> dict[str, Any] | None:

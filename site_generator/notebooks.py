@@ -18,6 +18,7 @@ import nbformat
 from filelock import FileLock
 
 from ssdsim.errors import InputError
+from ssdsim.files import write_whole
 
 PROJECT = Path(__file__).parents[1]
 FOLDER = PROJECT / "notebooks"
@@ -73,9 +74,7 @@ def executed(name: str, small: bool) -> nbformat.NotebookNode:
             resources={"metadata": {"path": str(PROJECT)}},
         )
         client.execute()
-        partial = kept.with_suffix(".partial")
-        partial.write_text(nbformat.writes(notebook), encoding="utf-8")
-        partial.replace(kept)
+        write_whole(kept, nbformat.writes(notebook))
     return notebook
 
 

@@ -13,6 +13,7 @@ from ssdsim.cli.console import console, echo, print_labelled
 from ssdsim.cli.options import Verb, chosen_options, common_options, echo_json
 from ssdsim.cli.values import OutputFile
 from ssdsim.cli.warning_lines import print_warnings
+from ssdsim.files import write_whole
 from ssdsim.option import spelled
 
 
@@ -45,9 +46,7 @@ def command(format_: str, output: Path | None, as_json: bool, seed: int, quiet: 
     """
     exported = export(format_, seed=seed, **options)
     if output is not None and exported.text:
-        partial = output.with_suffix(output.suffix + ".partial")
-        partial.write_text(exported.text, encoding="utf-8")
-        partial.replace(output)
+        write_whole(output, exported.text)
     if as_json:
         notes, warnings = list(exported.notes), list(exported.warnings)
         made = {"schema": 1, "format": format_, "text": exported.text, "refusal": exported.refusal}

@@ -12,6 +12,7 @@ from ssdsim.cli.measured_files import rows_of
 from ssdsim.cli.options import echo_json
 from ssdsim.cli.tables import Table
 from ssdsim.errors import InputError
+from ssdsim.files import write_whole
 from ssdsim.runs.layout import CONFIG, MEASURED
 from ssdsim.runtimes.catalog import find_runtime
 from ssdsim.validation.measured import (
@@ -61,9 +62,7 @@ def _keep(folder: Path, document: Mapping[str, Any]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / CONFIG).exists():
         (folder / CONFIG).write_text(_CONFIG, encoding="utf-8")
-    partial = folder / f"{MEASURED}.partial"
-    partial.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    partial.replace(folder / MEASURED)
+    write_whole(folder / MEASURED, json.dumps(document, indent=1, allow_nan=False) + "\n")
 
 
 def _print(checked: Sequence[Checked], summaries: Sequence[Summary]) -> None:

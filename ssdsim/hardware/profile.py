@@ -15,6 +15,7 @@ from pydantic import Field, model_validator
 
 from ssdsim.documents import as_record, read_json
 from ssdsim.errors import InputError, nearest
+from ssdsim.files import write_whole
 from ssdsim.hardware.attention import AnyAttention
 from ssdsim.hardware.experts import ExpertsModel
 from ssdsim.hardware.latent import LatentCosts, LatentModel, scaled_to
@@ -572,10 +573,7 @@ class HardwareProfile(Card):
 
     def save(self, path: Path) -> None:
         """Write the profile as JSON, atomically."""
-        text = self.model_dump_json(by_alias=True, exclude_none=True, indent=1)
-        partial = path.with_suffix(path.suffix + ".partial")
-        partial.write_text(text + "\n", encoding="utf-8")
-        partial.replace(path)
+        write_whole(path, self.model_dump_json(by_alias=True, exclude_none=True, indent=1) + "\n")
 
 
 def _under(where: str, wander: Mapping[str, float], log_sd: float) -> dict[str, float]:

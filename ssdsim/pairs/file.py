@@ -7,7 +7,6 @@ temperature. ``ssdsim measure`` and ``ssdsim import acceptance`` write it; ``--p
 from __future__ import annotations
 
 import json
-from functools import lru_cache
 from itertools import pairwise
 from os.path import expanduser, isfile
 from pathlib import Path
@@ -15,9 +14,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from ssdsim.bundled import state_of
 from ssdsim.documents import as_record, read_json
 from ssdsim.errors import InputError
+from ssdsim.files import while_unchanged, write_whole
 from ssdsim.pairs.routing import Routing
 from ssdsim.records import FROM_LIST, Card, NotNegative
 
@@ -329,9 +328,7 @@ class Pair(Card):
 
     def save(self, path: Path) -> None:
         """Write the file, whole or not at all."""
-        partial = path.with_name(f"{path.name}.partial")
-        partial.write_text(self.to_json(), encoding="utf-8")
-        partial.replace(path)
+        write_whole(path, self.to_json())
 
 
 def load_pair(path: str | Path) -> Pair:
@@ -344,11 +341,11 @@ def load_pair(path: str | Path) -> Pair:
     found = Path(expanduser(str(path)))
     if not isfile(found):
         raise InputError(f"{path}: no pair there; 'ssdsim measure' or 'ssdsim import acceptance' writes one")
-    return _unchanged(*state_of(found))
+    return _read(found)
 
 
-@lru_cache(maxsize=64)
-def _unchanged(path: Path, mtime_ns: int, size: int, inode: int) -> Pair:
+@while_unchanged
+def _read(path: Path) -> Pair:
     data = read_json(path, "pair")
     if not isinstance(data, dict) or data.get("kind") != "pair":
         raise InputError(f'{path}: not a pair: it must be a JSON object with "kind": "pair"')

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import date
-from pathlib import Path
 from typing import Any
 
 from ssdsim import __version__
 from ssdsim.documents import as_record, read_json
+from ssdsim.files import write_whole
 from ssdsim.pairs.analysis import by_temperature
 from ssdsim.pairs.doubts import doubts
 from ssdsim.pairs.file import Lossless, Pair, Participant, Provenance, Role, Settings
@@ -81,19 +81,13 @@ def pair_of(
 
 def keep_lossless(folder: RecordFolder, found: Lossless) -> None:
     """Beside the records, for whoever analyses them again."""
-    _keep(folder.path / _LOSSLESS, found.model_dump_json(indent=1))
+    write_whole(folder.path / _LOSSLESS, found.model_dump_json(indent=1) + "\n")
 
 
 def keep_routing(folder: RecordFolder, found: Mapping[Role, Routing]) -> None:
     """Beside the records likewise."""
     said = {role: routing.model_dump(mode="json") for role, routing in found.items()}
-    _keep(folder.path / _ROUTING, json.dumps(said, indent=1))
-
-
-def _keep(file: Path, text: str) -> None:
-    partial = file.with_suffix(".partial")
-    partial.write_text(text + "\n", encoding="utf-8")
-    partial.replace(file)
+    write_whole(folder.path / _ROUTING, json.dumps(said, indent=1) + "\n")
 
 
 def said_of_routing(folder: RecordFolder) -> dict[Role, Routing] | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -15,6 +14,7 @@ import pyarrow.parquet as pq
 
 from ssdsim.documents import read_json
 from ssdsim.errors import InputError
+from ssdsim.files import replaced, write_whole
 from ssdsim.pairs.distributions import Positions
 
 _HEADER = "measurement.json"
@@ -72,7 +72,7 @@ class RecordFolder:
                 raise InputError(f"{self.path}: measured with another {differing[0]}; remove the folder or use -o")
             return
         self.path.mkdir(parents=True, exist_ok=True)
-        _replace(file, lambda partial: partial.write_text(json.dumps(asked, indent=1) + "\n", encoding="utf-8"))
+        write_whole(file, json.dumps(asked, indent=1) + "\n")
 
     @property
     def header(self) -> dict[str, Any]:
@@ -97,9 +97,9 @@ class RecordFolder:
         """Write an answer, whole or not at all."""
         file = self._file(request.id, request.temperature)
         file.parent.mkdir(exist_ok=True)
-        # hardly a number comes twice: with dictionaries files are larger, and take longer
-        table = _table(request)
-        _replace(file, lambda partial: pq.write_table(table, partial, compression="zstd", use_dictionary=False))
+        with replaced(file) as partial:
+            # hardly a number comes twice: with dictionaries files are larger, and take longer
+            pq.write_table(_table(request), partial, compression="zstd", use_dictionary=False)
 
     def requests(self) -> Iterator[Request]:
         """Every answer, by temperature and id.
@@ -115,14 +115,6 @@ class RecordFolder:
 
     def _file(self, id_: str, temperature: float) -> Path:
         return self.path / f"t{temperature:g}" / f"{id_}.parquet"
-
-
-def _replace(file: Path, write: Any) -> None:
-    partial = file.with_name(f"{file.name}.partial")
-    write(partial)
-    with partial.open("rb") as written:
-        os.fsync(written.fileno())
-    partial.replace(file)
 
 
 def _table(request: Request) -> pa.Table:

@@ -9,6 +9,7 @@ from typing import Any
 
 from ssdsim.checks import text
 from ssdsim.errors import InputError
+from ssdsim.files import write_whole
 from ssdsim.reports.batch import batch_and_fallback
 from ssdsim.reports.figure import Figure, LeftOut
 from ssdsim.reports.grid_points import grid_json
@@ -63,10 +64,8 @@ class Report:
         """
         if not path.name:
             raise InputError(f"the report needs the name of a file, got '{path}'")
-        partial = path.with_name(f"{path.name}.partial")
         try:
-            partial.write_text(self.html, encoding="utf-8")
-            partial.replace(path)
+            write_whole(path, self.html)
         except OSError as error:
             raise InputError(f"{path}: the report cannot be written there ({error.strerror})") from None
 

@@ -8,6 +8,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from ssdsim.files import replaced
 from ssdsim.runtimes.catalog import SUFFIX
 from ssdsim.scenario.options import files
 from ssdsim.transformer.huggingface import quantisation_file
@@ -55,9 +56,8 @@ def keep(folder: Path, names: Mapping[str, str]) -> None:
             # first what lies beside it and is part of what it says, since the file itself is what is looked for
             for source, copy in zip((*_beside(file), file), (*_beside(kept), kept), strict=True):
                 if source.is_file():
-                    partial = copy.with_name(f"{copy.name}.partial")
-                    shutil.copyfile(source, partial)
-                    partial.replace(copy)
+                    with replaced(copy) as partial:
+                        shutil.copyfile(source, partial)
 
 
 def _beside(file: Path) -> tuple[Path, Path]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import tomli_w
 
 from ssdsim.errors import InputError
+from ssdsim.files import replaced, write_whole
 from ssdsim.runs.layout import CONFIG, PARTS, REQUESTS, SERVING
 from ssdsim.runs.lock import locked
 
@@ -35,7 +36,7 @@ class ServingFolder:
         """Whole or not at all."""
         if requests is not None:
             _write_table(self._path / PARTS / f"{key}.requests", requests)
-        _write(self._path / PARTS / f"{key}.json", text)
+        write_whole(self._path / PARTS / f"{key}.json", text)
 
     def requests(self, key: str) -> pa.Table:
         """The lines that were kept under a key."""
@@ -50,8 +51,8 @@ class ServingFolder:
         config = {"schema": 1, "verb": "serve"}
         if requests is not None:
             _write_table(self._path / REQUESTS, requests)
-        _write(self._path / SERVING, json.dumps(answer, allow_nan=False))
-        _write(self._path / CONFIG, tomli_w.dumps(config))
+        write_whole(self._path / SERVING, json.dumps(answer, allow_nan=False))
+        write_whole(self._path / CONFIG, tomli_w.dumps(config))
 
 
 @contextmanager
@@ -73,17 +74,8 @@ def opened_for_serving(path: Path) -> Iterator[ServingFolder]:
         yield ServingFolder(path)
 
 
-def _write(path: Path, text: str) -> None:
-    _replace(path, lambda partial: partial.write_text(text, encoding="utf-8"))
-
-
 def _write_table(path: Path, table: pa.Table) -> None:
     from pyarrow.parquet import write_table
 
-    _replace(path, lambda partial: write_table(table, partial))
-
-
-def _replace(path: Path, write: Callable[[Path], object]) -> None:
-    partial = path.with_name(f"{path.name}.partial")
-    write(partial)
-    partial.replace(path)
+    with replaced(path) as partial:
+        write_table(table, partial)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ import tomli_w
 from ssdsim import __version__
 from ssdsim.checks import is_text
 from ssdsim.errors import InputError
+from ssdsim.files import replaced, write_whole
 from ssdsim.runs.layout import CONFIG, HOW, PARTS, RESULTS
 from ssdsim.runs.lock import locked
 from ssdsim.runs.named_files import file_of, keep, names_in_folder, renamed
@@ -105,7 +105,7 @@ class SweepFolder:
 
     def _claim(self, file: Path, text: str, read: Callable[[str], dict[str, Any]]) -> None:
         if not file.exists():
-            _replace(file, lambda partial: partial.write_text(text, encoding="utf-8"))
+            write_whole(file, text)
             return
         try:
             ours = read(text)
@@ -134,14 +134,16 @@ class SweepFolder:
         for name in set(files()) & set(table.column_names):
             called = renamed({name: table[name].to_pylist()}, self._names)[name]
             table = table.set_column(table.column_names.index(name), name, pa.array(called))
-        _replace(self._file(part), lambda partial: pq.write_table(table, partial))
+        with replaced(self._file(part)) as partial:
+            pq.write_table(table, partial)
 
     def join(self, plan: Plan) -> pa.Table:
         """All rows in the order of the grid; writes ``results.parquet`` and drops the parts."""
         results = self._results
         if not results.exists():
             table = joined([pq.read_table(self._file(part)) for part in plan.parts()])
-            _replace(results, lambda partial: pq.write_table(table, partial))
+            with replaced(results) as partial:
+                pq.write_table(table, partial)
         try:
             whole = pq.read_table(results)
         except (OSError, pa.ArrowException):
@@ -165,13 +167,6 @@ def warnings_of(table: pa.Table) -> list[str]:
     """Which timings behind the rows were extrapolated."""
     found: list[str] = json.loads((table.schema.metadata or {}).get(b"warnings", b"[]"))
     return found
-
-
-def _replace(file: Path, write: Callable[[Path], object]) -> None:
-    """A kill leaves the old file or the new one, never half of one."""
-    partial = file.with_name(f"{file.name}.{os.getpid()}.partial")
-    write(partial)
-    partial.replace(file)
 
 
 def _differences(there: Mapping[str, Any], ours: Mapping[str, Any]) -> list[str]:

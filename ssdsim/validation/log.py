@@ -12,6 +12,7 @@ from typing import Any
 from ssdsim import strategies
 from ssdsim.documents import as_record, parse_json, read_text
 from ssdsim.errors import InputError
+from ssdsim.files import write_whole
 from ssdsim.validation.comparison import Comparison
 from ssdsim.validation.grid import GridPoint
 
@@ -59,7 +60,5 @@ def read_or_start(log: Path, bench: Mapping[str, Any], profiles: str) -> dict[st
     if not records or records[0] != header:
         raise InputError(f"{log}: measured with another setting or profile; remove it or use another -o")
     entries = [as_record(_Entry, record, f"{log}: entry {n}", "entry") for n, record in enumerate(records[1:], 1)]
-    whole = log.with_suffix(".partial")  # what a kill tore goes for good
-    whole.write_text("".join(json.dumps(record) + "\n" for record in records))
-    whole.replace(log)
+    write_whole(log, "".join(json.dumps(record) + "\n" for record in records))  # what a kill tore goes for good
     return {entry.key: list(entry.comparisons) for entry in entries}

@@ -1,0 +1,52 @@
+"""Files that are written whole or not at all, and files that are read again only when they have changed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache, wraps
+from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+@contextmanager
+def replaced(path: Path) -> Iterator[Path]:
+    """A path to write to, which becomes ``path`` at the end: a kill leaves the old file or the new one, never half."""
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")  # two processes may write the same file
+    try:
+        yield partial
+        with partial.open("rb") as written:
+            os.fsync(written.fileno())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write text, in UTF-8, whole or not at all."""
+    with replaced(path) as partial:
+        partial.write_text(text, encoding="utf-8")
+
+
+def while_unchanged(load: Callable[[Path], T]) -> Callable[[Path], T]:
+    """``load``, which remembers what it made of a file until the file changes.
+
+    A sweep asks for the same cards thousands of times, and a profile remembers the operations that it has priced.
+    """
+
+    @lru_cache(maxsize=64)
+    def unchanged(path: Path, mtime_ns: int, size: int, inode: int) -> T:
+        return load(path)
+
+    @wraps(load)
+    def loaded(path: Path) -> T:
+        try:
+            status = path.stat()
+        except (OSError, ValueError):  # there is no such file, which ``load`` says in its own words
+            return load(path)
+        return unchanged(path, status.st_mtime_ns, status.st_size, status.st_ino)
+
+    return loaded
