@@ -1,10 +1,17 @@
-"""Where the cards that come with ssdsim are."""
+"""The cards that come with ssdsim: where they are, and how one of a kind is found by its name, or in a file."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cache, lru_cache
-from os.path import isfile  # it takes any text for a path, pathlib's raises at some
+from os.path import exists, expanduser, isfile  # they take any text for a path, pathlib's raise at some
 from pathlib import Path
+from typing import Generic, TypeVar
+
+from ssdsim.errors import InputError, nearest
+
+T = TypeVar("T")
 
 
 @cache
@@ -15,13 +22,57 @@ def models_folder() -> Path:
 
 
 @lru_cache(maxsize=1024)  # looked up thousands of times in a sweep; bundled cards do not come and go
-def bundled_card(folder: str, name: str, suffix: str) -> Path | None:
-    """The card of that name among those that come with ssdsim."""
-    path = models_folder() / folder / f"{name}{suffix}"
+def _bundled_file(folder: str, name: str) -> Path | None:
+    path = models_folder() / folder / name
     return path if Path(name).name == name and isfile(path) else None
 
 
-def state_of(path: Path) -> tuple[Path, int, int, int]:
-    """What tells a changed file from an unchanged one."""
-    status = path.stat()
-    return path, status.st_mtime_ns, status.st_size, status.st_ino
+@dataclass(frozen=True)
+class Shelf(Generic[T]):
+    """The cards of one kind: files ``models/FOLDER/NAME.SUFFIX``, and those that are ``made`` here.
+
+    ``load`` reads a card from a file. A complaint of an unknown name calls the kind ``what``, and says what is allowed
+    ``besides`` the names.
+    """
+
+    what: str
+    folder: str
+    suffix: str
+    load: Callable[[Path], T]
+    besides: tuple[str, ...] = ()
+    made: Mapping[str, T] = field(default_factory=dict)
+
+    def names(self) -> list[str]:
+        """Of the bundled cards."""
+        files = (models_folder() / self.folder).glob(f"*{self.suffix}")
+        return [*self.made, *sorted(path.stem for path in files)]
+
+    def bundled(self, name: str) -> T | None:
+        """The bundled card of exactly that name; None where there is none."""
+        file = self.file(name)
+        return self.made.get(name) if file is None else self.load(file)
+
+    def file(self, name: str) -> Path | None:
+        """The file of a bundled card; None where there is none."""
+        return _bundled_file(self.folder, f"{name}{self.suffix}")
+
+    def find(self, name: str) -> T:
+        """The bundled card of that name, matched without case and ``_`` as ``-``, or the card in a file.
+
+        Raises
+        ------
+        InputError : no such card, or a file that is not a valid one.
+        """
+        called = name.lower().replace("_", "-")
+        card, path = self.bundled(called), Path(expanduser(name))
+        if card is not None:
+            return card
+        if exists(path) or path.suffix == self.suffix:
+            return self.load(path)
+        raise self.unknown(name, called)
+
+    def unknown(self, name: object, called: str) -> InputError:
+        """The complaint of a name that no card has: it names the card that is ``called`` nearly so."""
+        names = self.names()
+        allowed = ", ".join((*names, *self.besides))
+        return InputError(f"unknown {self.what} '{name}'{nearest(called, names)} Allowed: {allowed}")

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from ssdsim.errors import InputError, nearest
+from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import plain_name
 from ssdsim.pricing.drafter import Draft
-from ssdsim.speculation.drafter_card import DrafterCard, Published, drafter_names, drafters_for, find_drafter
+from ssdsim.speculation.drafter_card import DRAFTERS, DrafterCard, Published, drafters_for, find_drafter
 from ssdsim.transformer.card import Transformer
 
 
@@ -25,8 +25,7 @@ def without_a_model(kind: str, target: Transformer, named: str | None, options: 
         return Draft(_shaped(target, card.name, card.checkpoint or card.source, ()), chosen(card, options), card.ranks)
     own = _shaped(target, f"{kind}-{target.name}", "no checkpoint is known", ())
     if named not in (None, own.name):
-        names = drafter_names()
-        raise InputError(f"unknown drafter card '{named}'{nearest(str(named), names)} Allowed: {', '.join(names)}")
+        raise DRAFTERS.unknown(named, str(named))
     return Draft(own)
 
 

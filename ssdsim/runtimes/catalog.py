@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from os.path import expanduser, isfile
+from os.path import exists, expanduser, isfile
 from pathlib import Path
 
-from ssdsim.bundled import bundled_card, models_folder, state_of
+from ssdsim.bundled import Shelf
 from ssdsim.checks import text
 from ssdsim.documents import as_record, read_toml
-from ssdsim.errors import InputError, nearest
+from ssdsim.errors import InputError
+from ssdsim.files import while_unchanged, write_whole
 from ssdsim.hardware.laws import FixedCosts
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.runtimes.card import KERNELS, Errors, Evidence, Host, Runtime
@@ -19,9 +20,21 @@ SUFFIX = ".runtime.toml"
 BY_DEFAULT = "the default engine"
 
 
-def runtime_names() -> list[str]:
-    """Of the bundled cards."""
-    return [KERNELS.name, *sorted(path.stem for path in (models_folder() / "runtimes").glob("*.toml"))]
+@while_unchanged
+def load_runtime(path: Path) -> Runtime:
+    """The runtime card in a TOML file.
+
+    Raises
+    ------
+    InputError : unreadable, or not a card; unknown keys are errors.
+    """
+    if not exists(path):
+        raise InputError(f"{path}: no such runtime card")
+    return as_record(Runtime, read_toml(path, "runtime card"), path, "runtime card")
+
+
+RUNTIMES = Shelf("runtime", "runtimes", ".toml", load_runtime, ("or the path of a card",), made={KERNELS.name: KERNELS})
+runtime_names = RUNTIMES.names
 
 
 def find_runtime(name: str | Path) -> Runtime:
@@ -31,22 +44,7 @@ def find_runtime(name: str | Path) -> Runtime:
     ------
     InputError : no such runtime, or a file that is not a valid one.
     """
-    name = text("a runtime", name)
-    called = name.lower().replace("_", "-")
-    if called == KERNELS.name:
-        return KERNELS
-    bundled = bundled_card("runtimes", called, ".toml")
-    if bundled is not None:
-        return _unchanged(*state_of(bundled))
-    path = Path(expanduser(name))
-    if isfile(path):
-        return _unchanged(*state_of(path))
-    if path.suffix == ".toml":
-        raise InputError(f"{name}: no such runtime card")
-    names = runtime_names()
-    raise InputError(
-        f"unknown runtime '{name}'{nearest(name, names)} Allowed: {', '.join(names)}, or the path of a card"
-    )
+    return RUNTIMES.find(text("a runtime", name))
 
 
 def runtime_of(profile: HardwareProfile, name: str | Path) -> tuple[Runtime, str]:
@@ -58,7 +56,7 @@ def runtime_of(profile: HardwareProfile, name: str | Path) -> tuple[Runtime, str
     path = Path(expanduser(str(name)))
     beside = path.with_suffix(SUFFIX)
     if path.suffix == ".json" and isfile(beside):
-        return _unchanged(*state_of(beside)), f"beside {profile.name}"
+        return load_runtime(beside), f"beside {profile.name}"
     if profile.fixed is not None:
         return of_fixed_costs(profile.fixed, profile.name), f"fixed costs of {profile.name}"
     if profile.device.kind == "cpu":
@@ -83,26 +81,8 @@ def of_fixed_costs(fixed: FixedCosts, name: str) -> Runtime:
     )
 
 
-def load_runtime(path: str | Path) -> Runtime:
-    """The runtime card in a TOML file.
-
-    Raises
-    ------
-    InputError : unreadable, or not a card; unknown keys are errors.
-    """
-    path = Path(path)
-    return as_record(Runtime, read_toml(path, "runtime card"), path, "runtime card")
-
-
 def save_runtime(runtime: Runtime, path: Path) -> None:
     """Write a card as TOML, atomically."""
     import tomli_w
 
-    partial = path.with_suffix(path.suffix + ".partial")
-    partial.write_text(tomli_w.dumps(runtime.model_dump(by_alias=True, exclude_none=True)), encoding="utf-8")
-    partial.replace(path)
-
-
-@lru_cache(maxsize=64)
-def _unchanged(path: Path, mtime_ns: int, size: int, inode: int) -> Runtime:
-    return load_runtime(path)
+    write_whole(path, tomli_w.dumps(runtime.model_dump(by_alias=True, exclude_none=True)))

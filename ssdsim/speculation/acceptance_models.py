@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from ssdsim.bundled import models_folder
+from ssdsim.bundled import Shelf
 from ssdsim.checks import within
 from ssdsim.documents import as_record, parse_csv, parse_json, read_text, read_toml
-from ssdsim.errors import InputError, nearest, told
+from ssdsim.errors import InputError, told
+from ssdsim.files import while_unchanged
 from ssdsim.records import FROM_LIST, Card, NotNegative
 from ssdsim.speculation.acceptance import accepted_length_pmf
 from ssdsim.speculation.contexts import context_pmf
@@ -49,6 +50,15 @@ class AcceptanceCard(Card):
     mean: float | None = None
     concentration: float | None = None
     stays: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
+
+
+@while_unchanged
+def _load(path: Path) -> AcceptanceCard:
+    return as_record(AcceptanceCard, read_toml(path, _FILE), path, "card")
+
+
+ACCEPTANCE = Shelf("acceptance", "acceptance", ".toml", _load, ("or a .toml, .csv or .jsonl file",))
+acceptance_names = ACCEPTANCE.names
 
 
 def kinds_of_rates(rates: Iterable[float], weights: Iterable[float], k: int) -> RequestKinds:
@@ -146,7 +156,7 @@ def load_acceptance(path: Path, k: int) -> RequestKinds:
     """
     path = find_acceptance(path)
     if path.suffix == ".toml":
-        return _card_kinds(path, as_record(AcceptanceCard, read_toml(path, _FILE), path, "card"), k)
+        return _card_kinds(path, _load(path), k)
     return _trace_kinds(path, _csv_lengths(path) if path.suffix == ".csv" else _json_lengths(path), k)
 
 
@@ -154,17 +164,10 @@ def find_acceptance(path: Path) -> Path:
     """The file itself, or the bundled card of that name."""
     if exists(path) or path.suffix:
         return path
-    names = acceptance_names()
-    if path.name not in names:
-        raise InputError(
-            f"unknown acceptance '{path}'{nearest(path.name, names)} Allowed: {', '.join(names)}, or a .toml, .csv or "
-            ".jsonl file"
-        )
-    return models_folder() / "acceptance" / f"{path.name}.toml"
-
-
-def acceptance_names() -> list[str]:
-    return sorted(path.stem for path in (models_folder() / "acceptance").glob("*.toml"))
+    bundled = ACCEPTANCE.file(path.name)
+    if bundled is None:
+        raise ACCEPTANCE.unknown(path, path.name)
+    return bundled
 
 
 def _card_kinds(path: Path, card: AcceptanceCard, k: int) -> RequestKinds:

@@ -10,8 +10,9 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from ssdsim.bundled import bundled_card, models_folder, state_of
+from ssdsim.bundled import Shelf
 from ssdsim.documents import as_record, read_toml
+from ssdsim.files import while_unchanged
 from ssdsim.records import FROM_LIST, Card
 from ssdsim.speculation.acceptance import expected_tokens
 
@@ -88,8 +89,13 @@ class DrafterCard(Card):
     note: str = ""
 
 
-def drafter_names() -> list[str]:
-    return sorted(path.stem for path in (models_folder() / "drafters").glob("*.toml"))
+@while_unchanged
+def _load(path: Path) -> DrafterCard:
+    return as_record(DrafterCard, read_toml(path, _KIND), path, "card")
+
+
+DRAFTERS = Shelf(_KIND, "drafters", ".toml", _load)
+drafter_names = DRAFTERS.names
 
 
 def find_drafter(name: str) -> DrafterCard | None:
@@ -99,11 +105,10 @@ def find_drafter(name: str) -> DrafterCard | None:
     ------
     InputError : a file that is no valid card.
     """
-    bundled = bundled_card("drafters", name.lower(), ".toml")
-    path = bundled or Path(name)
-    if bundled is None and not (path.suffix == ".toml" and isfile(path) and "drafter" in read_toml(path, _KIND)):
-        return None
-    return _unchanged(*state_of(path))
+    path = Path(name)
+    if DRAFTERS.file(name.lower()) is None and path.suffix == ".toml" and isfile(path):
+        return _load(path) if "drafter" in read_toml(path, _KIND) else None
+    return DRAFTERS.bundled(name.lower())
 
 
 def drafters_for(kind: str, target: str) -> Iterator[DrafterCard]:
@@ -115,10 +120,4 @@ def drafters_for(kind: str, target: str) -> Iterator[DrafterCard]:
 
 @lru_cache(maxsize=1)
 def _bundled() -> tuple[DrafterCard, ...]:
-    folder = models_folder() / "drafters"
-    return tuple(_unchanged(*state_of(folder / f"{name}.toml")) for name in drafter_names())
-
-
-@lru_cache(maxsize=256)
-def _unchanged(path: Path, mtime_ns: int, size: int, inode: int) -> DrafterCard:
-    return as_record(DrafterCard, read_toml(path, _KIND), path, "card")
+    return tuple(map(DRAFTERS.find, DRAFTERS.names()))

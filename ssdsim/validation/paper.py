@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from ssdsim.bundled import models_folder
+from ssdsim.bundled import Shelf
 from ssdsim.documents import as_record, read_toml
-from ssdsim.errors import InputError, nearest
+from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.pricing.passes import cost_of_pass
 from ssdsim.records import FROM_LIST, Card
@@ -125,8 +125,17 @@ class SweepReplay:
         return k[int(np.argmax(seen))], k[int(np.argmax(self.tokens_per_s))]
 
 
-def published_names() -> list[str]:
-    return sorted(path.stem for path in (models_folder() / "published").glob("*.toml"))
+def _load(path: Path) -> Published | PublishedRows | PublishedTrees:
+    data = read_toml(path, "card")
+    if "rows" in data:
+        return as_record(PublishedRows, data, path, "card")
+    if "trees" in data:
+        return as_record(PublishedTrees, data, path, "card")
+    return as_record(Published, data, path, "card")
+
+
+PAPERS = Shelf("paper", "published", ".toml", _load, ("or a card's path",))
+published_names = PAPERS.names
 
 
 def load_paper(name: str) -> Published | PublishedRows | PublishedTrees:
@@ -136,17 +145,10 @@ def load_paper(name: str) -> Published | PublishedRows | PublishedTrees:
     ------
     InputError : no such card, or not a valid one.
     """
-    bundled = models_folder() / "published" / f"{name}.toml"
-    path = bundled if isfile(bundled) else Path(name)
+    path = PAPERS.file(name) or Path(name)
     if not isfile(path):
-        names = published_names()
-        raise InputError(f"unknown paper '{name}'{nearest(name, names)} Allowed: {', '.join(names)}, or a card's path")
-    data = read_toml(path, "card")
-    if "rows" in data:
-        return as_record(PublishedRows, data, path, "card")
-    if "trees" in data:
-        return as_record(PublishedTrees, data, path, "card")
-    return as_record(Published, data, path, "card")
+        raise PAPERS.unknown(name, name)
+    return _load(path)
 
 
 def load_published(name: str) -> Published:
