@@ -15,6 +15,9 @@ from ssdsim.errors import InputError, told
 
 # A float where every input is a scalar, else an array of the broadcast shape (as numpy's ufuncs).
 FloatOrArray = Any
+Array = NDArray[np.float64]
+Floats = NDArray[np.floating[Any]]
+"""Of any width: what models say comes in single precision."""
 
 
 def plain(value: Any) -> FloatOrArray:
@@ -22,7 +25,7 @@ def plain(value: Any) -> FloatOrArray:
     return float(value) if np.ndim(value) == 0 else value
 
 
-def within(name: str, value: ArrayLike, low: float, high: float = np.inf) -> NDArray[np.float64]:
+def within(name: str, value: ArrayLike, low: float, high: float = np.inf) -> Array:
     """``value`` as a float array, every element of it finite and in ``[low, high]``; InputError otherwise."""
     try:
         array = np.asarray(value, dtype=float)
@@ -89,7 +92,7 @@ def listed(name: str, value: Any) -> list[Any]:
     return values
 
 
-def distribution(name: str, value: ArrayLike) -> NDArray[np.float64]:
+def distribution(name: str, value: ArrayLike) -> Array:
     """``value`` as probabilities along the last axis that sum to 1; InputError otherwise."""
     array = within(name, value, 0, 1 + 1e-9)
     if array.ndim == 0:

@@ -13,12 +13,11 @@ from scipy.stats import t as student
 from calibration.bootstrap import significant
 from calibration.runtimes.features import FIELDS, Features, features, values_of
 from calibration.runtimes.unseen import beside_log_sd
+from ssdsim.checks import Array
 from ssdsim.errors import InputError, nearest
 from ssdsim.measured.row import Row
 from ssdsim.runtimes.card import NUMBERS, Evidence, Runtime
 from ssdsim.transformer.operations import QUANTISED_BYTES
-
-Array = NDArray[np.float64]
 
 DECODING = ("overlap", "attention", "communication", "per_layer_s", "per_step_s", "per_sequence_s")
 SPECULATING = ("per_draft_step_s", "per_round_layer_s")

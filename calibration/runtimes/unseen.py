@@ -9,13 +9,12 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 from scipy.stats import t as student
 
+from ssdsim.checks import Array
 from ssdsim.measured.price import work_of
 from ssdsim.measured.row import Row
 from ssdsim.pricing.between_kernels import beside_matrices
 from ssdsim.pricing.cost import Cost, TimingErrors
 from ssdsim.runtimes.card import Errors, Runtime
-
-Array = NDArray[np.float64]
 
 BESIDE_LOG_SD = 0.133
 """Of all bundled cards' left-out series together, each weighing alike (docs/fidelity.md), by maximum likelihood.

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from ssdsim.checks import whole, within
-
-Array = NDArray[np.float64]
+from ssdsim.checks import Array, whole, within
 
 
 @dataclass(frozen=True)

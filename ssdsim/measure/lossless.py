@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ssdsim.checks import Array
 from ssdsim.measure.language import LanguageModel
 from ssdsim.measure.verification import Rules
-
-Array = NDArray[np.float64]
 
 BINS = 20
 SIGNIFICANT = 0.001

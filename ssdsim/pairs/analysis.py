@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ssdsim.checks import Floats
 from ssdsim.errors import InputError
 from ssdsim.pairs.chain import Chain, ssd_chain
 from ssdsim.pairs.correlation import in_lockstep, intraclass, lag1
@@ -33,8 +33,6 @@ from ssdsim.pairs.resampling import Resampled
 from ssdsim.pairs.saguaro import rescaled
 from ssdsim.pairs.spread import one_rate, spread_of_courses
 from ssdsim.pairs.table import Table
-
-Array = NDArray[np.floating[Any]]
 
 _SAGUARO_F = (1, 3, 8)
 
@@ -126,11 +124,11 @@ def _by_position(rounds: Rounds, longer: Rounds, resampled: Resampled) -> dict[s
     }
 
 
-def _known(bound: Array) -> float | None:
+def _known(bound: Floats) -> float | None:
     return float(bound) if np.isfinite(bound) else None
 
 
-def _clipped(share: float | np.float64 | Array) -> float:
+def _clipped(share: float | np.float64 | Floats) -> float:
     return float(np.clip(share, 0.0, 1.0))
 
 

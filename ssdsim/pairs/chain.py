@@ -9,13 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ssdsim.checks import Array
 from ssdsim.pairs.coupling import FIRST
 from ssdsim.pairs.looked_up import LookedUp
 from ssdsim.pairs.table import Table
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ssdsim.checks import Array
 from ssdsim.pairs.drawn import Course
-
-Array = NDArray[np.float64]
 
 Hits = NDArray[np.bool_]
 

@@ -15,16 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ssdsim.checks import whole
+from ssdsim.checks import Floats, whole
 from ssdsim.errors import InputError
 from ssdsim.pairs.table import Table
 
-Array = NDArray[np.floating[Any]]
 Starts = Literal["first", "offsets"]
 """Rounds begin at an answer's second token, as an engine's do, or with equal weight at its next K + 1."""
 
@@ -41,37 +39,37 @@ class Rounds:
     """
 
     k: int
-    accept: Array
-    starts: Array
-    tested: Array
-    bonus: Array
+    accept: Floats
+    starts: Floats
+    tested: Floats
+    bonus: Floats
     dropped: float
 
     @property
-    def rejected(self) -> Array:
+    def rejected(self) -> Floats:
         """Weight of positions that replaced a rejected token."""
         return self.tested * (1.0 - self.accept)
 
     @property
-    def count(self) -> Array:
+    def count(self) -> Floats:
         """Rounds of each request, shape ``(R, ...)``."""
         return np.asarray(self.starts.sum(axis=0))
 
     @property
-    def tokens(self) -> Array:
+    def tokens(self) -> Floats:
         """Tokens that they yielded, bonus included."""
         return np.asarray((self.tested + self.bonus).sum(axis=0))
 
     @property
-    def accepted(self) -> Array:
+    def accepted(self) -> Floats:
         return np.asarray((self.tested * self.accept).sum(axis=0))
 
     @property
-    def drafted(self) -> Array:
+    def drafted(self) -> Floats:
         """Drafted tokens that were looked at: those after a rejection were not."""
         return np.asarray(self.tested.sum(axis=0))
 
-    def by_length(self) -> Array:
+    def by_length(self) -> Floats:
         """Rounds by how many drafted tokens were accepted, shape ``(K+1, R, ...)``."""
         reached, found = self.starts.copy(), []
         for j in range(self.k):
@@ -80,7 +78,7 @@ class Rounds:
             reached = reached * accept
         return np.stack([*found, reached.sum(axis=0)])
 
-    def rejected_after(self, j: int) -> Array:
+    def rejected_after(self, j: int) -> Floats:
         """Weight of positions that replaced the drafted token ``j``, those before it being accepted."""
         reached = self.starts.copy()
         for i in range(j):
@@ -90,7 +88,7 @@ class Rounds:
         return at
 
 
-def rounds_of(table: Table, k: int, starts: Starts = "first", accept: Array | None = None) -> Rounds:
+def rounds_of(table: Table, k: int, starts: Starts = "first", accept: Floats | None = None) -> Rounds:
     """The rounds of every answer with a lookahead of ``k``.
 
     ``accept``, shape ``(T, R, ...)``, replaces the table's own where the draft's tokens are drawn otherwise.
@@ -106,7 +104,7 @@ def rounds_of(table: Table, k: int, starts: Starts = "first", accept: Array | No
     return Rounds(k, u, start, tested, bonus, _dropped(table, tested + bonus))
 
 
-def each_position(table: Table, k: int, starts: Starts, u: Array) -> Iterator[tuple[int, Array, Array, Array]]:
+def each_position(table: Table, k: int, starts: Starts, u: Floats) -> Iterator[tuple[int, Floats, Floats, Floats]]:
     """The programme over starts: a position and its weights of starts, tests and bonuses, shape ``(R, ...)`` each.
 
     They hold until the next position is asked for.
@@ -133,7 +131,7 @@ def each_position(table: Table, k: int, starts: Starts, u: Array) -> Iterator[tu
         yield t, start, tested, bonus
 
 
-def _ahead(u: Array, j: int) -> Array:
+def _ahead(u: Floats, j: int) -> Floats:
     """``u_(t+j)`` at t, 0 past the end."""
     if j == 0:
         return u
@@ -142,7 +140,7 @@ def _ahead(u: Array, j: int) -> Array:
     return moved
 
 
-def _dropped(table: Table, written: Array) -> float:
+def _dropped(table: Table, written: Floats) -> float:
     inside = np.arange(len(written))[:, None] < table.lengths
     inside[:FIRST] = False
     each = written.reshape(len(written), len(table.requests), -1).mean(axis=-1)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ssdsim.checks import Floats
 from ssdsim.pairs.chain import Chain
 from ssdsim.pairs.coupling import Rounds
 from ssdsim.pairs.file import HitLaw
@@ -15,8 +14,7 @@ from ssdsim.pairs.law import fit, hit_rates, most_likely
 from ssdsim.pairs.resampling import Resampled
 from ssdsim.pairs.table import Table
 
-Array = NDArray[np.floating[Any]]
-Bounds = Callable[[Array], tuple[Array, Array]]
+Bounds = Callable[[Floats], tuple[Floats, Floats]]
 
 FEW = 50.0
 """Rounds below which a rate is shown with its count, and no law is fitted."""
@@ -38,7 +36,7 @@ def after_all(table: Table, rounds: Rounds, resampled: Resampled, fan_outs: Sequ
     return of_needed(table.by_needed(rounds.bonus, None, max(fan_outs)), resampled, fan_outs)
 
 
-def of_needed(needed: Array, resampled: Resampled, fan_outs: Sequence[int]) -> HitLaw:
+def of_needed(needed: Floats, resampled: Resampled, fan_outs: Sequence[int]) -> HitLaw:
     """The curve of weights by guesses needed, shape ``(R, most + 2)``."""
     total = needed.sum(axis=0)
     if total.sum() <= 0.0:
@@ -72,19 +70,19 @@ def after_backup(chain: Chain, resampled: Resampled, fan_outs: Sequence[int], sh
     return law.model_copy(update={"trials": count})
 
 
-def _as_needed(rates: Array) -> Array:
+def _as_needed(rates: Floats) -> Floats:
     """The weights by guesses needed whose curve this is."""
     nothing = np.zeros((*rates.shape[:-1], 1))
     return np.concatenate([nothing, np.diff(rates, prepend=0.0, axis=-1), 1.0 - rates[..., -1:]], axis=-1)
 
 
 def _law(
-    total: Array,
-    drawn: Array,
-    rates: Array,
+    total: Floats,
+    drawn: Floats,
+    rates: Floats,
     fan_outs: Sequence[int],
     interval_of: Bounds,
-    interval: tuple[Array, Array],
+    interval: tuple[Floats, Floats],
 ) -> HitLaw:
     low, high = (np.clip(np.where(np.isfinite(bound), bound, rates), 0.0, 1.0) for bound in interval)
     rates = np.clip(rates, 0.0, 1.0)

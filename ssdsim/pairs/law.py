@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.floating[Any]]
+from ssdsim.checks import Floats
 
 _STEEPEST = 12.0
 _HALVINGS = 40
@@ -24,14 +22,14 @@ class Fit:
     max_error: float
 
 
-def hit_rates(needed: Array) -> Array:
+def hit_rates(needed: Floats) -> Floats:
     """``h(F)`` at F = 1, 2, ... from weights by guesses needed, shape ``(..., most + 2)``; NaN where there are none."""
     total = needed.sum(axis=-1, keepdims=True)
     found = np.cumsum(needed[..., 1:-1], axis=-1)
     return np.asarray(np.divide(found, total, out=np.full_like(found, np.nan), where=total > 0))
 
 
-def most_likely(needed: Array) -> tuple[Array, Array]:
+def most_likely(needed: Floats) -> tuple[Floats, Floats]:
     """The c and r of the highest likelihood for each row of weights by guesses needed, shape ``(..., most + 2)``.
 
     A round that needs f guesses has the likelihood ``h(f) - h(f - 1)``, and one that needs more than ``most``
@@ -45,7 +43,7 @@ def most_likely(needed: Array) -> tuple[Array, Array]:
     log_before = np.log(np.arange(1, most))
     step = np.log(np.arange(2, most + 1)) - log_before
 
-    def slope(r: Array) -> Array:
+    def slope(r: Floats) -> Floats:
         # d/dr log((f-1)^-r - f^-r) = -log(f-1) + s / expm1(r s), s = log f/(f-1)
         within = -log_before + step / np.expm1(r[..., None] * step)
         return np.asarray((missed[..., :-1] * within).sum(axis=-1) - missed[..., -1] * np.log(most))
@@ -58,7 +56,7 @@ def most_likely(needed: Array) -> tuple[Array, Array]:
     return c, np.where(c > 0, 0.5 * (low + high), np.nan)
 
 
-def fit(needed: Array) -> Fit | None:
+def fit(needed: Floats) -> Fit | None:
     """The law of one row of weights; None where no round missed its first guess, or there was no round."""
     c, r = (float(value) for value in most_likely(needed))
     if not (c > 0.0 and np.isfinite(r)):

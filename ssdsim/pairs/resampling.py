@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
+from ssdsim.checks import Floats
 from ssdsim.intervals import student_quantile
-
-Array = NDArray[np.floating[Any]]
 
 DRAWS = 1000
 
@@ -20,19 +16,19 @@ class Resampled:
     def __init__(self, requests: int, seed: int, draws: int = DRAWS) -> None:
         self.requests = requests
         rng = np.random.default_rng(seed)
-        self.weights: Array = rng.multinomial(requests, np.full(requests, 1.0 / requests), size=draws).astype(float)
+        self.weights: Floats = rng.multinomial(requests, np.full(requests, 1.0 / requests), size=draws).astype(float)
 
-    def sums(self, per_request: Array) -> Array:
+    def sums(self, per_request: Floats) -> Floats:
         """Sums over the drawn requests of ``(R, ...)``, shape ``(draws, ...)``."""
         return np.asarray(np.tensordot(self.weights, per_request, axes=1))
 
-    def ratio(self, numerator: Array, denominator: Array) -> Array:
+    def ratio(self, numerator: Floats, denominator: Floats) -> Floats:
         """Quotient of two sums, shape ``(draws, ...)``; NaN where nothing was counted."""
         above, below = self.sums(numerator), self.sums(denominator)
         above, below = np.broadcast_arrays(above, below.reshape(below.shape + (1,) * (above.ndim - below.ndim)))
         return np.asarray(np.divide(above, below, out=np.full(above.shape, np.nan), where=below > 0))
 
-    def bounds(self, draws: Array) -> tuple[Array, Array]:
+    def bounds(self, draws: Floats) -> tuple[Floats, Floats]:
         """Low and high of the 95 % interval along the first axis; NaN where no draw says anything, or of one request.
 
         The percentiles are those further out by which an interval for few requests covers as often as it says: of

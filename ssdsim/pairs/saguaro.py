@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ssdsim.checks import Floats
 from ssdsim.errors import InputError
 from ssdsim.pairs.coupling import Starts, each_position
 from ssdsim.pairs.distributions import SCALES, Positions
 from ssdsim.pairs.table import Table
 
-Array = NDArray[np.floating[Any]]
 Width = Literal["F", "F+1"]
 """How many tokens are scaled: the paper's F (Definition 14), or the F + 1 of its engine's sampler."""
 
@@ -23,14 +23,14 @@ class Rescaled:
     """What C does at lookahead ``k``: acceptance, tokens a round and hit rates by fan-out F = 1, 2, ..., shape (F,)."""
 
     k: int
-    alpha: Array
-    tokens: Array
-    hit_rejected: Array
-    hit_all: Array
-    p_hit: Array
+    alpha: Floats
+    tokens: Floats
+    hit_rejected: Floats
+    hit_all: Floats
+    p_hit: Floats
 
 
-def rescaled_acceptance(positions: Positions, c: float, fan_outs: NDArray[np.int64], width: Width = "F") -> Array:
+def rescaled_acceptance(positions: Positions, c: float, fan_outs: NDArray[np.int64], width: Width = "F") -> Floats:
     """``min(1, q'/p)`` of the token that came, q' having its top tokens scaled by ``c``, shape ``(N, F)``."""
     top = _scaled(fan_outs, width)
     scale = _scale(positions, c, top)
@@ -77,7 +77,7 @@ def rescaled(
         raise InputError(f"--f {most} with --c needs as many tops: measured with --top {flat.top_ids.shape[1]}")
     if c == 1.0:  # nothing is scaled: one column serves every fan-out
         above = flat.above
-        accept: Array = table.accept[..., None].astype(np.float32)
+        accept: Floats = table.accept[..., None].astype(np.float32)
     else:
         accept = table.spread(rescaled_acceptance(flat, c, fan_outs, width).astype(np.float32))
         above = rescaled_above(flat, c, width)
@@ -86,7 +86,7 @@ def rescaled(
     return [_summed(table, int(k), starts, accept, hit_rejected, hit_all) for k in ks]
 
 
-def _summed(table: Table, k: int, starts: Starts, accept: Array, hit_rejected: Array, hit_all: Array) -> Rescaled:
+def _summed(table: Table, k: int, starts: Starts, accept: Floats, hit_rejected: Floats, hit_all: Floats) -> Rescaled:
     """Sums over positions and requests; every round ends with a rejection or with all accepted."""
     sums = np.zeros((5, *hit_all.shape[1:]), dtype=np.float32)
     for t, _, tested, bonus in each_position(table, k, starts, accept):
@@ -106,7 +106,7 @@ def _summed(table: Table, k: int, starts: Starts, accept: Array, hit_rejected: A
     )
 
 
-def _share(hits: Array, trials: Array) -> Array:
+def _share(hits: Floats, trials: Floats) -> Floats:
     return np.asarray(np.divide(hits, trials, out=np.full(hits.shape, np.nan), where=trials > 0))
 
 
@@ -127,7 +127,7 @@ def _scale(positions: Positions, c: float, top: NDArray[np.int64]) -> NDArray[np
     return np.asarray(1.0 / np.maximum(1.0 - (1.0 - c) * mass[:, at], 1e-12), dtype=np.float32)
 
 
-def _tail(positions: Positions, scale: Array) -> Array:
+def _tail(positions: Positions, scale: Floats) -> Floats:
     """The sum of min(p, scale q) over tokens beyond the tops, by a straight line between the scales that were kept.
 
     The sum is concave in the scale, and bounded by what the target has there.

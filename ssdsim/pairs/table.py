@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ssdsim.checks import Floats
 from ssdsim.errors import InputError
 from ssdsim.pairs.distributions import Positions
 from ssdsim.pairs.records import Request
-
-Array = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True)
@@ -57,14 +55,14 @@ class Table:
             raise InputError("answers were collected with different --top: measure again")
         return Positions(*(np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Positions)))
 
-    def spread(self, flat: Array, fill: float = 0.0) -> Array:
+    def spread(self, flat: Floats, fill: float = 0.0) -> Floats:
         """Values of the ``N`` positions, shape ``(N, ...)``, as ``(T, R, ...)``; ``fill`` past an answer's end."""
         out = np.full((int(self.lengths.max()), len(self.requests), *flat.shape[1:]), fill, dtype=flat.dtype)
         out[self.at] = flat
         return out
 
     @cached_property
-    def accept(self) -> Array:
+    def accept(self) -> Floats:
         """P(position t's token was accepted | the answer) where it was drafted, shape ``(T, R)``; 0 past the end.
 
         ``min(1, q/p)`` of the token that came (see :mod:`ssdsim.pairs.coupling`); at temperature 0 whether it was the
@@ -72,7 +70,7 @@ class Table:
         """
         return self.spread(acceptance(self.flat, self.temperature))
 
-    def by_needed(self, weight: Array, above: NDArray[np.float32] | None = None, most: int = 64) -> Array:
+    def by_needed(self, weight: Floats, above: NDArray[np.float32] | None = None, most: int = 64) -> Floats:
         """Weights, shape ``(T, R)``, by how many guesses are needed to hit: ``(R, most + 2)``, the last for more.
 
         With ``above`` (of the ``N`` positions) the guesses are those without the rejected token, which makes room where
@@ -89,7 +87,7 @@ class Table:
         return np.asarray(counts.reshape(len(self.requests), most + 2))
 
 
-def acceptance(positions: Positions, temperature: float) -> Array:
+def acceptance(positions: Positions, temperature: float) -> Floats:
     """``min(1, q/p)`` of every position; at temperature 0 whether the draft's first choice came."""
     if temperature == 0.0:
         return np.asarray(positions.rank == 0, dtype=float)

@@ -7,14 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ssdsim.checks import FloatOrArray
+from ssdsim.checks import Array, FloatOrArray
 
 if TYPE_CHECKING:
     from ssdsim.rounds.outcomes import OutcomeBlock
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

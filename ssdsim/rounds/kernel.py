@@ -7,11 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ssdsim.checks import FloatOrArray
-
-Array = NDArray[np.float64]
+from ssdsim.checks import Array, FloatOrArray
 
 
 @dataclass(frozen=True)

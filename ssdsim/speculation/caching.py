@@ -7,14 +7,13 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ssdsim.checks import Array
 from ssdsim.errors import InputError
 from ssdsim.settings import Settings
 from ssdsim.speculation.acceptance import rates_of
 from ssdsim.speculation.hit_models import FanOut, MeasuredHits, PowerLawHits, fan_out
 
-Array = NDArray[np.float64]
 Curve = PowerLawHits | MeasuredHits
 
 

@@ -10,11 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ssdsim.checks import Array
 from ssdsim.errors import InputError
-
-Array = NDArray[np.float64]
 
 
 def context_pmf(rates: Sequence[float], stays: float, k: int) -> Array:

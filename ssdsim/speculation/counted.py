@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ssdsim.checks import Array
 from ssdsim.speculation.free_running import FAR_AHEAD, SAME_INSTANT, Rounds
 
-Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 _PASSES, _FIRST = 256, 64  # that are averaged in each run, after the first ones

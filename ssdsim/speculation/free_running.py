@@ -10,9 +10,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Array = NDArray[np.float64]
+from ssdsim.checks import Array
 
 SAME_INSTANT = 1e-9  # of a step: a token that arrives as a pass ends is there
 _FORGOTTEN = 1e-14

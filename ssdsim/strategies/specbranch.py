@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ssdsim.checks import Array
 from ssdsim.kinds import SHARE, Whole
 from ssdsim.option import Group, Option
 from ssdsim.pricing.drafter import Drafter
@@ -18,8 +18,6 @@ from ssdsim.protocols.pre_post import PrePost
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.mixing import tokens_of
 from ssdsim.settings import Settings
-
-Array = NDArray[np.float64]
 
 
 class SpecBranch(PrePost):

@@ -7,9 +7,8 @@ from collections.abc import Generator, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ssdsim.checks import FloatOrArray
+from ssdsim.checks import Array, FloatOrArray
 from ssdsim.pricing.cost import Cost
 from ssdsim.pricing.drafter import Drafter, Proposed
 from ssdsim.pricing.site import Site
@@ -22,8 +21,6 @@ from ssdsim.rounds.mixing import tokens_of
 from ssdsim.rounds.round import Seconds
 from ssdsim.rounds.states import States
 from ssdsim.settings import Settings
-
-Array = NDArray[np.float64]
 
 
 class Speculative(Alternate):

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ssdsim.checks import Array
 from ssdsim.errors import InputError
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.prespeculation import beside_each_other, prespeculation, window_budget
@@ -22,7 +22,6 @@ from ssdsim.speculation.acceptance import accepted_length_pmf
 from ssdsim.speculation.caching import hits_given_accepted
 from ssdsim.speculation.hit_models import uniform_fan_out
 
-Array = NDArray[np.float64]
 Backup = tuple[Array, Array]
 """P(k accepted) of the fast backup's tokens, and the hit rate by k after them."""
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from ssdsim.checks import Array
 from ssdsim.records import FROM_LIST, Card
 from ssdsim.scenario.configuration import configure
 from ssdsim.speculation.acceptance import accepted_length_pmf, expected_tokens_of_pmf
@@ -19,7 +19,6 @@ from ssdsim.speculation.trees.shape import Tree
 from ssdsim.strategies.autoregressive import Autoregressive
 from ssdsim.strategies.speculative import Speculative
 
-Array = NDArray[np.float64]
 Positive = Annotated[float, Field(gt=0.0, le=1e9)]
 Lookahead = Annotated[int, Field(ge=0, le=1000)]
 

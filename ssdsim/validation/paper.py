@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from ssdsim.bundled import Shelf
+from ssdsim.checks import Array
 from ssdsim.documents import as_record, read_toml
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_hardware, find_transformer
@@ -28,9 +28,6 @@ from ssdsim.strategies.ssd import SSD
 from ssdsim.transformer.forward import forward_pass
 from ssdsim.validation.drafted import PublishedRows
 from ssdsim.validation.tree_paper import PublishedTrees
-
-Array = NDArray[np.float64]
-
 
 Speed = Annotated[float, Field(ge=1e-3, le=1e6)]  # tokens/s
 Lookahead = Annotated[int, Field(ge=1, le=1000)]

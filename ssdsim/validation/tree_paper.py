@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from ssdsim.checks import Array
 from ssdsim.records import FROM_LIST, Card
 from ssdsim.speculation.trees.dynamic_program import best_trees
 from ssdsim.speculation.trees.shape import Tree
 
-Array = NDArray[np.float64]
 Positive = Annotated[float, Field(gt=0.0)]
 Count = Annotated[int, Field(ge=1, le=4096)]
 

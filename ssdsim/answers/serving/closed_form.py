@@ -7,17 +7,15 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ssdsim.answers.serving.batching import LEAST_CHUNK, Batching
 from ssdsim.answers.serving.curve import spaced
 from ssdsim.answers.serving.policy import Policy, Variant
 from ssdsim.answers.serving.workload import Workload
+from ssdsim.checks import Array
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.rounds.kernel import Kernel
 from ssdsim.transformer.mixed import Chunk
-
-Array = NDArray[np.float64]
 
 _NODES = spaced(1, 1.25, 4)
 

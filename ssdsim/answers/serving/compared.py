@@ -7,17 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ssdsim.answers.serving.batching import Batching
 from ssdsim.answers.serving.loop import simulate
 from ssdsim.answers.serving.metrics import metrics_of_requests
 from ssdsim.answers.serving.policy import Policy
 from ssdsim.answers.serving.workload import Workload
+from ssdsim.checks import Array
 from ssdsim.errors import InputError
 from ssdsim.measured.request_logs.log import RequestLog
-
-Array = NDArray[np.float64]
 
 STATISTICS = {"mean": None, "p50": 50.0, "p90": 90.0, "p99": 99.0}
 PERCENT = (1.0, *(float(percent) for percent in range(5, 100, 5)), 99.0)

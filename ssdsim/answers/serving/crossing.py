@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.answers.serving.closed_form import Sharing
+from ssdsim.checks import Array
 from ssdsim.intervals import Interval
 
-Array = NDArray[np.float64]
 Basis = Literal["replica", "gpu"]
 
 _COARSE = 24

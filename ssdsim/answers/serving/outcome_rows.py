@@ -7,10 +7,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from ssdsim.checks import Array
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.outcomes import SharedChances
-
-Array = NDArray[np.float64]
 
 BELOW_ONE = 1.0 - 1e-9
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ssdsim.checks import Array
 from ssdsim.intervals import Measured
-
-Array = NDArray[np.float64]
 
 _BATCHES = 20
 _T = 2.093024  # the 95 % quantile of Student's t with 19 degrees of freedom, which takes longer to load than to read

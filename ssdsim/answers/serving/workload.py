@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.answers.serving.lengths import Lengths
-from ssdsim.checks import whole, within
+from ssdsim.checks import Array, whole, within
 from ssdsim.errors import InputError
 
-Array = NDArray[np.float64]
 Whole = NDArray[np.int64]
 
 MOST_REQUESTS = 2_000_000

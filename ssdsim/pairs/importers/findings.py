@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 
+from ssdsim.checks import Array
 from ssdsim.errors import InputError
 from ssdsim.intervals import bounds_95, wilson_interval
 from ssdsim.pairs.file import Findings, Length, Mean, Spread
@@ -21,8 +21,6 @@ _FEWEST_REQUESTS = 8  # of which an interval is drawn
 _DIFFER = 0.05  # of pooled and request-mean length that is worth saying
 _FEW_TRIALS = 50
 _SEED = 0
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
