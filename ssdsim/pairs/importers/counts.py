@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ssdsim.errors import InputError
@@ -73,6 +73,18 @@ class Log:
     notes: Sequence[str] = field(default=())
 
 
+def joined(logs: Sequence[Log]) -> Log:
+    """What the files of one set of requests say together, a log each."""
+    return Log(
+        how=logs[0].how,
+        counts=[counts for log in logs for counts in log.counts],
+        target=next((log.target for log in logs if log.target), None),
+        draft=next((log.draft for log in logs if log.draft), None),
+        warnings=[warning for log in logs for warning in log.warnings],
+        notes=[note for log in logs for note in log.notes],
+    )
+
+
 def of_histogram(
     where: str, histogram: Sequence[int], k: int | None, drafted: float | None, is_request: bool = True
 ) -> Counts:
@@ -89,28 +101,15 @@ def of_histogram(
     most = max(j for j, count in enumerate(lengths) if count)
     if drafted is not None and accepted > drafted:
         raise InputError(f"{where}: {accepted} tokens were accepted, but only {drafted:g} drafted")
-    said = _lookahead(rounds, drafted, k)
-    if said.varied:
-        return Counts(
-            where, rounds, accepted, 1.0 + accepted / rounds, None, drafted, varied=True, is_request=is_request
-        )
-    k = said.k if said.k is not None else len(lengths) - 1
+    found = _of_mean(where, rounds, accepted, drafted, k, is_request)
+    if found.varied:
+        return found
+    k = found.k if found.k is not None else len(lengths) - 1
     if most > k:
         raise InputError(f"{where}: {most} tokens were accepted in a round, but only {k} drafted")
     lengths = (*lengths[: k + 1], *[0] * (k + 1 - len(lengths)))
     survived = tuple(float(sum(lengths[i:])) for i in range(1, k + 1))
-    return Counts(
-        where,
-        rounds,
-        accepted,
-        1.0 + accepted / rounds,
-        k,
-        drafted,
-        survived,
-        (float(rounds), *survived[:-1]),
-        lengths,
-        is_request=is_request,
-    )
+    return replace(found, k=k, survived=survived, tried=(float(rounds), *survived[:-1]), lengths=lengths)
 
 
 def of_steps(where: str, rounds: Mapping[tuple[int, int], int], is_request: bool = True) -> Counts:
@@ -133,20 +132,11 @@ def of_steps(where: str, rounds: Mapping[tuple[int, int], int], is_request: bool
     accepted = sum(a * n for (_, a), n in drafting.items())
     same = all(drafted == k for drafted, _ in drafting)
     lengths = tuple(sum(n for (_, a), n in drafting.items() if a == j) for j in range(k + 1))
-    drafted_tokens = sum(d * n for (d, _), n in drafting.items())
-    return Counts(
-        where,
-        total,
-        accepted,
-        1.0 + accepted / total,
-        k if same else None,
-        drafted_tokens,
-        survived,
-        tried,
-        lengths if same else None,
-        varied=not same,
-        is_request=is_request,
+    found = Counts(
+        where, total, accepted, 1.0 + accepted / total, survived=survived, tried=tried, is_request=is_request
     )
+    found = replace(found, drafted=sum(d * n for (d, _), n in drafting.items()))
+    return replace(found, k=k, lengths=lengths) if same else replace(found, varied=True)
 
 
 def of_positions(
@@ -155,7 +145,6 @@ def of_positions(
     accepted: float,
     drafted: float | None,
     survived: Sequence[float],
-    k: int | None = None,
     is_request: bool = False,
 ) -> Counts:
     """From the rounds that accepted at least i + 1 tokens: counters and shares of *all* rounds, not of those before.
@@ -178,18 +167,16 @@ def of_positions(
             )
     if abs(sum(survived) - accepted) > slack * max(1, len(survived)):
         raise InputError(f"{where}: {accepted:g} tokens were accepted, but the positions add up to {sum(survived):.6g}")
-    length = 1.0 + accepted / rounds
-    said = _lookahead(rounds, drafted, k)
-    if said.varied:
-        return Counts(where, rounds, accepted, length, None, drafted, varied=True, is_request=is_request)
-    k = said.k if said.k is not None else len(survived)
+    found = _of_mean(where, rounds, accepted, drafted, None, is_request)
+    if found.varied:
+        return found
+    k = found.k if found.k is not None else len(survived)
     if len(survived) > k and survived[k] > slack:
         raise InputError(f"{where}: position {k + 1} was accepted, but only {k} tokens were drafted a round")
     kept = list(survived[:k])
     for i in range(1, len(kept)):
         kept[i] = min(kept[i], kept[i - 1])
-    tried = (rounds, *kept[:-1])
-    return Counts(where, rounds, accepted, length, len(kept), drafted, tuple(kept), tried, is_request=is_request)
+    return replace(found, k=len(kept), survived=tuple(kept), tried=(rounds, *kept[:-1]))
 
 
 def of_totals(
@@ -205,10 +192,7 @@ def of_totals(
         raise InputError(f"{where}: no round that drafted tokens")
     if accepted < 0.0 or (drafted is not None and accepted > drafted):
         raise InputError(f"{where}: {accepted:g} tokens were accepted of {drafted if drafted is not None else 0:g}")
-    said = _lookahead(rounds, drafted, k)
-    return Counts(
-        where, rounds, accepted, 1.0 + accepted / rounds, said.k, drafted, varied=said.varied, is_request=is_request
-    )
+    return _of_mean(where, rounds, accepted, drafted, k, is_request)
 
 
 def of_length(where: str, length: float, k: int | None, rounds: float | None = None) -> Counts:
@@ -230,20 +214,15 @@ def check_accepted(found: Counts, accepted: int | None) -> None:
         raise InputError(f"{found.where}: the histogram counts {found.accepted:g} accepted tokens, not {accepted}")
 
 
-@dataclass(frozen=True)
-class _Lookahead:
-    k: int | None
-    varied: bool = False
-
-
-def _lookahead(rounds: float, drafted: float | None, k: int | None) -> _Lookahead:
-    """Tokens drafted in every round: told by what was drafted in all, else ``k``."""
+def _of_mean(
+    where: str, rounds: float, accepted: float, drafted: float | None, k: int | None, is_request: bool
+) -> Counts:
+    """The tokens drafted in every round are told by what was drafted in all, else they are ``k``."""
+    found = Counts(where, rounds, accepted, 1.0 + accepted / rounds, k, drafted, is_request=is_request)
     if drafted is None:
-        return _Lookahead(k)
+        return found
     mean = drafted / rounds
-    if k is not None and abs(mean - k) <= WHOLE_DRAFTS * k:
-        return _Lookahead(k)
-    whole = round(mean)
-    if whole >= 1 and abs(mean - whole) <= WHOLE_DRAFTS * whole:
-        return _Lookahead(whole)
-    return _Lookahead(None, varied=True)
+    for whole in (k, round(mean)):
+        if whole and abs(mean - whole) <= WHOLE_DRAFTS * whole:
+            return replace(found, k=whole)
+    return replace(found, k=None, varied=True)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from ssdsim.documents import parse_records
 from ssdsim.errors import InputError
-from ssdsim.pairs.importers.counts import Asked, Counts, Log, Source, of_positions, of_totals
+from ssdsim.pairs.importers.counts import Asked, Counts, Log, Source, joined, of_positions, of_totals
 from ssdsim.pairs.importers.fields import count, found_with
 
 _LINE = re.compile(
@@ -32,24 +32,20 @@ def read(sources: Sequence[Source], asked: Asked) -> Log:
     ------
     InputError : a file of no known kind, or one from which no rounds follow.
     """
-    counts: list[Counts] = []
-    how = ""
-    for source in sources:
-        if source.text.lstrip().startswith(("{", "[", "data:")):
-            counts += _timings(source, asked)
-            how = how or "llama-cpp-timings"
-        elif _LINE.search(source.text):
-            counts += _log(source, asked)
-            how = how or "llama-cpp-log"
-        elif all(pattern.search(source.text) for pattern in (_EXAMPLE["n_drafted"], _EXAMPLE["n_accept"])):
-            counts.append(_example(source, asked))
-            how = how or "llama-cpp-example"
-        else:
-            raise InputError(
-                f"{source.path}: nothing of llama.cpp's speculation in it: neither timings with draft_n, nor a line "
-                "'draft acceptance = ...'"
-            )
-    return Log(how, counts)
+    return joined([_one(source, asked) for source in sources])
+
+
+def _one(source: Source, asked: Asked) -> Log:
+    if source.text.lstrip().startswith(("{", "[", "data:")):
+        return Log("llama-cpp-timings", _timings(source, asked))
+    if _LINE.search(source.text):
+        return Log("llama-cpp-log", _log(source, asked))
+    if all(pattern.search(source.text) for pattern in (_EXAMPLE["n_drafted"], _EXAMPLE["n_accept"])):
+        return Log("llama-cpp-example", [_example(source, asked)])
+    raise InputError(
+        f"{source.path}: nothing of llama.cpp's speculation in it: neither timings with draft_n, nor a line "
+        "'draft acceptance = ...'"
+    )
 
 
 def _timings(source: Source, asked: Asked) -> list[Counts]:

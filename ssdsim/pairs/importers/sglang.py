@@ -16,7 +16,17 @@ import numpy as np
 
 from ssdsim.documents import parse_records
 from ssdsim.errors import InputError
-from ssdsim.pairs.importers.counts import Asked, Counts, Log, Source, check_accepted, of_histogram, of_length, of_totals
+from ssdsim.pairs.importers.counts import (
+    Asked,
+    Counts,
+    Log,
+    Source,
+    check_accepted,
+    joined,
+    of_histogram,
+    of_length,
+    of_totals,
+)
 from ssdsim.pairs.importers.fields import Record, count, counts_by_index, first, found_with, number, prometheus
 
 _ROUNDS = ("spec_verify_ct",)
@@ -50,15 +60,7 @@ def read(sources: Sequence[Source], asked: Asked) -> Log:
     ------
     InputError : a file of no known kind, one of a last window alone, or numbers that cannot be trusted.
     """
-    logs = [_one(source, asked) for source in sources]
-    return Log(
-        how=logs[0].how,
-        counts=[counts for log in logs for counts in log.counts],
-        target=next((log.target for log in logs if log.target), None),
-        draft=next((log.draft for log in logs if log.draft), None),
-        warnings=[warning for log in logs for warning in log.warnings],
-        notes=[note for log in logs for note in log.notes],
-    )
+    return joined([_one(source, asked) for source in sources])
 
 
 def _one(source: Source, asked: Asked) -> Log:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ssdsim.documents import parse_records
 from ssdsim.errors import InputError
-from ssdsim.pairs.importers.counts import Asked, Counts, Log, Source, of_length, of_totals
+from ssdsim.pairs.importers.counts import Asked, Counts, Log, Source, joined, of_length, of_totals
 from ssdsim.pairs.importers.fields import Record, count, first, found_with, number
 
 _STATISTICS = ("specDecodingStats", "spec_decoding_stats", "specDecStats", "spec_dec_stats")
@@ -31,33 +31,26 @@ def read(sources: Sequence[Source], asked: Asked) -> Log:
     ------
     InputError : no statistics of speculation in a file.
     """
-    counts: list[Counts] = []
-    warnings: list[str] = []
-    how = ""
-    for source in sources:
-        records = parse_records(source.text, source.path)
-        where = str(source.path)
-        if any(True for _ in found_with(records, _STATISTICS)):
-            counts.append(_iterations(records, where, asked))
-            how = how or "trtllm-iterations"
-        elif any(True for _ in found_with(records, _TOKENS)):
-            counts += _requests(records, where, asked)
-            how = how or "trtllm-requests"
-            warnings.append(f"{where}: iterations of an answer include the one of its first token")
-        elif any(True for _ in found_with(records, _REPORT)):
-            report = next(found_with(records, _REPORT))
-            counts.append(of_length(where, _length_of(report, where), asked.k))
-            how = how or "trtllm-bench"
-        else:
-            raise InputError(
-                f"{where}: no specDecodingStats in it: serve with enable_iter_perf_stats, and save /metrics meanwhile"
-            )
-    return Log(how, counts, warnings=warnings)
+    return joined([_one(source, asked) for source in sources])
+
+
+def _one(source: Source, asked: Asked) -> Log:
+    records, where = parse_records(source.text, source.path), str(source.path)
+    if any(True for _ in found_with(records, _STATISTICS)):
+        return Log("trtllm-iterations", [_iterations(records, where, asked)])
+    if any(True for _ in found_with(records, _TOKENS)):
+        first_token = f"{where}: iterations of an answer include the one of its first token"
+        return Log("trtllm-requests", _requests(records, where, asked), warnings=[first_token])
+    for report in found_with(records, _REPORT):
+        return Log("trtllm-bench", [of_length(where, _length_of(report, where), asked.k)])
+    raise InputError(
+        f"{where}: no specDecodingStats in it: serve with enable_iter_perf_stats, and save /metrics meanwhile"
+    )
 
 
 def _iterations(records: Sequence[Any], where: str, asked: Asked) -> Counts:
     drafted = accepted = rounds = 0
-    for number_of, record in enumerate(_each(records), 1):
+    for number_of, record in enumerate(found_with(records, _STATISTICS), 1):
         own = first(record, _STATISTICS)
         if not isinstance(own, dict) or (count(record, _RANK, where) or 0) > 0:
             continue
@@ -70,11 +63,6 @@ def _iterations(records: Sequence[Any], where: str, asked: Asked) -> Counts:
     if rounds == 0:
         raise InputError(f"{where}: no iteration in it drafted a token")
     return of_totals(where, rounds, accepted, drafted, asked.k)
-
-
-def _each(records: Sequence[Any]) -> list[Record]:
-    """Iterations, from lines or from lists in them."""
-    return list(found_with(records, _STATISTICS))
 
 
 def _requests(records: Sequence[Any], where: str, asked: Asked) -> list[Counts]:

@@ -15,15 +15,7 @@ from itertools import pairwise, zip_longest
 from ssdsim.documents import parse_json, parse_records
 from ssdsim.errors import InputError, nearest
 from ssdsim.pairs.importers import statistics
-from ssdsim.pairs.importers.counts import (
-    Asked,
-    Counts,
-    Log,
-    Source,
-    of_length,
-    of_positions,
-    of_totals,
-)
+from ssdsim.pairs.importers.counts import Asked, Counts, Log, Source, joined, of_length, of_positions, of_totals
 from ssdsim.pairs.importers.fields import Record, Sample, count, first, found_with, number, prometheus
 
 _PREFIX = "vllm:spec_decode_num_"
@@ -51,13 +43,7 @@ def read(sources: Sequence[Source], asked: Asked) -> Log:
     """
     if all(is_snapshot(source.text) for source in sources):
         return _metrics(sources, asked)
-    logs = [_one(source, asked) for source in sources]
-    return Log(
-        how=logs[0].how,
-        counts=[counts for log in logs for counts in log.counts],
-        target=next((log.target for log in logs if log.target), None),
-        notes=[note for log in logs for note in log.notes],
-    )
+    return joined([_one(source, asked) for source in sources])
 
 
 def _one(source: Source, asked: Asked) -> Log:
