@@ -15,7 +15,7 @@ from ssdsim.hardware.catalog import find_transformer
 from ssdsim.option import spelled
 from ssdsim.pairs.choice import Chosen, chosen_by
 from ssdsim.settings import DEFAULT, GIVEN, Settings
-from ssdsim.speculation.acceptance import expected_tokens
+from ssdsim.speculation.acceptance import rate_of
 from ssdsim.transformer.card import Transformer
 
 if TYPE_CHECKING:
@@ -156,12 +156,7 @@ def _rate_of(backup: Backup) -> float | None:
     """The one rate that yields the backup's tokens a round, rounds without a proposal among them."""
     if backup.length is None or backup.k is None:
         return backup.alpha
-    if not 1.0 < backup.length < backup.k + 1.0:
-        return 0.0 if backup.length <= 1.0 else 1.0
-    from scipy.optimize import brentq  # here, because predict must start fast
-
-    k, length = backup.k, backup.length
-    return float(brentq(lambda alpha: float(expected_tokens(alpha, k)) - length, 0.0, 1.0))
+    return rate_of(backup.length, backup.k)
 
 
 # what must be said

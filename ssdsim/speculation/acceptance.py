@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -29,6 +31,19 @@ def expected_tokens(alpha: ArrayLike, k: ArrayLike) -> FloatOrArray:
     # expm1 keeps 1 - alpha^K accurate where alpha -> 1 cancels it against 1
     geometric = -alpha * np.expm1(k * log_alpha) / np.where(gap == 0, 1, gap)
     return plain(1 + np.where(gap == 0, k, geometric))
+
+
+@lru_cache(maxsize=256)
+def rate_of(tokens: float, k: float) -> float:
+    """The one acceptance rate whose rounds yield so many ``tokens`` on average, or as nearly as a rate can.
+
+    The inverse of :func:`expected_tokens`.
+    """
+    from scipy.optimize import brentq  # here, because predict must start fast
+
+    if not 1.0 < tokens < k + 1.0:
+        return 0.0 if tokens <= 1.0 else 1.0
+    return float(brentq(lambda alpha: float(expected_tokens(alpha, k)) - tokens, 0.0, 1.0))
 
 
 def accepted_length_pmf(alpha: ArrayLike, k: int) -> NDArray[np.float64]:

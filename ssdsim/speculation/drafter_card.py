@@ -14,7 +14,7 @@ from ssdsim.bundled import Shelf
 from ssdsim.documents import as_record, read_toml
 from ssdsim.files import while_unchanged
 from ssdsim.records import FROM_LIST, Card
-from ssdsim.speculation.acceptance import expected_tokens
+from ssdsim.speculation.acceptance import rate_of
 
 Rate = Annotated[float, Field(ge=0.0, le=1.0)]
 _KIND = "drafter card"
@@ -51,7 +51,7 @@ class Published(Card):
     @property
     def by_position(self) -> tuple[float, ...]:
         """The rates; the one rate that yields the mean tokens where these alone are known."""
-        return self.rates or (_rate_of(self.tokens or 1.0, self.k, self.found),) * self.k
+        return self.rates or (rate_of(1.0 + ((self.tokens or 1.0) - 1.0) / self.found, self.k),) * self.k
 
     @property
     def about(self) -> str:
@@ -59,16 +59,6 @@ class Published(Card):
         temperature = "" if self.temperature is None else f", temperature {self.temperature:g}"
         means = " (a mean length, as one rate)" if not self.rates else ""
         return f"{self.data}{temperature}, {self.source}{means}"
-
-
-@lru_cache(maxsize=256)
-def _rate_of(tokens: float, k: int, found: float) -> float:
-    from scipy.optimize import brentq  # here, because predict must start fast
-
-    drafted = 1.0 + (tokens - 1.0) / found
-    if not 1.0 < drafted < k + 1.0:
-        return 0.0 if drafted <= 1.0 else 1.0
-    return float(brentq(lambda alpha: float(expected_tokens(alpha, k)) - drafted, 0.0, 1.0))
 
 
 class DrafterCard(Card):

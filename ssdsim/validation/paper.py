@@ -21,7 +21,7 @@ from ssdsim.records import FROM_LIST, Card
 from ssdsim.rounds.states import Always
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.scenario import Scenario
-from ssdsim.speculation.acceptance import expected_tokens
+from ssdsim.speculation.acceptance import expected_tokens, rate_of
 from ssdsim.strategies.autoregressive import Autoregressive
 from ssdsim.strategies.speculative import Speculative
 from ssdsim.strategies.ssd import SSD
@@ -168,7 +168,8 @@ def replay_family(paper: Published, family: Family, hardware: str) -> FamilyRepl
 
     def predicted(free: Sequence[float]) -> tuple[Array, Array]:
         extra_s, p_hit = free
-        alpha = acceptance_rates(sd_seen * _sd_round(sd, paper.sd_k, extra_s), paper.sd_k)
+        tokens = sd_seen * _sd_round(sd, paper.sd_k, extra_s)
+        alpha = np.array([rate_of(float(each), paper.sd_k) for each in tokens])
         return alpha, expected_tokens(alpha, paper.ssd_k) / _ssd_round(ssd, paper.ssd_k, extra_s, p_hit)
 
     fit = least_squares(
@@ -207,14 +208,6 @@ def _ssd_round(ssd: Scenario, k: int, extra_s: float, p_hit: float) -> float:
     slower = {"pre-speculate": (k + 1) * extra_s, "fallback": k * extra_s}
     seconds = {name: step_s + slower.get(name, 0.0) for name, step_s in ssd.seconds.items()}
     return float(sum(ssd.strategy.parts(seconds, Always(str(SSD.miss), 1.0 - p_hit)).values()))
-
-
-def acceptance_rates(tokens_per_round: Array, k: int) -> Array:
-    """The rate at which a round of lookahead ``k`` yields so many tokens (clipped to what is possible)."""
-    from scipy.optimize import brentq
-
-    possible = np.clip(tokens_per_round, 1.0, k + 1.0)
-    return np.array([brentq(lambda a, e=e: expected_tokens(a, k) - e, 0.0, 1.0) for e in possible])
 
 
 def replay_sweep(paper: Published, sweep: Sweep, hardware: str) -> SweepReplay:

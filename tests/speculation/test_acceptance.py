@@ -14,6 +14,7 @@ from ssdsim.speculation.acceptance import (
     expected_tokens_of_pmf,
     moved_to,
     pooled_rate,
+    rate_of,
 )
 
 laws = settings(derandomize=True, deadline=None, max_examples=200)
@@ -50,6 +51,15 @@ def test_more_acceptance_or_lookahead_never_costs_tokens(alpha: float, other: fl
     low, high = sorted((alpha, other))
     assert expected_tokens(low, k) <= expected_tokens(high, k) * (1 + 1e-14)
     assert expected_tokens(alpha, k) <= expected_tokens(alpha, k + 1) * (1 + 1e-14)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.3, 0.8, 0.95, 1.0])
+def test_the_rate_of_a_length_inverts_the_expected_tokens(alpha: float) -> None:
+    assert rate_of(expected_tokens(alpha, 6), 6) == pytest.approx(alpha, abs=1e-9)
+
+
+def test_a_length_that_no_rate_yields_has_the_nearest() -> None:
+    assert (rate_of(0.9, 6), rate_of(7.1, 6)) == (0.0, 1.0)
 
 
 @pytest.mark.parametrize(("alpha", "k", "tokens"), [(0.9, 5, 4.686), (0.7, 3, 2.533)])

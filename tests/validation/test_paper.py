@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from ssdsim.errors import InputError
-from ssdsim.speculation.acceptance import expected_tokens
 from ssdsim.speculation.trees.shape import Tree
-from ssdsim.validation.paper import acceptance_rates, load_paper, load_published, replay_family, replay_sweep
+from ssdsim.validation.paper import load_paper, load_published, replay_family, replay_sweep
 from ssdsim.validation.tree_paper import PublishedTrees, TreeRows, replay_demo, replay_trees
 
 PAPER, SEQUOIA = load_published("kumar2026"), load_paper("sequoia")
@@ -50,11 +49,6 @@ def test_sequoias_demo_ends_at_the_tree_it_ships() -> None:
     assert (found.tokens, found.time_per_token) == pytest.approx((2.2914, 4.8878), abs=5e-5)
     assert found.speedup == pytest.approx(2.0459, abs=5e-5)
     assert found.tree == Tree.chain(3)
-
-
-def test_acceptance_rates_invert_the_expected_tokens() -> None:
-    alpha = np.array([0.0, 0.3, 0.8, 0.95, 1.0])
-    assert np.allclose(acceptance_rates(expected_tokens(alpha, 6), 6), alpha, atol=1e-9)
 
 
 def test_an_unknown_paper_or_a_broken_card_is_one_line(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import brentq
 
 from ssdsim.checks import Array
 from ssdsim.errors import InputError
@@ -14,7 +13,7 @@ from ssdsim.intervals import bounds_95, wilson_interval
 from ssdsim.pairs.file import Findings, Length, Mean, Spread
 from ssdsim.pairs.importers.counts import Counts
 from ssdsim.pairs.spread import spread
-from ssdsim.speculation.acceptance import expected_tokens
+from ssdsim.speculation.acceptance import rate_of
 
 _DRAWS = 1000
 _FEWEST_REQUESTS = 8  # of which an interval is drawn
@@ -108,15 +107,15 @@ def _by_length(counts: Sequence[Counts], where: str, k: int | None, adaptive: bo
         raise InputError(f"{where}: {pooled:.4g} tokens a round are more than the {lookahead + 1.0:.4g} that K allows")
     warnings.append(f"{where}: one rate from the mean length alone, which assumes that positions are alike (i.i.d.)")
     warnings += _differ(counts, where)
-    alpha = _rate_of(pooled, lookahead)
+    alpha = rate_of(pooled, lookahead)
     low, high = _length_bounds(counts)
     asked = k if k is not None else max(1, int(lookahead))
     return Found(
         Findings(
             alpha=Mean(
                 mean=alpha,
-                low=None if low is None else _rate_of(low, lookahead),
-                high=None if high is None else _rate_of(high, lookahead),
+                low=None if low is None else rate_of(low, lookahead),
+                high=None if high is None else rate_of(high, lookahead),
             ),
             length=Length(
                 pooled=pooled,
@@ -260,12 +259,3 @@ def _length_bounds(counts: Sequence[Counts]) -> tuple[float | None, float | None
     accepted = np.array([(each.length - 1.0) * float(each.rounds or 0.0) for each in counts])
     low, high = bounds_95(1.0 + _draws_of_ratio(accepted, rounds))
     return float(low), float(high)
-
-
-def _rate_of(length: float, lookahead: float) -> float:
-    """The one rate that yields ``length`` tokens a round."""
-    if length <= 1.0:
-        return 0.0
-    if length >= lookahead + 1.0:
-        return 1.0
-    return float(brentq(lambda alpha: float(expected_tokens(alpha, lookahead)) - length, 0.0, 1.0))
