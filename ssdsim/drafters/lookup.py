@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ssdsim.kinds import SHARE, Number
 from ssdsim.option import Option
-from ssdsim.pricing.drafter import Draft, Proposed
+from ssdsim.pricing.drafter import Draft, Drafter, Proposed
 from ssdsim.pricing.memory import Demand
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece
@@ -30,13 +30,10 @@ DEPTH = 24
 """Of vLLM's suffix trees: a match and what it proposes together (``suffix_decoding_max_tree_depth``)."""
 
 
-class _LookUp:
+class _LookUp(Drafter):
     """On the host, without a model: it proposes where it finds something, and else the target decodes a token."""
 
-    name: str
     needs_device = False
-    needs_target = False
-    self_conditions = False
 
     def draft(self, target: Transformer, named: str | None, options: Mapping[str, Any]) -> Draft:
         return without_a_model(self.name, target, named, options)

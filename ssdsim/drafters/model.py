@@ -6,29 +6,23 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ssdsim.hardware.catalog import find_transformer
-from ssdsim.option import Option
-from ssdsim.pricing.drafter import Draft, Proposed, passes_over
+from ssdsim.pricing.drafter import Draft, Drafter, passes_over
 from ssdsim.pricing.memory import Demand
 from ssdsim.pricing.occupancy import draft_on
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece
-from ssdsim.speculation.accepted import Accepted, accepted_by_options
 from ssdsim.transformer.card import Transformer
 
 DRAFT = "llama-3.2-1b"
 """The card where nobody names one."""
 
 
-class ModelDrafter:
+class ModelDrafter(Drafter):
     """The card that ``--draft`` names, one pass a token; pre-speculation is batched (SSD paper, appendix B)."""
 
     name = "model"
     title = "draft model"
     source = "Leviathan et al., 2023; pre-speculation: SSD paper, appendix B"
-    options: tuple[Option, ...] = ()
-    needs_device = True
-    needs_target = False
-    self_conditions = False
 
     def draft(self, target: Transformer, named: str | None, options: Mapping[str, Any]) -> Draft:
         return Draft(find_transformer(named or DRAFT))
@@ -60,12 +54,6 @@ class ModelDrafter:
             for each, times in passes_over(rows)
         )
         return site.piece(glue), *(site.piece(step, times) for step, times in steps)
-
-    def accepted(self, options: Mapping[str, Any], tokens: int, unseen: int = 0) -> Accepted:
-        return accepted_by_options(options, tokens)
-
-    def proposes(self, options: Mapping[str, Any], tokens: int) -> Proposed:
-        return Proposed(1.0, tokens)
 
     def demand(self, site: Site, tokens: int, branches: int, beside: bool = False) -> Demand:
         tp = site.tp if beside and site.spread else 1  # of those that share the target's, one has the whole draft

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ssdsim.hardware.catalog import find_transformer
-from ssdsim.option import Option
-from ssdsim.pricing.drafter import Draft, Proposed
+from ssdsim.pricing.drafter import Draft
 from ssdsim.pricing.memory import Demand
 from ssdsim.pricing.occupancy import draft_on
 from ssdsim.pricing.site import Site
@@ -26,18 +25,12 @@ class Pard(OnePass):
     name = "pard"
     title = "PARD"
     source = "An et al., 2025, arXiv 2504.18583"
-    options: tuple[Option, ...] = ()
-    needs_device = True
-    needs_target = False
 
     def draft(self, target: Transformer, named: str | None, options: Mapping[str, Any]) -> Draft:
         card = published_drafter(self.name, target, named)
         if card is not None:
             return Draft(shaped(find_transformer(_MODEL), card), chosen(card, options))
         return Draft(find_transformer(named or _MODEL))
-
-    def proposes(self, options: Mapping[str, Any], tokens: int) -> Proposed:
-        return Proposed(1.0, tokens)
 
     def demand(self, site: Site, tokens: int, branches: int, beside: bool = False) -> Demand:
         tp = site.draft_beside_target("draft pass").tp if beside else 1
@@ -50,7 +43,6 @@ class PEagle(OnePass, HeadDrafter):
     name = "p-eagle"
     title = "P-EAGLE"
     source = "Hui et al., 2026, arXiv 2602.01469; SpecForge qwen3-8b-peagle.json"
-    self_conditions = False
 
     def recipe(self, target: Transformer) -> Transformer:
         return eagle3_head(target, PEAGLE_LAYERS)
@@ -62,7 +54,6 @@ class DFlash(OnePass, HeadDrafter):
     name = "dflash"
     title = "DFlash"
     source = "Chen, Liang, Liu, 2026, arXiv 2602.06036"
-    self_conditions = False
 
     def recipe(self, target: Transformer) -> Transformer:
         return dflash_head(target)

@@ -8,17 +8,16 @@ from typing import Any
 from ssdsim.errors import InputError
 from ssdsim.kinds import Whole
 from ssdsim.option import Option
-from ssdsim.pricing.drafter import Draft, Proposed
+from ssdsim.pricing.drafter import Draft, Drafter
 from ssdsim.pricing.memory import Demand
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece
 from ssdsim.protocols.published import chosen, published_drafter
-from ssdsim.speculation.accepted import Accepted, accepted_by_options
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.layers import Window
 
 
-class SparseSelf:
+class SparseSelf(Drafter):
     """At long contexts and large batches a pass is the cache it reads, which a budget of tokens keeps short."""
 
     name = "self"
@@ -34,9 +33,7 @@ class SparseSelf:
             doubling=True,
         ),
     )
-    needs_device = True
     needs_target = True
-    self_conditions = False
 
     def draft(self, target: Transformer, named: str | None, options: Mapping[str, Any]) -> Draft:
         if target.latent is not None:
@@ -54,15 +51,6 @@ class SparseSelf:
     def speculate(self, site: Site, tokens: int, beside: bool) -> tuple[Piece, ...]:
         """On all of the target's devices, where its weights are."""
         return (site.piece(site.draft_on_target("draft step", site.tp), tokens),)
-
-    def prespeculate(self, site: Site, tokens: int, branches: int) -> tuple[Piece, ...]:
-        raise NotImplementedError("the target drafts beside itself only")
-
-    def accepted(self, options: Mapping[str, Any], tokens: int, unseen: int = 0) -> Accepted:
-        return accepted_by_options(options, tokens)
-
-    def proposes(self, options: Mapping[str, Any], tokens: int) -> Proposed:
-        return Proposed(1.0, tokens)
 
     def demand(self, site: Site, tokens: int, branches: int, beside: bool = False) -> Demand:
         """The sparse cache; the weights are the target's."""

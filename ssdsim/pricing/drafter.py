@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -11,7 +12,7 @@ from ssdsim.option import Option
 from ssdsim.pricing.memory import Demand
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece
-from ssdsim.speculation.accepted import Accepted
+from ssdsim.speculation.accepted import Accepted, accepted_by_options
 from ssdsim.speculation.drafter_card import Published
 from ssdsim.transformer.card import Transformer
 
@@ -36,30 +37,25 @@ class Proposed:
     tokens: float
 
 
-class Drafter(Protocol):
+class Drafter(ABC):
     """A model, a head, a look-up of n-grams: whatever drafts tokens for a strategy to verify.
 
-    ``options`` are the drafter's own. ``needs_device`` is False where it runs on the host: it then occupies no GPU,
-    wherever a strategy would put it, and holds no memory there. ``needs_target``: it reads what lies on the
-    target's devices, and can draft nowhere else. ``self_conditions``: how much of a draft is accepted depends on how
-    many tokens before it have not been verified.
+    A drafter derives from it, has ``name``, ``title`` and ``source``, and overrides what is its own. ``options`` are
+    the drafter's own. ``needs_device`` is False where it runs on the host: it then occupies no GPU, wherever a strategy
+    would put it, and holds no memory there. ``needs_target``: it reads what lies on the target's devices, and can draft
+    nowhere else. ``self_conditions``: how much of a draft is accepted depends on how many tokens before it have not
+    been verified.
     """
 
-    @property
-    def name(self) -> str: ...
-    @property
-    def title(self) -> str: ...
-    @property
-    def source(self) -> str: ...
-    @property
-    def options(self) -> tuple[Option, ...]: ...
-    @property
-    def needs_device(self) -> bool: ...
-    @property
-    def needs_target(self) -> bool: ...
-    @property
-    def self_conditions(self) -> bool: ...
+    name: str
+    title: str
+    source: str
+    options: tuple[Option, ...] = ()
+    needs_device = True
+    needs_target = False
+    self_conditions = False
 
+    @abstractmethod
     def draft(self, target: Transformer, named: str | None, options: Mapping[str, Any]) -> Draft:
         """What drafts for ``target``: what ``--draft`` named, or its own where nothing was.
 
@@ -69,36 +65,35 @@ class Drafter(Protocol):
         ------
         InputError : there is none of that name, or none for that target.
         """
-        ...
 
+    @abstractmethod
     def speculate(self, site: Site, tokens: int, beside: bool) -> tuple[Piece, ...]:
         """Draft ``tokens`` tokens of every sequence, one after the other.
 
         ``beside`` the target on its devices, or on a device of its own.
         """
-        ...
 
     def prespeculate(self, site: Site, tokens: int, branches: int) -> tuple[Piece, ...]:
         """Draft ``tokens`` tokens for each of ``branches`` outcomes a sequence, on one device of its own."""
-        ...
+        raise NotImplementedError(f"{self.title} drafts beside its target only")
 
     def accepted(self, options: Mapping[str, Any], tokens: int, unseen: int = 0) -> Accepted:
         """How many of ``tokens`` drafted tokens are accepted, over all rounds.
 
         ``unseen``: tokens before the first of them that it drafted itself and whose verification it has not seen.
         """
-        ...
+        return accepted_by_options(options, tokens)
 
     def proposes(self, options: Mapping[str, Any], tokens: int) -> Proposed:
         """How much there is to verify where ``tokens`` tokens are asked for."""
-        ...
+        return Proposed(1.0, tokens)
 
+    @abstractmethod
     def demand(self, site: Site, tokens: int, branches: int, beside: bool = False) -> Demand:
         """Bytes on the device that it runs on, with ``branches`` cached outcomes a sequence.
 
         ``beside`` the target: on each of the target's devices.
         """
-        ...
 
 
 def passes_over(rows: Sequence[int]) -> Iterator[tuple[int, int]]:
@@ -107,7 +102,7 @@ def passes_over(rows: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 @runtime_checkable
-class TreeDrafter(Drafter, Protocol):
+class TreeDrafter(Protocol):
     """A drafter that can guess several tokens at a place, and go on from each of them in one pass."""
 
     def expand(self, site: Site, rows: Sequence[int], beside: bool) -> tuple[Piece, ...]:

@@ -7,8 +7,7 @@ from typing import Any
 
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_transformer
-from ssdsim.option import Option
-from ssdsim.pricing.drafter import Draft, Proposed, passes_over
+from ssdsim.pricing.drafter import Draft, Drafter, passes_over
 from ssdsim.pricing.memory import Demand
 from ssdsim.pricing.occupancy import draft_on
 from ssdsim.pricing.site import Site
@@ -19,19 +18,13 @@ from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.operations import WEIGHT_BYTES
 
 
-class HeadDrafter:
+class HeadDrafter(Drafter):
     """A head that drafts a token a pass. A drafter derives from it and says its recipe.
 
     The first pass of a draft catches up with the tokens that were verified (K + 1 of them, as engines pad it), with
     the target's hidden states; each later one reads what the head itself made of the token before (self-conditioning).
     """
 
-    name: str
-    title: str
-    source: str
-    options: tuple[Option, ...] = ()
-    needs_device = True
-    needs_target = False
     self_conditions = True
 
     def recipe(self, target: Transformer) -> Transformer:
@@ -106,9 +99,6 @@ class HeadDrafter:
         Beyond the last that is known the rate is taken to stay (no source says how it goes on).
         """
         return accepted_by_options(options, tokens, first=unseen, last_continues=True)
-
-    def proposes(self, options: Mapping[str, Any], tokens: int) -> Proposed:
-        return Proposed(1.0, tokens)
 
     def demand(self, site: Site, tokens: int, branches: int, beside: bool = False) -> Demand:
         tp = site.draft_beside_target("draft step").tp if beside else 1

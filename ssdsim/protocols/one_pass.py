@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece
 from ssdsim.speculation.accepted import Accepted, accepted_by_options
 
 
-class OnePass:
+class OnePass(Drafter):
     """One pass over the verified tokens and a masked one for each proposal but the first."""
 
     self_conditions = False

@@ -10,7 +10,7 @@ import numpy as np
 from ssdsim.checks import FloatOrArray
 from ssdsim.kinds import SHARE, Number, Whole
 from ssdsim.option import Group, Option
-from ssdsim.pricing.drafter import Draft, Drafter, Proposed
+from ssdsim.pricing.drafter import Draft, Drafter
 from ssdsim.pricing.memory import Demand
 from ssdsim.pricing.occupancy import Occupancy, target_alone
 from ssdsim.pricing.room import Devices
@@ -113,15 +113,13 @@ def _by_rejection(accepted_pmf: np.ndarray[Any, np.dtype[np.float64]]) -> dict[s
     return {"sure": all_accepted, "shy": accepted_pmf - all_accepted}
 
 
-class NGrams:
+class NGrams(Drafter):
     """Continues with what followed the last words before: no model, no device, some microseconds on the host."""
 
     name = "ngrams"
     title = "n-gram look-up"
     source = "an example"
     needs_device = False
-    needs_target = False
-    self_conditions = False
     options = (
         Option(
             name="ngram_us",
@@ -150,9 +148,6 @@ class NGrams:
 
     def accepted(self, options: Mapping[str, Any], tokens: int, unseen: int = 0) -> Accepted:
         return Accepted(accepted_length_pmf(options["ngram_alpha"], tokens))
-
-    def proposes(self, options: Mapping[str, Any], tokens: int) -> Proposed:
-        return Proposed(1.0, tokens)
 
     def demand(self, site: Site, tokens: int, branches: int, beside: bool = False) -> Demand:
         return Demand(0, 0)
