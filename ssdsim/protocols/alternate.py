@@ -36,18 +36,14 @@ class Alternate(Strategy):
         return Devices(tp, int(is_apart(options, drafter)))
 
     def occupancies(self, site: Site, drafter: Drafter) -> Iterable[Occupancy]:
+        if is_apart(site.options, drafter) or not drafter.needs_device:
+            yield from super().occupancies(site, drafter)
+            return
         k = self.lookahead(site.options)
         yield target_alone(site, k)
-        if not drafter.needs_device:
-            return
-        apart = is_apart(site.options, drafter)
-        draft = drafter.demand(site, k, 0, beside=not apart)
-        if apart:
-            what = f"{site.draft.name} on a device of its own ({self.title})"
-            yield Occupancy(what, [draft], site.draft_profile)
-        else:
-            what = f"{site.target.name} at tp {site.tp} with {site.draft.name} beside it ({self.title})"
-            yield Occupancy(what, [target_on(site, k), draft], site.profile, "; --sd-draft separate needs less")
+        both = [target_on(site, k), drafter.demand(site, k, 0, beside=True)]
+        what = f"{site.target.name} at tp {site.tp} with {site.draft.name} beside it ({self.title})"
+        yield Occupancy(what, both, site.profile, "; --sd-draft separate needs less")
 
     def messages(self, site: Site, drafter: Drafter, draft: Step, distributions: int | None = None) -> dict[str, Step]:
         """What the sides tell each other of a draft drawn from so many ``distributions``, one a token by default."""

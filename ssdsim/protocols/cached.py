@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,6 @@ import numpy as np
 from ssdsim.checks import FloatOrArray
 from ssdsim.pricing.cost import Cost
 from ssdsim.pricing.drafter import Drafter
-from ssdsim.pricing.occupancy import Occupancy, target_alone
 from ssdsim.pricing.prespeculation import branches_per_device
 from ssdsim.pricing.room import Devices
 from ssdsim.pricing.site import Site
@@ -43,13 +42,9 @@ class Cached(Strategy):
     def devices(self, options: Mapping[str, Any], tp: int, drafter: Drafter) -> Devices:
         return Devices(tp, options["draft_gpus"] if drafter.needs_device else 0)
 
-    def occupancies(self, site: Site, drafter: Drafter) -> Iterable[Occupancy]:
-        tokens = self.lookahead(site.options)
-        yield target_alone(site, tokens)
-        if drafter.needs_device:
-            branches = branches_per_device(site.options["budget"], site.options["draft_gpus"])
-            what = f"{site.draft.name} with {branches} cached {self.caches} a sequence"
-            yield Occupancy(what, [drafter.demand(site, tokens, branches)], site.draft_profile)
+    def draft_holds(self, site: Site) -> tuple[str, int, int]:
+        branches = branches_per_device(site.options["budget"], site.options["draft_gpus"])
+        return f"with {branches} cached {self.caches} a sequence", self.lookahead(site.options), branches
 
     def looking_up(self, site: Site) -> Step:
         return Step("host", (Piece("look up", Cost(warnings=site.vocabularies)),))

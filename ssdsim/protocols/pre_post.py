@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Mapping
 from typing import Any
 
 from ssdsim.checks import FloatOrArray
 from ssdsim.pricing.drafter import Drafter
-from ssdsim.pricing.occupancy import Occupancy, target_alone
 from ssdsim.pricing.prespeculation import beside_each_other
-from ssdsim.pricing.room import Devices
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece, Step, unit_free
 from ssdsim.protocols.strategy import Strategy, late
@@ -42,20 +40,6 @@ class PrePost(Strategy):
     @abstractmethod
     def drafting(self, site: Site, drafter: Drafter) -> tuple[Piece, ...]:
         """The draft's passes of a step."""
-
-    @abstractmethod
-    def draft_device(self, site: Site) -> str:
-        """What lies on the draft's device, in a refusal's words."""
-
-    def devices(self, options: Mapping[str, Any], tp: int, drafter: Drafter) -> Devices:
-        return Devices(tp, int(drafter.needs_device))
-
-    def occupancies(self, site: Site, drafter: Drafter) -> Iterable[Occupancy]:
-        tokens = self.lookahead(site.options)
-        yield target_alone(site, tokens)
-        if drafter.needs_device:
-            demand = drafter.demand(site, tokens, self.branches(site.options) or 0)
-            yield Occupancy(self.draft_device(site), [demand], site.draft_profile)
 
     def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
         tokens = self.lookahead(site.options)

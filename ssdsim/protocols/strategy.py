@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ssdsim.checks import FloatOrArray
 from ssdsim.option import Option
 from ssdsim.pricing.drafter import Drafter
-from ssdsim.pricing.occupancy import Occupancy
+from ssdsim.pricing.occupancy import Occupancy, target_alone
 from ssdsim.pricing.room import Devices
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
@@ -101,13 +101,21 @@ class Strategy(ABC):
 
     # costs
 
-    @abstractmethod
     def devices(self, options: Mapping[str, Any], tp: int, drafter: Drafter) -> Devices:
-        """Devices that it occupies with a target on ``tp`` of them."""
+        """Devices that it occupies with a target on ``tp`` of them: one more for the draft."""
+        return Devices(tp, int(drafter.needs_device))
 
-    @abstractmethod
     def occupancies(self, site: Site, drafter: Drafter) -> Iterable[Occupancy]:
-        """What lies in the memory of which devices."""
+        """What lies in the memory of which devices: the target alone, the draft on devices of its own."""
+        yield target_alone(site, self.lookahead(site.options))
+        if drafter.needs_device:
+            which, tokens, branches = self.draft_holds(site)
+            demand = drafter.demand(site, tokens, branches)
+            yield Occupancy(f"{site.draft.name} {which}", [demand], site.draft_profile)
+
+    def draft_holds(self, site: Site) -> tuple[str, int, int]:
+        """What tells the draft's device in a refusal, and the tokens and branches that each sequence has there."""
+        return f"on a device of its own ({self.title})", self.lookahead(site.options), 0
 
     @abstractmethod
     def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:

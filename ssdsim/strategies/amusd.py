@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,9 +13,8 @@ from ssdsim.checks import FloatOrArray
 from ssdsim.kinds import SHARE, OneOf, Whole
 from ssdsim.option import Group, Option
 from ssdsim.pricing.drafter import Drafter
-from ssdsim.pricing.occupancy import Occupancy, target_alone
 from ssdsim.pricing.prespeculation import always_beside
-from ssdsim.pricing.room import Devices, NoRoom
+from ssdsim.pricing.room import NoRoom
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step, unit_free
 from ssdsim.protocols.handshakes import counted, ideal
@@ -115,16 +114,6 @@ class AMUSD(Strategy):
         hit = 1.0 - float(pmf[0]) if given is None else given
         row = {"guessed": pmf * hit, "not guessed": pmf * (1.0 - hit)}
         return Kernel.by_state({"guessed": row, "not guessed": row})
-
-    def devices(self, options: Mapping[str, Any], tp: int, drafter: Drafter) -> Devices:
-        return Devices(tp, int(drafter.needs_device))
-
-    def occupancies(self, site: Site, drafter: Drafter) -> Iterable[Occupancy]:
-        most = self.lookahead(site.options)
-        yield target_alone(site, most)
-        if drafter.needs_device:
-            what = f"{site.draft.name} on a device of its own (AMUSD)"
-            yield Occupancy(what, [drafter.demand(site, most, 0)], site.draft_profile)
 
     def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
         return self._steps(site, drafter, self.lookahead(site.options))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,6 @@ from ssdsim.checks import FloatOrArray
 from ssdsim.kinds import Whole
 from ssdsim.option import Group, Option
 from ssdsim.pricing.drafter import Drafter
-from ssdsim.pricing.occupancy import Occupancy, target_alone
 from ssdsim.pricing.prespeculation import always_beside
 from ssdsim.pricing.room import Devices, NoRoom
 from ssdsim.pricing.site import Site
@@ -115,13 +114,6 @@ class DSI(Strategy):
 
     def devices(self, options: Mapping[str, Any], tp: int, drafter: Drafter) -> Devices:
         return Devices(tp * int(options["dsi_targets"]), int(drafter.needs_device))
-
-    def occupancies(self, site: Site, drafter: Drafter) -> Iterable[Occupancy]:
-        k = self.lookahead(site.options)
-        yield target_alone(site, k)
-        if drafter.needs_device:
-            what = f"{site.draft.name} on a device of its own (DSI)"
-            yield Occupancy(what, [drafter.demand(site, k, 0)], site.draft_profile)
 
     def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
         k = self.lookahead(site.options)

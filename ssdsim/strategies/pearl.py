@@ -69,9 +69,6 @@ class PEARL(PrePost):
     def drafting(self, site: Site, drafter: Drafter) -> tuple[Piece, ...]:
         return drafter.speculate(site, self.lookahead(site.options), beside=False)
 
-    def draft_device(self, site: Site) -> str:
-        return f"{site.draft.name} on a device of its own (PEARL)"
-
 
 def _kernel(accepted_pmf: NDArray[np.float64]) -> Kernel:
     """From P(exactly k of gamma accepted): the first new token is judged in ``pre``, all gamma in ``post``."""

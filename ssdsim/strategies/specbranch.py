@@ -120,8 +120,9 @@ class SpecBranch(PrePost):
         """The steps over branches, without the pass before them."""
         return drafter.prespeculate(site, self.lookahead(site.options), site.options["branches"])[-1:]
 
-    def draft_device(self, site: Site) -> str:
-        return f"{site.draft.name} with {site.options['branches']} branches a sequence"
+    def draft_holds(self, site: Site) -> tuple[str, int, int]:
+        branches = site.options["branches"]
+        return f"with {branches} branches a sequence", self.lookahead(site.options), branches
 
 
 def _kernel(pending_pmf: Array, hit: float, low: float, low_hit: float) -> Kernel:

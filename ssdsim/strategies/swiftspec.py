@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Mapping
 from functools import lru_cache
 from math import prod
 from typing import Any, cast
@@ -13,7 +13,6 @@ from ssdsim.checks import FloatOrArray
 from ssdsim.kinds import OneOf, Whole
 from ssdsim.option import Group, Option
 from ssdsim.pricing.drafter import Drafter, TreeDrafter
-from ssdsim.pricing.occupancy import Occupancy, target_alone
 from ssdsim.pricing.prespeculation import beside_each_other
 from ssdsim.pricing.room import Devices, NoRoom
 from ssdsim.pricing.site import Site
@@ -166,13 +165,9 @@ class SwiftSpec(Cached):
     def devices(self, options: Mapping[str, Any], tp: int, drafter: Drafter) -> Devices:
         return Devices(tp, int(drafter.needs_device))
 
-    def occupancies(self, site: Site, drafter: Drafter) -> Iterable[Occupancy]:
-        options = site.options
-        yield target_alone(site, self.lookahead(options))
-        if drafter.needs_device:
-            grown = 2 * options["swift_passes"] * options["swift_width"] * options["swift_guesses"]
-            what = f"{site.draft.name} on a device of its own (SwiftSpec)"
-            yield Occupancy(what, [drafter.demand(site, grown, 0)], site.draft_profile)
+    def draft_holds(self, site: Site) -> tuple[str, int, int]:
+        grown = 2 * site.options["swift_passes"] * site.options["swift_width"] * site.options["swift_guesses"]
+        return f"on a device of its own ({self.title})", grown, 0
 
     def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
         return self._steps(site, drafter, site.options["swift_passes"])
