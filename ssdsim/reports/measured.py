@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from ssdsim.reports.figure import Figure, enumerated, numbered, rounded
-from ssdsim.reports.style import PALETTE, SYMBOLS, band, new_plot
+from ssdsim.reports.style import PALETTE, SYMBOLS, band, bars, new_plot
 from ssdsim.runs.report_folder import RunFolder
 
 _SECTION = "An engine's benchmarks"
@@ -59,12 +59,7 @@ def _scatter(rows: pd.DataFrame, metric: str, number: int) -> Figure:
         plot.add_scatter(
             x=rounded(of["value"]),
             y=rounded(of["predicted"]),
-            error_y={
-                "array": rounded(of["high"] - of["predicted"]),
-                "arrayminus": rounded(of["predicted"] - of["low"]),
-                "thickness": 1,
-                "width": 3,
-            },
+            error_y=bars(of["predicted"], of["low"], of["high"]),
             text=[f"{row.series}, batch {row.batch}" for row in of.itertuples()],
             customdata=rounded(100 * of["error"]),
             mode="markers",

@@ -12,7 +12,7 @@ from ssdsim.pairs.choice import Chosen, chosen_by
 from ssdsim.pairs.file import Batch, Findings, HitLaw
 from ssdsim.reports.figure import Figure, LeftOut, enumerated, rounded
 from ssdsim.reports.study import Study
-from ssdsim.reports.style import LOG2_TICKS, PALETTE, SYMBOLS, new_plot
+from ssdsim.reports.style import LOG2_TICKS, PALETTE, SYMBOLS, bars, new_plot
 
 _SECTION = "The measured pair"
 _REJECTED, _ALL, _BACKUP = "after a rejection", "after all accepted", "after backup"
@@ -96,9 +96,9 @@ def _add_curve(plot: Any, name: str, law: HitLaw, colour: str, symbol: str) -> N
 
 def _bars(points: Sequence[tuple[float, float | None, float | None]]) -> dict[str, Any]:
     """Error bars of values with their bounds; none where a bound is not known."""
-    up = [0.0 if high is None else max(0.0, high - value) for value, _, high in points]
-    down = [0.0 if low is None else max(0.0, value - low) for value, low, _ in points]
-    return {"array": rounded(up), "arrayminus": rounded(down), "thickness": 1, "width": 3}
+    low = [value if low is None else min(value, low) for value, low, _ in points]
+    high = [value if high is None else max(value, high) for value, _, high in points]
+    return bars([value for value, *_ in points], low, high)
 
 
 def _rows(name: str, law: HitLaw) -> Iterator[dict[str, Any]]:

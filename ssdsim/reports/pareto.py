@@ -14,7 +14,7 @@ from ssdsim.errors import InputError
 from ssdsim.option import Group
 from ssdsim.reports.figure import Figure, LeftOut, number, rounded
 from ssdsim.reports.study import Study
-from ssdsim.reports.style import colour_of, new_plot, symbol_of, title_of
+from ssdsim.reports.style import bars, colour_of, new_plot, symbol_of, title_of
 from ssdsim.runs.report_folder import grid_key
 from ssdsim.scenario.options import ALL, DEFAULTS, members
 
@@ -166,10 +166,9 @@ def _plot(dominated: pd.DataFrame, frontier: pd.DataFrame, unit: str) -> go.Figu
 
 
 def _markers(rows: pd.DataFrame, name: str, on_frontier: bool) -> go.Scatter:
-    bars, label = {}, title_of(name)
+    error_y, label, mean = None, title_of(name), rows["per gpu"]
     if on_frontier and rows["low / mean"].notna().all():
-        up, down = rows["per gpu"] * (rows["high / mean"] - 1), rows["per gpu"] * (1 - rows["low / mean"])
-        bars = {"error_y": {"array": rounded(up), "arrayminus": rounded(down), "thickness": 1, "width": 2}}
+        error_y = bars(mean, mean * rows["low / mean"], mean * rows["high / mean"], width=2)
     return go.Scatter(
         x=rounded(rows["per user"]),
         y=rounded(rows["per gpu"]),
@@ -183,7 +182,7 @@ def _markers(rows: pd.DataFrame, name: str, on_frontier: bool) -> go.Scatter:
             "opacity": 1.0 if on_frontier else 0.35,
         },
         hovertemplate="%{text}<br>%{x:.4g} per user, %{y:.4g} per GPU<extra>" + label + "</extra>",
-        **bars,
+        error_y=error_y,
     )
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from ssdsim.reports.figure import Figure, LeftOut, enumerated, rounded
-from ssdsim.reports.style import PALETTE, band, colour_of, new_plot, title_of
+from ssdsim.reports.style import PALETTE, band, bars, colour_of, new_plot, title_of
 
 _SECTION = "Requests that arrive"
 _AUTO, _AUTO_COLOUR = "auto", "#7a3fb8"
@@ -112,12 +112,7 @@ def _over_rate(answer: Answer, rows: pd.DataFrame, metric: str) -> Figure:
                 name=f"{_title(str(name))} {percentile}",
                 mode="lines+markers",
                 line={"color": _colour(str(name)), "dash": dash},
-                error_y={
-                    "array": rounded(of[f"{column} high"] - of[column]),
-                    "arrayminus": rounded(of[column] - of[f"{column} low"]),
-                    "thickness": 1,
-                    "width": 2,
-                },
+                error_y=bars(of[column], of[f"{column} low"], of[f"{column} high"], width=2),
             )
     if metric == "tpot_ms":
         _mark_crossings(plot, answer)

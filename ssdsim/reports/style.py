@@ -6,11 +6,13 @@ light page and the dark one, fills that have less have a pattern too.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import plotly.graph_objects as go
 
 from ssdsim import strategies
+from ssdsim.reports.figure import rounded
 
 PALETTE = ("#808080", "#2b82c9", "#d55e00", "#00875f", "#c06a9a", "#b87a00")
 # more than colours, and no multiple of them: where colours come again, symbols tell strategies apart
@@ -48,6 +50,13 @@ def band(colour: str, strength: float = 0.18) -> str:
     """A colour as a translucent fill."""
     red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
     return f"rgba({red},{green},{blue},{strength})"
+
+
+def bars(values: Iterable[float], low: Iterable[float], high: Iterable[float], width: int = 3) -> dict[str, Any]:
+    """Error bars of values with their bounds."""
+    ends = list(zip(values, low, high, strict=True))
+    up, down = rounded(top - value for value, _, top in ends), rounded(value - bottom for value, bottom, _ in ends)
+    return {"array": up, "arrayminus": down, "thickness": 1, "width": width}
 
 
 def new_plot(x: str, y: str, height: int = 340, **layout: Any) -> go.Figure:

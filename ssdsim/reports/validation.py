@@ -11,7 +11,7 @@ import pandas as pd
 from ssdsim import strategies
 from ssdsim.reports.figure import Figure, LeftOut, rounded
 from ssdsim.reports.study import Study
-from ssdsim.reports.style import colour_of, new_plot, symbol_of, title_of
+from ssdsim.reports.style import bars, colour_of, new_plot, symbol_of, title_of
 
 _NEAR = 0.1
 
@@ -40,12 +40,7 @@ def validation(study: Study) -> list[Figure | LeftOut]:
         plot.add_scatter(
             x=rounded(rows["measured ms"]),
             y=rounded(rows["predicted ms"]),
-            error_x={
-                "array": rounded(rows["high ms"] - rows["measured ms"]),
-                "arrayminus": rounded(rows["measured ms"] - rows["low ms"]),
-                "thickness": 1,
-                "width": 3,
-            },
+            error_x=bars(rows["measured ms"], rows["low ms"], rows["high ms"]),
             text=rows["point"],
             customdata=rounded(100 * rows["error"]),
             mode="markers",
