@@ -122,6 +122,29 @@ def speculation(own_k: int | None, own_length: float | None, given: Given, where
     return {"k": k, "acceptance_length": float(length), **{name: given.get(name) for name in ("draft", "drafter")}}
 
 
+def served_row(
+    record: Record, given: Given, where: str, model: object, engine: str, said: tuple[int | None, float | None]
+) -> Row:
+    """The row of one run of a server's client: the mean time per output token at its concurrency.
+
+    ``said`` of the file are the model, the engine, and tokens drafted and yielded by a round of one that speculated.
+
+    Raises
+    ------
+    InputError : something is missing that is not given either.
+    """
+    found = {
+        "model": model_in(model, given, where),
+        "batch": in_flight(record, given, where),
+        **mean_tokens(record, where),
+        "metric": "tpot_ms",
+        "value": number(record, "mean_tpot_ms", where),
+        "engine": engine,
+        **speculation(*said, given, where),
+    }
+    return bench_row(found, given, where)
+
+
 def bench_row(found: Mapping[str, Any], given: Given, where: str) -> Row:
     """A row of what a file says (None counts as not said), and of what is given for the rest.
 

@@ -6,17 +6,7 @@ averages since its start, not over the run; how many were drafted is not said.
 
 from __future__ import annotations
 
-from ssdsim.measured.bench import (
-    Format,
-    Given,
-    Record,
-    bench_row,
-    in_flight,
-    mean_tokens,
-    model_in,
-    number,
-    speculation,
-)
+from ssdsim.measured.bench import Format, Given, Record, served_row
 from ssdsim.measured.row import Row
 from ssdsim.pairs.importers.sglang import speculation_of
 
@@ -27,23 +17,10 @@ def knows(record: Record) -> bool:
 
 
 def row_of(record: Record, given: Given, where: str) -> Row:
-    """The row of one run: the mean time per output token at its concurrency.
-
-    Raises
-    ------
-    InputError : something is missing that is not given either.
-    """
+    """The row of one run; raises as :func:`served_row`."""
     backend = str(record.get("backend") or "sglang")
-    found = {
-        "model": model_in(None, given, where),
-        "batch": in_flight(record, given, where),
-        **mean_tokens(record, where),
-        "metric": "tpot_ms",
-        "value": number(record, "mean_tpot_ms", where),
-        "engine": "sglang" if backend.startswith("sglang") else backend,
-        **speculation(None, speculation_of(record, where), given, where),
-    }
-    return bench_row(found, given, where)
+    engine = "sglang" if backend.startswith("sglang") else backend
+    return served_row(record, given, where, None, engine, (None, speculation_of(record, where)))
 
 
 FORMAT = Format("sglang.bench_serving", knows, row_of)

@@ -7,17 +7,7 @@ after it; for results without them give ``k`` and ``acceptance_length``.
 
 from __future__ import annotations
 
-from ssdsim.measured.bench import (
-    Format,
-    Given,
-    Record,
-    bench_row,
-    in_flight,
-    mean_tokens,
-    model_in,
-    number,
-    speculation,
-)
+from ssdsim.measured.bench import Format, Given, Record, served_row
 from ssdsim.measured.row import Row
 from ssdsim.pairs.importers.vllm import speculation_of
 
@@ -30,27 +20,10 @@ def knows(record: Record) -> bool:
 
 
 def row_of(record: Record, given: Given, where: str) -> Row:
-    """The row of one run: the mean time per output token at its concurrency.
-
-    Raises
-    ------
-    InputError : something is missing that is not given either.
-    """
+    """The row of one run; raises as :func:`served_row`."""
     backend = str(record.get("backend") or record.get("endpoint_type") or "vllm")
-    found = {
-        "model": model_in(record.get("model_id"), given, where),
-        "batch": in_flight(record, given, where),
-        **mean_tokens(record, where),
-        "metric": "tpot_ms",
-        "value": number(record, "mean_tpot_ms", where),
-        "engine": "vllm" if backend in _OWN_BACKENDS else backend,
-        **_speculation(record, given, where),
-    }
-    return bench_row(found, given, where)
-
-
-def _speculation(record: Record, given: Given, where: str) -> dict[str, object]:
-    return speculation(*speculation_of(record, where), given, where)
+    engine = "vllm" if backend in _OWN_BACKENDS else backend
+    return served_row(record, given, where, record.get("model_id"), engine, speculation_of(record, where))
 
 
 FORMAT = Format("vllm bench serve", knows, row_of)
