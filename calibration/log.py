@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from calibration.points import Point
 from ssdsim.errors import InputError
-from ssdsim.files import write_whole
+from ssdsim.files import append_record, write_records
 
 _SCHEMA = 2
 
@@ -49,14 +48,14 @@ class Log:
         records = [record for record in lines if record is not None]
         header = {"schema": _SCHEMA, "machine": dict(self.machine)}
         if not records:  # a kill can leave an empty file, or a torn header
-            self._rewrite([header])
+            write_records(self.path, [header])
             return self
         if records[0].get("schema") != _SCHEMA:
             raise InputError(f"{self.path}: written by another version of ssdsim; remove it or use -o")
         if records[0] != header:
             raise InputError(f"{self.path}: measured on another machine or for another workload; remove it or use -o")
         if None in lines or not text.endswith("\n"):  # what a kill tore goes for good: the next append starts a line
-            self._rewrite(records)
+            write_records(self.path, records)
         for record in filter(_is_visit, records[1:]):
             self.visits.setdefault(record["key"], []).append(Visit(record["at_s"], record["result"]))
         return self
@@ -68,13 +67,7 @@ class Log:
     def add(self, point: Point, visit: Visit) -> None:
         self.visits.setdefault(point.key, []).append(visit)
         record = {"key": point.key, "visit": self.count(point), "at_s": visit.at_s, "result": dict(visit.result)}
-        with self.path.open("a") as file:
-            file.write(json.dumps(record) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-
-    def _rewrite(self, records: Iterable[Mapping[str, Any]]) -> None:
-        write_whole(self.path, "".join(json.dumps(record) + "\n" for record in records))
+        append_record(self.path, record)
 
 
 def _parsed(line: str) -> dict[str, Any] | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache, wraps
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -29,6 +30,19 @@ def write_whole(path: Path, text: str) -> None:
     """Write text, in UTF-8, whole or not at all."""
     with replaced(path) as partial:
         partial.write_text(text, encoding="utf-8")
+
+
+def append_record(path: Path, record: Mapping[str, Any]) -> None:
+    """Add a line of JSON, on the disk when this returns."""
+    with path.open("a") as file:
+        file.write(json.dumps(record) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def write_records(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
+    """Write a line of JSON for each record, all or none."""
+    write_whole(path, "".join(json.dumps(record) + "\n" for record in records))
 
 
 def while_unchanged(load: Callable[[Path], T]) -> Callable[[Path], T]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 from ssdsim import strategies
 from ssdsim.documents import as_record, parse_json, read_text
 from ssdsim.errors import InputError
-from ssdsim.files import write_whole
+from ssdsim.files import append_record, write_records
 from ssdsim.validation.comparison import Comparison
 from ssdsim.validation.grid import GridPoint
 
@@ -34,10 +33,7 @@ class _Entry:
 
 def append(log: Path, point: GridPoint, found: Sequence[Comparison]) -> None:
     """Write a grid point's comparisons for good."""
-    with log.open("a") as file:
-        file.write(json.dumps({"key": point.key, "comparisons": [one.to_json() for one in found]}) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
+    append_record(log, {"key": point.key, "comparisons": [one.to_json() for one in found]})
 
 
 def read_or_start(log: Path, bench: Mapping[str, Any], profiles: str) -> dict[str, list[Comparison]]:
@@ -49,7 +45,7 @@ def read_or_start(log: Path, bench: Mapping[str, Any], profiles: str) -> dict[st
     """
     header = {"schema": _SCHEMA, "bench": json.loads(json.dumps(dict(bench))), "profiles": profiles}
     if not log.exists() or not log.stat().st_size:  # a kill can leave an empty one
-        log.write_text(json.dumps(header) + "\n")
+        write_records(log, [header])
         return {}
     records = []
     for line in read_text(log, "validation log").splitlines():
@@ -60,5 +56,5 @@ def read_or_start(log: Path, bench: Mapping[str, Any], profiles: str) -> dict[st
     if not records or records[0] != header:
         raise InputError(f"{log}: measured with another setting or profile; remove it or use another -o")
     entries = [as_record(_Entry, record, f"{log}: entry {n}", "entry") for n, record in enumerate(records[1:], 1)]
-    write_whole(log, "".join(json.dumps(record) + "\n" for record in records))  # what a kill tore goes for good
+    write_records(log, records)  # what a kill tore goes for good
     return {entry.key: list(entry.comparisons) for entry in entries}
