@@ -156,10 +156,7 @@ SHARED: tuple[Option, ...] = (
         kind=SHARE,
         about="acceptance rate of the fast backup's tokens (0: random tokens)",
         axis="backup's acceptance rate",
-        groups=(
-            Group.ACCEPTANCE,
-            Group.BACKUP_QUALITY,
-        ),
+        groups=(Group.ACCEPTANCE, Group.BACKUP_QUALITY),
     ),
     Option(
         name="p_hit",
@@ -181,10 +178,7 @@ SHARED: tuple[Option, ...] = (
         about="cache hit rate after a speculation by the backup",
         axis="cache hit rate after a backup",
         otherwise="--p-hit",
-        groups=(
-            Group.ACCEPTANCE,
-            Group.BACKUP_QUALITY,
-        ),
+        groups=(Group.ACCEPTANCE, Group.BACKUP_QUALITY),
         needs=Needs(("p_hit",), "(without it both hit rates follow from the fan-out)"),
     ),
     Option(
@@ -291,10 +285,7 @@ SHARED: tuple[Option, ...] = (
         kind=HitRates(),
         about="measured hit rates in place of c and r",
         axis="hit curve",
-        groups=(
-            Group.ACCEPTANCE,
-            Group.CACHE_SHAPE,
-        ),
+        groups=(Group.ACCEPTANCE, Group.CACHE_SHAPE),
         excludes=(Excludes((Group.POWER_LAW,), "{it} has no effect with --hit-curve (the hit rates are given)"),),
     ),
     Option(
@@ -303,10 +294,7 @@ SHARED: tuple[Option, ...] = (
         about="measured hit rates where all K tokens were accepted",
         axis="hit curve where all were accepted",
         otherwise="--hit-curve",
-        groups=(
-            Group.ACCEPTANCE,
-            Group.CACHE_SHAPE,
-        ),
+        groups=(Group.ACCEPTANCE, Group.CACHE_SHAPE),
         excludes=(
             Excludes(
                 ("hit_c_all", "hit_r_all"), "{it} has no effect with --hit-curve-all (the hit rates there are given)"
