@@ -14,7 +14,7 @@ from ssdsim.errors import InputError
 from ssdsim.reports.cache import mean_kernel
 from ssdsim.reports.figure import Figure, LeftOut, numbered, rounded
 from ssdsim.reports.study import Rates, Study
-from ssdsim.reports.style import LOG2_TICKS, band, new_plot, title_of
+from ssdsim.reports.style import LOG2_TICKS, band, interval, new_plot, title_of
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.speculation.fallback import critical_batch_size, crossing_batch_size
 
@@ -155,17 +155,7 @@ def _line(table: pd.DataFrame, backup: str, ratio: str) -> Iterator[go.Scatter]:
     batches = table["b"].tolist()
     if f"{backup}: low" in table:
         low, high = table[f"{backup}: low"].tolist(), table[f"{backup}: high"].tolist()
-        yield go.Scatter(
-            x=[*batches, *batches[::-1]],
-            y=rounded([*high, *low[::-1]]),
-            fill="toself",
-            fillcolor=band(colour, 0.25),
-            line={"width": 0},
-            mode="lines",
-            hoverinfo="skip",
-            legendgroup=backup,
-            showlegend=False,
-        )
+        yield interval(batches, low, high, band(colour, 0.25), backup)
     yield go.Scatter(
         x=batches,
         y=rounded(table[ratio]),

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from ssdsim.reports.figure import rounded
 from ssdsim.reports.ratios import Ratio
-from ssdsim.reports.style import LOG2_TICKS, band, new_plot, title_of
+from ssdsim.reports.style import LOG2_TICKS, band, interval, new_plot, title_of
 from ssdsim.scenario.options import ALL
 
 
@@ -54,19 +54,8 @@ def _line(x: list[Any], table: pd.DataFrame, ratio: Ratio) -> Iterator[go.Scatte
     bounded = low.notna() & high.notna()
     if bounded.any():
         inside = [i for i in table.index if bounded[i]]
-        there = [x[i] for i in inside]
-        yield go.Scatter(
-            x=[*there, *there[::-1]],
-            y=rounded([*(high[i] for i in inside), *(low[i] for i in inside[::-1])]),
-            fill="toself",
-            fillcolor=band(ratio.colour),
-            line={"width": 0},
-            mode="lines",
-            hoverinfo="skip",
-            legendgroup=ratio.key,
-            showlegend=False,
-            meta="band",
-        )
+        there, bottom, top = ([values[i] for i in inside] for values in (x, low, high))
+        yield interval(there, bottom, top, band(ratio.colour), ratio.key, meta="band")
     yield go.Scatter(
         x=x,
         y=rounded(table[ratio.key]),

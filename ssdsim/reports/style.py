@@ -6,7 +6,7 @@ light page and the dark one, fills that have less have a pattern too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import plotly.graph_objects as go
@@ -57,6 +57,24 @@ def bars(values: Iterable[float], low: Iterable[float], high: Iterable[float], w
     ends = list(zip(values, low, high, strict=True))
     up, down = rounded(top - value for value, _, top in ends), rounded(value - bottom for value, bottom, _ in ends)
     return {"array": up, "arrayminus": down, "thickness": 1, "width": width}
+
+
+def interval(
+    x: Sequence[Any], low: Sequence[float], high: Sequence[float], fill: str, group: str, **more: Any
+) -> go.Scatter:
+    """The area between two lines over ``x``, which comes and goes with the line ``group``."""
+    return go.Scatter(
+        x=[*x, *x[::-1]],
+        y=rounded([*high, *low[::-1]]),
+        fill="toself",
+        fillcolor=fill,
+        line={"width": 0},
+        mode="lines",
+        hoverinfo="skip",
+        legendgroup=group,
+        showlegend=False,
+        **more,
+    )
 
 
 def new_plot(x: str, y: str, height: int = 340, **layout: Any) -> go.Figure:

@@ -12,7 +12,7 @@ from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.site import Site
 from ssdsim.reports.figure import Figure, LeftOut, rounded
 from ssdsim.reports.study import Study
-from ssdsim.reports.style import PALETTE, band, new_plot
+from ssdsim.reports.style import PALETTE, band, interval, new_plot
 from ssdsim.transformer.operations import ExpertMlp
 
 _LOOKAHEADS = range(13)
@@ -62,17 +62,7 @@ def _table(site: Site, seed: int) -> pd.DataFrame:
 
 def _line(batch: int, rows: pd.DataFrame, colour: str) -> tuple[go.Scatter, go.Scatter]:
     ks, name = rows["K"].tolist(), f"batch {batch}"
-    interval = go.Scatter(
-        x=[*ks, *ks[::-1]],
-        y=rounded([*rows["high"], *rows["low"][::-1]]),
-        fill="toself",
-        fillcolor=band(colour),
-        line={"width": 0},
-        mode="lines",
-        hoverinfo="skip",
-        legendgroup=name,
-        showlegend=False,
-    )
+    around = interval(ks, rows["low"].tolist(), rows["high"].tolist(), band(colour), name)
     line = go.Scatter(
         x=ks,
         y=rounded(rows["T_v/T_ar"]),
@@ -83,4 +73,4 @@ def _line(batch: int, rows: pd.DataFrame, colour: str) -> tuple[go.Scatter, go.S
         legendgroup=name,
         hovertemplate=f"{name}: %{{y:.3f}}×<extra>K = %{{x}}</extra>",
     )
-    return interval, line
+    return around, line
