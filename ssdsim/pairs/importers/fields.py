@@ -92,6 +92,11 @@ def first(record: Record, names: Sequence[str]) -> Any:
     return None
 
 
+def text_in(value: object) -> str | None:
+    """The value itself where it is text, and says something."""
+    return value if isinstance(value, str) and value else None
+
+
 def _said(record: Record, names: Sequence[str]) -> str:
     return next((name for name in names if record.get(name) is not None), names[0])
 

@@ -27,7 +27,7 @@ from ssdsim.pairs.importers.counts import (
     of_length,
     of_totals,
 )
-from ssdsim.pairs.importers.fields import Record, count, counts_by_index, first, found_with, number, prometheus
+from ssdsim.pairs.importers.fields import Record, count, counts_by_index, first, found_with, number, prometheus, text_in
 
 _ROUNDS = ("spec_verify_ct",)
 _ACCEPTED = (
@@ -178,7 +178,7 @@ def _server(records: Sequence[Any], source: Source, asked: Asked) -> Log:
         warnings.append(f"{source.path}: a tree of drafts (top-k {topk}): a rate holds for levels, not for a chain")
     counts = of_length(str(source.path), float(np.mean(means)), k)
     target, draft = settings.get("model_path"), settings.get("speculative_draft_model_path")
-    return Log("sglang-server", [counts], target=_text(target), draft=_text(draft), warnings=warnings)
+    return Log("sglang-server", [counts], target=text_in(target), draft=text_in(draft), warnings=warnings)
 
 
 def _arguments(value: Any) -> Record:
@@ -211,7 +211,7 @@ def _bench(records: Sequence[Record], source: Source, asked: Asked) -> Log:
         found.append(of_length(where, length, _lookahead(settings, source) or asked.k))
     warnings = [f"{source.path}: accept_length is the mean since the server's start, not of the run"]
     last = found[-1:]  # cumulative: the last has seen all that those before it saw
-    return Log("sglang-bench", last, target=_text(first(records[-1], ("model_id", "model"))), warnings=warnings)
+    return Log("sglang-bench", last, target=text_in(first(records[-1], ("model_id", "model"))), warnings=warnings)
 
 
 def speculation_of(record: Record, where: str) -> float | None:
@@ -250,7 +250,3 @@ def _sampled(text: str) -> Iterator[tuple[float, float]]:
     for running, length in _LINE.findall(text):
         if int(running) > 0 and float(length) >= 1.0:
             yield float(running), float(length)
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) and value else None

@@ -16,7 +16,7 @@ from ssdsim.documents import parse_json, parse_records
 from ssdsim.errors import InputError, nearest
 from ssdsim.pairs.importers import statistics
 from ssdsim.pairs.importers.counts import Asked, Counts, Log, Source, joined, of_length, of_positions, of_totals
-from ssdsim.pairs.importers.fields import Record, Sample, count, first, found_with, number, prometheus
+from ssdsim.pairs.importers.fields import Record, Sample, count, first, found_with, number, prometheus, text_in
 
 _PREFIX = "vllm:spec_decode_num_"
 _COUNTERS = ("drafts", "draft_tokens", "accepted_tokens", "emitted_tokens")
@@ -60,7 +60,7 @@ def _one(source: Source, asked: Asked) -> Log:
     bench = [record for record in records if isinstance(record, dict) and _is_bench(record)]
     if bench:
         counts = [_bench(record, str(source.path), asked) for record in bench]
-        return Log("vllm-bench", counts, target=_text(first(bench[0], ("model_id", "model"))))
+        return Log("vllm-bench", counts, target=text_in(first(bench[0], ("model_id", "model"))))
     return _requests(records, source)
 
 
@@ -74,7 +74,7 @@ def _requests(records: Sequence[object], source: Source) -> Log:
         where = f"{source.path}: request {number_of}"
         own = list(found_with(record, ("speculative_decoding", *statistics.NAMES)))
         if isinstance(record, dict):
-            target = target or _text(record.get("model"))
+            target = target or text_in(record.get("model"))
         statistic = [each.get("speculative_decoding", each) for each in own]
         found += [(each, where) for each in statistic if isinstance(each, Mapping)]
         silent += bool(own) and not any(isinstance(each, Mapping) for each in statistic)
@@ -331,7 +331,3 @@ def speculation_of(record: Record, where: str) -> tuple[int | None, float | None
     counts = _bench(record, where, Asked())
     mean = (counts.drafted or 0.0) / (counts.rounds or 1.0)
     return counts.k or max(1, round(mean)), counts.length
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) and value else None
