@@ -92,6 +92,12 @@ class Dialect:
             )
 
 
+def drafts_beside(engine: str) -> Mapping[str, tuple[Any, str]]:
+    """What is fixed where an engine has no device for SD's draft."""
+    where = "drafts on the target's devices: SD's draft is priced there, not on a device of its own"
+    return {"sd_draft": ("colocated", f"{engine} {where}")}
+
+
 def titles(names: Sequence[str], joined: str = "and") -> str:
     """``AR, SD and SSD``."""
     *others, last = (strategies.ALL.named(name).title for name in names)

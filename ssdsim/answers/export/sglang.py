@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ssdsim.answers.export.dialect import Dialect, card, drafter_of, hub_name, is_data_parallel
+from ssdsim.answers.export.dialect import Dialect, card, drafter_of, drafts_beside, hub_name, is_data_parallel
 from ssdsim.answers.export.vllm import LOOKAHEADS, lookahead
 from ssdsim.answers.schedule.candidates import Candidates
 from ssdsim.scenario.configuration import configure
@@ -92,10 +92,5 @@ DIALECT = Dialect(
     expresses=(*LOOKAHEADS, TreeSpeculative.name),
     drafters=tuple(ALGORITHMS),
     write=command,
-    fixed={
-        "sd_draft": (
-            "colocated",
-            "SGLang drafts on the target's devices: SD's draft is priced there, not on a device of its own",
-        )
-    },
+    fixed=drafts_beside("SGLang"),
 )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ssdsim import strategies
-from ssdsim.answers.export.dialect import Dialect, card
+from ssdsim.answers.export.dialect import Dialect, card, drafts_beside
 from ssdsim.answers.schedule.candidates import Candidates
 from ssdsim.answers.schedule.file import Cell
 from ssdsim.answers.schedule.schedule import of_candidates
@@ -109,10 +109,7 @@ DIALECT = Dialect(
     expresses=tuple(FLAGS),
     write=commands,
     fixed={
-        "sd_draft": (
-            "colocated",
-            "the SSD engine drafts on the target's devices: SD's draft is priced there, not on a device of its own",
-        ),
+        **drafts_beside("the SSD engine"),
         "draft_gpus": (1, "the SSD engine has one draft GPU: SSD is priced with one"),
     },
     check=check_models,

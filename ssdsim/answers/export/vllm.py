@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from typing import Any
 
-from ssdsim.answers.export.dialect import Dialect, card, drafter_of, hub_name, is_data_parallel
+from ssdsim.answers.export.dialect import Dialect, card, drafter_of, drafts_beside, hub_name, is_data_parallel
 from ssdsim.answers.schedule.candidates import Candidates
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.options import DEFAULTS
@@ -146,10 +146,5 @@ DIALECT = Dialect(
     expresses=tuple(LOOKAHEADS),
     drafters=tuple(METHODS),
     write=config,
-    fixed={
-        "sd_draft": (
-            "colocated",
-            "vLLM drafts on the target's devices: SD's draft is priced there, not on a device of its own",
-        )
-    },
+    fixed=drafts_beside("vLLM"),
 )
