@@ -22,6 +22,18 @@ FROM_LIST = Strict(False)
 """Marks a tuple, which JSON and TOML write as a list, and a number that is a key, which JSON writes as text."""
 
 
+def of_one_length(*names: str) -> Any:
+    """A check of a card: these lists of its have one length."""
+    said = f"{', '.join(names[:-1])} and {names[-1]} must be lists of one length"
+
+    def check(card: Any) -> Any:
+        if len({len(getattr(card, name)) for name in names}) > 1:
+            raise ValueError(said)
+        return card
+
+    return model_validator(mode="after")(check)
+
+
 class Card(BaseModel):
     """A frozen record; an unknown key is an error that names the nearest known one.
 

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from ssdsim.checks import Array
-from ssdsim.records import FROM_LIST, Card
+from ssdsim.records import FROM_LIST, Card, of_one_length
 from ssdsim.scenario.configuration import configure
 from ssdsim.speculation.acceptance import accepted_length_pmf, expected_tokens_of_pmf
 from ssdsim.speculation.trees.drafted import Drafted, DynamicTrees, StaticTree
@@ -76,10 +76,10 @@ class Rounds(Card):
     fitted_k: Annotated[tuple[Lookahead, ...], FROM_LIST] = ()
     within: Positive
 
+    _a_round_a_lookahead = of_one_length("k", "tokens", "ms")
+
     @model_validator(mode="after")
     def _a_value_a_lookahead(self) -> Rounds:
-        if not len(self.k) == len(self.tokens) == len(self.ms):
-            raise ValueError("k, tokens and ms must be lists of one length")
         if len(self.ar_ms) not in (0, len(self.k)):
             raise ValueError("ar_ms must have a value a row, or none")
         return self

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from ssdsim.bundled import Shelf
 from ssdsim.checks import Array
@@ -17,7 +17,7 @@ from ssdsim.documents import as_record, read_toml
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.pricing.passes import cost_of_pass
-from ssdsim.records import FROM_LIST, Card
+from ssdsim.records import FROM_LIST, Card, of_one_length
 from ssdsim.rounds.states import Always
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.scenario import Scenario
@@ -43,11 +43,7 @@ class Family(Card):
     sd_tokens_per_s: Annotated[tuple[Speed, ...], FROM_LIST]
     ssd_tokens_per_s: Annotated[tuple[Speed, ...], FROM_LIST]
 
-    @model_validator(mode="after")
-    def _a_speed_a_data_set(self) -> Family:
-        if not len(self.datasets) == len(self.sd_tokens_per_s) == len(self.ssd_tokens_per_s):
-            raise ValueError("datasets, sd_tokens_per_s and ssd_tokens_per_s must be lists of one length")
-        return self
+    _a_speed_a_data_set = of_one_length("datasets", "sd_tokens_per_s", "ssd_tokens_per_s")
 
 
 class Sweep(Card):
@@ -59,11 +55,7 @@ class Sweep(Card):
     k: Annotated[tuple[Lookahead, ...], FROM_LIST] = Field(min_length=1)
     tokens_per_s: Annotated[tuple[Speed, ...], FROM_LIST]
 
-    @model_validator(mode="after")
-    def _a_speed_a_lookahead(self) -> Sweep:
-        if len(self.k) != len(self.tokens_per_s):
-            raise ValueError("k and tokens_per_s must be lists of one length")
-        return self
+    _a_speed_a_lookahead = of_one_length("k", "tokens_per_s")
 
 
 class Published(Card):

@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from ssdsim.checks import Array
-from ssdsim.records import FROM_LIST, Card
+from ssdsim.records import FROM_LIST, Card, of_one_length
 from ssdsim.speculation.trees.dynamic_program import best_trees
 from ssdsim.speculation.trees.shape import Tree
 
@@ -30,11 +30,7 @@ class TreeRows(Card):
     tokens: Annotated[tuple[Positive, ...], FROM_LIST]
     speedups: Annotated[tuple[Positive, ...], FROM_LIST]
 
-    @model_validator(mode="after")
-    def _of_one_length(self) -> TreeRows:
-        if not len(self.datasets) == len(self.levels) == len(self.tokens) == len(self.speedups):
-            raise ValueError("datasets, levels, tokens and speedups must be lists of one length")
-        return self
+    _a_result_a_data_set = of_one_length("datasets", "levels", "tokens", "speedups")
 
 
 class Demo(Card):
