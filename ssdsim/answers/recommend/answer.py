@@ -11,11 +11,10 @@ from ssdsim.answers.recommend.break_even import BreakEven, break_evens
 from ssdsim.answers.recommend.choice import best, pareto, score
 from ssdsim.answers.recommend.deployment import Deployment
 from ssdsim.answers.recommend.elasticity import Elasticity, elasticities
-from ssdsim.answers.recommend.equal_count import DECIDED, EqualCount, Errors, equal_count, scenario_of
+from ssdsim.answers.recommend.equal_count import DECIDED, EqualCount, Errors, equal_count
 from ssdsim.answers.recommend.request import Request, make_request
 from ssdsim.answers.recommend.search import Search
 from ssdsim.answers.swings import Swing, swings
-from ssdsim.answers.two_evaluators import TwoEvaluators
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.provenance import summary
 from ssdsim.protocols.axes import TARGET
@@ -111,8 +110,7 @@ def recommend(
     ['SSD TP 4 + 4', 'SD TP 8']
     """
     request = make_request(gpus=gpus, b=b, rank=rank, gpu_hour=gpu_hour, at_least=at_least, seed=seed, given=options)
-    with TwoEvaluators() as evaluator:
-        return _recommendation(request, Search(request, evaluator))
+    return _recommendation(request, Search(request))
 
 
 def _recommendation(request: Request, search: Search) -> Recommendation:
@@ -130,7 +128,7 @@ def _recommendation(request: Request, search: Search) -> Recommendation:
         focus=focus,
         equal_counts=tuple(count for count in counts if count is not None and count.subject.gpus == count.gpus),
         break_evens=tuple(break_evens(search, focus)) if focus is not None else (),
-        swings=_swings(about, request),
+        swings=_swings(about),
         elasticities=tuple(elasticities(about.best, search)) if about and about.best else (),
         provenance=_provenance(request),
         runtime=runtime_for(request.options).summary,
@@ -175,11 +173,11 @@ def _answer(search: Search, errors: Errors, batch: int) -> Answer:
     )
 
 
-def _swings(about: Answer | None, request: Request) -> tuple[Swing, ...]:
+def _swings(about: Answer | None) -> tuple[Swing, ...]:
     """Of the subject over its closest rival, on all GPUs."""
     if about is None or about.equal is None:
         return ()
-    return tuple(swings(*(scenario_of(each, request) for each in (about.equal.subject, about.equal.closest.other))))
+    return tuple(swings(about.equal.subject.scenario, about.equal.closest.other.scenario))
 
 
 def _focus(answers: Sequence[Answer], subject: str) -> int | None:

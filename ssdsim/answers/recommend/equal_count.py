@@ -15,9 +15,7 @@ from ssdsim.answers.recommend.request import Rank, Request
 from ssdsim.answers.verdict import rivals
 from ssdsim.intervals import Draws, bounds_95, centred_on
 from ssdsim.pricing.cost import TimingErrors
-from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.many import rates
-from ssdsim.scenario.scenario import Scenario
 
 DECIDED = 0.95  # below this probability the verdict is "undecided"
 
@@ -69,8 +67,7 @@ class Errors:
         """Shape ``(DRAWS,)``, its median the prediction."""
         shape, batch = deployment.shape, deployment.copy_batch
         if (shape, batch) not in self._drawn:
-            scenario = scenario_of(deployment, self.request)
-            self._drawn[shape, batch] = centred_on(deployment.per_user, rates([scenario], self._timings)[0])
+            self._drawn[shape, batch] = centred_on(deployment.per_user, rates([deployment.scenario], self._timings)[0])
         return self._drawn[shape, batch]
 
     def interval(self, deployment: Deployment) -> tuple[float, float]:
@@ -92,12 +89,6 @@ class Errors:
 
         ahead = [scores(first) >= scores(other) for other in others]
         return float(np.mean(np.all(ahead, axis=0))) if ahead else 1.0
-
-
-def scenario_of(deployment: Deployment, request: Request) -> Scenario:
-    """One copy of a deployment."""
-    shape = deployment.shape
-    return configure(**shape.point(request.options, deployment.copy_batch)).scenarios[shape.strategy]
 
 
 def equal_count(deployments: Sequence[Deployment], gpus: int, errors: Errors) -> EqualCount | None:
