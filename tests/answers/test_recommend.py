@@ -15,13 +15,15 @@ from ssdsim.answers.grid import evaluate
 from ssdsim.answers.recommend.answer import Recommendation
 from ssdsim.answers.recommend.as_json import as_json
 from ssdsim.answers.recommend.choice import best, pareto
-from ssdsim.answers.recommend.deployment import Deployment, Rate, Shape
+from ssdsim.answers.recommend.deployment import Deployment, Shape
 from ssdsim.answers.recommend.equal_count import Errors
 from ssdsim.answers.recommend.request import make_request
 from ssdsim.answers.recommend.search import Search, splits
 from ssdsim.errors import InputError
 from ssdsim.pricing.room import Devices
+from ssdsim.pricing.step import unit_free
 from ssdsim.scenario.configuration import configure
+from ssdsim.scenario.scenario import Scenario
 from tests.cli.in_process import asked
 from tests.cli.test_cli import answer
 
@@ -147,11 +149,17 @@ def test_twice_the_speed_of_everything_is_twice_the_tokens() -> None:
     assert all(e.gain >= 0.0 for e in found.elasticities)
 
 
-rates = st.floats(1.0, 1000.0)
+AR = configure(t_sd=0.2, strategies="ar").scenarios["ar"]
+
+
+def decoding(tokens_per_second: float) -> Scenario:
+    """One sequence at that speed."""
+    return AR.with_steps({**AR.steps, "decode": unit_free("verify", ("decode", 1.0 / tokens_per_second, 1))})
+
+
+scenarios = st.builds(decoding, st.floats(1.0, 1000.0))
 shapes = st.builds(a_shape, st.sampled_from(["ar", "sd", "ssd"]), st.integers(1, 8), st.integers(0, 4))
-deployments = st.lists(
-    st.builds(Deployment, shapes, st.integers(1, 4), st.just(16), st.builds(Rate, rates, rates, rates)), max_size=30
-)
+deployments = st.lists(st.builds(Deployment, shapes, st.integers(1, 4), st.just(16), scenarios), max_size=30)
 
 
 @given(deployments)
@@ -384,7 +392,7 @@ def test_a_dense_target_has_no_experts_to_place_and_a_mixture_only_those_that_sh
 def searched(request: Any) -> list[tuple[Shape, int]]:
     search = Search(request)
     search.run()
-    return [*search.rates, *search.errors, *search.refused]
+    return [*search.scenarios, *search.errors, *search.refused]
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ class Deployment:
     shape: Shape
     copies: int
     batch: int
-    scenario: Scenario
+    scenario: Scenario = field(compare=False, repr=False)
 
     @property
     def rate(self) -> Estimate:
