@@ -12,15 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.hardware.attention import AnyAttention
-from ssdsim.hardware.laws import (
-    Array,
-    CollectiveModel,
-    Directions,
-    ElementwiseModel,
-    FitReport,
-    GemmModel,
-    LinkModel,
-)
+from ssdsim.hardware.collectives import CollectiveModel
+from ssdsim.hardware.elementwise import ElementwiseModel
+from ssdsim.hardware.gemm import GemmModel
+from ssdsim.hardware.laws import Array, Directions, FitReport
+from ssdsim.hardware.link import LinkModel
 from ssdsim.hardware.prefill_attention import PrefillAttentionModel
 
 Model = TypeVar(

@@ -21,16 +21,12 @@ from calibration.topology import topology
 from ssdsim import strategies
 from ssdsim.errors import InputError
 from ssdsim.hardware.attention import AnyAttention
+from ssdsim.hardware.collectives import CollectiveModel
+from ssdsim.hardware.elementwise import ElementwiseModel
 from ssdsim.hardware.experts import ExpertsModel
-from ssdsim.hardware.laws import (
-    Array,
-    CollectiveModel,
-    ElementwiseModel,
-    GemmModel,
-    Interference,
-    LinkModel,
-    SlowDown,
-)
+from ssdsim.hardware.gemm import GemmModel
+from ssdsim.hardware.laws import Array, Interference, SlowDown
+from ssdsim.hardware.link import LinkModel
 from ssdsim.hardware.profile import Device, HardwareProfile, Provenance
 from ssdsim.machine.machine import gpus
 from ssdsim.pricing.passes import cost_of_pass, streaming_share

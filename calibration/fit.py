@@ -19,19 +19,11 @@ from calibration.hinges import choose_terms, domain_of, fit_terms, with_uncertai
 from calibration.regimes import fit_line, fit_regimes, line_uncertainty, regimes_with_uncertainty
 from ssdsim.errors import InputError
 from ssdsim.hardware.attention import AttentionModel
-from ssdsim.hardware.laws import (
-    Array,
-    CollectiveModel,
-    Correction,
-    Domain,
-    ElementwiseModel,
-    FitReport,
-    GemmModel,
-    GemmSegment,
-    LinkModel,
-    Roofline,
-    gemm_variables,
-)
+from ssdsim.hardware.collectives import CollectiveModel
+from ssdsim.hardware.elementwise import ElementwiseModel
+from ssdsim.hardware.gemm import GemmModel, GemmSegment, gemm_variables
+from ssdsim.hardware.laws import Array, Correction, Domain, FitReport, Roofline
+from ssdsim.hardware.link import LinkModel
 from ssdsim.hardware.prefill_attention import PrefillAttentionModel
 
 HELD_OUT = 0.3

@@ -17,7 +17,8 @@ from calibration.hinges import fit_terms, with_uncertainty
 from calibration.regimes import fit_line
 from ssdsim.errors import InputError
 from ssdsim.hardware.attention import AnyAttention
-from ssdsim.hardware.laws import Array, FitReport, GemmModel, GemmSegment, Roofline
+from ssdsim.hardware.gemm import GemmModel, GemmSegment
+from ssdsim.hardware.laws import Array, FitReport, Roofline
 
 _FOLDS = 5
 _FEW_TOKENS = 16  # up to here libraries have kernels of their own: three tokens can take longer than four

@@ -7,7 +7,10 @@ the order that measured devices of later years show. A model from here carries n
 from __future__ import annotations
 
 from ssdsim.hardware.attention import AttentionModel
-from ssdsim.hardware.laws import CollectiveModel, ElementwiseModel, LinkModel, Regime, Roofline
+from ssdsim.hardware.collectives import CollectiveModel, Regime
+from ssdsim.hardware.elementwise import ElementwiseModel
+from ssdsim.hardware.laws import Roofline
+from ssdsim.hardware.link import LinkModel
 from ssdsim.transformer.operations import CollectiveKind
 
 EFFICIENCY = 0.8

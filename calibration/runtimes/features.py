@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,25 +11,16 @@ from numpy.typing import NDArray
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.measured.price import Work, each_row, seconds_of, work_of
 from ssdsim.measured.row import Row
-from ssdsim.pricing.between_kernels import Kernel, beyond_roof_s, experts_factor, kernel_factor
+from ssdsim.pricing.between_kernels import kernel_factor
 from ssdsim.pricing.passes import cost_of_operations
 from ssdsim.runtimes.card import Host, Kernels, Runtime
 from ssdsim.transformer.forward import ForwardPass
-from ssdsim.transformer.operations import Attention, Collective, Elementwise, ExpertMlp, Gemm, LatentAttention
 
 KERNEL_FIELDS = ("gemm", "attention", "communication", "elementwise", "experts", "experts_4_bit", "overlap")
 HOST_FIELDS = tuple(Host.model_fields)
 FIELDS = (*KERNEL_FIELDS, *HOST_FIELDS)
 
 _ALONE = {**dict.fromkeys(KERNEL_FIELDS, 1.0), "overlap": 0.0}
-
-_FACTOR_OF: Mapping[type, str] = {
-    Gemm: "gemm",
-    Attention: "attention",
-    LatentAttention: "attention",
-    Collective: "communication",
-    Elementwise: "elementwise",
-}
 
 
 @dataclass(frozen=True)
@@ -107,11 +98,11 @@ def _of_pass(forward: ForwardPass, profile: HardwareProfile, kernels: Kernels, t
     found = dict.fromkeys(KERNEL_FIELDS, 0.0)
     for op, count in forward.counted():
         seconds = profile.seconds(op).seconds
-        field = experts_factor(op) if isinstance(op, ExpertMlp) else _FACTOR_OF[type(op)]
-        found[field] += times * count * seconds * kernel_factor(op, seconds, profile, alone)
-        streams = isinstance(op, Attention | LatentAttention) and kernels.streaming_attention
-        if isinstance(op, Kernel) and not streams:
-            found["overlap"] -= times * count * beyond_roof_s(op, seconds, profile)
+        assert op.family is not None  # these passes decode
+        found[op.family] += times * count * seconds * kernel_factor(op, seconds, profile, alone)
+        streams = op.family == "attention" and kernels.streaming_attention
+        if op.family != "communication" and not streams:
+            found["overlap"] -= times * count * profile.waiting_seconds(op, seconds)
     return found | {name: times * count for name, count in _between(forward).items()}
 
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 from ssdsim.documents import as_record
 from ssdsim.errors import InputError, nearest
-from ssdsim.hardware.laws import LinkModel
+from ssdsim.hardware.laws import HYPOTHETICAL, Scaling
+from ssdsim.hardware.link import LinkModel
 from ssdsim.hardware.profile import Device, HardwareProfile, Provenance
-from ssdsim.hardware.what_if import LINKS, Scaling, hypothetical, link_change
+from ssdsim.hardware.what_if import LINKS, hypothetical, link_change
 
 LINK_EFFICIENCY = 0.8
 """Of a datasheet's rate, one way: what messages reach."""
@@ -111,7 +112,7 @@ def _link(like: HardwareProfile, sheet: Datasheet) -> LinkModel | None:
         latency_s, bandwidth = LINKS[sheet.link]
     else:
         bandwidth = LINK_EFFICIENCY * sheet.link
-    return LinkModel(source="hypothetical", latency_s=latency_s, bandwidth=bandwidth)
+    return LinkModel(source=HYPOTHETICAL, latency_s=latency_s, bandwidth=bandwidth)
 
 
 def _note(like: HardwareProfile, device: Device) -> str:

@@ -1,16 +1,21 @@
-"""The fitted timing model of attention over a latent cache: what its block takes beyond its products."""
+"""Attention over a latent cache: what its block takes beyond its products, and the law."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import Field
 
-from ssdsim.hardware.laws import Array, TimingModel
+from ssdsim.hardware.laws import Array, Scaling, TimingModel
+from ssdsim.hardware.timing import Law, Timing, timed, untimed
 from ssdsim.records import Card, Positive, Seconds
+from ssdsim.transformer.operations import DTYPE_BYTES, LatentAttention
+
+if TYPE_CHECKING:
+    from ssdsim.hardware.profile import HardwareProfile
 
 TILE_ROWS = 64
 """Query rows that share one reading of the cache: fewer take the arithmetic of so many."""
@@ -83,6 +88,18 @@ class LatentModel(TimingModel):
         seen = {"batch": float(batch), "rows": float(queries * heads), "context": float(context), "cached": cached}
         return self.beyond(seen)
 
+    def scaled(self, scaling: Scaling, *keys: Any) -> Self | None:
+        cache, weights = keys
+        if not (scaling.knows(cache) and scaling.multiplies(weights)):
+            return None
+        costs = self.costs
+        update = scaling.launched(costs, "launch_s", "per_doubling_s", "per_row_doubling_s")
+        streams = ("per_token_s", "per_row_s", "per_unfilled_row_s")
+        update |= {name: getattr(costs, name) / scaling.memory_bandwidth for name in streams}
+        update["bandwidth"] = costs.bandwidth * scaling.memory_bandwidth
+        update["peak_flops"] = costs.peak_flops * scaling.wide
+        return self.unfitted(costs=costs.model_copy(update=update))
+
 
 def _share(floors: tuple[float, float, float], works: tuple[float, float, float], peak: float) -> LatentCosts:
     launch_s, per_doubling_s, per_row_doubling_s = floors
@@ -106,8 +123,49 @@ of the device's. On either of the two, the other's law by the ratio of bandwidth
 to 5.0 %."""
 
 
-def scaled_to(memory_bandwidth: float, peak_flops: float, narrow_cache: bool, block_scaled: bool) -> LatentCosts:
+class LatentLaw(Law[LatentAttention]):
+    """A model for each dtype of the cache and format of the projections beside it.
+
+    Without any, what H100 and H200 take, by this device's bandwidth and peak.
+    """
+
+    def timing(self, op: LatentAttention, profile: HardwareProfile) -> Timing:
+        key = f"latent_attention:{op.heads}x{op.rank}:{op.cache_dtype}"
+        found = _model(op, profile)
+        if found is None:
+            shape = (op.batch, op.queries, op.queries * op.heads)
+            seconds = float(_scaled_costs(op, profile).seconds(*shape, op.cache_bytes, op.row_flops))
+            said = "no attention over a latent cache was timed"
+            return untimed(profile, key, seconds, said, "scaled from that of H100 and H200")
+        model, other = found
+        seconds = model.seconds(op.batch, op.queries, op.heads, op.cache_bytes, op.row_flops)
+        outside = other or model.outside(op.batch, op.queries, op.heads, op.context, op.rank + op.rope_dim)
+        if outside is None and op.queries > 1:
+            outside = "one query a sequence was timed, more are taken for as many times the heads"
+        return timed(profile, key, model, seconds, outside)
+
+    def launch_s(self, op: LatentAttention, profile: HardwareProfile) -> float:
+        found = _model(op, profile)
+        costs = found[0].costs if found else _scaled_costs(op, profile)
+        return float(costs.floor_s(op.batch * op.queries, op.queries * op.heads))
+
+
+def _model(op: LatentAttention, profile: HardwareProfile) -> tuple[LatentModel, str | None] | None:
+    """The timings that ``op`` is priced with and how they are not its own; None where there are none like them."""
+    by_weights = profile.latent.get(op.cache_dtype) or profile.latent.get(op.dtype)
+    if not by_weights:
+        return None
+    other = None if op.cache_dtype in profile.latent else f"a {op.cache_dtype} cache was not timed, {op.dtype} was"
+    weights = next((w for w in (op.projections, op.dtype) if w in by_weights), next(iter(by_weights)))
+    if weights != (op.projections or op.dtype):
+        other = other or f"beside {op.projections} projections it was not timed, beside {weights} it was"
+    return by_weights[weights], other
+
+
+def _scaled_costs(op: LatentAttention, profile: HardwareProfile) -> LatentCosts:
     """:data:`SCALED` on a device of so many bytes and 16-bit floating-point operations a second."""
-    costs = SCALED[narrow_cache, block_scaled]
-    rates = {"bandwidth": costs.bandwidth * memory_bandwidth, "peak_flops": costs.peak_flops * peak_flops}
+    device, narrow = profile.device, DTYPE_BYTES[op.cache_dtype] == 1
+    costs = SCALED[narrow, op.projections == "float8-block" and op.projections in profile.gemm]
+    peak_flops = device.peak_flops.get(op.dtype, min(device.peak_flops.values()))
+    rates = {"bandwidth": costs.bandwidth * device.memory_bandwidth, "peak_flops": costs.peak_flops * peak_flops}
     return costs.model_copy(update=rates)

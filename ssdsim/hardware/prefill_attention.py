@@ -1,21 +1,26 @@
-"""The fitted timing model of prefill attention: a corrected roofline, and the datasheet's where nothing was timed."""
+"""Prefill attention: a corrected roofline, and the law that takes the datasheet's where nothing was timed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from pydantic import model_validator
 
-from ssdsim.hardware.laws import Array, Correction, Roofline, TimingModel, check_domain
+from ssdsim.hardware.laws import Array, CorrectedRoofline, Roofline
+from ssdsim.hardware.timing import Law, Timing, timed, untimed
+from ssdsim.transformer.operations import DTYPE_BYTES, PrefillAttention
+
+if TYPE_CHECKING:
+    from ssdsim.hardware.profile import HardwareProfile
 
 REACHED = 0.5
 """Of the peak rate that attention is taken to reach where it was not timed: softmax runs beside the products."""
 
 
-class PrefillAttentionModel(TimingModel):
+class PrefillAttentionModel(CorrectedRoofline):
     """Causal attention of prompts over themselves. The variables of the correction and the domain:
 
     * ``flops``: floating-point operations, half of the square
@@ -27,19 +32,6 @@ class PrefillAttentionModel(TimingModel):
     """
 
     dimensions: ClassVar[tuple[str, ...]] = ("flops", "tokens", "batch", "blocks", "group", "head_dim")
-
-    roofline: Roofline
-    correction: Correction = Correction()
-
-    @model_validator(mode="after")
-    def _correction_is_of_its_variables(self) -> PrefillAttentionModel:
-        check_domain(self.correction.domain, self.dimensions)
-        return self
-
-    @property
-    def launch_s(self) -> float:
-        """The floor under any attention's time."""
-        return self.roofline.launch_s
 
     @staticmethod
     def variables(
@@ -73,19 +65,45 @@ class PrefillAttentionModel(TimingModel):
         head_dim: ArrayLike,
         element_bytes: float,
     ) -> Array:
-        values = self.variables(batch, tokens, heads, kv_heads, head_dim)
-        roofline = self.roofline.seconds(*self.work(values, element_bytes))
-        return np.asarray(roofline * np.exp(self.correction.log_factor(values)))
+        return self._seconds(self.variables(batch, tokens, heads, kv_heads, head_dim), element_bytes)
 
     def wander(
         self, batch: int, tokens: int, heads: int, kv_heads: int, head_dim: int, element_bytes: float
     ) -> dict[str, float]:
         """How much each direction of the uncertainty moves the logarithm of the time."""
-        values = self.variables(batch, tokens, heads, kv_heads, head_dim)
-        found = self.correction.wander({name: float(value) for name, value in values.items()})
-        return {str(way): moved for way, moved in enumerate(found)}
+        return self._wander(self.variables(batch, tokens, heads, kv_heads, head_dim))
 
     def outside(self, batch: int, tokens: int, heads: int, kv_heads: int, head_dim: int) -> str | None:
         """How the shape leaves the timed domain, as short text; ``None`` inside it."""
         values = self.variables(batch, tokens, heads, kv_heads, head_dim)
         return self.beyond({name: float(value) for name, value in values.items()})
+
+
+class PrefillAttentionLaw(Law[PrefillAttention]):
+    """A model for each dtype; without one the device's roofline at a part of the peak rate."""
+
+    def timing(self, op: PrefillAttention, profile: HardwareProfile) -> Timing:
+        """A part of a prompt is as efficient as the prompt up to its end: it takes its share of that one's time."""
+        if op.prefix:
+            whole = profile.seconds(op.whole)
+            return replace(whole, seconds=whole.seconds * op.flops / op.whole.flops)
+        model = profile.prefill_attention.get(op.dtype)
+        key = f"prefill_attention:{op.heads}x{op.head_dim}:{op.dtype}"
+        if model is None:
+            said = f"prefill attention of {op.dtype} was not timed"
+            return untimed(profile, key, _guessed_s(op, profile), said, f"{REACHED:.0%} of the device's peak flops")
+        shape, element_bytes = (op.batch, op.tokens, op.heads, op.kv_heads, op.head_dim), DTYPE_BYTES[op.dtype]
+        seconds, wander = model.seconds(*shape, element_bytes), model.wander(*shape, element_bytes)
+        return timed(profile, key, model, seconds, model.outside(*shape), wander, f"prefill_attention:{op.dtype}")
+
+    def launch_s(self, op: PrefillAttention, profile: HardwareProfile) -> float:
+        model = profile.prefill_attention.get(op.dtype)
+        return model.launch_s if model else 0.0
+
+
+def _guessed_s(op: PrefillAttention, profile: HardwareProfile) -> float:
+    """Of an unknown peak rate, the slowest known one."""
+    device = profile.device
+    peak_flops = REACHED * device.peak_flops.get(op.dtype, min(device.peak_flops.values()))
+    roofline = Roofline(launch_s=0.0, bandwidth=device.memory_bandwidth, peak_flops=peak_flops)
+    return float(roofline.seconds(op.bytes, op.flops))

@@ -23,9 +23,7 @@ from ssdsim.transformer.operations import (
     Elementwise,
     ExpertMlp,
     Gemm,
-    LatentAttention,
     Operation,
-    PrefillAttention,
 )
 
 ROUTER = "router"
@@ -149,16 +147,14 @@ class Graph:
             case Attention():
                 assert cache is not None
                 return self._attend(op, flow, *cache)
-            case PrefillAttention():
-                raise NotImplementedError("graphs run passes that decode")
             case ExpertMlp():
                 return self._visit_experts(op, flow, weights, asked)
-            case LatentAttention() | Collective(kind="all_to_all"):
-                raise cannot_run(op)
-            case Collective():
+            case Collective(kind="all_reduce" | "all_gather"):
                 return self._communicate(op, flow)
             case Elementwise():
                 return self._stream(op, flow)
+            case _:
+                raise cannot_run(op)
 
     def _input(self, op: Gemm, flow: torch.Tensor) -> torch.Tensor:
         """What came before, as far as it is read; a buffer where more is (a draft head reads its target's states)."""

@@ -14,9 +14,7 @@ from ssdsim.transformer.operations import (
     Elementwise,
     ExpertMlp,
     Gemm,
-    LatentAttention,
     Operation,
-    PrefillAttention,
 )
 
 FLOAT32_BYTES = 4  # random numbers are drawn as float32
@@ -57,16 +55,16 @@ def _buffer_bytes(op: Operation, value: int) -> int:
             return value * op.m * op.n
         case Attention():
             return value * op.queries * op.heads // op.kv_heads * op.context if op.masked else 0
-        case PrefillAttention():
-            raise NotImplementedError("graphs hold passes that decode")
         case ExpertMlp():
             return value * op.tokens * op.hidden
-        case LatentAttention() | Collective(kind="all_to_all"):
-            raise cannot_run(op)
-        case Collective():
-            return op.message_bytes if op.kind == "all_gather" else 0
+        case Collective(kind="all_reduce"):
+            return 0
+        case Collective(kind="all_gather"):
+            return op.message_bytes
         case Elementwise():
             return op.moved_bytes
+        case _:
+            raise cannot_run(op)
 
 
 def cannot_run(op: Operation) -> InputError:

@@ -87,7 +87,7 @@ class ForwardPass:
     @cached_property
     def moved_bytes(self) -> float:
         """Bytes to and from the device's own memory."""
-        return sum(op.bytes * count for op, count in self.counted() if not isinstance(op, Collective))
+        return sum(op.memory_bytes * count for op, count in self.counted())
 
     @cached_property
     def expert_work(self) -> tuple[int, int]:

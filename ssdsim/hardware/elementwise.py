@@ -1,0 +1,45 @@
+"""Memory-bound kernels: the fitted timing model and the law."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from ssdsim.hardware.laws import LineModel, Scaling
+from ssdsim.hardware.timing import Law, Timing, lacks, timed
+from ssdsim.records import Seconds
+from ssdsim.transformer.operations import Elementwise
+
+if TYPE_CHECKING:
+    from ssdsim.hardware.profile import HardwareProfile
+
+
+class ElementwiseModel(LineModel):
+    """A memory-bound kernel: ``launch_s + bytes / bandwidth``, bytes read and written."""
+
+    dimensions: ClassVar[tuple[str, ...]] = ("moved_bytes",)
+
+    launch_s: Seconds
+
+    @property
+    def fixed_s(self) -> float:
+        return self.launch_s
+
+    def scaled(self, scaling: Scaling, *keys: Any) -> Self:
+        bandwidth = self.bandwidth * scaling.memory_bandwidth
+        return self.unfitted(launch_s=self.launch_s * scaling.launches, bandwidth=bandwidth, uncertainty=())
+
+
+class ElementwiseLaw(Law[Elementwise]):
+    """One model for all of them; nothing is guessed."""
+
+    def timing(self, op: Elementwise, profile: HardwareProfile) -> Timing:
+        model = profile.elementwise
+        if model is None:
+            raise lacks(profile, "elementwise", "", "calibrate")
+        outside = model.beyond({"moved_bytes": op.moved_bytes})
+        return timed(
+            profile, "elementwise", model, model.seconds(op.moved_bytes), outside, model.wander(op.moved_bytes)
+        )
+
+    def launch_s(self, op: Elementwise, profile: HardwareProfile) -> float:
+        return profile.elementwise.launch_s if profile.elementwise else 0.0
