@@ -57,8 +57,7 @@ def fit_small_attention(rows: Rows, element_bytes: int, source: str, seed: int =
         return fit_attention(**some, element_bytes=element_bytes, source=source, seed=seed, packed=True)
 
     def predict(model: AnyAttention, some: Rows) -> Array:
-        shape = {name: column for name, column in some.items() if name != "seconds"}
-        return model.seconds(**shape, element_bytes=element_bytes)
+        return model.seconds(*(some[name] for name in ATTENTION_SHAPE), element_bytes)
 
     def candidate(fit: Callable[[Rows], AnyAttention]) -> AnyAttention:
         model = fit(rows)

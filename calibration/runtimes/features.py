@@ -102,7 +102,7 @@ def _of_pass(forward: ForwardPass, profile: HardwareProfile, kernels: Kernels, t
         found[op.family] += times * count * seconds * kernel_factor(op, seconds, profile, alone)
         streams = op.family == "attention" and kernels.streaming_attention
         if op.family != "communication" and not streams:
-            found["overlap"] -= times * count * profile.waiting_seconds(op, seconds)
+            found["overlap"] -= times * count * profile.law(op).waiting_s(op, seconds)
     return found | {name: times * count for name, count in _between(forward).items()}
 
 

@@ -130,7 +130,7 @@ def _rows(work: Pass, times: int) -> Iterator[dict[str, Any]]:
 def _against_roofs(op: Operation, profile: HardwareProfile, runtime: Runtime) -> dict[str, Any]:
     alone_s = profile.seconds(op).seconds
     seconds = alone_s * kernel_factor(op, alone_s, profile, runtime.kernels)
-    memory_s, roof_s = profile.device.memory_s(op), profile.floor_seconds(op)
+    memory_s, roof_s = profile.device.memory_s(op), profile.law(op).floor_s(op)
     return {
         "operation": op.name,
         "kind": op.kernel,

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,19 +14,16 @@ from ssdsim.hardware.laws import (
     Array,
     CorrectedRoofline,
     Directions,
+    ModelOfVariables,
     Scaling,
-    TimingModel,
     directions_of,
 )
 from ssdsim.hardware.timing import Law, Timing, of_dtype, timed
 from ssdsim.records import FROM_LIST, Card, Positive, Seconds
 from ssdsim.transformer.operations import DTYPE_BYTES, DTYPES, Attention
 
-if TYPE_CHECKING:
-    from ssdsim.hardware.profile import HardwareProfile
 
-
-class DecodeAttention(TimingModel):
+class DecodeAttention(ModelOfVariables):
     """What models of decode attention share: the variables that they are made of.
 
     Imported tables have one query token per sequence. Kernels pack the queries that share keys and values,
@@ -57,6 +53,7 @@ class DecodeAttention(TimingModel):
         kv_heads: ArrayLike,
         head_dim: ArrayLike,
         element_bytes: float,
+        *,
         packed: bool = True,
     ) -> dict[str, Array]:
         """The variables of the correction, as arrays, of kernels that are ``packed`` or are not."""
@@ -75,44 +72,8 @@ class DecodeAttention(TimingModel):
             "head_dim": head_dim,
         }
 
-    def seconds(
-        self,
-        batch: ArrayLike,
-        queries: ArrayLike,
-        context: ArrayLike,
-        heads: ArrayLike,
-        kv_heads: ArrayLike,
-        head_dim: ArrayLike,
-        element_bytes: float,
-    ) -> Array:
-        values = self.variables(batch, queries, context, heads, kv_heads, head_dim, element_bytes, self.packed)
-        return self._seconds(values, element_bytes)
-
-    def wander(
-        self,
-        batch: int,
-        queries: int,
-        context: int,
-        heads: int,
-        kv_heads: int,
-        head_dim: int,
-        element_bytes: float,
-    ) -> dict[str, float]:
-        """How much each direction of the uncertainty moves the logarithm of the time."""
-        return self.timed((batch, queries, context, heads, kv_heads, head_dim), element_bytes)[2]
-
-    def timed(self, shape: Sequence[int], element_bytes: float) -> tuple[Array, str | None, dict[str, float]]:
-        """Of one shape: its seconds, how it leaves the timed domain, and how much each direction moves it."""
-        batch, queries, context, heads, kv_heads, head_dim = shape
-        values = self.variables(batch, queries, context, heads, kv_heads, head_dim, element_bytes, self.packed)
-        outside = self.beyond({name: float(value) for name, value in values.items()})
-        return self._seconds(values, element_bytes), outside, self._wander(values)
-
-    @abstractmethod
-    def _seconds(self, values: Mapping[str, Array], element_bytes: float) -> Array: ...
-
-    @abstractmethod
-    def _wander(self, values: Mapping[str, Array]) -> dict[str, float]: ...
+    def values(self, *shape: Any) -> dict[str, Array]:
+        return self.variables(*shape, packed=self.packed)
 
 
 class AttentionModel(CorrectedRoofline, DecodeAttention):
@@ -223,34 +184,32 @@ class AttentionLaw(Law[Attention]):
     Where none were taken over a quantised cache, those over one of the activations' dtype.
     """
 
-    def timing(self, op: Attention, profile: HardwareProfile) -> Timing:
-        where, dtype = _timed(op, profile)
-        model = _model(op, profile)
+    def timing(self, op: Attention) -> Timing:
+        where, dtype = self._timed(op)
+        model = self._model(op)
         shape = (op.batch, op.queries, op.context, op.heads, op.kv_heads, op.head_dim)
-        seconds, outside, wander = model.timed(shape, DTYPE_BYTES[op.cache_dtype])
+        seconds, outside, wander = model.timed(*shape, DTYPE_BYTES[op.cache_dtype])
         if dtype != op.cache_dtype:
             outside = f"a {op.cache_dtype} cache was not timed, a {dtype} one was"
         elif op.masked and where != "attention_masked" and outside is None:
             outside = "branch masks were not timed, ordinary attention was"
         key = f"{where}:{op.kv_heads}x{op.head_dim}:{op.cache_dtype}"
-        return timed(profile, key, model, seconds, outside, wander, f"{where}:{dtype}")
+        return timed(self.profile, key, model, seconds, outside, wander, f"{where}:{dtype}")
 
-    def launch_s(self, op: Attention, profile: HardwareProfile) -> float:
-        return _model(op, profile).launch_s
+    def launch_s(self, op: Attention) -> float:
+        return self._model(op).launch_s
 
+    def _model(self, op: Attention) -> AnyAttention:
+        where, dtype = self._timed(op)
+        models: Mapping[str, AnyAttention] = getattr(self.profile, where)
+        return of_dtype(self.profile, "attention", models, dtype)
 
-def _model(op: Attention, profile: HardwareProfile) -> AnyAttention:
-    where, dtype = _timed(op, profile)
-    models: Mapping[str, AnyAttention] = getattr(profile, where)
-    return of_dtype(profile, "attention", models, dtype)
-
-
-def _timed(op: Attention, profile: HardwareProfile) -> tuple[str, str]:
-    """The profile's field of the timings for ``op``, and of which dtype."""
-    dtypes = (op.cache_dtype,) if op.cache_dtype in DTYPES else (op.cache_dtype, op.dtype)
-    special = [name for name, asked in (("masked", op.masked), ("windowed", op.windowed)) if asked]
-    for dtype in dtypes:
-        for where in (*(f"attention_{name}" for name in special), "attention"):
-            if dtype in getattr(profile, where):
-                return where, dtype
-    return "attention", dtypes[-1]
+    def _timed(self, op: Attention) -> tuple[str, str]:
+        """The profile's field of the timings for ``op``, and of which dtype."""
+        dtypes = (op.cache_dtype,) if op.cache_dtype in DTYPES else (op.cache_dtype, op.dtype)
+        special = [name for name, asked in (("masked", op.masked), ("windowed", op.windowed)) if asked]
+        for dtype in dtypes:
+            for where in (*(f"attention_{name}" for name in special), "attention"):
+                if dtype in getattr(self.profile, where):
+                    return where, dtype
+        return "attention", dtypes[-1]

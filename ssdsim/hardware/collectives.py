@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,9 +15,6 @@ from ssdsim.hardware.rings import ring_rate
 from ssdsim.hardware.timing import Law, Timing, lacks, timed, untimed
 from ssdsim.records import FROM_LIST, NotNegative, Positive, Seconds
 from ssdsim.transformer.operations import Collective, CollectiveKind, sent_around
-
-if TYPE_CHECKING:
-    from ssdsim.hardware.profile import HardwareProfile
 
 STAND_INS: Mapping[CollectiveKind, CollectiveKind] = {"all_to_all": "all_gather"}
 """Which collective is taken for one that was not timed, over as much.
@@ -74,10 +71,6 @@ class CollectiveModel(TimingModel):
         served = sum(message_bytes >= regime.from_bytes for regime in self.regimes[1:])
         return {f"{served}.{way}": moved for way, moved in enumerate(self.regimes[served].moved(message_bytes))}
 
-    def outside(self, message_bytes: float) -> str | None:
-        """How the size leaves the timed domain, as short text; ``None`` inside it."""
-        return self.beyond({"message_bytes": message_bytes})
-
     def over_ring(self, kind: CollectiveKind, ranks: int, rate: float) -> CollectiveModel:
         """With the bandwidth of a ring in which each device sends ``rate`` bytes/s on."""
         bandwidth = rate / sent_around(kind, ranks)
@@ -103,34 +96,34 @@ class CollectiveModel(TimingModel):
 class CollectiveLaw(Law[Collective]):
     """A model for each kind and number of ranks; one of :data:`STAND_INS` where there is none."""
 
-    def timing(self, op: Collective, profile: HardwareProfile) -> Timing:
-        key, stand_in = f"{op.kind}:{op.ranks}", STAND_INS.get(op.kind)
+    def timing(self, op: Collective) -> Timing:
+        key, stand_in, size = f"{op.kind}:{op.ranks}", STAND_INS.get(op.kind), op.message_bytes
         if op.ranks == 1:
             return Timing(0.0, 0.0, key, "measured")
-        if stand_in and op.ranks not in profile.collectives.get(op.kind, {}):
-            seconds = float(collective_model(profile, stand_in, op.ranks).seconds(op.message_bytes))
+        if stand_in and op.ranks not in self.profile.collectives.get(op.kind, {}):
             own, other = (kind.replace("_", "-") for kind in (op.kind, stand_in))
+            seconds = float(self.model(stand_in, op.ranks).seconds(size))
             said = f"no {op.ranks}-rank {own} was timed"
-            return untimed(profile, key, seconds, said, f"as an {other} of as much")
-        model, size = collective_model(profile, op.kind, op.ranks), op.message_bytes
-        return timed(profile, key, model, model.seconds(size), model.outside(size), model.wander(size))
+            return untimed(self.profile, key, seconds, said, f"as an {other} of as much")
+        model = self.model(op.kind, op.ranks)
+        outside = model.beyond({"message_bytes": size})
+        return timed(self.profile, key, model, model.seconds(size), outside, model.wander(size))
 
+    def model(self, kind: CollectiveKind, ranks: int) -> CollectiveModel:
+        """What a collective over the node's first ``ranks`` devices pays.
 
-def collective_model(profile: HardwareProfile, kind: CollectiveKind, ranks: int) -> CollectiveModel:
-    """What a collective over the node's first ``ranks`` devices pays.
+        Where pairs differ, one that nobody timed has the bandwidth of the rings that those devices' links make.
 
-    Where pairs differ, one that nobody timed has the bandwidth of the rings that those devices' links make.
-
-    Raises
-    ------
-    InputError : the profile has none over so many ranks.
-    """
-    by_ranks = profile.collectives.get(kind, {})
-    if ranks not in by_ranks:
-        known = ", ".join(map(str, sorted(by_ranks)))
-        raise lacks(profile, f"{ranks}-rank {kind}", known, "choose a degree that it has, calibrate")
-    model, nvlinks = by_ranks[ranks], profile.device.nvlinks
-    if profile.sources[model.source].kind != "datasheet" or not nvlinks or not profile.links:
-        return model
-    rate = ring_rate(nvlinks, profile.links, ranks)
-    return model if rate is None else model.over_ring(kind, ranks, rate)
+        Raises
+        ------
+        InputError : the profile has none over so many ranks.
+        """
+        profile, by_ranks = self.profile, self.profile.collectives.get(kind, {})
+        if ranks not in by_ranks:
+            known = ", ".join(map(str, sorted(by_ranks)))
+            raise lacks(profile, f"{ranks}-rank {kind}", known, "choose a degree that it has, calibrate")
+        model, nvlinks = by_ranks[ranks], profile.device.nvlinks
+        if profile.sources[model.source].kind != "datasheet" or not nvlinks or not profile.links:
+            return model
+        rate = ring_rate(nvlinks, profile.links, ranks)
+        return model if rate is None else model.over_ring(kind, ranks, rate)

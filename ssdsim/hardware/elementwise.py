@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from ssdsim.hardware.laws import LineModel, Scaling
 from ssdsim.hardware.timing import Law, Timing, lacks, timed
 from ssdsim.records import Seconds
 from ssdsim.transformer.operations import Elementwise
-
-if TYPE_CHECKING:
-    from ssdsim.hardware.profile import HardwareProfile
 
 
 class ElementwiseModel(LineModel):
@@ -32,14 +29,14 @@ class ElementwiseModel(LineModel):
 class ElementwiseLaw(Law[Elementwise]):
     """One model for all of them; nothing is guessed."""
 
-    def timing(self, op: Elementwise, profile: HardwareProfile) -> Timing:
-        model = profile.elementwise
+    def timing(self, op: Elementwise) -> Timing:
+        model = self.profile.elementwise
         if model is None:
-            raise lacks(profile, "elementwise", "", "calibrate")
+            raise lacks(self.profile, "elementwise", "", "calibrate")
         outside = model.beyond({"moved_bytes": op.moved_bytes})
         return timed(
-            profile, "elementwise", model, model.seconds(op.moved_bytes), outside, model.wander(op.moved_bytes)
+            self.profile, "elementwise", model, model.seconds(op.moved_bytes), outside, model.wander(op.moved_bytes)
         )
 
-    def launch_s(self, op: Elementwise, profile: HardwareProfile) -> float:
-        return profile.elementwise.launch_s if profile.elementwise else 0.0
+    def launch_s(self, op: Elementwise) -> float:
+        return self.profile.elementwise.launch_s if self.profile.elementwise else 0.0

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import Field
 
-from ssdsim.hardware.gemm import gemm_model
+from ssdsim.hardware.gemm import GemmLaw
 from ssdsim.hardware.laws import Array, Roofline, Scaling, TimingModel
 from ssdsim.hardware.timing import Law, Timing, timed, untimed
 from ssdsim.records import Card, NotNegative, Positive, Seconds
 from ssdsim.transformer.operations import ExpertMlp
-
-if TYPE_CHECKING:
-    from ssdsim.hardware.profile import HardwareProfile
 
 FEW_TOKENS = 256
 """Up to as many the experts' weights are the cost; beyond, other tiles and the arithmetic."""
@@ -98,10 +95,6 @@ class ExpertsModel(TimingModel):
         """The error of the range of tokens."""
         return self.log_sd if tokens <= FEW_TOKENS else max(self.log_sd, self.many_log_sd)
 
-    def outside(self, visits: float, hidden: int, width: int, touched: float) -> str | None:
-        """How the shape leaves the timed domain, as short text; ``None`` inside it."""
-        return self.beyond({"visits": visits, "hidden": hidden, "width": width, "touched": touched})
-
     def scaled(self, scaling: Scaling, *keys: Any) -> Self | None:
         (weights,) = keys
         if not scaling.multiplies(weights):
@@ -113,30 +106,28 @@ class ExpertsModel(TimingModel):
 class ExpertsLaw(Law[ExpertMlp]):
     """A model for each format of the weights; without one the roofline of products of few tokens."""
 
-    def timing(self, op: ExpertMlp, profile: HardwareProfile) -> Timing:
-        model = profile.experts.get(op.dtype)
+    def timing(self, op: ExpertMlp) -> Timing:
+        model = self.profile.experts.get(op.dtype)
         key = f"experts:{op.count}x{op.per_token}x{op.width}x{op.hidden}:{op.dtype}"
         if model is None:
-            return untimed(profile, key, _guessed_s(op, profile), f"no {op.dtype} experts were timed")
+            return untimed(self.profile, key, self._guessed_s(op), f"no {op.dtype} experts were timed")
         seconds = model.seconds(op.tokens, op.count, op.visits, op.hidden, op.width, op.touched, op.expert_bytes)
-        outside = model.outside(op.visits, op.hidden, op.width, op.touched)
-        return timed(profile, key, model, seconds, outside, log_sd=model.log_sd_at(op.tokens))
+        outside = model.beyond({"visits": op.visits, "hidden": op.hidden, "width": op.width, "touched": op.touched})
+        return timed(self.profile, key, model, seconds, outside, log_sd=model.log_sd_at(op.tokens))
 
-    def launch_s(self, op: ExpertMlp, profile: HardwareProfile) -> float:
-        model = profile.experts.get(op.dtype)
-        return float(model.few.floor_s(op.hidden, op.width)) if model else _few_tokens(op, profile).launch_s
+    def launch_s(self, op: ExpertMlp) -> float:
+        model = self.profile.experts.get(op.dtype)
+        return float(model.few.floor_s(op.hidden, op.width)) if model else self._few_tokens(op).launch_s
 
-    def waiting_s(self, op: ExpertMlp, seconds: float, profile: HardwareProfile) -> float:
+    def waiting_s(self, op: ExpertMlp, seconds: float) -> float:
         """Their launch: read one after another, they reach less than the peak however many kernels run beside them."""
-        return min(seconds, profile.launch_seconds(op))
+        return min(seconds, self.launch_s(op))
 
+    def _guessed_s(self, op: ExpertMlp) -> float:
+        """The touched experts' bytes and the tokens' flops."""
+        roofline = self._few_tokens(op)
+        working_s = max(float(roofline.seconds(op.bytes, op.flops)), self.profile.device.compute_s(op))
+        return working_s + _MORE_KERNELS * roofline.launch_s
 
-def _guessed_s(op: ExpertMlp, profile: HardwareProfile) -> float:
-    """The touched experts' bytes and the tokens' flops."""
-    roofline = _few_tokens(op, profile)
-    working_s = max(float(roofline.seconds(op.bytes, op.flops)), profile.device.compute_s(op))
-    return working_s + _MORE_KERNELS * roofline.launch_s
-
-
-def _few_tokens(op: ExpertMlp, profile: HardwareProfile) -> Roofline:
-    return gemm_model(profile, op.activations_dtype).segments[0].roofline
+    def _few_tokens(self, op: ExpertMlp) -> Roofline:
+        return GemmLaw(self.profile).model(op.activations_dtype).segments[0].roofline

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -26,9 +26,6 @@ from ssdsim.hardware.laws import (
 from ssdsim.hardware.timing import Law, Timing, of_dtype, timed
 from ssdsim.records import FROM_LIST, Card, Positive
 from ssdsim.transformer.operations import QUANTISED_BYTES, Gemm
-
-if TYPE_CHECKING:
-    from ssdsim.hardware.profile import HardwareProfile
 
 STANDS_IN = {"float8-block": "float8"}
 """Formats that are near enough for the timings of one, with an extra error, where the other's are not there."""
@@ -162,10 +159,6 @@ class GemmModel(TimingModel):
         report = self.segment_at(m).report
         return report.log_sd if report else self.log_sd
 
-    def outside(self, m: int, n: int, k: int) -> str | None:
-        """How the shape leaves the timed domain, as short text; ``None`` inside it."""
-        return self.beyond({"m": m, "n": n, "k": k, "nk": n * k})
-
     def scaled(self, scaling: Scaling, *keys: Any) -> Self | None:
         (dtype,) = keys
         if not scaling.knows(dtype):
@@ -185,58 +178,56 @@ class GemmLaw(Law[Gemm]):
     Where nothing like a quantised format was timed, the rooflines alone of products in the activations' dtype.
     """
 
-    def timing(self, op: Gemm, profile: HardwareProfile) -> Timing:
-        taken = _timed_as(op.dtype, profile)
+    def timing(self, op: Gemm) -> Timing:
+        taken = self._timed_as(op.dtype)
         if taken is None:
-            return self._on_rooflines(op, profile)
-        return self._timed(op, profile, taken, gemm_model(profile, taken).seconds(op.m, op.n, op.k))
+            return self._on_rooflines(op)
+        return self._timed(op, taken, self.model(taken).seconds(op.m, op.n, op.k))
 
-    def timings(self, ops: Sequence[Gemm], profile: HardwareProfile) -> Mapping[Gemm, Timing]:
+    def timings(self, ops: Sequence[Gemm]) -> Mapping[Gemm, Timing]:
         """A model is asked for all its matrices at once, which takes as long as one."""
         found: dict[Gemm, Timing] = {}
         for dtype in {op.dtype for op in ops}:
-            gemms, taken = [op for op in ops if op.dtype == dtype], _timed_as(dtype, profile)
+            gemms, taken = [op for op in ops if op.dtype == dtype], self._timed_as(dtype)
             if taken is None:
                 continue
             shapes = np.array([(op.m, op.n, op.k) for op in gemms], float)
-            seconds = gemm_model(profile, taken).seconds(*shapes.T)
-            found.update((op, self._timed(op, profile, taken, each)) for op, each in zip(gemms, seconds, strict=True))
+            seconds = self.model(taken).seconds(*shapes.T)
+            found.update((op, self._timed(op, taken, each)) for op, each in zip(gemms, seconds, strict=True))
         return found
 
-    def launch_s(self, op: Gemm, profile: HardwareProfile) -> float:
-        model = gemm_model(profile, _timed_as(op.dtype, profile) or op.activations_dtype)
-        return model.segment_at(op.m).roofline.launch_s
+    def launch_s(self, op: Gemm) -> float:
+        return self.model(self._timed_as(op.dtype) or op.activations_dtype).segment_at(op.m).roofline.launch_s
 
-    def _timed(self, op: Gemm, profile: HardwareProfile, taken: str, seconds: Array) -> Timing:
-        model, shape = gemm_model(profile, taken), (op.m, op.n, op.k)
-        outside = model.outside(*shape)
+    def model(self, dtype: str) -> GemmModel:
+        """That of one format; InputError where none were timed."""
+        return of_dtype(self.profile, "gemm", self.profile.gemm, dtype)
+
+    def _timed_as(self, dtype: str) -> str | None:
+        """The format whose timings are taken; None where nothing like this quantised one was timed."""
+        known = self.profile.gemm
+        taken = dtype if dtype in known else STANDS_IN.get(dtype, dtype)
+        return None if dtype in QUANTISED_BYTES and taken not in known else taken
+
+    def _timed(self, op: Gemm, taken: str, seconds: Array) -> Timing:
+        model, shape = self.model(taken), (op.m, op.n, op.k)
+        outside = model.beyond({"m": op.m, "n": op.n, "k": op.k, "nk": op.n * op.k})
         if outside is None and taken != op.dtype:
             outside = f"{op.dtype} was not timed, {taken} was"
         wander, log_sd = model.wander(*shape), model.log_sd_at(op.m)
-        return timed(profile, _key(op), model, seconds, outside, wander, f"gemm:{taken}", log_sd)
+        return timed(self.profile, _key(op), model, seconds, outside, wander, f"gemm:{taken}", log_sd)
 
-    def _on_rooflines(self, op: Gemm, profile: HardwareProfile) -> Timing:
+    def _on_rooflines(self, op: Gemm) -> Timing:
         """A guess: the operation's bytes and flops on the rooflines of products in the activations' dtype.
 
         Without a timing nothing says what turning weights back into 16 bits costs, nor that the arithmetic is faster.
         The rooflines are fitted together with their correction, so the device's peak is a floor besides.
         """
-        model = gemm_model(profile, op.activations_dtype)
-        seconds = np.maximum(model.roofline_seconds(op.m, op.bytes, op.flops), profile.device.compute_s(op))
-        timing = timed(profile, _key(op), model, seconds, None, log_sd=max(model.log_sd, DATASHEET_LOG_SD))
+        model = self.model(op.activations_dtype)
+        seconds = np.maximum(model.roofline_seconds(op.m, op.bytes, op.flops), self.profile.device.compute_s(op))
+        timing = timed(self.profile, _key(op), model, seconds, None, log_sd=max(model.log_sd, DATASHEET_LOG_SD))
         said = f"no {op.dtype} GEMMs were timed: roofline from the {op.activations_dtype} law's bandwidth"
-        return replace(timing, warning=f"{profile.name}: {said}")
-
-
-def gemm_model(profile: HardwareProfile, dtype: str) -> GemmModel:
-    """That of products in one format; InputError where none were timed."""
-    return of_dtype(profile, "gemm", profile.gemm, dtype)
-
-
-def _timed_as(dtype: str, profile: HardwareProfile) -> str | None:
-    """The format whose timings are taken; None where nothing like this quantised one was timed."""
-    taken = dtype if dtype in profile.gemm else STANDS_IN.get(dtype, dtype)
-    return None if dtype in QUANTISED_BYTES and taken not in profile.gemm else taken
+        return replace(timing, warning=f"{self.profile.name}: {said}")
 
 
 def _key(op: Gemm) -> str:

@@ -301,7 +301,35 @@ def clamped(values: ArrayLike, low: ArrayLike, high: ArrayLike) -> Array:
     return np.asarray(np.minimum(np.maximum(values, low), high))
 
 
-class CorrectedRoofline(TimingModel):
+class ModelOfVariables(TimingModel):
+    """In variables that are made of a shape, the last number of which are the bytes of an element."""
+
+    @abstractmethod
+    def values(self, *shape: Any) -> dict[str, Array]:
+        """The variables, as arrays."""
+
+    @abstractmethod
+    def _seconds(self, values: Mapping[str, Array], element_bytes: float) -> Array: ...
+
+    @abstractmethod
+    def _wander(self, values: Mapping[str, Array]) -> dict[str, float]: ...
+
+    def seconds(self, *shape: Any) -> Array:
+        """Of shapes that broadcast together."""
+        return self._seconds(self.values(*shape), shape[-1])
+
+    def wander(self, *shape: float) -> dict[str, float]:
+        """How much each direction of the uncertainty moves the logarithm of the time."""
+        return self._wander(self.values(*shape))
+
+    def timed(self, *shape: float) -> tuple[Array, str | None, dict[str, float]]:
+        """Of one shape: its seconds, how it leaves the timed domain, and how much each direction moves it."""
+        values = self.values(*shape)
+        outside = self.beyond({name: float(value) for name, value in values.items()})
+        return self._seconds(values, shape[-1]), outside, self._wander(values)
+
+
+class CorrectedRoofline(ModelOfVariables):
     """A roofline over the bytes moved and the operations, corrected for the variables of the domain."""
 
     roofline: Roofline

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,9 +12,6 @@ from numpy.typing import ArrayLike
 from ssdsim.hardware.laws import Array, CorrectedRoofline, Roofline
 from ssdsim.hardware.timing import Law, Timing, timed, untimed
 from ssdsim.transformer.operations import DTYPE_BYTES, PrefillAttention
-
-if TYPE_CHECKING:
-    from ssdsim.hardware.profile import HardwareProfile
 
 REACHED = 0.5
 """Of the peak rate that attention is taken to reach where it was not timed: softmax runs beside the products."""
@@ -56,54 +53,33 @@ class PrefillAttentionModel(CorrectedRoofline):
         heads = values["blocks"] * (1 + 1 / values["group"])
         return np.asarray(2 * element_bytes * heads * values["tokens"] * values["head_dim"]), values["flops"]
 
-    def seconds(
-        self,
-        batch: ArrayLike,
-        tokens: ArrayLike,
-        heads: ArrayLike,
-        kv_heads: ArrayLike,
-        head_dim: ArrayLike,
-        element_bytes: float,
-    ) -> Array:
-        return self._seconds(self.variables(batch, tokens, heads, kv_heads, head_dim), element_bytes)
-
-    def wander(
-        self, batch: int, tokens: int, heads: int, kv_heads: int, head_dim: int, element_bytes: float
-    ) -> dict[str, float]:
-        """How much each direction of the uncertainty moves the logarithm of the time."""
-        return self._wander(self.variables(batch, tokens, heads, kv_heads, head_dim))
-
-    def outside(self, batch: int, tokens: int, heads: int, kv_heads: int, head_dim: int) -> str | None:
-        """How the shape leaves the timed domain, as short text; ``None`` inside it."""
-        values = self.variables(batch, tokens, heads, kv_heads, head_dim)
-        return self.beyond({name: float(value) for name, value in values.items()})
+    def values(self, *shape: Any) -> dict[str, Array]:
+        return self.variables(*shape[:-1])
 
 
 class PrefillAttentionLaw(Law[PrefillAttention]):
     """A model for each dtype; without one the device's roofline at a part of the peak rate."""
 
-    def timing(self, op: PrefillAttention, profile: HardwareProfile) -> Timing:
+    def timing(self, op: PrefillAttention) -> Timing:
         """A part of a prompt is as efficient as the prompt up to its end: it takes its share of that one's time."""
         if op.prefix:
-            whole = profile.seconds(op.whole)
+            whole = self.profile.seconds(op.whole)
             return replace(whole, seconds=whole.seconds * op.flops / op.whole.flops)
-        model = profile.prefill_attention.get(op.dtype)
+        model = self.profile.prefill_attention.get(op.dtype)
         key = f"prefill_attention:{op.heads}x{op.head_dim}:{op.dtype}"
         if model is None:
             said = f"prefill attention of {op.dtype} was not timed"
-            return untimed(profile, key, _guessed_s(op, profile), said, f"{REACHED:.0%} of the device's peak flops")
-        shape, element_bytes = (op.batch, op.tokens, op.heads, op.kv_heads, op.head_dim), DTYPE_BYTES[op.dtype]
-        seconds, wander = model.seconds(*shape, element_bytes), model.wander(*shape, element_bytes)
-        return timed(profile, key, model, seconds, model.outside(*shape), wander, f"prefill_attention:{op.dtype}")
+            return untimed(self.profile, key, self._guessed_s(op), said, f"{REACHED:.0%} of the device's peak flops")
+        shape, where = (op.batch, op.tokens, op.heads, op.kv_heads, op.head_dim), f"prefill_attention:{op.dtype}"
+        return timed(self.profile, key, model, *model.timed(*shape, DTYPE_BYTES[op.dtype]), where)
 
-    def launch_s(self, op: PrefillAttention, profile: HardwareProfile) -> float:
-        model = profile.prefill_attention.get(op.dtype)
+    def launch_s(self, op: PrefillAttention) -> float:
+        model = self.profile.prefill_attention.get(op.dtype)
         return model.launch_s if model else 0.0
 
-
-def _guessed_s(op: PrefillAttention, profile: HardwareProfile) -> float:
-    """Of an unknown peak rate, the slowest known one."""
-    device = profile.device
-    peak_flops = REACHED * device.peak_flops.get(op.dtype, min(device.peak_flops.values()))
-    roofline = Roofline(launch_s=0.0, bandwidth=device.memory_bandwidth, peak_flops=peak_flops)
-    return float(roofline.seconds(op.bytes, op.flops))
+    def _guessed_s(self, op: PrefillAttention) -> float:
+        """Of an unknown peak rate, the slowest known one."""
+        device = self.profile.device
+        peak_flops = REACHED * device.peak_flops.get(op.dtype, min(device.peak_flops.values()))
+        roofline = Roofline(launch_s=0.0, bandwidth=device.memory_bandwidth, peak_flops=peak_flops)
+        return float(roofline.seconds(op.bytes, op.flops))

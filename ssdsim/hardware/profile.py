@@ -36,14 +36,14 @@ from ssdsim.transformer.operations import (
     PrefillAttention,
 )
 
-LAWS: dict[type[Operation], Law[Any]] = {
-    Gemm: GemmLaw(),
-    Attention: AttentionLaw(),
-    PrefillAttention: PrefillAttentionLaw(),
-    LatentAttention: LatentLaw(),
-    ExpertMlp: ExpertsLaw(),
-    Collective: CollectiveLaw(),
-    Elementwise: ElementwiseLaw(),
+LAWS: dict[type[Operation], type[Law[Any]]] = {
+    Gemm: GemmLaw,
+    Attention: AttentionLaw,
+    PrefillAttention: PrefillAttentionLaw,
+    LatentAttention: LatentLaw,
+    ExpertMlp: ExpertsLaw,
+    Collective: CollectiveLaw,
+    Elementwise: ElementwiseLaw,
 }
 """The law of each type of operation. A new one is priced as soon as it is here."""
 
@@ -198,9 +198,27 @@ class HardwareProfile(Card):
     def __copy__(self) -> HardwareProfile:
         """A copy prices by itself: it is mostly made to change some timings."""
         copied = super().__copy__()
-        for remembered in ("timings", "costs", "_placed"):
+        for remembered in ("timings", "costs", "_placed", "_laws"):
             copied.__dict__.pop(remembered, None)
         return copied
+
+    def law(self, op: Operation) -> Law[Any]:
+        """What prices ``op`` here.
+
+        Raises
+        ------
+        InputError : no law is for its type.
+        """
+        law = self._laws.get(type(op))
+        if law is None:
+            if type(op) not in LAWS:
+                raise InputError(f"{op.name}: no law prices operations of the type {type(op).__name__}")
+            law = self._laws[type(op)] = LAWS[type(op)](self)
+        return law
+
+    @cached_property
+    def _laws(self) -> dict[type[Operation], Law[Any]]:
+        return {}
 
     def seconds(self, op: Operation) -> Timing:
         """Time of ``op``.
@@ -214,7 +232,7 @@ class HardwareProfile(Card):
             if len(self.timings) >= _CACHED_TIMINGS:
                 self.timings.clear()
             with np.errstate(all="ignore"):  # what leaves the floats is refused as a timing
-                timing = self.timings[op] = law_of(op).timing(op, self)
+                timing = self.timings[op] = self.law(op).timing(op)
         return timing
 
     def seconds_of(self, ops: Sequence[Operation]) -> list[Timing]:
@@ -222,10 +240,10 @@ class HardwareProfile(Card):
         new: dict[Law[Any], dict[Operation, None]] = {}
         for op in ops:
             if op not in self.timings:
-                new.setdefault(law_of(op), {})[op] = None
+                new.setdefault(self.law(op), {})[op] = None
         with np.errstate(all="ignore"):  # what leaves the floats is refused as a timing
             for law, of_law in new.items():
-                self.timings.update(law.timings(list(of_law), self))
+                self.timings.update(law.timings(list(of_law)))
         return [self.seconds(op) for op in ops]
 
     def launch_seconds(self, op: Operation) -> float:
@@ -236,19 +254,7 @@ class HardwareProfile(Card):
         InputError : the profile has no timings for this dtype or kind.
         """
         self.seconds(op)  # refuses what the profile does not know
-        return law_of(op).launch_s(op, self)
-
-    def floor_seconds(self, op: Operation) -> float:
-        """What physics leaves of ``op``'s time at best, on this device and its link."""
-        return law_of(op).floor_s(op, self)
-
-    def waiting_seconds(self, op: Operation, seconds: float) -> float:
-        """Of the ``seconds`` that ``op`` takes alone, those in which kernels beside it could run."""
-        return law_of(op).waiting_s(op, seconds, self)
-
-    def wire_s(self, op: Operation) -> float:
-        """What ``op`` sends at the rate of a link; 0 where there is none."""
-        return op.wire_bytes / self.link.bandwidth if self.link else 0.0
+        return self.law(op).launch_s(op)
 
     def link_between(self, pair: tuple[int, int] | None = None) -> tuple[str, LinkModel]:
         """What a message between two devices of the node pays, and its name; of any two without a ``pair``.
@@ -283,19 +289,6 @@ class HardwareProfile(Card):
         partial = path.with_suffix(path.suffix + ".partial")
         partial.write_text(text + "\n", encoding="utf-8")
         partial.replace(path)
-
-
-def law_of(op: Operation) -> Law[Any]:
-    """The law that prices an operation of this type.
-
-    Raises
-    ------
-    InputError : nobody registered one.
-    """
-    law = LAWS.get(type(op))
-    if law is None:
-        raise InputError(f"{op.name}: no law prices operations of the type {type(op).__name__}")
-    return law
 
 
 def _each(held: Any, *keys: Any) -> Iterator[tuple[tuple[Any, ...], TimingModel]]:

@@ -52,15 +52,18 @@ class Timing:
 
 
 class Law(ABC, Generic[Op]):
-    """Prices operations of one type.
+    """Prices operations of one type on a profile's device.
 
-    A law chooses among the timing models that a profile holds and says what is guessed where there is none. The
+    A law chooses among the timing models that the profile holds and says what is guessed where there is none. The
     models know their own formula, domain, error and scaling to another device
     (:meth:`ssdsim.hardware.laws.TimingModel.scaled`).
     """
 
+    def __init__(self, profile: HardwareProfile) -> None:
+        self.profile = profile
+
     @abstractmethod
-    def timing(self, op: Op, profile: HardwareProfile) -> Timing:
+    def timing(self, op: Op) -> Timing:
         """Time of ``op``.
 
         Raises
@@ -68,21 +71,23 @@ class Law(ABC, Generic[Op]):
         InputError : the profile has no timings for it, nor any to guess from.
         """
 
-    def timings(self, ops: Sequence[Op], profile: HardwareProfile) -> Mapping[Op, Timing]:
+    def timings(self, ops: Sequence[Op]) -> Mapping[Op, Timing]:
         """Of those among ``ops`` that take less when asked for at once; none of most laws."""
         return {}
 
-    def launch_s(self, op: Op, profile: HardwareProfile) -> float:
+    def launch_s(self, op: Op) -> float:
         """The floor under the time however little ``op`` does, as fitted; 0 where a law has none."""
         return 0.0
 
-    def floor_s(self, op: Op, profile: HardwareProfile) -> float:
+    def floor_s(self, op: Op) -> float:
         """What physics leaves at best: its bytes at the rate of memory or link, its flops at the device's peak."""
-        return max(profile.device.memory_s(op), profile.device.compute_s(op), profile.wire_s(op))
+        device, link = self.profile.device, self.profile.link
+        wire_s = op.wire_bytes / link.bandwidth if link else 0.0
+        return max(device.memory_s(op), device.compute_s(op), wire_s)
 
-    def waiting_s(self, op: Op, seconds: float, profile: HardwareProfile) -> float:
-        """Of the ``seconds`` that it takes, those in which it uses no more of the device: others could run then."""
-        return max(0.0, seconds - self.floor_s(op, profile))
+    def waiting_s(self, op: Op, seconds: float) -> float:
+        """Of the ``seconds`` that it takes alone, those in which kernels beside it could run: it works no more."""
+        return max(0.0, seconds - self.floor_s(op))
 
 
 def timed(

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ssdsim.documents import as_record
 from ssdsim.errors import InputError, nearest
-from ssdsim.hardware.collectives import collective_model
+from ssdsim.hardware.collectives import CollectiveLaw
 from ssdsim.hardware.laws import HYPOTHETICAL, Scaling, scaled
 from ssdsim.hardware.link import LinkModel
 from ssdsim.hardware.profile import Device, HardwareProfile, Provenance
@@ -43,7 +43,7 @@ def scale(
     for what, factor in (("--memory-bandwidth", memory_bandwidth), ("--clock", clock)):
         if not SMALLEST <= factor <= LARGEST:
             raise InputError(f"{what} must be a positive factor from {SMALLEST:g} to {LARGEST:g}, got {factor:g}")
-    new_link = _link(profile.link, link)
+    new_link = profile.link if link is None else named_link(link)
     timed = (profile.gemm, profile.attention, profile.attention_masked, profile.prefill_attention)
     arithmetic = dict.fromkeys([*profile.device.peak_flops, *(dtype for of in timed for dtype in of)], clock)
     scaling = Scaling(memory_bandwidth, arithmetic, 1.0 / clock, *link_change(profile.link, new_link))
@@ -58,7 +58,8 @@ def hypothetical(
 ) -> HardwareProfile:
     """``profile`` under a scaling, of ``device``; formats of GEMMs and caches that it does not know are left out."""
     links = _links(profile, link)
-    over_rings = {kind: {n: collective_model(profile, kind, n) for n in of} for kind, of in profile.collectives.items()}
+    model = CollectiveLaw(profile).model
+    over_rings = {kind: {n: model(kind, n) for n in of} for kind, of in profile.collectives.items()}
     rings = {} if links else {n: _given_up(profile, n) for of in over_rings.values() for n in of}
     there = profile.model_copy(update={"link": link, "links": links, "collectives": over_rings})
     changes = {field: scaled(held, replace(scaling, rings=rings)) for field, held in there.timed.items()}
@@ -97,11 +98,10 @@ def _scaled_device(old: Device, scaling: Scaling, link: str | None) -> Device:
     return old.model_copy(update={"name": f"{old.name} (hypothetical)", "topology": topology, **roofs})
 
 
-def _link(old: LinkModel | None, name: str | None) -> LinkModel | None:
-    if name is None:
-        return old
+def named_link(name: str, also: str = "") -> LinkModel:
+    """One of :data:`LINKS`; InputError of an unknown one, which may be ``also`` something else."""
     if name not in LINKS:
-        raise InputError(f"unknown link '{name}'{nearest(name, LINKS)} Allowed: {', '.join(LINKS)}")
+        raise InputError(f"unknown link '{name}'{nearest(name, LINKS)} Allowed: {', '.join(LINKS)}{also}")
     latency_s, bandwidth = LINKS[name]
     return LinkModel(source=HYPOTHETICAL, latency_s=latency_s, bandwidth=bandwidth)
 

@@ -35,8 +35,7 @@ def graph_memory(passes: Sequence[ForwardPass], batch: int, context: int, dtype:
     experts = [op for op in one.operations() if isinstance(op, ExpertMlp)]
     weights, hidden_size = [op.n * op.k for op in gemms], gemms[0].k
     weights += [op.count * part * op.width * op.hidden for op in experts for part in (2, 1)]
-    attention = next(op for op in one.layer if isinstance(op, Attention))
-    cache = [batch * context * attention.kv_heads * attention.head_dim] * (2 * one.layers)
+    cache = [batch * context * one.attention.kv_heads * one.attention.head_dim] * (2 * one.layers)
     ops = {op for forward in passes for op, _ in forward.counted()}
     inputs = [value * tokens * hidden_size for tokens in {forward.tokens for forward in passes}]
     buffers = [*inputs, *(_buffer_bytes(op, value) for op in ops)]

@@ -31,7 +31,7 @@ def kernel_factor(op: Operation, seconds: float, profile: HardwareProfile, kerne
         return factor * _streaming_s(op, profile) / seconds
     if kernels.overlap == 0.0:
         return factor
-    hidden_s = kernels.overlap * profile.waiting_seconds(op, seconds)
+    hidden_s = kernels.overlap * profile.law(op).waiting_s(op, seconds)
     return max(factor - hidden_s / seconds, min(factor, _SHORTEST_SHARE))
 
 
@@ -64,7 +64,7 @@ def _in_prompts(way: Mapping[str, float]) -> dict[str, float]:
 def _streaming_s(op: Operation, profile: HardwareProfile) -> float:
     """Decode attention that does nothing but read its cache, and multiply where that takes longer."""
     launch_s = profile.elementwise.launch_s if profile.elementwise else profile.launch_seconds(op)
-    return launch_s + profile.floor_seconds(op)
+    return launch_s + profile.law(op).floor_s(op)
 
 
 def _all_reduce_s(op: Collective, alone_s: float, profile: HardwareProfile, one_shot_bytes: int) -> float:

@@ -67,6 +67,11 @@ class ForwardPass:
             raise InputError("layers that differ (windows, experts in some) are priced only, they cannot be run here")
         return self.blocks[0].operations
 
+    @property
+    def attention(self) -> Attention:
+        """That of one layer, by heads, which knows the pass's sequences and the tokens of each."""
+        return next(op for op in self.layer if isinstance(op, Attention))
+
     def operations(self) -> Iterator[Operation]:
         """Every operation in the order in which a rank runs it."""
         yield from self.before

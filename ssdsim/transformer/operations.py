@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 DTYPES = ("float32", "bfloat16", "float16")  # plain ones: of weights, activations and cache alike
 DTYPE_BYTES: dict[str, int] = {"float32": 4, "bfloat16": 2, "float16": 2, "float8": 1, "int8": 1}
@@ -36,6 +36,8 @@ class Operation(ABC):
     """What every operation says of itself; a new one is a subclass here and a law in :mod:`ssdsim.hardware`."""
 
     __slots__ = ()
+    attends: ClassVar[bool] = False
+    """Whether it sees sequences and prompts one by one, not all tokens at once."""
     name: str
 
     @property
@@ -47,11 +49,6 @@ class Operation(ABC):
     def family(self) -> str | None:
         """Of kernels that an engine's own make faster or slower alike; None where nothing is known of them."""
         return None
-
-    @property
-    def attends(self) -> bool:
-        """Whether it sees sequences and prompts one by one, not all tokens at once."""
-        return False
 
     @property
     @abstractmethod
@@ -108,16 +105,14 @@ class Gemm(_OfWeights):
     weights in ``activations``.
     """
 
+    family: ClassVar[str] = "gemm"
+
     name: str
     m: int
     n: int
     k: int
     dtype: str
     activations: str = "bfloat16"
-
-    @property
-    def family(self) -> str:
-        return "gemm"
 
     @property
     def shape(self) -> str:
@@ -141,11 +136,8 @@ class _Attends(Operation):
     """Attention: ``dtype`` is the arithmetic's."""
 
     __slots__ = ()
+    attends: ClassVar[bool] = True
     dtype: str
-
-    @property
-    def attends(self) -> bool:
-        return True
 
     @property
     def arithmetic(self) -> tuple[str, ...]:
@@ -156,11 +148,8 @@ class OverCache(_Attends):
     """Attention that reads a cache: ``dtype`` is the arithmetic's, ``kv_dtype`` the cache's where it is another."""
 
     __slots__ = ()
+    family: ClassVar[str] = "attention"
     kv_dtype: str
-
-    @property
-    def family(self) -> str:
-        return "attention"
 
     @property
     def cache_dtype(self) -> str:
@@ -353,6 +342,8 @@ class Collective(Operation):
     ``message_bytes`` is the full (gathered) tensor, of an all-to-all what a device sends to all, itself included.
     """
 
+    family: ClassVar[str] = "communication"
+
     name: str
     kind: CollectiveKind
     message_bytes: int
@@ -361,10 +352,6 @@ class Collective(Operation):
     @property
     def kernel(self) -> str:
         return self.kind
-
-    @property
-    def family(self) -> str:
-        return "communication"
 
     @property
     def shape(self) -> str:
@@ -388,12 +375,10 @@ class Collective(Operation):
 class Elementwise(Operation):
     """A memory-bound kernel (norm, rotary embedding, activation, residual): ``moved_bytes`` read and written."""
 
+    family: ClassVar[str] = "elementwise"
+
     name: str
     moved_bytes: int
-
-    @property
-    def family(self) -> str:
-        return "elementwise"
 
     @property
     def shape(self) -> str:
