@@ -188,7 +188,7 @@ class AttentionLaw(Law[Attention]):
         where, dtype = self._timed(op)
         model = self._model(op)
         shape = (op.batch, op.queries, op.context, op.heads, op.kv_heads, op.head_dim)
-        seconds, outside, wander = model.timed(*shape, DTYPE_BYTES[op.cache_dtype])
+        seconds, outside, wander = model.timed(shape, DTYPE_BYTES[op.cache_dtype])
         if dtype != op.cache_dtype:
             outside = f"a {op.cache_dtype} cache was not timed, a {dtype} one was"
         elif op.masked and where != "attention_masked" and outside is None:

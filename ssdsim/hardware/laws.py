@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Annotated, Any, ClassVar, Self
@@ -322,11 +322,11 @@ class ModelOfVariables(TimingModel):
         """How much each direction of the uncertainty moves the logarithm of the time."""
         return self._wander(self.values(*shape))
 
-    def timed(self, *shape: float) -> tuple[Array, str | None, dict[str, float]]:
+    def timed(self, shape: Sequence[float], element_bytes: float) -> tuple[Array, str | None, dict[str, float]]:
         """Of one shape: its seconds, how it leaves the timed domain, and how much each direction moves it."""
-        values = self.values(*shape)
+        values = self.values(*shape, element_bytes)
         outside = self.beyond({name: float(value) for name, value in values.items()})
-        return self._seconds(values, shape[-1]), outside, self._wander(values)
+        return self._seconds(values, element_bytes), outside, self._wander(values)
 
 
 class CorrectedRoofline(ModelOfVariables):

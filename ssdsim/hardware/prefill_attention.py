@@ -71,7 +71,7 @@ class PrefillAttentionLaw(Law[PrefillAttention]):
             said = f"prefill attention of {op.dtype} was not timed"
             return untimed(self.profile, key, self._guessed_s(op), said, f"{REACHED:.0%} of the device's peak flops")
         shape, where = (op.batch, op.tokens, op.heads, op.kv_heads, op.head_dim), f"prefill_attention:{op.dtype}"
-        return timed(self.profile, key, model, *model.timed(*shape, DTYPE_BYTES[op.dtype]), where)
+        return timed(self.profile, key, model, *model.timed(shape, DTYPE_BYTES[op.dtype]), where)
 
     def launch_s(self, op: PrefillAttention) -> float:
         model = self.profile.prefill_attention.get(op.dtype)

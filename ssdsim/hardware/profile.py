@@ -92,7 +92,10 @@ class Device(Card):
 
     def multiplies_in(self, op: Operation) -> str | None:
         """The best dtype for ``op`` of which a peak is known."""
-        return next((dtype for dtype in op.arithmetic if dtype in self.peak_flops), None)
+        for dtype in op.arithmetic:
+            if dtype in self.peak_flops:
+                return dtype
+        return None
 
     def compute_s(self, op: Operation) -> float:
         """Its flops at the peak; 0 of an unknown one."""
@@ -237,13 +240,14 @@ class HardwareProfile(Card):
 
     def seconds_of(self, ops: Sequence[Operation]) -> list[Timing]:
         """Time of each of ``ops``; a law may price many at once in less time."""
-        new: dict[Law[Any], dict[Operation, None]] = {}
-        for op in ops:
-            if op not in self.timings:
-                new.setdefault(self.law(op), {})[op] = None
-        with np.errstate(all="ignore"):  # what leaves the floats is refused as a timing
-            for law, of_law in new.items():
-                self.timings.update(law.timings(list(of_law)))
+        known = self.timings
+        if not all(op in known for op in ops):
+            new: dict[Law[Any], list[Operation]] = {}
+            for op in dict.fromkeys(op for op in ops if op not in known):
+                new.setdefault(self.law(op), []).append(op)
+            with np.errstate(all="ignore"):  # what leaves the floats is refused as a timing
+                for law, of_law in new.items():
+                    known.update(law.timings(of_law))
         return [self.seconds(op) for op in ops]
 
     def launch_seconds(self, op: Operation) -> float:
