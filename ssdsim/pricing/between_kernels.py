@@ -24,12 +24,11 @@ def kernel_factor(op: Operation, seconds: float, profile: HardwareProfile, kerne
     if op.family is None:
         return 1.0
     factor: float = getattr(kernels, op.family)
-    if isinstance(op, Collective):
-        one_shot = kernels.one_shot_bytes and op.kind == "all_reduce" and op.ranks > 1
-        return factor * _all_reduce_s(op, seconds, profile, kernels.one_shot_bytes) / seconds if one_shot else factor
+    if kernels.one_shot_bytes and isinstance(op, Collective) and op.kind == "all_reduce" and op.ranks > 1:
+        return factor * _all_reduce_s(op, seconds, profile, kernels.one_shot_bytes) / seconds
     if op.family == "attention" and kernels.streaming_attention:
         return factor * _streaming_s(op, profile) / seconds
-    if kernels.overlap == 0.0:
+    if op.family == "communication" or kernels.overlap == 0.0:
         return factor
     hidden_s = kernels.overlap * profile.law(op).waiting_s(op, seconds)
     return max(factor - hidden_s / seconds, min(factor, _SHORTEST_SHARE))
