@@ -123,9 +123,7 @@ class GroupLaw(Card):
 
     def scaled(self, scaling: Scaling) -> Self:
         """On another device."""
-        slower = scaling.launched(self, "launch_s", "head_s", "block_s")
-        bandwidth = self.bandwidth * scaling.memory_bandwidth
-        return self.model_copy(update={**slower, "bandwidth": bandwidth, "uncertainty": ()})
+        return scaling.of(self, "launch_s", "head_s", "block_s", uncertainty=())
 
 
 class AdditiveAttentionModel(DecodeAttention):

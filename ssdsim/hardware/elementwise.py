@@ -22,8 +22,7 @@ class ElementwiseModel(LineModel):
         return self.launch_s
 
     def scaled(self, scaling: Scaling, *keys: Any) -> Self:
-        bandwidth = self.bandwidth * scaling.memory_bandwidth
-        return self.unfitted(launch_s=self.launch_s * scaling.launches, bandwidth=bandwidth, uncertainty=())
+        return scaling.of(self, "launch_s", uncertainty=()).unfitted()
 
 
 class ElementwiseLaw(Law[Elementwise]):

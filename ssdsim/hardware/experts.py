@@ -52,12 +52,9 @@ class ExpertCosts(Card):
 
     def scaled(self, scaling: Scaling, arithmetic: float) -> Self:
         """On another device, whose peak is ``arithmetic`` times as high."""
-        update = scaling.launched(self, "launch_s", "per_hidden_s", "per_width_s", "per_expert_s")
-        update["bandwidth"] = self.bandwidth * scaling.memory_bandwidth
-        update["per_value_s"] = self.per_value_s / scaling.memory_bandwidth
-        if self.flops_per_s is not None:
-            update["flops_per_s"] = self.flops_per_s * arithmetic
-        return self.model_copy(update=update)
+        launches = ("launch_s", "per_hidden_s", "per_width_s", "per_expert_s")
+        flops_per_s = self.flops_per_s and self.flops_per_s * arithmetic
+        return scaling.of(self, *launches, streams=["per_value_s"], flops_per_s=flops_per_s)
 
 
 class ExpertsModel(TimingModel):

@@ -77,13 +77,10 @@ class LatentModel(TimingModel):
         cache, weights = keys
         if not (scaling.knows(cache) and scaling.multiplies(weights)):
             return None
-        costs = self.costs
-        update = scaling.launched(costs, "launch_s", "per_doubling_s", "per_row_doubling_s")
+        launches = ("launch_s", "per_doubling_s", "per_row_doubling_s")
         streams = ("per_token_s", "per_row_s", "per_unfilled_row_s")
-        update |= {name: getattr(costs, name) / scaling.memory_bandwidth for name in streams}
-        update["bandwidth"] = costs.bandwidth * scaling.memory_bandwidth
-        update["peak_flops"] = costs.peak_flops * scaling.wide
-        return self.unfitted(costs=costs.model_copy(update=update))
+        peak_flops = self.costs.peak_flops * scaling.wide
+        return self.unfitted(costs=scaling.of(self.costs, *launches, streams=streams, peak_flops=peak_flops))
 
 
 def _share(floors: tuple[float, float, float], works: tuple[float, float, float], peak: float) -> LatentCosts:

@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -40,6 +40,9 @@ HYPOTHETICAL = "hypothetical"
 """The source of models of a device that nobody timed."""
 
 _HINGE = re.compile(r"(?P<name>\w+)(?P<side>[<>])(?P<knot>\d[\d.]*(?:e[+-]?\d+)?)")
+
+
+Scaled = TypeVar("Scaled", bound=Card)
 
 
 class FitReport(Card):
@@ -131,17 +134,12 @@ class Scaling:
         some = (self.arithmetic[d] for d in ("bfloat16", "float16") if d in self.arithmetic)
         return next(some, max(self.arithmetic.values()))
 
-    def launched(self, card: Card, *names: str) -> dict[str, float]:
-        """Times of ``card`` that scale as launches do."""
-        return {name: getattr(card, name) * self.launches for name in names}
-
-
-def scaled(held: Any, scaling: Scaling, *keys: Any) -> Any:
-    """A model, or those of a mapping by their keys: what the device cannot do is left out."""
-    if not isinstance(held, Mapping):
-        return held.scaled(scaling, *keys)
-    found = {key: scaled(each, scaling, *keys, key) for key, each in held.items()}
-    return {key: each for key, each in found.items() if each}
+    def of(self, card: Scaled, *launches: str, streams: Iterable[str] = (), **others: Any) -> Scaled:
+        """``card`` with its bandwidth, its ``launches`` and ``streams`` (times) scaled, ``others`` as given."""
+        update = {name: getattr(card, name) * self.launches for name in launches}
+        update |= {name: getattr(card, name) / self.memory_bandwidth for name in streams}
+        update["bandwidth"] = card.bandwidth * self.memory_bandwidth  # type: ignore[attr-defined]
+        return card.model_copy(update={**update, **others})
 
 
 def directions_of(coefficients: int) -> Callable[[Directions], Directions]:
@@ -191,10 +189,7 @@ class Roofline(Card):
 
     def scaled(self, scaling: Scaling, arithmetic: float) -> Roofline:
         """On another device, whose peak is ``arithmetic`` times as high."""
-        peak_flops, bandwidth = self.peak_flops * arithmetic, self.bandwidth * scaling.memory_bandwidth
-        return self.model_copy(
-            update={"launch_s": self.launch_s * scaling.launches, "bandwidth": bandwidth, "peak_flops": peak_flops}
-        )
+        return scaling.of(self, "launch_s", peak_flops=self.peak_flops * arithmetic)
 
 
 @dataclass(frozen=True, eq=False)

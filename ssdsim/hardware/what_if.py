@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from ssdsim.documents import as_record
 from ssdsim.errors import InputError, nearest
 from ssdsim.hardware.collectives import CollectiveLaw
-from ssdsim.hardware.laws import HYPOTHETICAL, Scaling, scaled
+from ssdsim.hardware.laws import HYPOTHETICAL, Scaling
 from ssdsim.hardware.link import LinkModel
 from ssdsim.hardware.profile import Device, HardwareProfile, Provenance
 from ssdsim.hardware.rings import links_of_ring
@@ -62,8 +63,16 @@ def hypothetical(
     over_rings = {kind: {n: model(kind, n) for n in of} for kind, of in profile.collectives.items()}
     rings = {} if links else {n: _given_up(profile, n) for of in over_rings.values() for n in of}
     there = profile.model_copy(update={"link": link, "links": links, "collectives": over_rings})
-    changes = {field: scaled(held, replace(scaling, rings=rings)) for field, held in there.timed.items()}
+    changes = {field: _scaled(held, replace(scaling, rings=rings)) for field, held in there.timed.items()}
     return there.model_copy(update={**changes, "name": name, "device": device, "sources": {HYPOTHETICAL: source}})
+
+
+def _scaled(held: Any, scaling: Scaling, *keys: Any) -> Any:
+    """A model, or those of a mapping by their keys: what the device cannot do is left out."""
+    if not isinstance(held, Mapping):
+        return held.scaled(scaling, *keys)
+    found = {key: _scaled(each, scaling, *keys, key) for key, each in held.items()}
+    return {key: each for key, each in found.items() if each}
 
 
 def link_change(old: LinkModel | None, new: LinkModel | None) -> tuple[float, float]:
