@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import lru_cache
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Self
 
@@ -38,7 +39,6 @@ GEMM_VARIABLES = (*GEMM_SIZES, "rows", "step")
 divides ``m``, at most sixteen: kernels of block-scaled weights take up to 30 % longer where four or eight do not."""
 
 _TILE_ROWS = 16
-_REMEMBERED = 4096  # numbers of rows
 
 
 def gemm_variables(m: ArrayLike, n: ArrayLike, k: ArrayLike, names: Iterable[str]) -> dict[str, ArrayLike]:
@@ -108,7 +108,7 @@ class GemmModel(TimingModel):
 
     def _blended(self, m: Array, log_seconds_of: Callable[[GemmSegment], Array]) -> Array:
         """Seconds, of each segment's logarithm of them, as much as it serves at ``m``."""
-        crossed = [self._crossed(i, m) for i in range(len(self.blends))]
+        crossed = [_crossed(blend, m) for blend in self.blends]
         first = max((i + 1 for i, share in enumerate(crossed) if share.min() == 1.0), default=0)
         log_seconds = log_seconds_of(self.segments[first])
         for share, segment in zip(crossed[first:], self.segments[first + 1 :], strict=True):
@@ -116,36 +116,13 @@ class GemmModel(TimingModel):
                 log_seconds = (1 - share) * log_seconds + share * log_seconds_of(segment)
         return np.asarray(np.exp(log_seconds))
 
-    def _crossed(self, blend: int, m: ArrayLike) -> Array:
-        """How far ``m`` has crossed a blend: 0 before it, 1 after it, linear in log m."""
-        start, end = self._log_blends[blend]
-        return clamped((np.log(m) - start) / (end - start), 0.0, 1.0)
-
-    @cached_property
-    def _log_blends(self) -> list[tuple[float, float]]:
-        return [(float(np.log(start)), float(np.log(end))) for start, end in self.blends]
-
     def segment_at(self, m: float) -> GemmSegment:
         """The segment that serves ``m`` (the nearer one within a blend)."""
-        return self.segments[sum(crossed > 0.5 for crossed in self._crossed_at(m))]
-
-    def _crossed_at(self, m: float) -> tuple[float, ...]:
-        """How far ``m`` has crossed each blend; remembered, since the products of a pass have ``m`` in common."""
-        found = self._known_crossed.get(m)
-        if found is None:
-            if len(self._known_crossed) >= _REMEMBERED:
-                self._known_crossed.clear()
-            found = tuple(float(self._crossed(i, m)) for i in range(len(self.blends)))
-            self._known_crossed[m] = found
-        return found
-
-    @cached_property
-    def _known_crossed(self) -> dict[float, tuple[float, ...]]:
-        return {}
+        return self.segments[sum(crossed > 0.5 for crossed in _crossed_at(self.blends, m))]
 
     def wander(self, m: float, n: float, k: float) -> dict[str, float]:
         """How much each direction of each segment's uncertainty moves the logarithm of the time."""
-        crossed = [1.0, *self._crossed_at(m), 0.0]
+        crossed = [1.0, *_crossed_at(self.blends, m), 0.0]
         shares = [before * (1.0 - after) for before, after in pairwise(crossed)]
         return {
             f"{i}.{way}": share * moved
@@ -170,6 +147,18 @@ class GemmModel(TimingModel):
             for segment in self.segments
         )
         return self.unfitted(segments=tuple(segments))
+
+
+def _crossed(blend: tuple[float, float], m: ArrayLike) -> Array:
+    """How far ``m`` has crossed a blend: 0 before it, 1 after it, linear in log m."""
+    start, end = map(math.log, blend)
+    return clamped((np.log(m) - start) / (end - start), 0.0, 1.0)
+
+
+@lru_cache(maxsize=4096)
+def _crossed_at(blends: tuple[tuple[float, float], ...], m: float) -> tuple[float, ...]:
+    """Of each blend; remembered, since the products of a pass have ``m`` in common."""
+    return tuple(float(_crossed(blend, m)) for blend in blends)
 
 
 class GemmLaw(Law[Gemm]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 from os.path import exists
 from pathlib import Path
@@ -241,13 +242,14 @@ class HardwareProfile(Card):
     def seconds_of(self, ops: Sequence[Operation]) -> list[Timing]:
         """Time of each of ``ops``; a law may price many at once in less time."""
         known = self.timings
-        if not all(op in known for op in ops):
-            new: dict[Law[Any], list[Operation]] = {}
-            for op in dict.fromkeys(op for op in ops if op not in known):
-                new.setdefault(self.law(op), []).append(op)
-            with np.errstate(all="ignore"):  # what leaves the floats is refused as a timing
-                for law, of_law in new.items():
-                    known.update(law.timings(of_law))
+        with suppress(KeyError):  # some are new
+            return [known[op] for op in ops]
+        new: dict[Law[Any], list[Operation]] = {}
+        for op in dict.fromkeys(op for op in ops if op not in known):
+            new.setdefault(self.law(op), []).append(op)
+        with np.errstate(all="ignore"):  # what leaves the floats is refused as a timing
+            for law, of_law in new.items():
+                known.update(law.timings(of_law))
         return [self.seconds(op) for op in ops]
 
     def launch_seconds(self, op: Operation) -> float:

@@ -85,11 +85,8 @@ def link_change(old: LinkModel | None, new: LinkModel | None) -> tuple[float, fl
 def _links(profile: HardwareProfile, link: LinkModel | None) -> dict[int, LinkModel] | None:
     """Those by number of NVLinks, as they were; none beside another link."""
     old = profile.link
-    if profile.links is None or not (
-        link and old and (link.latency_s, link.bandwidth) == (old.latency_s, old.bandwidth)
-    ):
-        return None
-    return profile.links
+    same = link and old and (link.latency_s, link.bandwidth) == (old.latency_s, old.bandwidth)
+    return profile.links if same else None
 
 
 def _given_up(profile: HardwareProfile, ranks: int) -> float:

@@ -330,7 +330,7 @@ class ExpertMlp(_OfWeights):
         return self.touched * self.expert_bytes + DTYPE_BYTES[self.activations_dtype] * values
 
 
-def sent_around(kind: CollectiveKind, ranks: int) -> float:
+def sent_around(kind: str, ranks: int) -> float:
     """Of a collective's message, how much each device of a ring sends on: an all-reduce goes around twice."""
     return (2 if kind == "all_reduce" else 1) * (ranks - 1) / ranks
 
