@@ -158,11 +158,6 @@ def _columns(rows: Sequence[Row], names: Sequence[str]) -> dict[str, Array]:
     return columns | {"seconds": np.array([row.seconds for row in rows])}
 
 
-def _sizes(rows: Sequence[Row], name: str) -> tuple[Array, Array]:
-    columns = _columns(rows, (name,))
-    return columns[name], columns["seconds"]
-
-
 def _gemm(rows: Sequence[Row], workload: Workload) -> GemmModel:
     if len(rows) < _FEWEST_TIMED:
         raise InputError(f"only {len(rows)} GEMMs were timed, a profile needs {_FEWEST_TIMED}: give more --minutes")
@@ -197,7 +192,7 @@ def _experts(rows: Sequence[Row], workload: Workload) -> ExpertsModel | None:
 
 def _line(rows: Sequence[Row], size: str, fit: Callable[..., Model]) -> Model | None:
     """A model in one size; None where too few were timed."""
-    return fit(*_sizes(rows, size), source=_SOURCE) if len(rows) >= FEWEST_ROWS else None
+    return fit(*_columns(rows, (size,)).values(), source=_SOURCE) if len(rows) >= FEWEST_ROWS else None
 
 
 def build_runtime(name: str, rows: Sequence[Row]) -> Runtime | None:
