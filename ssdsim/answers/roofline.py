@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ssdsim import drafters, strategies
+from ssdsim.answers.reads import check_owners
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.option import Group
 from ssdsim.pricing.between_kernels import kernel_factor
@@ -76,6 +77,7 @@ def roofline(**options: Any) -> pd.DataFrame:
     'memory'
     """
     refuse_others("roofline", options, taken())
+    check_owners(options)
     given = options.get("drafter")
     drafter = drafters.ALL.named(DEFAULTS["drafter"] if given is None else given)
     asked = Asked.of(options if drafter.needs_target else {**options, "sd_draft": "separate"})
@@ -99,7 +101,8 @@ def roofline(**options: Any) -> pd.DataFrame:
 def taken() -> tuple[str, ...]:
     """The options that passes may read: who, how much, where, and strategies' and drafters' own."""
     own = [option.name for owner in (*strategies.ALL, *drafters.ALL) for option in owner.options]
-    idle = ("sd_draft", "backup_ms")  # a fallback without a model is no pass, and SD's draft is priced by itself
+    # what is accepted shapes no pass; a fallback without a model is none; and SD's draft is priced by itself
+    idle = (*members(Group.ACCEPTANCE), "backup_ms", "sd_draft")
     names = ("strategies", "drafter", "b", "k", "f", "budget", *members(Group.HARDWARE), *own)
     return tuple(name for name in ALL if name in names and name not in idle)
 
