@@ -36,7 +36,7 @@ def print_prediction(prediction: Prediction, quiet: bool) -> None:
     colour = "green" if verdict.best == verdict.subject else "yellow"
     print_labelled(out, "Verdict  ", verdict.sentence, colour, "bold")
     if verdict.probability_best is not None:
-        others = " and ".join(versus.rival.title for versus in verdict.over.values())
+        others = " and ".join(map(title_of, verdict.over))
         what = f"P({title_of(verdict.subject)} faster than {others} | errors of the timings)"
         print_labelled(out, _UNLABELLED, f"{what} = {verdict.probability_best:.2f}")
     _print_notes(prediction, out)

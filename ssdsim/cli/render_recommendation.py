@@ -134,7 +134,7 @@ def _print_best(about: Answer, out: Console) -> None:
     best = about.best
     if best is None or about.interval is None:
         return
-    low, high = about.interval
+    low, high = about.interval.low, about.interval.high
     rate = best.rate
     hits = ""
     if rate.p_hit is not None:
@@ -166,11 +166,11 @@ def _print_equal(found: Recommendation, about: Answer, out: Console) -> None:
             count.subject.name,
             count.subject.settings,
             f"{count.subject.per_user:.1f}",
-            closest.other.name,
-            f"{closest.other.per_user:.1f}",
+            closest.deployment.name,
+            f"{closest.deployment.per_user:.1f}",
             f"{closest.ratio:.2f}x",
             f"{closest.low:.2f}-{closest.high:.2f}",
-            f"{closest.probability:.2f}",
+            f"{closest.probability_faster:.2f}",
         )
     out.print(table)
     last = found.equal_counts[-1] if about.equal is None else about.equal
@@ -178,7 +178,7 @@ def _print_equal(found: Recommendation, about: Answer, out: Console) -> None:
 
 
 def _all_rivals(count: EqualCount) -> str:
-    each = (f"{v.what}: {v.ratio:.2f}x ({v.other.name})" for v in count.rivals)
+    each = (f"{v.what}: {v.ratio:.2f}x ({v.deployment.name})" for v in count.over)
     return f"{count.subject.name} over each rival on {count.gpus}: {'; '.join(each)}"
 
 
@@ -242,7 +242,7 @@ def _print_swings(found: Recommendation, about: Answer, out: Console) -> None:
     if not found.swings or about.equal is None:
         return
     subject, closest = about.equal.subject, about.equal.closest
-    text = f"{subject.name} over {closest.other.name} is {closest.ratio:.2f}x"
+    text = f"{subject.name} over {closest.deployment.name} is {closest.ratio:.2f}x"
     _heading(out, f"What to measure first, batch {about.batch}: {text} by acceptance and hits that are not sure")
     table = Table(names=2)
     table.add_column("what", words=True)

@@ -10,10 +10,11 @@ import numpy as np
 
 from ssdsim import strategies
 from ssdsim.answers.compare.inputs import AcceptanceInput, Range, acceptance_inputs, drawn
+from ssdsim.answers.contest import DECIDED, Contest, contest, share_fastest
 from ssdsim.answers.predict import DRAWS
 from ssdsim.answers.recommend.choice import best
 from ssdsim.answers.recommend.deployment import Deployment
-from ssdsim.answers.recommend.equal_count import DECIDED, Errors
+from ssdsim.answers.recommend.equal_count import Errors
 from ssdsim.answers.recommend.request import Request, make_request
 from ssdsim.answers.recommend.search import Search
 from ssdsim.checks import whole
@@ -42,7 +43,7 @@ class Compared:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Strategies from the fastest to the slowest; ``winner`` is None where the question is open.
+    """Strategies from the fastest to the slowest; ``winner`` is None where it is open, or another is as fast.
 
     ``impossible`` says why others have no room.
     """
@@ -93,7 +94,6 @@ def compare(
     points = {name: d.shape.point(request.options, d.copy_batch) for name, d in found.items()}
     inputs = acceptance_inputs(points, ranges or {})
     rates = _draws(found, points, inputs, request)
-    fastest = np.argmax(np.stack(list(rates.values())), axis=0)
     ends = {name: bounds_95(rates[name]) for name in found}
     compared = {
         name: Compared(
@@ -101,11 +101,15 @@ def compare(
             low=float(ends[name][0]),
             high=float(ends[name][1]),
             quantiles={q: float(np.quantile(rates[name], q)) for q in QUANTILES},
-            probability=float(np.mean(fastest == number)),
+            probability=share_fastest(rates[name], [rates[other] for other in found if other != name]),
         )
-        for number, (name, deployment) in enumerate(found.items())
+        for name, deployment in found.items()
     }
-    winner = _winner(compared, inputs)
+    likeliest = max(compared, key=lambda name: compared[name].probability)
+    others = [name for name in compared if name != likeliest]
+    held = contest(likeliest, others, {name: d.per_user for name, d in found.items()}, rates)
+    alone = bool(inputs) and all(each.origin == "placeholder" for each in inputs)  # nobody wins on these alone
+    winner = likeliest if held.outcome == "wins" and not alone else None
     return Comparison(
         request=request,
         batch=b,
@@ -113,7 +117,7 @@ def compare(
         inputs=inputs,
         impossible=impossible,
         winner=winner,
-        sentence=_sentence(compared, inputs, winner, gpus, b),
+        sentence=_sentence(compared, held, inputs, winner, gpus, b),
         runtime=runtime_for(request.options).summary,
         warnings=(*request.warnings, *sorted(search.warnings)),
     )
@@ -180,16 +184,13 @@ def _tokens(scenario: Scenario, point: Mapping[str, Any], changed: Mapping[str, 
     return scenario.strategy.kernel(settings, scenario.drafter).averages
 
 
-def _winner(compared: Mapping[str, Compared], inputs: Sequence[AcceptanceInput]) -> str | None:
-    """Nobody wins on placeholders alone, or where it is not decided."""
-    likeliest = max(compared, key=lambda name: compared[name].probability)
-    if inputs and all(each.origin == "placeholder" for each in inputs):
-        return None
-    return likeliest if compared[likeliest].probability >= DECIDED else None
-
-
 def _sentence(
-    compared: Mapping[str, Compared], inputs: Sequence[AcceptanceInput], winner: str | None, gpus: int, batch: int
+    compared: Mapping[str, Compared],
+    held: Contest[str],
+    inputs: Sequence[AcceptanceInput],
+    winner: str | None,
+    gpus: int,
+    batch: int,
 ) -> str:
     names = sorted(compared, key=lambda name: -compared[name].probability)
     first = compared[names[0]].deployment
@@ -213,6 +214,9 @@ def _sentence(
             f"No winner is named {where}: every acceptance input is a placeholder ({_listed(unknown)}). With them it "
             f"would be {what}. Measure them and give {give}."
         )
+    if held.decided:
+        alike = [compared[name].deployment.title for name, versus in held.over.items() if versus.as_fast]
+        return f"{first.title} {where}: {what}; as fast: {', '.join(alike)}."
     likely = " or ".join(compared[n].deployment.title for n in names if compared[n].probability > 1.0 - DECIDED)
     return f"Undecided {where}: {likely}; the likeliest is {what}."
 

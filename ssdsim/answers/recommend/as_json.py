@@ -7,7 +7,7 @@ from typing import Any
 
 from ssdsim.answers.recommend.answer import Answer, Recommendation
 from ssdsim.answers.recommend.deployment import Deployment
-from ssdsim.answers.recommend.equal_count import EqualCount, Versus
+from ssdsim.answers.recommend.equal_count import EqualCount
 
 
 def as_json(found: Recommendation) -> dict[str, Any]:
@@ -49,8 +49,8 @@ def _answer(answer: Answer, price: float | None) -> dict[str, Any]:
         "b": answer.batch,
         "error": answer.error,
         "best": deployment_as_json(answer.best, price),
-        "low": answer.interval[0] if answer.interval else None,
-        "high": answer.interval[1] if answer.interval else None,
+        "low": answer.interval.low if answer.interval else None,
+        "high": answer.interval.high if answer.interval else None,
         "runner_up": deployment_as_json(answer.runner_up, price),
         "margin": answer.margin,
         "probability": answer.probability,
@@ -94,16 +94,5 @@ def _equal(count: EqualCount, price: float | None) -> dict[str, Any]:
         "best": deployment_as_json(count.best, price),
         "probability": count.probability,
         "sentence": count.sentence,
-        "over": [_versus(versus, price) for versus in count.rivals],
-    }
-
-
-def _versus(versus: Versus, price: float | None) -> dict[str, Any]:
-    return {
-        "what": versus.what,
-        "deployment": deployment_as_json(versus.other, price),
-        "ratio": versus.ratio,
-        "low": versus.low,
-        "high": versus.high,
-        "probability_faster": versus.probability,
+        "over": [{**vars(rival), "deployment": deployment_as_json(rival.deployment, price)} for rival in count.over],
     }
