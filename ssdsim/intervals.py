@@ -52,6 +52,10 @@ class Measured:
         slack = 1e-9 * abs(truth)
         return self.low - slack <= truth <= self.high + slack
 
+    def as_mean(self, scale: float = 1.0) -> dict[str, float]:
+        """As JSON names it."""
+        return {"mean": scale * self.value, "low": scale * self.low, "high": scale * self.high}
+
 
 def binomial_interval(successes: float, trials: float, confidence: float) -> tuple[float, float]:
     """Clopper and Pearson's exact interval of a probability."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ssdsim import strategies
 from ssdsim.answers.contest import Contest, Versus, contest
@@ -86,8 +85,3 @@ def _sentence(subject: str, found: Contest[str], gpus: Mapping[str, int]) -> str
     if per_gpu >= 0.0:
         return f"Yes: {title} is {held(rival)}, {per_gpu:.0%} more tokens/s per GPU."
     return f"Yes for latency, no for cost: {title} is {held(rival)}, so {-per_gpu:.0%} fewer tokens/s per GPU."
-
-
-def as_json(found: Verdict) -> dict[str, Any]:
-    """The ``verdict`` of ``ssdsim predict --json``."""
-    return {**vars(found), "over": {name: vars(versus) for name, versus in found.over.items()}}

@@ -8,6 +8,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from ssdsim import strategies
+from ssdsim.answers.columns import TITLED, Column
 from ssdsim.answers.predict import Prediction
 from ssdsim.cli.console import console, print_labelled
 from ssdsim.cli.tables import Table
@@ -61,42 +62,34 @@ def title(configuration: Configuration) -> str:
 
 def _table(prediction: Prediction) -> Table:
     seconds = prediction.unit == "s"
-    rate = "tokens/s" if seconds else "tokens/T_v"
-    time = " ms" if seconds else " T_v"
-    over = [f"vs {title_of(name)}" for name in _rivals(prediction)]
-    columns = [rate, "95 %", "per user", "per GPU", "GPUs", "TPOT" + time, "round" + time, "tokens", *over]
-    table = Table(first=(rate, "95 %", *over))
+    shown = {column.headed(seconds): column for column in TITLED}
+    rate, *others = shown
+    over = {f"vs {title_of(name)}": name for name in _rivals(prediction)}
+    bounds = ["95 %"] if any(prediction.intervals.values()) else []
+    table = Table(first=(rate, *bounds, *over))
     table.add_column("", words=True)
-    bounded = any(prediction.intervals.values())
-    for column in columns if bounded else [c for c in columns if c != "95 %"]:
-        table.add_column(column)
-    for name in prediction.estimates:
-        table.add_row(title_of(name), *_row(prediction, name))
+    for header in (rate, *bounds, *others, *over):
+        table.add_column(header)
+    for name, e in prediction.estimates.items():
+        interval = prediction.intervals[name]
+        first, *rest = (_cell(column, e, seconds) for column in shown.values())
+        said = [f"{interval.low:.4g}-{interval.high:.4g}"] if interval else []
+        rivals = (prediction.estimates[rival].tokens_per_second for rival in over.values())
+        table.add_row(title_of(name), first, *said, *rest, *(f"{e.tokens_per_second / r:.2f}x" for r in rivals))
     return table
+
+
+def _cell(column: Column, estimate: Estimate, seconds: bool) -> str:
+    value = column.value(estimate, seconds)
+    if column.unit == "devices":
+        return str(value)
+    digits = 2 if column.unit != "rate" else 1 if seconds else 3
+    return f"{value:.{digits}f}"
 
 
 def _rivals(prediction: Prediction) -> list[str]:
     """Those that the others are held against: all but the subject, unless it is alone."""
     return [name for name in prediction.estimates if name != prediction.verdict.subject]
-
-
-def _row(prediction: Prediction, name: str) -> list[str]:
-    e, interval = prediction.estimates[name], prediction.intervals[name]
-    scale = 1e3 if prediction.unit == "s" else 1.0
-    rate = float(e.tokens_per_second)
-    digits = 1 if prediction.unit == "s" else 3
-    bounds = [f"{interval.low:.4g}-{interval.high:.4g}"] if interval else []
-    return [
-        f"{rate:.{digits}f}",
-        *bounds,
-        f"{rate / e.batch:.{digits}f}",
-        f"{rate / e.gpus:.{digits}f}",
-        str(e.gpus),
-        f"{scale * float(e.round_s) / e.tokens_per_round:.2f}",
-        f"{scale * float(e.round_s):.2f}",
-        f"{e.tokens_per_round:.2f}",
-        *(f"{rate / float(prediction.estimates[r].tokens_per_second):.2f}x" for r in _rivals(prediction)),
-    ]
 
 
 def _print_round_bars(prediction: Prediction, out: Console) -> None:
