@@ -58,7 +58,7 @@ def _strategies(found: Comparison) -> Table:
             f"{d.per_user:.1f}",
             f"{each.low:.1f}-{each.high:.1f}",
             f"{d.per_gpu:.1f}",
-            f"{each.probability:.2f}",
+            f"{each.probability_fastest:.2f}",
             _bar(each.low / longest, d.per_user / longest, each.high / longest),
         )
     return table

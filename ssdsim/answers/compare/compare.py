@@ -27,7 +27,7 @@ from ssdsim.scenario.configuration import configure, effective, runtime_for
 from ssdsim.scenario.scenario import Scenario
 
 _OF_ACCEPTANCE = 50  # draws of the acceptance inputs; each meets as many of the timings' errors as are left
-QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+QUANTILES = {"p5": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95}
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class Compared:
     deployment: Deployment
     low: float
     high: float
-    quantiles: Mapping[float, float]
-    probability: float
+    quantiles: Mapping[str, float]
+    probability_fastest: float
 
 
 @dataclass(frozen=True)
@@ -100,12 +100,12 @@ def compare(
             deployment=deployment,
             low=float(ends[name][0]),
             high=float(ends[name][1]),
-            quantiles={q: float(np.quantile(rates[name], q)) for q in QUANTILES},
-            probability=share_fastest(rates[name], [rates[other] for other in found if other != name]),
+            quantiles={p: float(np.quantile(rates[name], q)) for p, q in QUANTILES.items()},
+            probability_fastest=share_fastest(rates[name], [rates[other] for other in found if other != name]),
         )
         for name, deployment in found.items()
     }
-    likeliest = max(compared, key=lambda name: compared[name].probability)
+    likeliest = max(compared, key=lambda name: compared[name].probability_fastest)
     others = [name for name in compared if name != likeliest]
     held = contest(likeliest, others, {name: d.per_user for name, d in found.items()}, rates)
     alone = bool(inputs) and all(each.origin == "placeholder" for each in inputs)  # nobody wins on these alone
@@ -192,7 +192,7 @@ def _sentence(
     gpus: int,
     batch: int,
 ) -> str:
-    names = sorted(compared, key=lambda name: -compared[name].probability)
+    names = sorted(compared, key=lambda name: -compared[name].probability_fastest)
     first = compared[names[0]].deployment
     others = [compared[name].deployment for name in compared if name != names[0]]
     ahead = ""
@@ -202,7 +202,7 @@ def _sentence(
         if first.per_user < second.per_user:
             faster = f"{second.name} is {second.per_user / first.per_user:.2f}x as fast"
             ahead = f" (over the ranges; at these values {faster})"
-    what = f"{first.name}{ahead}, P {compared[names[0]].probability:.2f}"
+    what = f"{first.name}{ahead}, P {compared[names[0]].probability_fastest:.2f}"
     where = f"at batch {batch} on up to {gpus} GPU{'s' if gpus > 1 else ''}"
     unknown = [each for each in inputs if each.origin == "placeholder"]
     if winner is not None:
@@ -217,7 +217,7 @@ def _sentence(
     if held.decided:
         alike = [compared[name].deployment.title for name, versus in held.over.items() if versus.as_fast]
         return f"{first.title} {where}: {what}; as fast: {', '.join(alike)}."
-    likely = " or ".join(compared[n].deployment.title for n in names if compared[n].probability > 1.0 - DECIDED)
+    likely = " or ".join(compared[n].deployment.title for n in names if compared[n].probability_fastest > 1.0 - DECIDED)
     return f"Undecided {where}: {likely}; the likeliest is {what}."
 
 
