@@ -8,7 +8,7 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from pathlib import PurePath
 from types import MappingProxyType
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from pydantic import BaseModel
@@ -16,6 +16,10 @@ from pydantic import BaseModel
 Shown = Mapping[type, Callable[[Any], Any]]
 
 
+@overload
+def plain(value: dict[str, Any], shown: Shown = ...) -> dict[str, Any]: ...
+@overload
+def plain(value: Any, shown: Shown = ...) -> Any: ...
 def plain(value: Any, shown: Shown = MappingProxyType({})) -> Any:
     """Objects, lists, text, numbers, true, false and null.
 

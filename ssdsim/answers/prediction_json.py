@@ -13,7 +13,7 @@ def as_json(prediction: Prediction) -> dict[str, Any]:
     """The stable JSON object of ``ssdsim predict --json`` (schema 2); durations are in ms, or in T_v unit-free."""
     configuration = prediction.configuration
     settings = configuration.settings
-    found: dict[str, Any] = plain(
+    return plain(
         {
             "schema": 2,
             "unit": prediction.unit,
@@ -28,7 +28,6 @@ def as_json(prediction: Prediction) -> dict[str, Any]:
             "warnings": configuration.warnings,
         }
     )
-    return found
 
 
 def _strategy(prediction: Prediction, name: str) -> dict[str, Any]:

@@ -38,9 +38,8 @@ def command(format_: str, output: Path | None, as_json: bool, seed: int, quiet: 
         partial.write_text(exported.text, encoding="utf-8")
         partial.replace(output)
     if as_json:
-        notes, warnings = list(exported.notes), list(exported.warnings)
         made = {"schema": 1, "format": format_, "text": exported.text, "refusal": exported.refusal}
-        echo_json({**made, "notes": notes, "warnings": warnings})
+        echo_json({**made, "notes": exported.notes, "warnings": exported.warnings})
     elif output is None:
         click.echo(exported.text, nl=False)
     if not quiet and not as_json:

@@ -138,14 +138,9 @@ def _json(fit: Fit, output: Path) -> dict[str, object]:
             {"field": field, "value": value, "low": low, "high": high, "told": field in fit.told}
             for field, value, low, high in _fitted(fit)
         ],
-        "alike": [list(pair) for pair in fit.alike],
+        "alike": fit.alike,
         "series": [
-            {
-                "series": series,
-                "rows": count,
-                "error": error,
-                "left_out_error": None if math.isnan(left_out) else left_out,
-            }
+            {"series": series, "rows": count, "error": error, "left_out_error": left_out}
             for series, count, error, left_out in by_series(fit)
         ],
         "error": fit.error,

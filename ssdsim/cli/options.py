@@ -13,6 +13,7 @@ import click
 from ssdsim import kinds
 from ssdsim.cli.values import Lists, Values
 from ssdsim.option import Option
+from ssdsim.plain import plain
 from ssdsim.scenario.options import ALL
 
 _ON_COMMAND_LINE = tuple(name for name, option in ALL.items() if option.on_command_line)
@@ -219,4 +220,5 @@ def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def echo_json(value: Any) -> None:
-    click.echo(json.dumps(value, indent=2, allow_nan=False))
+    """A record, or a mapping of records, as :func:`ssdsim.plain.plain` has it."""
+    click.echo(json.dumps(plain(value), indent=2, allow_nan=False))

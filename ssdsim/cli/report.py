@@ -26,17 +26,14 @@ def command(run_folder: Path, output: Path | None, as_json: bool, seed: int, qui
     path = run_folder / "report.html" if output is None else output
     made.save(path)
     if as_json:
-        left_out = [{"what": item.what, "why": item.why} for item in made.left_out]
-        figures = [{"key": figure.key, "title": figure.title} for figure in made.figures]
-        verdict = {"sentence": made.sentence}
         echo_json(
             {
                 "schema": 1,
-                "report": str(path),
+                "report": path,
                 "unfinished": made.unfinished,
-                "verdict": verdict,
-                "figures": figures,
-                "left_out": left_out,
+                "verdict": {"sentence": made.sentence},
+                "figures": [{"key": figure.key, "title": figure.title} for figure in made.figures],
+                "left_out": made.left_out,
             }
         )
         return

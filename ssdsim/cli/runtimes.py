@@ -52,7 +52,8 @@ def list_runtimes(as_json: bool) -> None:
     """Every bundled runtime with its engine and what its numbers rest on."""
     cards = [find_runtime(name) for name in runtime_names()]
     if as_json:
-        echo_json({"schema": 1, "runtimes": [_overview(card) for card in cards]})
+        names = ("name", "engine", "versions", "about", "evidence")
+        echo_json({"schema": 1, "runtimes": [{name: getattr(card, name) for name in names} for card in cards]})
         return
     table = Table(pad_edge=True)
     for column in ("name", "engine", "versions", "rows", "error in fit", "left out", "from"):
@@ -64,16 +65,6 @@ def list_runtimes(as_json: bool) -> None:
     console().print(table)
 
 
-def _overview(card: Runtime) -> dict[str, object]:
-    return {
-        "name": card.name,
-        "engine": card.engine,
-        "versions": card.versions,
-        "about": card.about,
-        "evidence": card.evidence.model_dump(),
-    }
-
-
 @command.command("show")
 @click.argument("name")
 @json_option
@@ -81,7 +72,7 @@ def show_runtime(name: str, as_json: bool) -> None:
     """One runtime: what it adds to kernels, how wrong that may be, and what the numbers rest on."""
     card = find_runtime(name)
     if as_json:
-        echo_json(card.model_dump(by_alias=True))
+        echo_json(card)
         return
     print_runtime(card)
 

@@ -15,6 +15,7 @@ from ssdsim.cli.progress import shown
 from ssdsim.cli.tables import Table
 from ssdsim.errors import InputError
 from ssdsim.pairs.file import load_pair
+from ssdsim.plain import plain
 from ssdsim.runs.lock import locked
 
 if TYPE_CHECKING:
@@ -128,19 +129,20 @@ def _prompts(path: Path, requests: int) -> tuple[list[Prompt], list[Prompt]]:
 
 
 def _document(bench: TokenBench, found: Sequence[TokenComparison], requests: int) -> dict[str, Any]:
-    return {
+    document = {
         "schema": 1,
-        "pair": str(bench.pair),
+        "pair": bench.pair,
         "target": bench.models[0],
         "draft": bench.models[1],
         "k": bench.size.k,
         "f": bench.size.fan_out,
         "new_tokens": bench.size.new_tokens,
         "requests": requests,
-        "comparisons": [each.to_json() for each in found],
+        "comparisons": [each.shown() for each in found],
         "worst_median_error": max(each.median_error for each in found),
         "worst_error": max(each.worst_error for each in found),
     }
+    return plain(document)
 
 
 def _print(bench: TokenBench, found: Sequence[TokenComparison], requests: int) -> None:

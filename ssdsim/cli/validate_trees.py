@@ -56,29 +56,15 @@ def _print(paper: PublishedTrees, replays: list[TreeReplay], demo: DemoReplay | 
 
 
 def _json(paper: PublishedTrees, replays: list[TreeReplay], demo: DemoReplay | None, worst: float) -> dict[str, object]:
-    return {
-        "schema": 1,
-        "paper": paper.name,
-        "citation": paper.citation,
-        "trees": [
-            {
-                "nodes": replay.rows.nodes,
-                "temperature": replay.rows.temperature,
-                "fitted": {"verify": replay.verify},
-                "datasets": list(replay.rows.datasets),
-                "speedups": replay.speedups.tolist(),
-                "errors": replay.errors.tolist(),
-            }
-            for replay in replays
-        ],
-        "demo": None
-        if demo is None
-        else {
-            "nodes": demo.nodes,
-            "levels": demo.levels,
-            "tokens": demo.tokens,
-            "time_per_token": demo.time_per_token,
-            "speedup": demo.speedup,
-        },
-        "worst_error": worst,
-    }
+    trees = [
+        {
+            **{name: getattr(replay.rows, name) for name in ("nodes", "temperature", "datasets")},
+            "fitted": {"verify": replay.verify},
+            "speedups": replay.speedups,
+            "errors": replay.errors,
+        }
+        for replay in replays
+    ]
+    tree = None if demo is None else {name: value for name, value in vars(demo).items() if name != "tree"}
+    said = {"schema": 1, "paper": paper.name, "citation": paper.citation}
+    return {**said, "trees": trees, "demo": tree, "worst_error": worst}

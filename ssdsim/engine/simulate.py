@@ -233,7 +233,7 @@ def run_as_json(run: SimulatedRounds, unit: str) -> dict[str, Any]:
     """One strategy of ``ssdsim simulate --json``; durations in ms, or in T_v where they are unit-free."""
     scale = 1e3 if unit == "s" else 1.0
     quantiles = {f"p{100 * q:.0f}": q for q in QUANTILES}
-    found: dict[str, Any] = plain(
+    return plain(
         {
             "rounds": run.rounds,
             "gpus": run.gpus,
@@ -253,4 +253,3 @@ def run_as_json(run: SimulatedRounds, unit: str) -> dict[str, Any]:
         },
         {Measured: Measured.as_mean},
     )
-    return found

@@ -24,8 +24,7 @@ def as_json(found: Comparison) -> dict[str, Any]:
         "runtime": found.runtime,
         "warnings": found.warnings,
     }
-    made: dict[str, Any] = plain(answer, {AcceptanceInput: _input, Deployment: deployed})
-    return made
+    return plain(answer, {AcceptanceInput: _input, Deployment: deployed})
 
 
 def _input(each: AcceptanceInput) -> dict[str, Any]:

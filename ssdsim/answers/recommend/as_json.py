@@ -37,8 +37,7 @@ def as_json(found: Recommendation) -> dict[str, Any]:
         "warnings": found.warnings,
         "evaluated": found.evaluated,
     }
-    made: dict[str, Any] = plain(answer, {Answer: _answer, Deployment: lambda d: deployed(d, request.gpu_hour)})
-    return made
+    return plain(answer, {Answer: _answer, Deployment: lambda d: deployed(d, request.gpu_hour)})
 
 
 def asked(request: Request) -> dict[str, Any]:

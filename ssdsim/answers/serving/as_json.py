@@ -56,8 +56,7 @@ def as_json(found: Serving, gpu_hour: float | None = None) -> dict[str, Any]:
         Served: _closed,
         Summary: _summary,
     }
-    made: dict[str, Any] = plain(answer, shown)
-    return made
+    return plain(answer, shown)
 
 
 def comparison_json(name: str, found: Policies, requests: Workload, comparison: Comparison) -> dict[str, Any]:
@@ -71,8 +70,7 @@ def comparison_json(name: str, found: Policies, requests: Workload, comparison: 
         "provenance": found.configuration.provenance,
         "runtime": found.configuration.runtime,
     }
-    made: dict[str, Any] = plain(answer)
-    return made
+    return plain(answer)
 
 
 def _point(found: Serving, point: Point, gpu_hour: float | None) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import chain
 from statistics import median
 from typing import Any
@@ -115,10 +115,9 @@ class TokenComparison:
     def worst_error(self) -> float:
         return max(map(abs, self.errors))
 
-    def to_json(self) -> dict[str, Any]:
-        """Pairs are measured and predicted."""
-        found = {**asdict(self), "errors": self.errors}
-        for name in ("tokens_per_round", "acceptance", "p_hit"):
-            measured, predicted = found[name]
-            found[name] = {"measured": measured, "predicted": predicted}
-        return {**found, "median_error": self.median_error, "worst_error": self.worst_error}
+    def shown(self) -> dict[str, Any]:
+        """As JSON has it: pairs are measured and predicted."""
+        pairs = {name: getattr(self, name) for name in ("tokens_per_round", "acceptance", "p_hit")}
+        named = {name: dict(zip(("measured", "predicted"), pair, strict=True)) for name, pair in pairs.items()}
+        errors = {name: getattr(self, name) for name in ("errors", "median_error", "worst_error")}
+        return {**vars(self), **named, **errors}
