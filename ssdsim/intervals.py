@@ -39,6 +39,11 @@ class Interval:
         return Interval(float(low), float(high))
 
 
+def low_and_high(interval: Interval | None) -> dict[str, float | None]:
+    """As JSON has it: null where there is no interval."""
+    return {"low": None, "high": None} if interval is None else {"low": interval.low, "high": interval.high}
+
+
 @dataclass(frozen=True)
 class Measured:
     """A simulated or measured mean with the bounds of its confidence interval."""

@@ -8,7 +8,7 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from pathlib import PurePath
 from types import MappingProxyType
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 from pydantic import BaseModel
@@ -16,10 +16,6 @@ from pydantic import BaseModel
 Shown = Mapping[type, Callable[[Any], Any]]
 
 
-@overload
-def plain(value: dict[str, Any], shown: Shown = ...) -> dict[str, Any]: ...
-@overload
-def plain(value: Any, shown: Shown = ...) -> Any: ...
 def plain(value: Any, shown: Shown = MappingProxyType({})) -> Any:
     """Objects, lists, text, numbers, true, false and null.
 
@@ -46,3 +42,13 @@ def plain(value: Any, shown: Shown = MappingProxyType({})) -> Any:
     if is_dataclass(value):
         return {each.name: plain(getattr(value, each.name), shown) for each in fields(value)}
     return value
+
+
+def document(parts: Mapping[str, Any], shown: Shown = MappingProxyType({})) -> dict[str, Any]:
+    """A whole answer of these parts."""
+    return {name: plain(part, shown) for name, part in parts.items()}
+
+
+def picked(record: Any, *names: str) -> dict[str, Any]:
+    """These fields and properties of a record, by their names."""
+    return {name: getattr(record, name) for name in names}

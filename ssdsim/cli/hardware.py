@@ -17,6 +17,7 @@ from ssdsim.hardware.from_datasheet import Datasheet, from_datasheet
 from ssdsim.hardware.laws import TimingModel
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.hardware.what_if import scale
+from ssdsim.plain import picked
 from ssdsim.runtimes.catalog import BY_DEFAULT, SUFFIX, runtime_of, save_runtime
 
 _MOST_TERA, _MOST_GIGA = 1e6, 1e6
@@ -34,8 +35,7 @@ def list_hardware(as_json: bool) -> None:
     """Every bundled profile with its device and where its timings come from."""
     profiles = [find_hardware(name) for name in hardware_names()]
     if as_json:
-        names = ("name", "device", "sources")
-        echo_json({"schema": 1, "hardware": [{name: getattr(each, name) for name in names} for each in profiles]})
+        echo_json({"schema": 1, "hardware": [picked(each, "name", "device", "sources") for each in profiles]})
         return
     table = Table(pad_edge=True)
     for column in ("name", "device", "count", "memory", "bandwidth", "dtypes", "timings"):

@@ -9,6 +9,7 @@ import click
 from ssdsim.cli.console import echo
 from ssdsim.cli.options import common_options, echo_json
 from ssdsim.cli.values import OutputFile
+from ssdsim.plain import picked
 
 
 @click.command("report")
@@ -30,10 +31,9 @@ def command(run_folder: Path, output: Path | None, as_json: bool, seed: int, qui
             {
                 "schema": 1,
                 "report": path,
-                "unfinished": made.unfinished,
                 "verdict": {"sentence": made.sentence},
-                "figures": [{"key": figure.key, "title": figure.title} for figure in made.figures],
-                "left_out": made.left_out,
+                "figures": [picked(figure, "key", "title") for figure in made.figures],
+                **picked(made, "unfinished", "left_out"),
             }
         )
         return

@@ -8,6 +8,7 @@ from ssdsim.cli.console import console, print_labelled
 from ssdsim.cli.groups import Group
 from ssdsim.cli.options import echo_json, json_option
 from ssdsim.cli.tables import Table
+from ssdsim.plain import picked
 from ssdsim.runtimes.card import Errors, Evidence, Host, Kernels, Runtime
 from ssdsim.runtimes.catalog import find_runtime, runtime_names
 
@@ -52,8 +53,8 @@ def list_runtimes(as_json: bool) -> None:
     """Every bundled runtime with its engine and what its numbers rest on."""
     cards = [find_runtime(name) for name in runtime_names()]
     if as_json:
-        names = ("name", "engine", "versions", "about", "evidence")
-        echo_json({"schema": 1, "runtimes": [{name: getattr(card, name) for name in names} for card in cards]})
+        listed = [picked(card, "name", "engine", "versions", "about", "evidence") for card in cards]
+        echo_json({"schema": 1, "runtimes": listed})
         return
     table = Table(pad_edge=True)
     for column in ("name", "engine", "versions", "rows", "error in fit", "left out", "from"):

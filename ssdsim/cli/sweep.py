@@ -23,6 +23,7 @@ from ssdsim.cli.render import title_of
 from ssdsim.cli.tables import Table
 from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.errors import InputError, nearest
+from ssdsim.plain import picked
 from ssdsim.scenario.configuration import subject_among
 from ssdsim.scenario.options import UNIT_FREE
 
@@ -99,12 +100,9 @@ def _json(plan: Plan, results: pd.DataFrame) -> dict[str, Any]:
     return {
         "schema": 2,
         "unit": _unit(plan),
-        "engine": plan.engine,
-        "seed": plan.seed,
-        "options": dict(plan.options),
-        "grid": dict(plan.grid),
+        **picked(plan, "engine", "seed", "options", "grid"),
         "points": len(results),
-        "impossible": int(results["error"].notna().sum()),
+        "impossible": results["error"].notna().sum(),
         "rows": json.loads(results.to_json(orient="records", double_precision=15)),
         "warnings": results.attrs["warnings"],
     }

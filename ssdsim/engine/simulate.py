@@ -17,7 +17,7 @@ from ssdsim.engine.stopping import Stopping
 from ssdsim.engine.trace import Trace
 from ssdsim.errors import InputError, nearest
 from ssdsim.intervals import Measured
-from ssdsim.plain import plain
+from ssdsim.plain import document, picked
 from ssdsim.rounds.estimate import PARTS
 from ssdsim.rounds.kernel import Mix
 from ssdsim.rounds.outcomes import (
@@ -233,23 +233,19 @@ def run_as_json(run: SimulatedRounds, unit: str) -> dict[str, Any]:
     """One strategy of ``ssdsim simulate --json``; durations in ms, or in T_v where they are unit-free."""
     scale = 1e3 if unit == "s" else 1.0
     quantiles = {f"p{100 * q:.0f}": q for q in QUANTILES}
-    return plain(
+    rounds = {p: scale * run.round_histogram.quantile(q) for p, q in quantiles.items()}
+    return document(
         {
-            "rounds": run.rounds,
-            "gpus": run.gpus,
-            "tokens_per_second": run.tokens_per_second,
-            "tokens_per_round": run.tokens_per_round,
+            **picked(
+                run, "rounds", "gpus", "tokens_per_second", "tokens_per_round", "burst_share", "p_hit", "p_all_hit"
+            ),
+            "utilisation": run.utilisation,
             "tpot_ms": scale * run.tpot_s,
-            "round_ms": run.round_s.as_mean(scale)
-            | {p: scale * run.round_histogram.quantile(q) for p, q in quantiles.items()},
+            "round_ms": {**run.round_s.as_mean(scale), **rounds},
             "gap_ms": {p: scale * run.gap_quantile_s(q) for p, q in quantiles.items()},
-            "burst_share": run.burst_share,
             "clean_round_ms": scale * run.clean_round_s,
             "missed_round_ms": scale * run.missed_round_s,
-            "p_hit": run.p_hit,
-            "p_all_hit": run.p_all_hit,
             "breakdown_ms": {part: scale * seconds for part, seconds in run.breakdown_s.items()},
-            "utilisation": run.utilisation,
         },
         {Measured: Measured.as_mean},
     )

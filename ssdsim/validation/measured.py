@@ -12,7 +12,7 @@ from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.intervals import bounds_95
 from ssdsim.measured.price import cache_of, each_row, seconds_of, value_of, work_of
 from ssdsim.measured.row import Row
-from ssdsim.plain import plain
+from ssdsim.plain import document, picked
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.runtimes.card import Runtime
 from ssdsim.runtimes.catalog import runtime_of
@@ -54,7 +54,7 @@ class Checked:
     def shown(self) -> dict[str, Any]:
         """As JSON has it: the row's fields that are not empty, and the prediction."""
         row = {name: value for name, value in self.row.model_dump().items() if value not in (None, "")}
-        own = {name: getattr(self, name) for name in ("predicted", "low", "high", "error", "holds")}
+        own = picked(self, "predicted", "low", "high", "error", "holds")
         return {**row, "series": self.row.series_name, "runtime": self.card.name, **own}
 
 
@@ -159,8 +159,8 @@ def as_document(
     checked: Sequence[Checked], summaries: Iterable[Summary], caches: Iterable[LikelierCache]
 ) -> dict[str, Any]:
     """What is printed as JSON and kept in a run folder."""
-    document = {"schema": 1, "rows": checked, "summaries": [*summaries], "likelier_caches": [*caches]}
-    return plain(document, {Checked: Checked.shown})
+    parts = {"schema": 1, "rows": checked, "summaries": [*summaries], "likelier_caches": [*caches]}
+    return document(parts, {Checked: Checked.shown})
 
 
 def runtimes_of(checked: Iterable[Checked]) -> Iterator[str]:

@@ -8,7 +8,7 @@ from ssdsim.answers.compare.compare import Comparison
 from ssdsim.answers.compare.inputs import AcceptanceInput
 from ssdsim.answers.recommend.as_json import asked, deployed
 from ssdsim.answers.recommend.deployment import Deployment
-from ssdsim.plain import plain
+from ssdsim.plain import document, picked
 
 
 def as_json(found: Comparison) -> dict[str, Any]:
@@ -19,16 +19,16 @@ def as_json(found: Comparison) -> dict[str, Any]:
         "request": {**asked(found.request), "b": found.batch},
         "verdict": {"winner": found.winner, "sentence": found.sentence},
         "strategies": tuple(found.compared.values()),
-        "inputs": found.inputs,
-        "impossible": found.impossible,
-        "runtime": found.runtime,
-        "warnings": found.warnings,
+        **picked(found, "inputs", "impossible", "runtime", "warnings"),
     }
-    return plain(answer, {AcceptanceInput: _input, Deployment: deployed})
+    return document(answer, {AcceptanceInput: _input, Deployment: deployed})
 
 
 def _input(each: AcceptanceInput) -> dict[str, Any]:
     low, high = each.within or (None, None)
-    names = ("name", "value", "origin", "read_by")
-    own = {name: getattr(each, name) for name in names}
-    return {**own, "measured": each.is_measured, "low": low, "high": high}
+    return {
+        **picked(each, "name", "value", "origin", "read_by"),
+        "measured": each.is_measured,
+        "low": low,
+        "high": high,
+    }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ssdsim.answers.prediction_json import configured
 from ssdsim.answers.serving.capacity import Capacity
 from ssdsim.answers.serving.closed_form import Served
 from ssdsim.answers.serving.compared import Comparison
@@ -13,8 +14,8 @@ from ssdsim.answers.serving.policies import Policies
 from ssdsim.answers.serving.serve import Point, Serving
 from ssdsim.answers.serving.spread import Summary
 from ssdsim.answers.serving.workload import Workload
-from ssdsim.intervals import Interval, Measured
-from ssdsim.plain import Shown, plain
+from ssdsim.intervals import Measured, low_and_high
+from ssdsim.plain import Shown, document, picked
 
 
 def as_json(found: Serving, gpu_hour: float | None = None) -> dict[str, Any]:
@@ -23,40 +24,25 @@ def as_json(found: Serving, gpu_hour: float | None = None) -> dict[str, Any]:
     ``gpu_hour`` is the price of a GPU for an hour.
     """
     configuration = found.policies.configuration
-    settings = configuration.settings
-    left_out = ("b", "context")
     answer = {
         "schema": 1,
-        "engine": found.engine,
-        "seed": found.seed,
-        "replicas": found.replicas,
-        "draft_pool": found.draft_pool,
-        "scenario": {n: {"value": v, "source": settings.source(n)} for n, v in settings.items() if n not in left_out},
-        "batching": found.batching,
+        **picked(found, "engine", "seed", "replicas", "draft_pool", "batching", "attainment", "within_slo"),
+        **picked(found, "crossings", "verdict", "warnings"),
+        **configured(configuration, left_out=("b", "context")),
+        "no_room": found.policies.no_room,
         "slo": None if found.slo is None else found.slo.bounds_ms,
         "points": [_point(found, point, gpu_hour) for point in found.points],
-        "capacities": {
-            name: {"rate": rate, **_bounds(interval)} for name, (rate, interval) in found.capacities.items()
-        },
-        "attainment": found.attainment,
-        "within_slo": found.within_slo,
-        "crossings": found.crossings,
+        "capacities": {name: {"rate": r, **low_and_high(within)} for name, (r, within) in found.capacities.items()},
         "schedule": _schedule(found),
-        "verdict": found.verdict,
-        "no_room": found.policies.no_room,
-        "provenance": configuration.provenance,
-        "runtime": configuration.runtime,
-        "pair": configuration.pair,
-        "warnings": found.warnings,
     }
     shown: Shown = {
-        Capacity: lambda each: {name: value for name, value in vars(each).items() if name != "metrics"},
+        Capacity: lambda each: picked(each, "rate", "low", "high", "too_much", "runs"),
         Crossing: _crossing,
         Measured: Measured.as_mean,
         Served: _closed,
         Summary: _summary,
     }
-    return plain(answer, shown)
+    return document(answer, shown)
 
 
 def comparison_json(name: str, found: Policies, requests: Workload, comparison: Comparison) -> dict[str, Any]:
@@ -67,10 +53,9 @@ def comparison_json(name: str, found: Policies, requests: Workload, comparison: 
         "workload": requests.described(),
         "compared": [{**vars(row), "difference": row.difference} for row in comparison.rows],
         "quantiles": comparison.quantiles,
-        "provenance": found.configuration.provenance,
-        "runtime": found.configuration.runtime,
+        **picked(found.configuration, "provenance", "runtime"),
     }
-    return plain(answer)
+    return document(answer)
 
 
 def _point(found: Serving, point: Point, gpu_hour: float | None) -> dict[str, Any]:
@@ -110,14 +95,10 @@ def _closed(served: Served) -> dict[str, Any]:
     return {"running": served.running, **{f"{name}_ms": 1e3 * seconds for name, seconds in times.items()}}
 
 
-def _bounds(interval: Interval | None) -> dict[str, float | None]:
-    return {"low": None, "high": None} if interval is None else dict(vars(interval))
-
-
 def _crossing(found: Crossing) -> dict[str, Any]:
     names = {"of": found.of.name, "over": found.over.name, "basis": found.basis}
     gpus = {"of_gpus": found.of.gpus, "over_gpus": found.over.gpus}
-    return {**names, **gpus, "rate": found.rate, **_bounds(found.interval), "running": found.running}
+    return {**names, **gpus, "rate": found.rate, **low_and_high(found.interval), "running": found.running}
 
 
 def _schedule(found: Serving) -> list[dict[str, Any]] | None:
@@ -126,8 +107,8 @@ def _schedule(found: Serving) -> list[dict[str, Any]] | None:
     if policy is None:
         return None
     cells = sorted(policy.cells.items(), key=lambda item: (item[0][1], item[0][0]))
-    shown = ((b, context, number, policy.variants[number]) for (b, context), number in cells)
+    variants = [policy.variants[number] for _, number in cells]
     return [
         {"b": b, "context": context, "number": number, "strategy": variant.name, "label": variant.label}
-        for b, context, number, variant in shown
+        for ((b, context), number), variant in zip(cells, variants, strict=True)
     ]

@@ -10,6 +10,7 @@ from typing import Any
 
 from ssdsim.measure.lossless import GreedyCheck
 from ssdsim.measure.sides import PlayedRound, with_hits
+from ssdsim.plain import picked
 from ssdsim.rounds.estimate import Estimate
 
 
@@ -117,7 +118,6 @@ class TokenComparison:
 
     def shown(self) -> dict[str, Any]:
         """As JSON has it: pairs are measured and predicted."""
-        pairs = {name: getattr(self, name) for name in ("tokens_per_round", "acceptance", "p_hit")}
+        pairs = picked(self, "tokens_per_round", "acceptance", "p_hit")
         named = {name: dict(zip(("measured", "predicted"), pair, strict=True)) for name, pair in pairs.items()}
-        errors = {name: getattr(self, name) for name in ("errors", "median_error", "worst_error")}
-        return {**vars(self), **named, **errors}
+        return {**vars(self), **named, **picked(self, "errors", "median_error", "worst_error")}
