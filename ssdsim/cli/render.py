@@ -10,7 +10,7 @@ from rich.text import Text
 from ssdsim import strategies
 from ssdsim.answers.columns import TITLED, Column
 from ssdsim.answers.predict import Prediction
-from ssdsim.cli.console import console, print_labelled
+from ssdsim.cli.console import UNLABELLED, console, print_labelled, print_origins
 from ssdsim.cli.tables import Table
 from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.option import Group
@@ -20,7 +20,6 @@ from ssdsim.scenario.options import ALL, members
 
 BAR_WIDTH = 56
 _SHORTEST_BAR = 24  # with less room beside the parts, they go below
-_UNLABELLED = " " * len("Verdict  ")
 _STYLES = {"verify": "blue", "draft": "yellow", "communicate": "magenta", "fallback": "red", "host": "bright_black"}
 _BLOCKS = {"verify": "█", "draft": "▓", "communicate": "▒", "fallback": "░", "host": "▪"}
 
@@ -39,7 +38,7 @@ def print_prediction(prediction: Prediction, quiet: bool) -> None:
     if verdict.probability_best is not None:
         others = " and ".join(map(title_of, verdict.over))
         what = f"P({title_of(verdict.subject)} faster than {others} | errors of the timings)"
-        print_labelled(out, _UNLABELLED, f"{what} = {verdict.probability_best:.2f}")
+        print_labelled(out, UNLABELLED, f"{what} = {verdict.probability_best:.2f}")
     _print_notes(prediction, out)
     print_warnings(prediction.configuration.warnings, quiet)
 
@@ -128,22 +127,18 @@ def _bar(estimate: Estimate, longest: float, width: int) -> Text:
 def _print_notes(prediction: Prediction, out: Console) -> None:
     for reason in prediction.configuration.no_room.values():
         if reason not in prediction.verdict.sentence:
-            print_labelled(out, _UNLABELLED, reason, "yellow")
+            print_labelled(out, UNLABELLED, reason, "yellow")
     caching = [e for e in prediction.estimates.values() if e.p_hit is not None]
     for e in caching:
         whose = f"{title_of(e.strategy)}: " if len(caching) > 1 else ""
         hits = f"{whose}hit rate {e.p_hit:.3f}, all {e.batch} hit in {e.p_all_hit:.1%} of rounds"
-        print_labelled(out, _UNLABELLED, hits, "dim")
+        print_labelled(out, UNLABELLED, hits, "dim")
         paper = e.paper_tokens_per_second
         if paper is not None and abs(float(paper) / float(e.tokens_per_second) - 1.0) > 0.005:
             rate = "tokens/s" if prediction.unit == "s" else "tokens/T_v"
             said = f"{whose}the paper's formula, without overheads: {float(paper):.4g} {rate}"
-            print_labelled(out, _UNLABELLED, said, "dim")
+            print_labelled(out, UNLABELLED, said, "dim")
     engines = {"closed": "closed form (exact)", "mc": "Monte Carlo", "des": "event engine"}
     out.print(f"Engine   {engines[prediction.engine]}", style="dim")
-    for record in prediction.configuration.provenance:
-        print_labelled(out, "Timings  ", f"{record['profile']}: {record['summary']}", "dim")
-    if prediction.configuration.runtime:
-        print_labelled(out, "Runtime  ", prediction.configuration.runtime, "dim")
-    if prediction.configuration.pair:
-        print_labelled(out, "Tokens   ", prediction.configuration.pair, "dim")
+    configuration = prediction.configuration
+    print_origins(out, configuration.provenance, configuration.runtime, configuration.pair)

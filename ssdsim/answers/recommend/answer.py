@@ -71,7 +71,7 @@ class Recommendation:
     break_evens: tuple[BreakEven, ...]
     elasticities: tuple[Elasticity, ...]
     swings: tuple[Swing, ...]
-    provenance: tuple[tuple[str, str], ...]
+    provenance: Sequence[Mapping[str, str]]
     runtime: str
     pair: str | None
     warnings: tuple[str, ...]
@@ -219,8 +219,8 @@ def _sentence(request: Request, answers: Sequence[Answer]) -> str:
     return f"By {counted} on up to {request.gpus} GPUs: {', '.join(parts)}."
 
 
-def _provenance(request: Request) -> tuple[tuple[str, str], ...]:
-    """Where the timings came from, a (profile, summary) each."""
+def _provenance(request: Request) -> list[dict[str, str]]:
+    """Where the timings came from, a record a profile."""
     options = {**DEFAULTS, **request.options}
     cards = [find_transformer(options["target"]), draft_by_options(request.options)]
     asked = (options["dtype"], options["draft_dtype"] or options["dtype"])
@@ -232,4 +232,4 @@ def _provenance(request: Request) -> tuple[tuple[str, str], ...]:
     most = max(request.searched[TARGET.option] or ())
     exchanges = options["attention"] == DATA_PARALLEL
     read = (any(card.experts for card in cards), any(card.window for card in cards), exchanges)
-    return tuple((name, summary(p, dtypes, most, *read)) for name, p in profiles.items())
+    return [{"profile": name, "summary": summary(p, dtypes, most, *read)} for name, p in profiles.items()]

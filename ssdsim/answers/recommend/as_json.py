@@ -24,10 +24,10 @@ def as_json(found: Recommendation) -> dict[str, Any]:
             "at_least": request.at_least or None,
         },
         "verdict": {"sentence": found.sentence},
-        **picked(found, "answers", "focus", "elasticities", "swings", "runtime", "pair", "warnings", "evaluated"),
+        **picked(found, "answers", "focus", "elasticities", "swings", "evaluated"),
+        **picked(found, "provenance", "runtime", "pair", "warnings"),
         "equal_gpus": found.equal_counts,
         "break_even": found.break_evens,
-        "provenance": [{"profile": name, "summary": text} for name, text in found.provenance],
     }
     return document(answer, {Answer: _answer, Deployment: lambda d: deployed(d, request.gpu_hour)})
 
