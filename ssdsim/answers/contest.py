@@ -11,6 +11,7 @@ import numpy as np
 from ssdsim.intervals import Draws, Interval
 
 DECIDED = 0.95  # the probability of a sign from which on it is said; below it a verdict is "undecided"
+SIGN_OPEN = "the timings' errors leave the sign open"
 
 Outcome = Literal["wins", "loses", "undecided"]
 Key = TypeVar("Key", bound=Hashable)
@@ -81,7 +82,7 @@ class Contest(Generic[Key]):
     @property
     def why_open(self) -> str:
         if self.open:
-            return "the timings' errors leave the sign open"
+            return SIGN_OPEN
         return f"that it is faster than all of them has P {self.probability:.2f}"
 
 

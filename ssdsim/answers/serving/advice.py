@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ssdsim.answers.contest import SIGN_OPEN
 from ssdsim.answers.serving.crossing import Crossing, Side
 from ssdsim.intervals import Interval
 
@@ -37,7 +38,9 @@ def advice(
         return Advice(subject, alone, None, best)
     first = [found for found in crossings if found.over.name == crossings[0].over.name]
     parts = [_said(found) for found in first]
-    sentence = f"{title} has the lower time per output token than {first[0].over.title} {' and '.join(parts)}."
+    is_open = "" if all(found.decided for found in first) else f"; {SIGN_OPEN}"
+    than = f"{title} has the lower time per output token than {first[0].over.title}"
+    sentence = f"{than} {' and '.join(parts)}{is_open}."
     crossed = [found for found in first if found.rate is not None]
     if not crossed:
         return Advice(subject, sentence, None, best)
