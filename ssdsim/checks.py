@@ -17,7 +17,7 @@ from ssdsim.errors import InputError, told
 FloatOrArray = Any
 
 
-def plain(value: Any) -> FloatOrArray:
+def float_or_array(value: Any) -> FloatOrArray:
     """A Python float for a scalar, the array itself otherwise."""
     return float(value) if np.ndim(value) == 0 else value
 

@@ -13,6 +13,7 @@ from ssdsim import drafters, strategies
 from ssdsim.answers.reads import check_owners
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.option import Group
+from ssdsim.plain import plain
 from ssdsim.pricing.between_kernels import kernel_factor
 from ssdsim.pricing.room import NoRoom
 from ssdsim.pricing.step import Pass, Step
@@ -205,14 +206,9 @@ def _expert_bytes_share(of_pass: pd.DataFrame) -> float:
 
 def as_json(frame: pd.DataFrame) -> dict[str, Any]:
     """The stable JSON object of ``ssdsim roofline --json`` (schema 2); what does not apply is null."""
-
-    def records(table: pd.DataFrame) -> list[dict[str, Any]]:
-        rows = table.astype(object).where(table.notna(), None).to_dict("records")
-        return [{str(name): value for name, value in row.items()} for row in rows]
-
     return {
         "schema": 2,
-        "passes": records(summarise(frame)),
-        "operations": records(frame),
+        "passes": plain(summarise(frame).to_dict("records")),
+        "operations": plain(frame.to_dict("records")),
         "warnings": frame.attrs["warnings"],
     }

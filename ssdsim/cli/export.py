@@ -14,6 +14,7 @@ from ssdsim.cli.options import Verb, chosen_options, common_options, echo_json
 from ssdsim.cli.values import OutputFile
 from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.option import spelled
+from ssdsim.plain import picked
 
 
 def _tabled() -> dict[str, Any]:
@@ -49,9 +50,8 @@ def command(format_: str, output: Path | None, as_json: bool, seed: int, quiet: 
         partial.write_text(exported.text, encoding="utf-8")
         partial.replace(output)
     if as_json:
-        notes, warnings = list(exported.notes), list(exported.warnings)
-        made = {"schema": 1, "format": format_, "text": exported.text, "refusal": exported.refusal}
-        echo_json({**made, "notes": notes, "warnings": warnings})
+        said = picked(exported, "text", "refusal", "notes", "warnings")
+        echo_json({"schema": 1, "format": format_, **said})
     elif output is None:
         click.echo(exported.text, nl=False)
     if not quiet and not as_json:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ class _Entry:
 def append(log: Path, point: GridPoint, found: Sequence[Comparison]) -> None:
     """Write a grid point's comparisons for good."""
     with log.open("a") as file:
-        file.write(json.dumps({"key": point.key, "comparisons": [one.to_json() for one in found]}) + "\n")
+        file.write(json.dumps({"key": point.key, "comparisons": [asdict(one) for one in found]}) + "\n")
         file.flush()
         os.fsync(file.fileno())
 

@@ -100,8 +100,8 @@ def test_a_chosen_rate_is_that_of_its_configuration(eight: Recommendation) -> No
 def test_rivals_are_given_as_many_gpus_and_not_more(eight: Recommendation) -> None:
     for count in eight.equal_counts:
         assert count.subject.gpus == count.gpus
-        assert all(versus.other.gpus <= count.gpus for versus in count.rivals)
-    names = {versus.what: versus.other.name for count in eight.equal_counts for versus in count.rivals}
+        assert all(versus.deployment.gpus <= count.gpus for versus in count.over)
+    names = {versus.what: versus.deployment.name for count in eight.equal_counts for versus in count.over}
     assert names["SD, larger TP"] == "SD TP 8"
     assert names["SD, copies"].startswith("2 x SD")
 
@@ -110,8 +110,8 @@ def test_errors_of_timings_that_both_sides_share_cancel(eight: Recommendation) -
     """The interval of a ratio is narrower than if SSD and SD on the same target were wrong independently."""
     errors = Errors(eight.request)
     count = next(c for c in eight.equal_counts if c.gpus == 5)
-    same = next(v for v in count.rivals if v.what == "SD, TP 4 as SSD")
-    independent = errors.per_user(count.subject) / errors.per_user(same.other)[::-1]
+    same = next(v for v in count.over if v.what == "SD, TP 4 as SSD")
+    independent = errors.per_user(count.subject) / errors.per_user(same.deployment)[::-1]
     low, high = np.percentile(independent, (2.5, 97.5))
     assert same.low < same.ratio < same.high
     assert same.high - same.low < 0.8 * (high - low)
@@ -317,7 +317,7 @@ def test_any_strategies_are_compared_and_any_is_the_subject(names: str, subject:
         return
     assert answer.equal is not None
     assert answer.equal.subject.shape.strategy == subject
-    assert {versus.other.shape.strategy for versus in answer.equal.rivals} == {*names.split(",")} - {subject}
+    assert {versus.deployment.shape.strategy for versus in answer.equal.over} == {*names.split(",")} - {subject}
     drafts, caches = subject != "ar", subject == "ssd"
     bounds = {bound.what for bound in found.break_evens}
     assert ("acceptance rate alpha" in bounds) == drafts
