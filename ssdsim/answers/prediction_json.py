@@ -13,10 +13,10 @@ from ssdsim.scenario.configuration import Configuration
 
 
 def as_json(prediction: Prediction) -> dict[str, Any]:
-    """The stable JSON object of ``ssdsim predict --json`` (schema 2); durations are in ms, or in T_v unit-free."""
+    """The stable JSON object of ``ssdsim predict --json`` (schema 3); durations are in ms, or in T_v unit-free."""
     return document(
         {
-            "schema": 2,
+            "schema": 3,
             **picked(prediction, "unit", "engine", "verdict"),
             **configured(prediction.configuration),
             "strategies": {name: _strategy(prediction, name) for name in prediction.estimates},

@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 from ssdsim import compare, predict, recommend
 from ssdsim.answers.contest import DECIDED, contest
-from ssdsim.answers.recommend.deployment import Deployment, Rate, Shape
+from ssdsim.answers.recommend.deployment import Deployment, Shape
 from ssdsim.answers.recommend.equal_count import Errors, equal_count, held_against
 from ssdsim.answers.recommend.request import Request, make_request
 from ssdsim.answers.verdict import verdict
 from ssdsim.intervals import Draws, centred_on
 from ssdsim.pricing.room import Devices
 from ssdsim.rounds.estimate import PARTS, Estimate
+from tests.answers.decoding import decoding
 
 NAMES = ("ar", "sd", "ssd")
 
@@ -65,9 +66,7 @@ def test_on_the_same_draws_all_verbs_decide_alike(rates: tuple[float, ...], draw
     }
     request = make_request(gpus=1, b=1, rank="user", gpu_hour=None, at_least=None, seed=0, given={"strategies": NAMES})
     deployments = {
-        name: Deployment(
-            Shape(name, (("tp", 1),), devices=Devices(1)), 1, 1, Rate(float(e.tokens_per_second), 1.0, 1.0)
-        )
+        name: Deployment(Shape(name, (("tp", 1),), devices=Devices(1)), 1, 1, decoding(float(e.tokens_per_second)))
         for name, e in estimates.items()
     }
     errors = Drawn(request, drawn)

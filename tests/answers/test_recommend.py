@@ -21,9 +21,8 @@ from ssdsim.answers.recommend.request import make_request
 from ssdsim.answers.recommend.search import Search, splits
 from ssdsim.errors import InputError
 from ssdsim.pricing.room import Devices
-from ssdsim.pricing.step import unit_free
 from ssdsim.scenario.configuration import configure
-from ssdsim.scenario.scenario import Scenario
+from tests.answers.decoding import decoding
 from tests.cli.in_process import asked
 from tests.cli.test_cli import answer
 
@@ -147,14 +146,6 @@ def test_twice_the_speed_of_everything_is_twice_the_tokens() -> None:
     assert len(times) == 4
     assert sum(times) == pytest.approx(-1.0, abs=0.05)
     assert all(e.gain >= 0.0 for e in found.elasticities)
-
-
-AR = configure(t_sd=0.2, strategies="ar").scenarios["ar"]
-
-
-def decoding(tokens_per_second: float) -> Scenario:
-    """One sequence at that speed."""
-    return AR.with_steps({**AR.steps, "decode": unit_free("verify", ("decode", 1.0 / tokens_per_second, 1))})
 
 
 scenarios = st.builds(decoding, st.floats(1.0, 1000.0))

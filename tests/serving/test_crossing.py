@@ -10,7 +10,12 @@ import pytest
 from ssdsim.answers.serving.advice import advice
 from ssdsim.answers.serving.batching import Batching
 from ssdsim.answers.serving.crossing import Side, crossing
+from ssdsim.answers.serving.passes import PromptTables
+from ssdsim.answers.serving.round_table import RoundTable
 from ssdsim.answers.serving.serve import serve
+from ssdsim.pricing.cost import TimingErrors
+from ssdsim.scenario.configuration import configure
+from ssdsim.scenario.many import rates
 from tests.serving.made import requests
 
 
@@ -29,3 +34,10 @@ def test_a_sign_that_the_errors_leave_open_is_not_said(faster: float, spread: fl
     assert crossed.decided != open_
     said = advice("ssd", sides, [crossed], [None]).sentence
     assert ("; the timings' errors leave the sign open." in said) == open_
+
+
+def test_rounds_err_under_arrivals_as_they_do_in_a_prediction() -> None:
+    scenario = configure(b=1, p_hit=0.05, strategies="ssd").scenarios["ssd"]
+    errors = TimingErrors(400, 0)
+    table = RoundTable(scenario, PromptTables(), 1024)
+    assert table.drawn_rates(1, 1024, errors) == pytest.approx(rates([scenario], errors)[0], rel=1e-12)

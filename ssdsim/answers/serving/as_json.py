@@ -19,13 +19,13 @@ from ssdsim.plain import Shown, document, picked
 
 
 def as_json(found: Serving, gpu_hour: float | None = None) -> dict[str, Any]:
-    """The object of ``ssdsim serve --json`` (schema 1); times in milliseconds, None where there is no number.
+    """The object of ``ssdsim serve --json`` (schema 2); times in milliseconds, None where there is no number.
 
     ``gpu_hour`` is the price of a GPU for an hour.
     """
     configuration = found.policies.configuration
     answer = {
-        "schema": 1,
+        "schema": 2,
         **picked(found, "engine", "seed", "replicas", "draft_pool", "batching", "attainment", "within_slo"),
         **picked(found, "crossings", "verdict", "warnings"),
         **configured(configuration, left_out=("b", "context")),
