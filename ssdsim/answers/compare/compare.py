@@ -24,7 +24,6 @@ from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.room import NoRoom
 from ssdsim.rounds.round import Round
 from ssdsim.scenario.asked import effective
-from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.place import runtime_for
 from ssdsim.scenario.scenario import Scenario
 
@@ -163,7 +162,7 @@ def _under(
     centred: Draws,
 ) -> Draws:
     """``centred`` (under errors alone), each draw moved as one of the inputs' draws moves it, counted round."""
-    scenario = configure(**point).scenarios[deployment.shape.strategy]
+    scenario = deployment.scenario
     alone = scenario.sampled(timings)
     moved = np.empty(DRAWS)
     for number, inputs in enumerate(several):
