@@ -10,7 +10,7 @@ from scipy.optimize import nnls
 from calibration.bootstrap import directions, significant
 from calibration.hinges import domain_of
 from ssdsim.errors import InputError
-from ssdsim.hardware.attention import AdditiveAttentionModel, AttentionLaw
+from ssdsim.hardware.attention import AdditiveAttentionModel, GroupLaw
 from ssdsim.hardware.laws import Array
 
 _FEWEST_ROWS = 6  # of a law, which has four coefficients
@@ -36,15 +36,15 @@ def fit_additive_attention(rows: Mapping[str, Array], element_bytes: int, source
     return AdditiveAttentionModel(source=source, domain=domain, laws=laws)
 
 
-def _law(group: float, values: Mapping[str, Array], seconds: Array) -> AttentionLaw:
+def _law(group: float, values: Mapping[str, Array], seconds: Array) -> GroupLaw:
     """Coefficients, none negative, of least squared relative error."""
     inside = values["group"] == group
     seconds = seconds[inside]
-    shares = (AttentionLaw.counts({name: column[inside] for name, column in values.items()}) / seconds).T
+    shares = (GroupLaw.counts({name: column[inside] for name, column in values.items()}) / seconds).T
     scale = shares.max(axis=0)  # bytes count in millions, launches one by one
     wanted = np.ones(len(seconds))
     launch_s, head_s, block_s, byte_s = nnls(shares / scale, wanted)[0] / scale
-    return AttentionLaw(
+    return GroupLaw(
         group=group,
         launch_s=significant(launch_s),
         head_s=significant(head_s),

@@ -11,21 +11,11 @@ from typing import TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.hardware.attention import AnyAttention
-from ssdsim.hardware.laws import (
-    Array,
-    CollectiveModel,
-    Directions,
-    ElementwiseModel,
-    FitReport,
-    GemmModel,
-    LinkModel,
-)
-from ssdsim.hardware.prefill_attention import PrefillAttentionModel
+from ssdsim.hardware.collectives import CollectiveModel
+from ssdsim.hardware.gemm import GemmModel
+from ssdsim.hardware.laws import Array, Directions, FitReport, LineModel, ModelOfVariables
 
-Model = TypeVar(
-    "Model", bound=GemmModel | AnyAttention | PrefillAttentionModel | CollectiveModel | LinkModel | ElementwiseModel
-)
+Model = TypeVar("Model", bound=GemmModel | ModelOfVariables | CollectiveModel | LineModel)
 
 RESAMPLINGS = 50
 _MOST_SHAPES = 500

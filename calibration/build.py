@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import TypeVar, get_args
 
 import numpy as np
 import pandas as pd
@@ -22,21 +23,16 @@ from ssdsim import strategies
 from ssdsim.errors import InputError
 from ssdsim.hardware.attention import AnyAttention
 from ssdsim.hardware.experts import ExpertsModel
-from ssdsim.hardware.laws import (
-    Array,
-    CollectiveModel,
-    ElementwiseModel,
-    GemmModel,
-    Interference,
-    LinkModel,
-    SlowDown,
-)
+from ssdsim.hardware.gemm import GemmModel
+from ssdsim.hardware.laws import Array, Interference, SlowDown
 from ssdsim.hardware.profile import Device, HardwareProfile, Provenance
 from ssdsim.machine.machine import gpus
 from ssdsim.pricing.passes import cost_of_pass, streaming_share
 from ssdsim.runtimes.card import Errors, Evidence, Host, Runtime
 from ssdsim.transformer.forward import ForwardPass
-from ssdsim.transformer.operations import DTYPE_BYTES
+from ssdsim.transformer.operations import DTYPE_BYTES, CollectiveKind
+
+Model = TypeVar("Model")
 
 _SOURCE = "calibration"
 _GAP_LOG_SD = 0.5  # gaps are differences of small times
@@ -99,11 +95,11 @@ def build_profile(
         experts={} if experts is None else {workload.dtype: experts},
         collectives={
             kind: {workload.tp: model}
-            for kind in ("all_reduce", "all_gather")
-            if (model := _collective(_of(rows, kind))) is not None
+            for kind in get_args(CollectiveKind)
+            if (model := _line(_of(rows, kind), "message_bytes", fit_collective)) is not None
         },
-        link=_link(_of(rows, "link")),
-        elementwise=_elementwise(_of(rows, "elementwise")),
+        link=_line(_of(rows, "link"), "message_bytes", fit_link),
+        elementwise=_line(_of(rows, "elementwise"), "moved_bytes", fit_elementwise),
         spread=float(f"{np.median(spreads):.3g}") if spreads else 0.0,
         sources={_SOURCE: provenance},
     )
@@ -162,11 +158,6 @@ def _columns(rows: Sequence[Row], names: Sequence[str]) -> dict[str, Array]:
     return columns | {"seconds": np.array([row.seconds for row in rows])}
 
 
-def _sizes(rows: Sequence[Row], name: str) -> tuple[Array, Array]:
-    columns = _columns(rows, (name,))
-    return columns[name], columns["seconds"]
-
-
 def _gemm(rows: Sequence[Row], workload: Workload) -> GemmModel:
     if len(rows) < _FEWEST_TIMED:
         raise InputError(f"only {len(rows)} GEMMs were timed, a profile needs {_FEWEST_TIMED}: give more --minutes")
@@ -199,16 +190,9 @@ def _experts(rows: Sequence[Row], workload: Workload) -> ExpertsModel | None:
     return fit_experts(pd.DataFrame(timed), _SOURCE, fewest=_FEWEST_TIMED)
 
 
-def _collective(rows: Sequence[Row]) -> CollectiveModel | None:
-    return fit_collective(*_sizes(rows, "message_bytes"), source=_SOURCE) if len(rows) >= FEWEST_ROWS else None
-
-
-def _link(rows: Sequence[Row]) -> LinkModel | None:
-    return fit_link(*_sizes(rows, "message_bytes"), source=_SOURCE) if len(rows) >= FEWEST_ROWS else None
-
-
-def _elementwise(rows: Sequence[Row]) -> ElementwiseModel | None:
-    return fit_elementwise(*_sizes(rows, "moved_bytes"), source=_SOURCE) if len(rows) >= FEWEST_ROWS else None
+def _line(rows: Sequence[Row], size: str, fit: Callable[..., Model]) -> Model | None:
+    """A model in one size; None where too few were timed."""
+    return fit(*_columns(rows, (size,)).values(), source=_SOURCE) if len(rows) >= FEWEST_ROWS else None
 
 
 def build_runtime(name: str, rows: Sequence[Row]) -> Runtime | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from ssdsim.hardware.laws import GemmModel
+from ssdsim.hardware.gemm import GemmModel
 
 _BANDS = ((1, 8), (9, 64), (65, 512), (513, 4096))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,20 +20,14 @@ from calibration.hinges import choose_terms, domain_of, fit_terms, with_uncertai
 from calibration.regimes import fit_line, fit_regimes, line_uncertainty, regimes_with_uncertainty
 from ssdsim.errors import InputError
 from ssdsim.hardware.attention import AttentionModel
-from ssdsim.hardware.laws import (
-    Array,
-    CollectiveModel,
-    Correction,
-    Domain,
-    ElementwiseModel,
-    FitReport,
-    GemmModel,
-    GemmSegment,
-    LinkModel,
-    Roofline,
-    gemm_variables,
-)
+from ssdsim.hardware.collectives import CollectiveModel
+from ssdsim.hardware.elementwise import ElementwiseModel
+from ssdsim.hardware.gemm import GemmModel, GemmSegment, gemm_variables
+from ssdsim.hardware.laws import Array, Correction, Domain, FitReport, Roofline
+from ssdsim.hardware.link import LinkModel
 from ssdsim.hardware.prefill_attention import PrefillAttentionModel
+
+Line = TypeVar("Line", LinkModel, ElementwiseModel)
 
 HELD_OUT = 0.3
 FEWEST_ROWS = 8
@@ -247,17 +242,7 @@ def fit_link(message_bytes: ArrayLike, seconds: ArrayLike, source: str, seed: in
     ------
     InputError : fewer than eight rows, sizes or times that are not positive, or a single size.
     """
-    rows = _checked("link", message_bytes=message_bytes, seconds=seconds)
-    (latency, bandwidth), found = _fit_judged_line(rows["message_bytes"], rows["seconds"], seed)
-    domain = _up_to("message_bytes", rows["message_bytes"])
-    model = LinkModel(
-        source=source,
-        domain=domain,
-        latency_s=latency,
-        bandwidth=bandwidth,
-        uncertainty=line_uncertainty(rows["message_bytes"], rows["seconds"]),
-    )
-    return judged(model, found, rows["message_bytes"])
+    return _fit_line(LinkModel, "link", "latency_s", message_bytes, seconds, source, seed)
 
 
 def fit_elementwise(moved_bytes: ArrayLike, seconds: ArrayLike, source: str, seed: int = 0) -> ElementwiseModel:
@@ -267,17 +252,20 @@ def fit_elementwise(moved_bytes: ArrayLike, seconds: ArrayLike, source: str, see
     ------
     InputError : fewer than eight rows, sizes or times that are not positive, or a single size.
     """
-    rows = _checked("elementwise", moved_bytes=moved_bytes, seconds=seconds)
-    (launch, bandwidth), found = _fit_judged_line(rows["moved_bytes"], rows["seconds"], seed)
-    domain = _up_to("moved_bytes", rows["moved_bytes"])
-    model = ElementwiseModel(
-        source=source,
-        domain=domain,
-        launch_s=launch,
-        bandwidth=bandwidth,
-        uncertainty=line_uncertainty(rows["moved_bytes"], rows["seconds"]),
-    )
-    return judged(model, found, rows["moved_bytes"])
+    return _fit_line(ElementwiseModel, "elementwise", "launch_s", moved_bytes, seconds, source, seed)
+
+
+def _fit_line(
+    made: type[Line], what: str, fixed: str, sizes: ArrayLike, seconds: ArrayLike, source: str, seed: int
+) -> Line:
+    """A model of one size whose ``fixed`` time and bandwidth are fitted."""
+    (variable,) = made.dimensions
+    columns: dict[str, Any] = {variable: sizes, "seconds": seconds}
+    rows = _checked(what, **columns)
+    (fixed_s, bandwidth), found = _fit_judged_line(rows[variable], rows["seconds"], seed)
+    fitted: dict[str, Any] = {fixed: fixed_s, "uncertainty": line_uncertainty(rows[variable], rows["seconds"])}
+    model = made(source=source, domain=_up_to(variable, rows[variable]), bandwidth=bandwidth, **fitted)
+    return judged(model, found, rows[variable])
 
 
 def _checked(what: str, *, fewest: int = FEWEST_ROWS, **columns: ArrayLike) -> dict[str, Array]:

@@ -236,5 +236,5 @@ def _checks(workload: Workload) -> Iterator[Point]:
 
 def shape_of(forward: ForwardPass) -> Shape:
     """What a rank needs to know of a pass."""
-    attention = next(op for op in forward.layer if isinstance(op, Attention))
+    attention = forward.attention
     return attention.batch, attention.queries, attention.masked

@@ -9,7 +9,8 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from calibration.bootstrap import directions, significant
-from ssdsim.hardware.laws import Array, Directions, Regime
+from ssdsim.hardware.collectives import Regime
+from ssdsim.hardware.laws import Array, Directions
 
 _MOST_REGIMES = 4
 _MOST_CUTS = 40

@@ -17,7 +17,8 @@ from calibration.hinges import fit_terms, with_uncertainty
 from calibration.regimes import fit_line
 from ssdsim.errors import InputError
 from ssdsim.hardware.attention import AnyAttention
-from ssdsim.hardware.laws import Array, FitReport, GemmModel, GemmSegment, Roofline
+from ssdsim.hardware.gemm import GemmModel, GemmSegment
+from ssdsim.hardware.laws import Array, FitReport, Roofline
 
 _FOLDS = 5
 _FEW_TOKENS = 16  # up to here libraries have kernels of their own: three tokens can take longer than four
@@ -56,8 +57,7 @@ def fit_small_attention(rows: Rows, element_bytes: int, source: str, seed: int =
         return fit_attention(**some, element_bytes=element_bytes, source=source, seed=seed, packed=True)
 
     def predict(model: AnyAttention, some: Rows) -> Array:
-        shape = {name: column for name, column in some.items() if name != "seconds"}
-        return model.seconds(**shape, element_bytes=element_bytes)
+        return model.seconds(*(some[name] for name in ATTENTION_SHAPE), element_bytes)
 
     def candidate(fit: Callable[[Rows], AnyAttention]) -> AnyAttention:
         model = fit(rows)

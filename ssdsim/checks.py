@@ -20,7 +20,7 @@ Floats = NDArray[np.floating[Any]]
 """Of any width: what models say comes in single precision."""
 
 
-def plain(value: Any) -> FloatOrArray:
+def float_or_array(value: Any) -> FloatOrArray:
     """A Python float for a scalar, the array itself otherwise."""
     return float(value) if np.ndim(value) == 0 else value
 

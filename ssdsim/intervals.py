@@ -53,6 +53,11 @@ class Interval:
         return Interval(float(low), float(high))
 
 
+def low_and_high(interval: Interval | None) -> dict[str, float | None]:
+    """As JSON has it: null where there is no interval."""
+    return {"low": None, "high": None} if interval is None else {"low": interval.low, "high": interval.high}
+
+
 @dataclass(frozen=True)
 class Measured:
     """A simulated or measured mean with the bounds of its confidence interval."""
@@ -65,6 +70,10 @@ class Measured:
         # A quantity without variance has an interval of no width: rounding must not push the truth out of it.
         slack = 1e-9 * abs(truth)
         return self.low - slack <= truth <= self.high + slack
+
+    def as_mean(self, scale: float = 1.0) -> dict[str, float]:
+        """As JSON names it."""
+        return {"mean": scale * self.value, "low": scale * self.low, "high": scale * self.high}
 
 
 def binomial_interval(successes: float, trials: float, confidence: float) -> tuple[float, float]:

@@ -11,7 +11,6 @@ from calibration.points import Shape
 from ssdsim.machine.graph import Graph
 from ssdsim.machine.timing import Clock
 from ssdsim.transformer.forward import ForwardPass, forward_pass
-from ssdsim.transformer.operations import Collective
 
 _RUNS = {"cpu": 1, "cuda": 10}  # of each visit
 
@@ -50,7 +49,7 @@ def graph_and_pass(bench: Bench, role: str, shape: Shape) -> tuple[Graph, Forwar
 
 def clock_of(forward: ForwardPass, device: torch.device) -> Clock:
     """A pass with collectives waits for the other ranks; one on a GPU is launched and waited for, as in a round."""
-    waits = any(isinstance(op, Collective) for op, _ in forward.counted())
+    waits = any(op.family == "communication" for op, _ in forward.counted())
     return "wall" if waits or device.type == "cuda" else "core"
 
 

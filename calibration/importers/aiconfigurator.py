@@ -24,7 +24,8 @@ from calibration.importers.tables import read_table, with_numbers
 from calibration.side_by_side import fitted
 from ssdsim.documents import as_record
 from ssdsim.errors import InputError
-from ssdsim.hardware.laws import LinkModel, TimingModel
+from ssdsim.hardware.laws import TimingModel
+from ssdsim.hardware.link import LinkModel
 from ssdsim.hardware.profile import HardwareProfile, Provenance
 from ssdsim.transformer.operations import DTYPE_BYTES, CollectiveKind
 

@@ -7,8 +7,11 @@ the order that measured devices of later years show. A model from here carries n
 from __future__ import annotations
 
 from ssdsim.hardware.attention import AttentionModel
-from ssdsim.hardware.laws import CollectiveModel, ElementwiseModel, LinkModel, Regime, Roofline
-from ssdsim.transformer.operations import CollectiveKind
+from ssdsim.hardware.collectives import CollectiveModel, Regime
+from ssdsim.hardware.elementwise import ElementwiseModel
+from ssdsim.hardware.laws import Roofline
+from ssdsim.hardware.link import LinkModel
+from ssdsim.transformer.operations import CollectiveKind, sent_around
 
 EFFICIENCY = 0.8
 KERNEL_LAUNCH_S = 3e-6
@@ -23,12 +26,12 @@ _ANY_SIZE = 1e15
 def ring(kind: CollectiveKind, ranks: int, bandwidth: float, source: str = "datasheet") -> CollectiveModel:
     """A ring over ``ranks`` devices that each send ``bandwidth`` bytes/s to the next.
 
-    A rank sends ``(ranks - 1) / ranks`` of the message in ``ranks - 1`` steps to gather, twice that to reduce.
+    It takes a step to each other rank for each time that the message goes around.
     """
-    rounds = 2 if kind == "all_reduce" else 1
+    sent = sent_around(kind, ranks)
     regime = Regime(
-        latency_s=COLLECTIVE_LAUNCH_S + rounds * (ranks - 1) * COLLECTIVE_STEP_S,
-        bandwidth=EFFICIENCY * bandwidth * ranks / (rounds * (ranks - 1)),
+        latency_s=COLLECTIVE_LAUNCH_S + ranks * sent * COLLECTIVE_STEP_S,
+        bandwidth=EFFICIENCY * bandwidth / sent,
         from_bytes=0.0,
         to_bytes=_ANY_SIZE,
     )

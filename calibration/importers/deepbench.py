@@ -16,7 +16,7 @@ from calibration.fit import fit_gemm
 from calibration.importers import datasheet
 from calibration.importers.tables import read_table, with_numbers
 from ssdsim.errors import InputError
-from ssdsim.hardware.laws import GemmModel
+from ssdsim.hardware.gemm import GemmModel
 from ssdsim.hardware.profile import Device, HardwareProfile, Provenance
 from ssdsim.transformer.operations import DTYPE_BYTES
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from ssdsim.hardware.laws import Array
+from ssdsim.transformer.operations import sent_around
 
 _TOLERANCE = 1.1  # in-switch reduction (NVLS) exceeds the ring's bound by a few percent
 _LARGE = 4  # messages within this factor of the largest show the bandwidth
@@ -17,9 +18,7 @@ def wire_bytes(kind: str, message_bytes: Array, ranks: int) -> Array:
 
     ``message_bytes`` is the full tensor, or what a rank sends to all, itself included.
     """
-    others = (ranks - 1) / ranks
-    share = {"all_reduce": 2 * others, "all_gather": others, "all_to_all": others, "send_recv": 1.0}
-    return message_bytes * share[kind]
+    return message_bytes * (1.0 if kind == "send_recv" else sent_around(kind, ranks))
 
 
 def bytes_per_count(

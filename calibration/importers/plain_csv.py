@@ -23,7 +23,8 @@ from calibration.fit import FEWEST_ROWS, fit_attention, fit_collective, fit_elem
 from calibration.importers.tables import read_table, with_numbers
 from ssdsim.errors import InputError, nearest
 from ssdsim.hardware.attention import AttentionModel
-from ssdsim.hardware.laws import Array, GemmModel, TimingModel
+from ssdsim.hardware.gemm import GemmModel
+from ssdsim.hardware.laws import Array, TimingModel
 from ssdsim.hardware.profile import HardwareProfile, Provenance
 from ssdsim.transformer.operations import DTYPE_BYTES, CollectiveKind
 

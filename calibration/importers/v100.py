@@ -29,7 +29,10 @@ from calibration.importers.tables import read_table, with_numbers
 from calibration.regimes import fit_line, regimes_with_uncertainty
 from ssdsim.documents import read_text
 from ssdsim.errors import InputError
-from ssdsim.hardware.laws import Array, CollectiveModel, ElementwiseModel, LinkModel, Regime
+from ssdsim.hardware.collectives import CollectiveModel, Regime
+from ssdsim.hardware.elementwise import ElementwiseModel
+from ssdsim.hardware.laws import Array
+from ssdsim.hardware.link import LinkModel
 from ssdsim.hardware.profile import Device, HardwareProfile, Provenance
 
 _TABLE, _ONE_SIZE = "allreduce_8xV100-SXM2-16GB_hcm", "allreduce_8xV100-SXM2-16GB_OCI"

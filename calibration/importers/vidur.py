@@ -10,7 +10,9 @@ from calibration.fit import fit_collective, fit_link
 from calibration.importers.messages import bytes_per_count
 from calibration.importers.tables import SHORTEST_S, read_table, with_numbers
 from ssdsim.errors import InputError
-from ssdsim.hardware.laws import Array, CollectiveModel, LinkModel
+from ssdsim.hardware.collectives import CollectiveModel
+from ssdsim.hardware.laws import Array
+from ssdsim.hardware.link import LinkModel
 from ssdsim.hardware.profile import Provenance
 
 _ELEMENT_BYTES = 2  # Vidur times float16 tensors

@@ -16,7 +16,8 @@ import pandas as pd
 from calibration.fit import fit_elementwise, fit_gemm
 from calibration.importers.tables import SHORTEST_S, read_table, with_numbers
 from ssdsim.errors import InputError
-from ssdsim.hardware.laws import ElementwiseModel, GemmModel
+from ssdsim.hardware.elementwise import ElementwiseModel
+from ssdsim.hardware.gemm import GemmModel
 
 DTYPE = "float16"
 _ELEMENT_BYTES = 2

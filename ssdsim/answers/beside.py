@@ -1,4 +1,4 @@
-"""Processes beside this one that hold a value in common with it: copies of it where that is safe, else new ones."""
+"""Copies of this process that hold a value in common with it."""
 
 from __future__ import annotations
 
@@ -9,19 +9,11 @@ import threading
 import warnings
 from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 _held: Any = None  # by a process of these
-
-
-class Beside(Protocol):
-    def submit(self, run: Callable[..., T], *arguments: Any) -> Future[T]:
-        """``run(held, *arguments)`` in one of the processes."""
-
-    def end(self) -> None:
-        """End the processes, whatever they do."""
 
 
 def may_fork() -> bool:
@@ -48,30 +40,10 @@ class Forked:
         self._pool.shutdown(cancel_futures=True)
 
 
-class Started:
-    """New processes, there after a second, that hold what ``make`` makes."""
-
-    def __init__(self, processes: int, make: Callable[[], Any]) -> None:
-        from joblib.externals.loky import ProcessPoolExecutor as Pool  # here, because small questions do without
-
-        self._pool = Pool(processes, initializer=_hold_new, initargs=(make,), env={"OPENBLAS_NUM_THREADS": "1"})
-
-    def submit(self, run: Callable[..., T], *arguments: Any) -> Future[T]:
-        future: Future[T] = self._pool.submit(_with_held, run, *arguments)
-        return future
-
-    def end(self) -> None:
-        self._pool.shutdown(kill_workers=True)
-
-
 def _hold(held: Any) -> None:
     global _held
     _held = held
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # this process's parent ends it
-
-
-def _hold_new(make: Callable[[], Any]) -> None:
-    _hold(make())
 
 
 def _with_held(run: Callable[..., T], *arguments: Any) -> T:

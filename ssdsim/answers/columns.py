@@ -1,13 +1,62 @@
-"""The columns of tables of predictions: their names, from the strategies that are asked for, and their values."""
+"""The columns of a prediction: in a table, in JSON and, with a strategy's name, in a sweep."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, Literal
 
 from ssdsim import strategies
 from ssdsim.answers.verdict import rivals
 from ssdsim.rounds.estimate import Estimate
+
+
+@dataclass(frozen=True)
+class Column:
+    """A number of an :class:`Estimate`, by its name there.
+
+    ``key`` is its name in JSON, ``title`` that in tables, where times are in ms, and ``swept`` that in a sweep (``{}``
+    stands for the strategy's name); empty where it is not shown there. ``of`` says which strategies have it in a sweep.
+    """
+
+    name: str
+    key: str
+    unit: Literal["rate", "devices", "time", "tokens", "share"]
+    title: str = ""
+    swept: str = ""
+    of: Literal["all", "drafting", "caching"] = "all"
+
+    def value(self, estimate: Estimate, seconds: bool = False) -> Any:
+        """As the estimate has it; a time in ms where ``seconds`` says that it is in seconds."""
+        found = getattr(estimate, self.name)
+        return 1e3 * found if seconds and self.unit == "time" else found
+
+    def headed(self, seconds: bool) -> str:
+        """The title with its unit: of times in T_v where ``seconds`` says that they are in none."""
+        if self.unit == "time":
+            return f"{self.title} {'ms' if seconds else 'T_v'}"
+        return self.title if seconds else self.title.replace("/s", "/T_v")
+
+    def is_of(self, name: str) -> bool:
+        strategy = strategies.ALL.named(name)
+        return {"all": True, "drafting": strategy.drafts, "caching": strategy.miss is not None}[self.of]
+
+
+COLUMNS = (
+    Column("tokens_per_second", "tokens_per_second", "rate", "tokens/s", "{}_tokens_per_second"),
+    Column("per_user", "tokens_per_second_per_sequence", "rate", "per user"),
+    Column("per_gpu", "tokens_per_second_per_gpu", "rate", "per GPU"),
+    Column("gpus", "gpus", "devices", "GPUs", "{}_gpus"),
+    Column("tpot_s", "tpot_ms", "time", "TPOT"),
+    Column("tokens_per_round", "tokens_per_round", "tokens", "tokens", "tokens_per_round_{}", of="drafting"),
+    Column("round_s", "round_ms", "time", "round", "{}_round_s"),
+    Column("p_hit", "p_hit", "share", swept="p_hit", of="caching"),
+    Column("p_all_hit", "p_all_hit", "share", swept="p_all_hit", of="caching"),
+    Column("paper_tokens_per_second", "paper_tokens_per_second", "rate"),
+)
+TITLED = sorted((column for column in COLUMNS if column.title), key=lambda column: column.unit == "tokens")
+"""Those of a table, tokens last."""
 
 
 def ratios(names: Sequence[str]) -> list[tuple[str, str]]:
@@ -28,19 +77,22 @@ def own(names: Sequence[str], name: str, column: str) -> str:
 
 def own_columns(name: str) -> tuple[str, ...]:
     """Results that not every strategy has: hit rates where it caches, settings that it tells."""
-    strategy = strategies.ALL.named(name)
-    return (*(("p_hit", "p_all_hit") if strategy.miss is not None else ()), *strategy.told)
+    told = strategies.ALL.named(name).told
+    return (*(column.swept for column in _swept(name) if column.of == "caching"), *told)
+
+
+def _swept(name: str) -> list[Column]:
+    return [column for column in COLUMNS if column.swept and column.is_of(name)]
 
 
 def results(names: Sequence[str]) -> list[str]:
     """Names of the columns of a prediction, in order."""
-    drafting = [name for name in names if strategies.ALL.named(name).drafts]
+    named = {column: [column.swept.format(name) for name in names if column in _swept(name)] for column in COLUMNS}
+    rates, *others = (each for column, each in named.items() if column.of != "caching")
     return [
-        *(f"{name}_tokens_per_second" for name in names),
+        *rates,
         *(f"{name}_over_{rival}" for name, rival in ratios(names)),
-        *(f"{name}_gpus" for name in names),
-        *(f"tokens_per_round_{name}" for name in drafting),
-        *(f"{name}_round_s" for name in names),
+        *chain.from_iterable(others),
         *(own(names, name, column) for name in names for column in own_columns(name)),
     ]
 
@@ -70,17 +122,10 @@ def texts(names: Sequence[str]) -> set[str]:
 def of_estimate(names: Sequence[str], estimate: Estimate) -> dict[str, Any]:
     """The columns of one strategy; those over others come with :func:`over`."""
     name = estimate.strategy
-    columns = {
-        f"{name}_tokens_per_second": estimate.tokens_per_second,
-        f"{name}_gpus": estimate.gpus,
-        f"{name}_round_s": estimate.round_s,
+    return {
+        own(names, name, column.swept) if column.of == "caching" else column.swept.format(name): column.value(estimate)
+        for column in _swept(name)
     }
-    if strategies.ALL.named(name).drafts:
-        columns[f"tokens_per_round_{name}"] = estimate.tokens_per_round
-    if estimate.p_hit is not None:
-        columns[own(names, name, "p_hit")] = estimate.p_hit
-        columns[own(names, name, "p_all_hit")] = estimate.p_all_hit
-    return columns
 
 
 def over(pairs: Iterable[tuple[str, str]], columns: Mapping[str, Any]) -> dict[str, Any]:

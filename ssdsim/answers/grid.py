@@ -90,13 +90,22 @@ class Evaluator:
     ) -> Evaluated:
         """The numbers of :func:`evaluate`; the columns are those of this call's strategies."""
         draws, seed = whole("draws", draws, 0), whole("seed", seed, 0)
+        return self._table(points, names).evaluated(draws, seed)
+
+    def fastest(self, points: Iterable[Mapping[str, Any]]) -> tuple[list[Scenario | str], frozenset[str]]:
+        """The scenario of the one strategy that each point names, or why it is not possible; and all warnings."""
+        table = self._table(points, ())
+        found = table.fastest()
+        return [found[number] if error is None else error for number, error in enumerate(table.errors)], table.warnings
+
+    def _table(self, points: Iterable[Mapping[str, Any]], names: Collection[str]) -> _Table:
         if self._evaluated > _POINTS_REMEMBERED:
             self._steps, self._evaluated = RememberedSteps(), 0
         table = _Table(self._steps, names)
         for point in _mappings(points):
             table.add(point)
             self._evaluated += 1
-        return table.evaluated(draws, seed)
+        return table
 
     def frame(
         self, points: Iterable[Mapping[str, Any]], draws: int = 0, seed: int = 0, names: Collection[str] = ()
@@ -133,17 +142,17 @@ class _Table:
     def __init__(self, steps: Steps, names: Collection[str]) -> None:
         self._steps = steps
         self._rows: dict[str, list[_Row]] = {name: [] for name in names}
-        self._errors: list[str | None] = []
+        self.errors: list[str | None] = []
         self._has_errors: list[bool] = []  # of timings: not where unit-free
         self._of_tokens: set[str] = set()
 
     def add(self, point: Mapping[str, Any]) -> None:
         self._has_errors.append(False)
-        self._errors.append(None)
+        self.errors.append(None)
         try:
-            self._add(len(self._errors) - 1, Asked.of(point, self._steps))
+            self._add(len(self.errors) - 1, Asked.of(point, self._steps))
         except InputError as error:
-            self._errors[-1] = str(error)
+            self.errors[-1] = str(error)
 
     def _add(self, number: int, asked: Asked) -> None:
         for name in asked.names:
@@ -161,12 +170,16 @@ class _Table:
         for name, rows in found.items():  # only now, since any other mistake refuses the whole point
             self._rows[name].extend(rows)
         if problems:
-            self._errors[number] = problems.get(asked.subject) or next(iter(problems.values()))
+            self.errors[number] = problems.get(asked.subject) or next(iter(problems.values()))
+
+    def fastest(self) -> dict[int, Scenario]:
+        """By the point's number, where each point has one strategy."""
+        return {row.point: row.scenario for rows in self._rows.values() if rows for row in _fastest(rows)}
 
     def evaluated(self, draws: int, seed: int) -> Evaluated:
         names = [strategy.name for strategy in strategies.ALL if strategy.name in self._rows]
         names = names or list(strategies.default())
-        warnings = self._warnings
+        warnings = self.warnings
         columns: dict[str, Any] = {}
         for name in names:
             if self._rows.get(name):
@@ -175,12 +188,12 @@ class _Table:
         columns |= named.over(named.ratios(names), columns)
         if draws and self._rows:
             columns |= self._intervals(names, columns, TimingErrors(draws, seed))
-        nowhere = np.full(len(self._errors), np.nan)
+        nowhere = np.full(len(self.errors), np.nan)
         wanted = [*named.results(names), *(named.intervals(names) if draws else ())]
-        return Evaluated({name: columns.get(name, nowhere) for name in wanted}, self._errors, sorted(warnings))
+        return Evaluated({name: columns.get(name, nowhere) for name in wanted}, self.errors, sorted(warnings))
 
     @property
-    def _warnings(self) -> frozenset[str]:
+    def warnings(self) -> frozenset[str]:
         prices = {id(row.scenario.priced): row.scenario for rows in self._rows.values() for row in rows}
         return frozenset(self._of_tokens).union(*(scenario.warnings for scenario in prices.values()))
 
@@ -200,7 +213,7 @@ class _Table:
         return found
 
     def _spread(self, points: Sequence[int], values: NDArray[Any]) -> NDArray[Any]:
-        column = np.full(len(self._errors), np.nan if values.dtype != object else None, dtype=values.dtype)
+        column = np.full(len(self.errors), np.nan if values.dtype != object else None, dtype=values.dtype)
         column[points] = values
         return column
 
@@ -208,11 +221,11 @@ class _Table:
         self, names: Sequence[str], columns: Mapping[str, NDArray[Any]], errors: TimingErrors
     ) -> dict[str, NDArray[np.float64]]:
         """95 % intervals of tokens/s; NaN where times are unit-free, since those have no errors."""
-        found = {name: np.full(len(self._errors), np.nan) for name in named.intervals(names)}
+        found = {name: np.full(len(self.errors), np.nan) for name in named.intervals(names)}
         by_point = {name: dict(self._rows[name]) for name in names}
         rates = {name: Rates(errors) for name in names}
-        for start in range(0, len(self._errors), _POINTS_AT_ONCE):
-            points = [n for n in range(start, min(start + _POINTS_AT_ONCE, len(self._errors))) if self._has_errors[n]]
+        for start in range(0, len(self.errors), _POINTS_AT_ONCE):
+            points = [n for n in range(start, min(start + _POINTS_AT_ONCE, len(self.errors))) if self._has_errors[n]]
             draws: dict[str, Draws] = {}
             for name in names:
                 draws[name] = np.full((len(points), errors.draws), np.nan)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ssdsim.answers.predict import Prediction, predict
+from ssdsim import strategies
+from ssdsim.answers.predict import predict
 from ssdsim.answers.swings import Swing, swings
 from ssdsim.pairs.file import Pair
 
@@ -55,22 +56,18 @@ def consequences(pair: Pair, path: Path, batch: int = BATCH) -> Iterator[Consequ
             continue
         options: dict[str, Any] = {"b": batch, "temperature": temperature}
         found, before = predict(**options, pair=str(path)), predict(**options)
-        rival, versus = next(iter(found.verdict.over.items()))
+        subject, (rival, versus) = found.verdict.subject, next(iter(found.verdict.over.items()))
         yield Consequence(
             temperature,
             batch,
             str(found.configuration.settings["hardware"]),
-            versus.subject.title,
-            versus.rival.title,
+            strategies.ALL.named(subject).title,
+            strategies.ALL.named(rival).title,
             versus.ratio,
-            _ratio(before, rival),
-            tuple(swings(*(found.configuration.scenarios[each.name] for each in (versus.subject, versus.rival)))),
+            before.verdict.over[rival].ratio,
+            tuple(swings(*(found.configuration.scenarios[name] for name in (subject, rival)))),
         )
 
 
 def _between(swing: Swing) -> str:
     return f"({swing.lowest:.2f}-{swing.highest:.2f}x)"
-
-
-def _ratio(found: Prediction, rival: str) -> float:
-    return found.verdict.over[rival].ratio

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from ssdsim.answers.contest import share_fastest
 from ssdsim.answers.reads import check_owners, check_read
 from ssdsim.answers.verdict import Verdict, verdict
 from ssdsim.checks import whole
@@ -42,7 +43,7 @@ class Prediction:
         """That of a strategy's being faster than another, given the errors; None without errors, or without room."""
         if self.draws is None or not {name, rival} <= self.draws.keys():
             return None
-        return float(np.mean(self.draws[name] > self.draws[rival]))
+        return share_fastest(self.draws[name], [self.draws[rival]])
 
     @property
     def unit(self) -> str:

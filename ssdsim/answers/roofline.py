@@ -10,8 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ssdsim import drafters, strategies
+from ssdsim.answers.reads import check_owners
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.option import Group
+from ssdsim.plain import plain
 from ssdsim.pricing.between_kernels import kernel_factor
 from ssdsim.pricing.room import NoRoom
 from ssdsim.pricing.step import Pass, Step
@@ -20,16 +22,7 @@ from ssdsim.scenario.asked import Asked
 from ssdsim.scenario.options import ALL, DEFAULTS, members, refuse_others
 from ssdsim.scenario.price import price
 from ssdsim.transformer.forward import ForwardPass
-from ssdsim.transformer.operations import (
-    Attention,
-    Collective,
-    Elementwise,
-    ExpertMlp,
-    Gemm,
-    LatentAttention,
-    Operation,
-    PrefillAttention,
-)
+from ssdsim.transformer.operations import ExpertMlp, Operation
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -85,6 +78,7 @@ def roofline(**options: Any) -> pd.DataFrame:
     'memory'
     """
     refuse_others("roofline", options, taken())
+    check_owners(options)
     given = options.get("drafter")
     drafter = drafters.ALL.named(DEFAULTS["drafter"] if given is None else given)
     asked = Asked.of(options if drafter.needs_target else {**options, "sd_draft": "separate"})
@@ -108,7 +102,8 @@ def roofline(**options: Any) -> pd.DataFrame:
 def taken() -> tuple[str, ...]:
     """The options that passes may read: who, how much, where, and strategies' and drafters' own."""
     own = [option.name for owner in (*strategies.ALL, *drafters.ALL) for option in owner.options]
-    idle = ("sd_draft", "backup_ms")  # a fallback without a model is no pass, and SD's draft is priced by itself
+    # what is accepted shapes no pass; a fallback without a model is none; and SD's draft is priced by itself
+    idle = (*members(Group.ACCEPTANCE), "backup_ms", "sd_draft")
     names = ("strategies", "drafter", "b", "k", "f", "budget", *members(Group.HARDWARE), *own)
     return tuple(name for name in ALL if name in names and name not in idle)
 
@@ -147,12 +142,11 @@ def _rows(work: Pass, times: int) -> Iterator[dict[str, Any]]:
 def _against_roofs(op: Operation, profile: HardwareProfile, runtime: Runtime) -> dict[str, Any]:
     alone_s = profile.seconds(op).seconds
     seconds = alone_s * kernel_factor(op, alone_s, profile, runtime.kernels)
-    memory_s, compute_s, link_s = _roofs(op, profile)
-    roof_s = max(memory_s, compute_s, link_s)
+    memory_s, roof_s = profile.device.memory_s(op), profile.law(op).floor_s(op)
     return {
         "operation": op.name,
-        "kind": op.kind if isinstance(op, Collective) else type(op).__name__.lower(),
-        "shape": _shape(op),
+        "kind": op.kernel,
+        "shape": op.shape,
         "flops": op.flops,
         "bytes": op.bytes,
         "intensity": op.flops / op.bytes,
@@ -163,50 +157,16 @@ def _against_roofs(op: Operation, profile: HardwareProfile, runtime: Runtime) ->
         "bytes_per_second": op.bytes / seconds,
         "share_of_roof": roof_s / seconds if roof_s else None,
         "above_roof": roof_s > seconds,
-        "bound": _bound(op, seconds, memory_s, compute_s, profile),
+        "bound": _bound(op, seconds, roof_s, profile),
     }
 
 
-def _roofs(op: Operation, profile: HardwareProfile) -> tuple[float, float, float]:
-    """Seconds at the roofs of memory, arithmetic and link; 0 where a roof does not apply or is not known."""
-    if isinstance(op, Collective):
-        crossings = 2 if op.kind == "all_reduce" else 1
-        wire_bytes = crossings * (op.ranks - 1) / op.ranks * op.message_bytes
-        return 0.0, 0.0, wire_bytes / profile.link.bandwidth if profile.link else 0.0
-    memory_s = op.bytes / profile.device.memory_bandwidth
-    if isinstance(op, Elementwise):
-        return memory_s, 0.0, 0.0
-    peaks = profile.device.peak_flops
-    peak_flops = next((peaks[dtype] for dtype in op.arithmetic if dtype in peaks), None)
-    return memory_s, op.flops / peak_flops if peak_flops else 0.0, 0.0
-
-
-def _bound(op: Operation, seconds: float, memory_s: float, compute_s: float, profile: HardwareProfile) -> str:
-    if isinstance(op, Collective):
+def _bound(op: Operation, seconds: float, roof_s: float, profile: HardwareProfile) -> str:
+    if op.family == "communication":
         return "communication"
-    roof_s = max(memory_s, compute_s)
     if roof_s < LATENCY_SHARE * seconds and profile.launch_seconds(op) > roof_s:
         return "latency"
-    return "compute" if compute_s > memory_s else "memory"
-
-
-def _shape(op: Operation) -> str:
-    match op:
-        case Gemm():
-            return f"{op.m}x{op.n}x{op.k}"
-        case Attention():
-            mask = " masked" if op.masked else ""
-            return f"{op.batch}x{op.queries} over {op.context}{mask}"
-        case PrefillAttention():
-            return f"{op.batch}x{op.tokens} causal"
-        case LatentAttention():
-            return f"{op.batch}x{op.queries} over {op.context} latent"
-        case ExpertMlp():
-            return f"{op.tokens}x{op.width}x{op.hidden}, {op.touched:.1f} of {op.count}"
-        case Collective():
-            return f"{op.message_bytes / 1024:.0f} KiB x{op.ranks}"
-        case Elementwise():
-            return f"{op.moved_bytes / 1024:.0f} KiB"
+    return "compute" if profile.device.compute_s(op) > profile.device.memory_s(op) else "memory"
 
 
 def summarise(frame: pd.DataFrame) -> pd.DataFrame:
@@ -246,14 +206,9 @@ def _expert_bytes_share(of_pass: pd.DataFrame) -> float:
 
 def as_json(frame: pd.DataFrame) -> dict[str, Any]:
     """The stable JSON object of ``ssdsim roofline --json`` (schema 2); what does not apply is null."""
-
-    def records(table: pd.DataFrame) -> list[dict[str, Any]]:
-        rows = table.astype(object).where(table.notna(), None).to_dict("records")
-        return [{str(name): value for name, value in row.items()} for row in rows]
-
     return {
         "schema": 2,
-        "passes": records(summarise(frame)),
-        "operations": records(frame),
+        "passes": plain(summarise(frame).to_dict("records")),
+        "operations": plain(frame.to_dict("records")),
         "warnings": frame.attrs["warnings"],
     }

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ssdsim import drafters, strategies
+from ssdsim.answers.reads import check_owners
 from ssdsim.checks import few_enough, listed, whole
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_hardware, find_transformer
@@ -182,6 +183,7 @@ def _bounds(verify: Cost, draft: Cost, seed: int) -> tuple[int, int]:
 def _combinations(options: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
     """The options of each combination."""
     refuse_others("window", options, taken())
+    check_owners(options)
     given = {name: value for name, value in options.items() if value is not None}
     axes = {name: listed(spelled(name), given[name]) for name in AXES if name in given}
     single = {name: value for name, value in given.items() if name not in AXES}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 PIPE_WIDTH = 120
+UNLABELLED = " " * len("Verdict  ")
 
 
 def console(stderr: bool = False) -> Console:
@@ -37,3 +40,14 @@ def print_labelled(out: Console, label: str, text: str, style: str = "", label_s
     beside.add_column(overflow="fold")
     beside.add_row(*words)
     out.print(beside)
+
+
+def print_origins(
+    out: Console, timings: Iterable[Mapping[str, str]], runtime: str | None, pair: str | None = None
+) -> None:
+    """What the numbers rest on."""
+    for record in timings:
+        print_labelled(out, "Timings  ", f"{record['profile']}: {record['summary']}", "dim")
+    for label, text in (("Runtime  ", runtime), ("Tokens   ", pair)):
+        if text:
+            print_labelled(out, label, text, "dim")

@@ -19,7 +19,7 @@ def show_dry_run(found: DryRun, machine: HardwareProfile, minutes: float, as_jso
     if as_json:
         ranks = [vars(rank) | {"fits": rank.fits} for rank in found.ranks]
         whole = {"schema": 1, "machine": machine.name, "strategies": found.strategies, "minutes": found.minutes}
-        echo_json(whole | {"ranks": ranks, "benchmarks": [vars(each) for each in found.benchmarks]})
+        echo_json(whole | {"ranks": ranks, "benchmarks": found.benchmarks})
         return
     out, device = console(), machine.device
     out.print(f"{machine.name}: {device.count} x {device.name}, {device.topology}", style="bold")

@@ -15,6 +15,7 @@ from ssdsim.cli.values import OutputFile
 from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.files import write_whole
 from ssdsim.option import spelled
+from ssdsim.plain import picked
 
 
 def _tabled() -> dict[str, Any]:
@@ -48,9 +49,8 @@ def command(format_: str, output: Path | None, as_json: bool, seed: int, quiet: 
     if output is not None and exported.text:
         write_whole(output, exported.text)
     if as_json:
-        notes, warnings = list(exported.notes), list(exported.warnings)
-        made = {"schema": 1, "format": format_, "text": exported.text, "refusal": exported.refusal}
-        echo_json({**made, "notes": notes, "warnings": warnings})
+        said = picked(exported, "text", "refusal", "notes", "warnings")
+        echo_json({"schema": 1, "format": format_, **said})
     elif output is None:
         click.echo(exported.text, nl=False)
     if not quiet and not as_json:

@@ -16,6 +16,7 @@ from ssdsim.cli.options import echo_json, json_option, quiet_option
 from ssdsim.cli.runtimes import share, shown
 from ssdsim.cli.tables import Table
 from ssdsim.cli.values import OutputFile
+from ssdsim.plain import picked
 from ssdsim.runtimes.catalog import DEFAULT, find_runtime, runtime_names, save_runtime
 
 if TYPE_CHECKING:
@@ -129,24 +130,13 @@ def _fitted(fit: Fit) -> Iterator[tuple[str, float, float, float]]:
 def _json(fit: Fit, output: Path) -> dict[str, object]:
     from calibration.runtimes.fit import by_series
 
+    fields = (dict(zip(("field", "value", "low", "high"), each, strict=True)) for each in _fitted(fit))
+    series = (dict(zip(("series", "rows", "error", "left_out_error"), each, strict=True)) for each in by_series(fit))
     return {
         "schema": 1,
-        "runtime": str(output),
+        "runtime": output,
         "name": fit.card.name,
-        "fields": [
-            {"field": field, "value": value, "low": low, "high": high, "told": field in fit.told}
-            for field, value, low, high in _fitted(fit)
-        ],
-        "alike": [list(pair) for pair in fit.alike],
-        "series": [
-            {
-                "series": series,
-                "rows": count,
-                "error": error,
-                "left_out_error": None if math.isnan(left_out) else left_out,
-            }
-            for series, count, error, left_out in by_series(fit)
-        ],
-        "error": fit.error,
-        "left_out_error": fit.left_out_error,
+        "fields": [{**each, "told": each["field"] in fit.told} for each in fields],
+        "series": list(series),
+        **picked(fit, "alike", "error", "left_out_error"),
     }

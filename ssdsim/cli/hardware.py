@@ -17,6 +17,7 @@ from ssdsim.hardware.from_datasheet import Datasheet, from_datasheet
 from ssdsim.hardware.laws import TimingModel
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.hardware.what_if import scale
+from ssdsim.plain import picked
 from ssdsim.runtimes.catalog import BY_DEFAULT, SUFFIX, runtime_of, save_runtime
 
 _MOST_TERA, _MOST_GIGA = 1e6, 1e6
@@ -34,7 +35,7 @@ def list_hardware(as_json: bool) -> None:
     """Every bundled profile with its device and where its timings come from."""
     profiles = [find_hardware(name) for name in hardware_names()]
     if as_json:
-        echo_json({"schema": 1, "hardware": [_overview(profile) for profile in profiles]})
+        echo_json({"schema": 1, "hardware": [picked(each, "name", "device", "sources") for each in profiles]})
         return
     table = Table(pad_edge=True)
     for column in ("name", "device", "count", "memory", "bandwidth", "dtypes", "timings"):
@@ -51,14 +52,6 @@ def list_hardware(as_json: bool) -> None:
             ", ".join(sorted({source.kind for source in profile.sources.values()})),
         )
     console().print(table)
-
-
-def _overview(profile: HardwareProfile) -> dict[str, object]:
-    return {
-        "name": profile.name,
-        "device": profile.device.model_dump(),
-        "sources": {name: source.model_dump() for name, source in profile.sources.items()},
-    }
 
 
 @command.command("show")
@@ -209,7 +202,7 @@ def check_hardware(name: str, vidur_mlp: Path, dtype: str, as_json: bool) -> Non
         raise InputError(f"profile {profile.name} has no {dtype} gemm timings (it has {', '.join(profile.gemm)})")
     bands = cross_check(profile.gemm[dtype], read_gemms(vidur_mlp))
     if as_json:
-        echo_json({"schema": 1, "bands": [vars(band) for band in bands]})
+        echo_json({"schema": 1, "bands": bands})
         return
     table = Table(pad_edge=True)
     for column in ("tokens", "GEMMs", "median bias", "median error", "measured - predicted"):

@@ -64,7 +64,7 @@ def command(
     )
     pair.save(output)
     if as_json:
-        echo_json(pair.model_dump(mode="json", by_alias=True))
+        echo_json(pair)
         return
     print_pair(pair, console(), quiet)
     click.echo(f"written to {output}", err=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ from ssdsim.cli.render_pair import print_compared, print_consequences, print_pai
 from ssdsim.cli.values import OutputFile, Values
 from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.errors import InputError
+from ssdsim.plain import plain
 from ssdsim.runs.lock import locked
 
 if TYPE_CHECKING:
@@ -99,8 +99,8 @@ def command(output: Path | None, resume: Path | None, as_json: bool, seed: int, 
     pair.save(output)
     verdicts = list(consequences(pair, output))
     if as_json:
-        checked = {"loop": [_as_json(each) for each in loops], "consequences": [asdict(each) for each in verdicts]}
-        echo_json({**pair.model_dump(mode="json", by_alias=True), **checked})
+        checked = [{**vars(each), "agrees": each.agrees} for each in loops]
+        echo_json({**plain(pair), "loop": checked, "consequences": verdicts})
     else:
         print_pair(pair, console())
         print_compared(loops, console())
@@ -117,10 +117,6 @@ def _exit_code(pair: Pair, loops: Sequence[Compared]) -> int:
         bool(lossless.greedy and lossless.greedy.bugs) or bool(lossless.sampling and lossless.sampling.passed is False)
     )
     return int(lost or not all(each.agrees for each in loops))
-
-
-def _as_json(each: Compared) -> dict[str, Any]:
-    return {**vars(each), "agrees": each.agrees}
 
 
 def _questions(options: dict[str, Any], seed: int) -> Questions:

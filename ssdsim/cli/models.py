@@ -54,7 +54,7 @@ def list_drafters(as_json: bool) -> None:
     """Every bundled card of a drafter, with the data on which its acceptance was published."""
     cards = [card for name in drafter_names() if (card := find_drafter(name)) is not None]
     if as_json:
-        echo_json({"schema": 1, "drafters": [card.model_dump() for card in cards]})
+        echo_json({"schema": 1, "drafters": cards})
         return
     table = Table(names=3, pad_edge=True)
     for column in ("name", "--drafter", "target", "sets", "K", "tokens"):

@@ -12,6 +12,7 @@ import click
 from ssdsim import kinds
 from ssdsim.cli.values import Lists, Values
 from ssdsim.option import Option
+from ssdsim.plain import plain
 from ssdsim.scenario.options import ALL
 
 Makes = Callable[[], Iterable[click.Option]]
@@ -239,4 +240,5 @@ def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def echo_json(value: Any) -> None:
-    click.echo(json.dumps(value, indent=2, allow_nan=False))
+    """A record, or a mapping of records, as :func:`ssdsim.plain.plain` has it."""
+    click.echo(json.dumps(plain(value), indent=2, allow_nan=False))

@@ -8,8 +8,9 @@ from rich.padding import Padding
 from rich.text import Text
 
 from ssdsim import strategies
+from ssdsim.answers.columns import TITLED, Column
 from ssdsim.answers.predict import Prediction
-from ssdsim.cli.console import console, print_labelled
+from ssdsim.cli.console import UNLABELLED, console, print_labelled, print_origins
 from ssdsim.cli.tables import Table
 from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.option import Group
@@ -19,7 +20,6 @@ from ssdsim.scenario.options import ALL, members
 
 BAR_WIDTH = 56
 _SHORTEST_BAR = 24  # with less room beside the parts, they go below
-_UNLABELLED = " " * len("Verdict  ")
 _STYLES = {"verify": "blue", "draft": "yellow", "communicate": "magenta", "fallback": "red", "host": "bright_black"}
 _BLOCKS = {"verify": "█", "draft": "▓", "communicate": "▒", "fallback": "░", "host": "▪"}
 
@@ -36,9 +36,9 @@ def print_prediction(prediction: Prediction, quiet: bool) -> None:
     colour = "green" if verdict.best == verdict.subject else "yellow"
     print_labelled(out, "Verdict  ", verdict.sentence, colour, "bold")
     if verdict.probability_best is not None:
-        others = " and ".join(versus.rival.title for versus in verdict.over.values())
+        others = " and ".join(map(title_of, verdict.over))
         what = f"P({title_of(verdict.subject)} faster than {others} | errors of the timings)"
-        print_labelled(out, _UNLABELLED, f"{what} = {verdict.probability_best:.2f}")
+        print_labelled(out, UNLABELLED, f"{what} = {verdict.probability_best:.2f}")
     _print_notes(prediction, out)
     print_warnings(prediction.configuration.warnings, quiet)
 
@@ -61,42 +61,34 @@ def title(configuration: Configuration) -> str:
 
 def _table(prediction: Prediction) -> Table:
     seconds = prediction.unit == "s"
-    rate = "tokens/s" if seconds else "tokens/T_v"
-    time = " ms" if seconds else " T_v"
-    over = [f"vs {title_of(name)}" for name in _rivals(prediction)]
-    columns = [rate, "95 %", "per user", "per GPU", "GPUs", "TPOT" + time, "round" + time, "tokens", *over]
-    table = Table(first=(rate, "95 %", *over))
+    shown = {column.headed(seconds): column for column in TITLED}
+    rate, *others = shown
+    over = {f"vs {title_of(name)}": name for name in _rivals(prediction)}
+    bounds = ["95 %"] if any(prediction.intervals.values()) else []
+    table = Table(first=(rate, *bounds, *over))
     table.add_column("", words=True)
-    bounded = any(prediction.intervals.values())
-    for column in columns if bounded else [c for c in columns if c != "95 %"]:
-        table.add_column(column)
-    for name in prediction.estimates:
-        table.add_row(title_of(name), *_row(prediction, name))
+    for header in (rate, *bounds, *others, *over):
+        table.add_column(header)
+    for name, e in prediction.estimates.items():
+        interval = prediction.intervals[name]
+        first, *rest = (_cell(column, e, seconds) for column in shown.values())
+        said = [f"{interval.low:.4g}-{interval.high:.4g}"] if interval else []
+        rivals = (prediction.estimates[rival].tokens_per_second for rival in over.values())
+        table.add_row(title_of(name), first, *said, *rest, *(f"{e.tokens_per_second / r:.2f}x" for r in rivals))
     return table
+
+
+def _cell(column: Column, estimate: Estimate, seconds: bool) -> str:
+    value = column.value(estimate, seconds)
+    if column.unit == "devices":
+        return str(value)
+    digits = 2 if column.unit != "rate" else 1 if seconds else 3
+    return f"{value:.{digits}f}"
 
 
 def _rivals(prediction: Prediction) -> list[str]:
     """Those that the others are held against: all but the subject, unless it is alone."""
     return [name for name in prediction.estimates if name != prediction.verdict.subject]
-
-
-def _row(prediction: Prediction, name: str) -> list[str]:
-    e, interval = prediction.estimates[name], prediction.intervals[name]
-    scale = 1e3 if prediction.unit == "s" else 1.0
-    rate = float(e.tokens_per_second)
-    digits = 1 if prediction.unit == "s" else 3
-    bounds = [f"{interval.low:.4g}-{interval.high:.4g}"] if interval else []
-    return [
-        f"{rate:.{digits}f}",
-        *bounds,
-        f"{rate / e.batch:.{digits}f}",
-        f"{rate / e.gpus:.{digits}f}",
-        str(e.gpus),
-        f"{scale * float(e.round_s) / e.tokens_per_round:.2f}",
-        f"{scale * float(e.round_s):.2f}",
-        f"{e.tokens_per_round:.2f}",
-        *(f"{rate / float(prediction.estimates[r].tokens_per_second):.2f}x" for r in _rivals(prediction)),
-    ]
 
 
 def _print_round_bars(prediction: Prediction, out: Console) -> None:
@@ -135,22 +127,18 @@ def _bar(estimate: Estimate, longest: float, width: int) -> Text:
 def _print_notes(prediction: Prediction, out: Console) -> None:
     for reason in prediction.configuration.no_room.values():
         if reason not in prediction.verdict.sentence:
-            print_labelled(out, _UNLABELLED, reason, "yellow")
+            print_labelled(out, UNLABELLED, reason, "yellow")
     caching = [e for e in prediction.estimates.values() if e.p_hit is not None]
     for e in caching:
         whose = f"{title_of(e.strategy)}: " if len(caching) > 1 else ""
         hits = f"{whose}hit rate {e.p_hit:.3f}, all {e.batch} hit in {e.p_all_hit:.1%} of rounds"
-        print_labelled(out, _UNLABELLED, hits, "dim")
+        print_labelled(out, UNLABELLED, hits, "dim")
         paper = e.paper_tokens_per_second
         if paper is not None and abs(float(paper) / float(e.tokens_per_second) - 1.0) > 0.005:
             rate = "tokens/s" if prediction.unit == "s" else "tokens/T_v"
             said = f"{whose}the paper's formula, without overheads: {float(paper):.4g} {rate}"
-            print_labelled(out, _UNLABELLED, said, "dim")
+            print_labelled(out, UNLABELLED, said, "dim")
     engines = {"closed": "closed form (exact)", "mc": "Monte Carlo", "des": "event engine"}
     out.print(f"Engine   {engines[prediction.engine]}", style="dim")
-    for record in prediction.configuration.provenance:
-        print_labelled(out, "Timings  ", f"{record['profile']}: {record['summary']}", "dim")
-    if prediction.configuration.runtime:
-        print_labelled(out, "Runtime  ", prediction.configuration.runtime, "dim")
-    if prediction.configuration.pair:
-        print_labelled(out, "Tokens   ", prediction.configuration.pair, "dim")
+    configuration = prediction.configuration
+    print_origins(out, configuration.provenance, configuration.runtime, configuration.pair)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ssdsim import strategies
 from ssdsim.answers.compare.compare import Comparison
 from ssdsim.answers.compare.inputs import AcceptanceInput
-from ssdsim.cli.console import console, print_labelled
+from ssdsim.cli.console import console, print_labelled, print_origins
 from ssdsim.cli.tables import Table
 from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.option import spelled
@@ -40,7 +40,7 @@ def print_comparison(found: Comparison, quiet: bool) -> None:
     out.print(_inputs(found))
     out.print()
     out.print("95 % and P(fastest) from the timings' held-out errors and the ranges of these inputs", style="dim")
-    print_labelled(out, "Runtime  ", found.runtime, "dim")
+    print_origins(out, (), found.runtime)
     print_warnings(found.warnings, quiet)
 
 
@@ -58,7 +58,7 @@ def _strategies(found: Comparison) -> Table:
             f"{d.per_user:.1f}",
             f"{each.low:.1f}-{each.high:.1f}",
             f"{d.per_gpu:.1f}",
-            f"{each.probability:.2f}",
+            f"{each.probability_fastest:.2f}",
             _bar(each.low / longest, d.per_user / longest, each.high / longest),
         )
     return table

@@ -12,13 +12,12 @@ from ssdsim.answers.recommend.break_even import BreakEven
 from ssdsim.answers.recommend.deployment import Deployment
 from ssdsim.answers.recommend.equal_count import EqualCount
 from ssdsim.answers.recommend.request import Request
-from ssdsim.cli.console import console, print_labelled
+from ssdsim.cli.console import UNLABELLED, console, print_labelled, print_origins
 from ssdsim.cli.tables import Table
 from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.scenario.asked import effective
 from ssdsim.settings import GIVEN
 
-_UNLABELLED = " " * len("Verdict  ")
 _SHOWN_GAINS = 6
 _NO_GAIN = 5e-4
 
@@ -29,8 +28,8 @@ def print_recommendation(found: Recommendation, quiet: bool) -> None:
     print_labelled(out, "Verdict  ", found.sentence, "green", "bold")
     about = next((answer for answer in found.answers if answer.batch == found.focus), None)
     for sentence in _at_equal_count(found, about):
-        print_labelled(out, _UNLABELLED, sentence)
-    print_labelled(out, _UNLABELLED, _question(found.request), "dim")
+        print_labelled(out, UNLABELLED, sentence)
+    print_labelled(out, UNLABELLED, _question(found.request), "dim")
     _heading(out, "Tokens/s per user and per GPU by batch; P that no other strategy is better")
     _print_answers(found, out)
     if about is not None:
@@ -44,11 +43,7 @@ def print_recommendation(found: Recommendation, quiet: bool) -> None:
     out.print(
         f"Searched {found.evaluated} settings in closed form; P and 95 % from the timings' held-out errors", style="dim"
     )
-    for profile, text in found.provenance:
-        print_labelled(out, "Timings  ", f"{profile}: {text}", "dim")
-    print_labelled(out, "Runtime  ", found.runtime, "dim")
-    if found.pair:
-        print_labelled(out, "Tokens   ", found.pair, "dim")
+    print_origins(out, found.provenance, found.runtime, found.pair)
     print_warnings(found.warnings, quiet)
 
 
@@ -134,7 +129,7 @@ def _print_best(about: Answer, out: Console) -> None:
     best = about.best
     if best is None or about.interval is None:
         return
-    low, high = about.interval
+    low, high = about.interval.low, about.interval.high
     rate = best.rate
     hits = ""
     if rate.p_hit is not None:
@@ -152,13 +147,11 @@ def _print_equal(found: Recommendation, about: Answer, out: Console) -> None:
         return
     title = strategies.ALL.named(found.request.subject).title
     _heading(out, f"At equal GPU count, batch {about.batch}: {title} against all else that as many GPUs can do")
-    table = Table()
-    for header, words, joined in (
-        *(("GPUs", False, False), (title, True, False), ("settings", True, True), ("/user", False, True)),
-        *(("best rival", True, False), ("/user", False, True), (f"{title} is", False, True)),
-        *(("95 %", False, True), (f"P({title} faster)", False, True)),
-    ):
-        table.add_column(header, words=words, joined=joined)
+    lead = f"{title} is"
+    table, bounds = Table(), ("95 %", f"P({title} faster)")
+    for header in ("GPUs", title, "settings", "/user", "best rival", "/user", lead, *bounds):
+        words = header in (title, "settings", "best rival")
+        table.add_column(header, words=words, joined=header in ("settings", "/user", lead, *bounds))
     for count in found.equal_counts:
         closest = count.closest
         table.add_row(
@@ -166,11 +159,11 @@ def _print_equal(found: Recommendation, about: Answer, out: Console) -> None:
             count.subject.name,
             count.subject.settings,
             f"{count.subject.per_user:.1f}",
-            closest.other.name,
-            f"{closest.other.per_user:.1f}",
+            closest.deployment.name,
+            f"{closest.deployment.per_user:.1f}",
             f"{closest.ratio:.2f}x",
             f"{closest.low:.2f}-{closest.high:.2f}",
-            f"{closest.probability:.2f}",
+            f"{closest.probability_faster:.2f}",
         )
     out.print(table)
     last = found.equal_counts[-1] if about.equal is None else about.equal
@@ -178,7 +171,7 @@ def _print_equal(found: Recommendation, about: Answer, out: Console) -> None:
 
 
 def _all_rivals(count: EqualCount) -> str:
-    each = (f"{v.what}: {v.ratio:.2f}x ({v.other.name})" for v in count.rivals)
+    each = (f"{v.what}: {v.ratio:.2f}x ({v.deployment.name})" for v in count.over)
     return f"{count.subject.name} over each rival on {count.gpus}: {'; '.join(each)}"
 
 
@@ -242,7 +235,7 @@ def _print_swings(found: Recommendation, about: Answer, out: Console) -> None:
     if not found.swings or about.equal is None:
         return
     subject, closest = about.equal.subject, about.equal.closest
-    text = f"{subject.name} over {closest.other.name} is {closest.ratio:.2f}x"
+    text = f"{subject.name} over {closest.deployment.name} is {closest.ratio:.2f}x"
     _heading(out, f"What to measure first, batch {about.batch}: {text} by acceptance and hits that are not sure")
     table = Table(names=2)
     table.add_column("what", words=True)

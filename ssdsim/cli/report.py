@@ -9,6 +9,7 @@ import click
 from ssdsim.cli.console import echo
 from ssdsim.cli.options import common_options, echo_json
 from ssdsim.cli.values import OutputFile
+from ssdsim.plain import picked
 
 
 @click.command("report")
@@ -26,17 +27,13 @@ def command(run_folder: Path, output: Path | None, as_json: bool, seed: int, qui
     path = run_folder / "report.html" if output is None else output
     made.save(path)
     if as_json:
-        left_out = [{"what": item.what, "why": item.why} for item in made.left_out]
-        figures = [{"key": figure.key, "title": figure.title} for figure in made.figures]
-        verdict = {"sentence": made.sentence}
         echo_json(
             {
                 "schema": 1,
-                "report": str(path),
-                "unfinished": made.unfinished,
-                "verdict": verdict,
-                "figures": figures,
-                "left_out": left_out,
+                "report": path,
+                "verdict": {"sentence": made.sentence},
+                "figures": [picked(figure, "key", "title") for figure in made.figures],
+                **picked(made, "unfinished", "left_out"),
             }
         )
         return

@@ -8,6 +8,7 @@ from ssdsim.cli.console import console, print_labelled
 from ssdsim.cli.groups import Group
 from ssdsim.cli.options import echo_json, json_option
 from ssdsim.cli.tables import Table
+from ssdsim.plain import picked
 from ssdsim.runtimes.card import ERRORS, NUMBERS, Evidence, Runtime
 from ssdsim.runtimes.catalog import find_runtime, runtime_names
 
@@ -23,7 +24,8 @@ def list_runtimes(as_json: bool) -> None:
     """Every bundled runtime with its engine and what its numbers rest on."""
     cards = [find_runtime(name) for name in runtime_names()]
     if as_json:
-        echo_json({"schema": 1, "runtimes": [_overview(card) for card in cards]})
+        listed = [picked(card, "name", "engine", "versions", "about", "evidence") for card in cards]
+        echo_json({"schema": 1, "runtimes": listed})
         return
     table = Table(pad_edge=True)
     for column in ("name", "engine", "versions", "rows", "error in fit", "left out", "from"):
@@ -35,16 +37,6 @@ def list_runtimes(as_json: bool) -> None:
     console().print(table)
 
 
-def _overview(card: Runtime) -> dict[str, object]:
-    return {
-        "name": card.name,
-        "engine": card.engine,
-        "versions": card.versions,
-        "about": card.about,
-        "evidence": card.evidence.model_dump(),
-    }
-
-
 @command.command("show")
 @click.argument("name")
 @json_option
@@ -52,7 +44,7 @@ def show_runtime(name: str, as_json: bool) -> None:
     """One runtime: what it adds to kernels, how wrong that may be, and what the numbers rest on."""
     card = find_runtime(name)
     if as_json:
-        echo_json(card.model_dump(by_alias=True))
+        echo_json(card)
         return
     print_runtime(card)
 

@@ -142,7 +142,7 @@ def _table(runs: dict[str, SimulatedRounds], scale: float, unit: str) -> Table:
             str(run.rounds),
             f"{rates.value:.4g}",
             f"{rates.low:.4g}-{rates.high:.4g}",
-            f"{scale * run.round_s.value / run.tokens_per_round.value:.3f}",
+            f"{scale * run.tpot_s:.3f}",
             *(f"{scale * run.round_histogram.quantile(q):.3f}" for q in (0.5, 0.9, 0.99)),
             f"{scale * run.gap_quantile_s(0.99):.3f}",
             f"{run.burst_share:.0%}",

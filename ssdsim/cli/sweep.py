@@ -24,6 +24,7 @@ from ssdsim.cli.tables import Table
 from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.errors import InputError, nearest
 from ssdsim.option import Group
+from ssdsim.plain import picked
 from ssdsim.scenario.asked import subject_among
 from ssdsim.scenario.options import members
 
@@ -100,12 +101,9 @@ def _json(plan: Plan, results: pd.DataFrame) -> dict[str, Any]:
     return {
         "schema": 2,
         "unit": _unit(plan),
-        "engine": plan.engine,
-        "seed": plan.seed,
-        "options": dict(plan.options),
-        "grid": dict(plan.grid),
+        **picked(plan, "engine", "seed", "options", "grid"),
         "points": len(results),
-        "impossible": int(results["error"].notna().sum()),
+        "impossible": results["error"].notna().sum(),
         "rows": json.loads(results.to_json(orient="records", double_precision=15)),
         "warnings": results.attrs["warnings"],
     }
@@ -116,7 +114,7 @@ def _unit(plan: Plan) -> str:
 
 
 def _print(plan: Plan, results: pd.DataFrame, sort: str | None, top: int) -> None:
-    out, contest = console(), _Contest.of(plan)
+    out, contest = console(), _Sides.of(plan)
     sort = sort or contest.sort
     axes = " x ".join(f"{name} {len(values)}" for name, values in plan.grid.items()) or "one point"
     out.print(f"{len(results)} points: {axes}", style="bold")
@@ -131,7 +129,7 @@ def _print(plan: Plan, results: pd.DataFrame, sort: str | None, top: int) -> Non
         out.print(f"{len(refused)} points are not possible; {count} of them: {reason}", style="yellow")
 
 
-def _with_ratios(possible: pd.DataFrame, contest: _Contest) -> pd.DataFrame:
+def _with_ratios(possible: pd.DataFrame, contest: _Sides) -> pd.DataFrame:
     """The points with the subject's ratio to each rival: results hold each strategy over those before it only."""
     columns = {str(name): column for name, column in possible.items()}
     return possible.assign(**over([(contest.subject, rival) for rival in contest.rivals], columns))
@@ -142,7 +140,7 @@ def _less_is_better(name: str) -> bool:
 
 
 @dataclass(frozen=True)
-class _Contest:
+class _Sides:
     """The subject, its rivals (the one that it is held against first), and whose columns there are."""
 
     names: tuple[str, ...]
@@ -150,9 +148,9 @@ class _Contest:
     rivals: tuple[str, ...]
 
     @staticmethod
-    def of(plan: Plan) -> _Contest:
+    def of(plan: Plan) -> _Sides:
         subject = subject_among(plan.strategies, plan.options.get("subject"))
-        return _Contest(plan.strategies, subject, rivals(subject, plan.strategies))
+        return _Sides(plan.strategies, subject, rivals(subject, plan.strategies))
 
     @property
     def sort(self) -> str:
@@ -163,7 +161,7 @@ class _Contest:
         return own(self.names, self.subject, column) if column in own_columns(self.subject) else None
 
 
-def _shown(plan: Plan, contest: _Contest) -> list[tuple[str, str, Callable[[pd.Series[Any]], str]]]:
+def _shown(plan: Plan, contest: _Sides) -> list[tuple[str, str, Callable[[pd.Series[Any]], str]]]:
     """Header, the results' column, and the cell of a row, for each column that is shown of a point."""
     unit, name, decimals = _unit(plan), contest.subject, 1 if _unit(plan) == "s" else 3
 
@@ -193,7 +191,7 @@ def _shown(plan: Plan, contest: _Contest) -> list[tuple[str, str, Callable[[pd.S
     return shown
 
 
-def _table(plan: Plan, contest: _Contest, best: pd.DataFrame, sort: str) -> Table:
+def _table(plan: Plan, contest: _Sides, best: pd.DataFrame, sort: str) -> Table:
     shown = _shown(plan, contest)
     if sort not in {*(column for _, column, _ in shown), *plan.grid}:
         shown.append((sort, sort, lambda row: f"{row[sort]:.4g}"))
@@ -211,7 +209,7 @@ def _setting(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _summary(contest: _Contest, possible: pd.DataFrame) -> str:
+def _summary(contest: _Sides, possible: pd.DataFrame) -> str:
     """How often each strategy is fastest, and what the subject makes of its rival."""
     rates = possible[[f"{name}_tokens_per_second" for name in contest.names]].set_axis(list(contest.names), axis=1)
     fastest = rates.idxmax(axis=1).value_counts(normalize=True)

@@ -186,7 +186,7 @@ def command(
     compared = _run(hardware, log, names, points, seed, quiet, **options)
     errors = np.abs([c.error for comparisons in compared for c in comparisons])
     if as_json:
-        rows = [c.to_json() | {"error": c.error} for comparisons in compared for c in comparisons]
+        rows = [{**vars(c), "error": c.error} for comparisons in compared for c in comparisons]
         figures = {"median_error": float(np.median(errors)), "worst_error": float(errors.max())}
         echo_json({"schema": 2, "comparisons": rows, **figures})
     else:

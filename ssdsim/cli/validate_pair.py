@@ -15,6 +15,7 @@ from ssdsim.cli.progress import shown
 from ssdsim.cli.tables import Table
 from ssdsim.errors import InputError
 from ssdsim.pairs.file import load_pair
+from ssdsim.plain import document, picked
 from ssdsim.runs.lock import locked
 
 if TYPE_CHECKING:
@@ -53,14 +54,14 @@ def check_pair(
             found = run_tokens(bench, timed, asked, folder / _CALIBRATION, progress)
     except RankError as error:
         raise InputError(str(error)) from None
-    document = _document(bench, found, len(asked))
-    (folder / _RESULT).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    answer = _document(bench, found, len(asked))
+    (folder / _RESULT).write_text(json.dumps(answer, indent=1) + "\n", encoding="utf-8")
     if as_json:
-        echo_json(document)
+        echo_json(answer)
     else:
         _print(bench, found, len(asked))
     bugs = sum(each.greedy.bugs for each in found)
-    return bugs == 0 and (max_error is None or document["worst_error"] <= max_error)
+    return bugs == 0 and (max_error is None or answer["worst_error"] <= max_error)
 
 
 def _bench(path: Path, options: Mapping[str, Any]) -> TokenBench:
@@ -128,19 +129,18 @@ def _prompts(path: Path, requests: int) -> tuple[list[Prompt], list[Prompt]]:
 
 
 def _document(bench: TokenBench, found: Sequence[TokenComparison], requests: int) -> dict[str, Any]:
-    return {
+    parts = {
         "schema": 1,
-        "pair": str(bench.pair),
-        "target": bench.models[0],
-        "draft": bench.models[1],
-        "k": bench.size.k,
+        **picked(bench, "pair"),
+        **dict(zip(("target", "draft"), bench.models, strict=True)),
+        **picked(bench.size, "k", "new_tokens"),
         "f": bench.size.fan_out,
-        "new_tokens": bench.size.new_tokens,
         "requests": requests,
-        "comparisons": [each.to_json() for each in found],
+        "comparisons": [each.shown() for each in found],
         "worst_median_error": max(each.median_error for each in found),
         "worst_error": max(each.worst_error for each in found),
     }
+    return document(parts)
 
 
 def _print(bench: TokenBench, found: Sequence[TokenComparison], requests: int) -> None:

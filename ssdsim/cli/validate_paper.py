@@ -8,8 +8,9 @@ from rich.console import Console
 from ssdsim.cli.console import console
 from ssdsim.cli.options import echo_json
 from ssdsim.cli.tables import Table
-from ssdsim.cli.validate_trees import replay_tree_paper
+from ssdsim.cli.validate_trees import headed, replay_tree_paper
 from ssdsim.errors import InputError
+from ssdsim.plain import picked
 from ssdsim.validation.drafted import PublishedRows, Replayed
 from ssdsim.validation.paper import FamilyReplay, Published, SweepReplay, load_paper, replay_family, replay_sweep
 from ssdsim.validation.tree_paper import PublishedTrees
@@ -119,49 +120,43 @@ def _sweep_table(sweeps: list[SweepReplay]) -> Table:
 def _json(
     paper: Published, families: list[FamilyReplay], sweeps: list[SweepReplay], worst: float, worst_sweep: float
 ) -> dict[str, object]:
-    return {
-        "schema": 1,
-        "paper": paper.name,
-        "citation": paper.citation,
-        "families": [
-            {
-                "target": replay.family.target,
-                "draft": replay.family.draft,
-                "fitted": {
-                    "alpha": dict(zip(replay.family.datasets, replay.alpha.tolist(), strict=True)),
-                    "draft_step_ms": 1e3 * replay.draft_step_s,
-                    "p_hit": replay.p_hit,
-                },
-                "ssd_tokens_per_second": replay.ssd_tokens_per_s.tolist(),
-                "errors": replay.errors.tolist(),
-            }
-            for replay in families
-        ],
-        "sweeps": [
-            {
-                "engine": replay.sweep.engine,
-                "method": replay.sweep.method,
-                "fitted": {
-                    "alpha": replay.alpha,
-                    "round_extra_ms": 1e3 * replay.round_extra_s,
-                    "draft_step_ms": 1e3 * replay.draft_step_s,
-                },
-                "tokens_per_second": replay.tokens_per_s.tolist(),
-                "errors": replay.errors.tolist(),
-                "best_k": {"published": replay.best_k[0], "predicted": replay.best_k[1]},
-            }
-            for replay in sweeps
-        ],
-        "worst_error": worst,
-        "worst_sweep_mean_error": worst_sweep,
-    }
+    of_families = [
+        {
+            **picked(replay.family, "target", "draft"),
+            "fitted": {
+                "alpha": dict(zip(replay.family.datasets, replay.alpha, strict=True)),
+                "draft_step_ms": 1e3 * replay.draft_step_s,
+                "p_hit": replay.p_hit,
+            },
+            "ssd_tokens_per_second": replay.ssd_tokens_per_s,
+            "errors": replay.errors,
+        }
+        for replay in families
+    ]
+    of_sweeps = [
+        {
+            **picked(replay.sweep, "engine", "method"),
+            "fitted": {
+                "alpha": replay.alpha,
+                "round_extra_ms": 1e3 * replay.round_extra_s,
+                "draft_step_ms": 1e3 * replay.draft_step_s,
+            },
+            "tokens_per_second": replay.tokens_per_s,
+            "errors": replay.errors,
+            "best_k": dict(zip(("published", "predicted"), replay.best_k, strict=True)),
+        }
+        for replay in sweeps
+    ]
+    errors = {"worst_error": worst, "worst_sweep_mean_error": worst_sweep}
+    return {**headed(paper), "families": of_families, "sweeps": of_sweeps, **errors}
 
 
 def replay_rows(paper: PublishedRows, max_error: float | None, as_json: bool) -> bool:
     """Rows of drafters."""
     replays = [rows.replay() for rows in paper.rows]
     if as_json:
-        echo_json(_rows_json(paper, replays))
+        rows = [{**vars(replay), "errors": replay.errors} for replay in replays]
+        echo_json({**headed(paper), "rows": rows, "worst_error": max(replay.worst for replay in replays)})
     else:
         _print_rows(paper, replays)
     return all(replay.worst <= (replay.within if max_error is None else max_error) for replay in replays)
@@ -184,26 +179,3 @@ def _print_rows(paper: PublishedRows, replays: list[Replayed]) -> None:
             table.add_row(label + mark, f"{seen:.2f}", f"{predicted:.2f}", f"{error:+.1%}")
         out.print(table)
         out.print(f"worst error {replay.worst:.1%} ({replay.unit}; should be within {replay.within:.0%})")
-
-
-def _rows_json(paper: PublishedRows, replays: list[Replayed]) -> dict[str, object]:
-    return {
-        "schema": 1,
-        "paper": paper.name,
-        "citation": paper.citation,
-        "rows": [
-            {
-                "about": replay.about,
-                "unit": replay.unit,
-                "fitted": replay.fitted,
-                "labels": list(replay.labels),
-                "published": replay.published.tolist(),
-                "predicted": replay.predicted.tolist(),
-                "errors": replay.errors.tolist(),
-                "judged": list(replay.judged),
-                "within": replay.within,
-            }
-            for replay in replays
-        ],
-        "worst_error": max(replay.worst for replay in replays),
-    }

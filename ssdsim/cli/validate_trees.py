@@ -7,6 +7,9 @@ import numpy as np
 from ssdsim.cli.console import console
 from ssdsim.cli.options import echo_json
 from ssdsim.cli.tables import Table
+from ssdsim.plain import picked
+from ssdsim.validation.drafted import PublishedRows
+from ssdsim.validation.paper import Published
 from ssdsim.validation.tree_paper import DemoReplay, PublishedTrees, TreeReplay, replay_demo, replay_trees
 
 
@@ -55,30 +58,19 @@ def _print(paper: PublishedTrees, replays: list[TreeReplay], demo: DemoReplay | 
     out.print(f"\nSpeed-ups: worst error {worst:.1%}.")
 
 
+def headed(paper: Published | PublishedRows | PublishedTrees) -> dict[str, object]:
+    """What the JSON of every paper begins with."""
+    return {"schema": 1, "paper": paper.name, "citation": paper.citation}
+
+
 def _json(paper: PublishedTrees, replays: list[TreeReplay], demo: DemoReplay | None, worst: float) -> dict[str, object]:
-    return {
-        "schema": 1,
-        "paper": paper.name,
-        "citation": paper.citation,
-        "trees": [
-            {
-                "nodes": replay.rows.nodes,
-                "temperature": replay.rows.temperature,
-                "fitted": {"verify": replay.verify},
-                "datasets": list(replay.rows.datasets),
-                "speedups": replay.speedups.tolist(),
-                "errors": replay.errors.tolist(),
-            }
-            for replay in replays
-        ],
-        "demo": None
-        if demo is None
-        else {
-            "nodes": demo.nodes,
-            "levels": demo.levels,
-            "tokens": demo.tokens,
-            "time_per_token": demo.time_per_token,
-            "speedup": demo.speedup,
-        },
-        "worst_error": worst,
-    }
+    trees = [
+        {
+            **picked(replay.rows, "nodes", "temperature", "datasets"),
+            **picked(replay, "speedups", "errors"),
+            "fitted": picked(replay, "verify"),
+        }
+        for replay in replays
+    ]
+    tree = None if demo is None else picked(demo, "nodes", "levels", "tokens", "time_per_token", "speedup")
+    return {**headed(paper), "trees": trees, "demo": tree, "worst_error": worst}

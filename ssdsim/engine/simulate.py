@@ -17,6 +17,7 @@ from ssdsim.engine.stopping import Stopping
 from ssdsim.engine.trace import Trace
 from ssdsim.errors import InputError, nearest
 from ssdsim.intervals import Measured
+from ssdsim.plain import document, picked
 from ssdsim.rounds.estimate import PARTS
 from ssdsim.rounds.kernel import Mix
 from ssdsim.rounds.outcomes import (
@@ -59,6 +60,11 @@ class SimulatedRounds:
     breakdown_s: Mapping[str, float]
     utilisation: Mapping[str, float]
     round_histogram: Histogram
+
+    @property
+    def tpot_s(self) -> float:
+        """Time per output token of a sequence."""
+        return self.round_s.value / self.tokens_per_round.value
 
     @property
     def burst_share(self) -> float:
@@ -226,30 +232,20 @@ def _with_rare_rounds(round_s: Measured, p_all_hit: Measured, fallback_s: float)
 def run_as_json(run: SimulatedRounds, unit: str) -> dict[str, Any]:
     """One strategy of ``ssdsim simulate --json``; durations in ms, or in T_v where they are unit-free."""
     scale = 1e3 if unit == "s" else 1.0
-    histogram = run.round_histogram
-    return {
-        "rounds": run.rounds,
-        "gpus": run.gpus,
-        "tokens_per_second": _measured_json(run.tokens_per_second),
-        "tokens_per_round": _measured_json(run.tokens_per_round),
-        "tpot_ms": scale * run.round_s.value / run.tokens_per_round.value,
-        "round_ms": _measured_json(run.round_s, scale)
-        | {f"p{100 * q:.0f}": scale * histogram.quantile(q) for q in QUANTILES},
-        "gap_ms": {f"p{100 * q:.0f}": scale * run.gap_quantile_s(q) for q in QUANTILES},
-        "burst_share": run.burst_share,
-        "clean_round_ms": _finite(scale * run.clean_round_s),
-        "missed_round_ms": _finite(scale * run.missed_round_s),
-        "p_hit": _measured_json(run.p_hit) if run.p_hit else None,
-        "p_all_hit": _measured_json(run.p_all_hit) if run.p_all_hit else None,
-        "breakdown_ms": {part: scale * seconds for part, seconds in run.breakdown_s.items()},
-        "utilisation": dict(run.utilisation),
-    }
-
-
-def _measured_json(measured: Measured, scale: float = 1.0) -> dict[str, float | None]:
-    low, high = (_finite(scale * x) for x in (measured.low, measured.high))
-    return {"mean": scale * measured.value, "low": low, "high": high}
-
-
-def _finite(value: float) -> float | None:
-    return value if np.isfinite(value) else None
+    quantiles = {f"p{100 * q:.0f}": q for q in QUANTILES}
+    rounds = {p: scale * run.round_histogram.quantile(q) for p, q in quantiles.items()}
+    return document(
+        {
+            **picked(
+                run, "rounds", "gpus", "tokens_per_second", "tokens_per_round", "burst_share", "p_hit", "p_all_hit"
+            ),
+            "utilisation": run.utilisation,
+            "tpot_ms": scale * run.tpot_s,
+            "round_ms": {**run.round_s.as_mean(scale), **rounds},
+            "gap_ms": {p: scale * run.gap_quantile_s(q) for p, q in quantiles.items()},
+            "clean_round_ms": scale * run.clean_round_s,
+            "missed_round_ms": scale * run.missed_round_s,
+            "breakdown_ms": {part: scale * seconds for part, seconds in run.breakdown_s.items()},
+        },
+        {Measured: Measured.as_mean},
+    )

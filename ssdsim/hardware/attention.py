@@ -1,21 +1,29 @@
-"""Fitted timing models of decode attention: a corrected roofline, and a sum where heads run one after another."""
+"""Decode attention: a corrected roofline, a sum where heads run one after another, and the law that chooses."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import pairwise
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from ssdsim.hardware.laws import Array, Correction, Directions, Roofline, TimingModel, check_directions, check_domain
+from ssdsim.hardware.laws import (
+    Array,
+    CorrectedRoofline,
+    Directions,
+    ModelOfVariables,
+    Scaling,
+    directions_of,
+)
+from ssdsim.hardware.timing import Law, Timing, of_dtype, timed
 from ssdsim.records import FROM_LIST, Card, Positive, Seconds
+from ssdsim.transformer.operations import DTYPE_BYTES, DTYPES, Attention
 
 
-class DecodeAttention(TimingModel):
+class DecodeAttention(ModelOfVariables):
     """What models of decode attention share: the variables that they are made of.
 
     Imported tables have one query token per sequence. Kernels pack the queries that share keys and values,
@@ -45,6 +53,7 @@ class DecodeAttention(TimingModel):
         kv_heads: ArrayLike,
         head_dim: ArrayLike,
         element_bytes: float,
+        *,
         packed: bool = True,
     ) -> dict[str, Array]:
         """The variables of the correction, as arrays, of kernels that are ``packed`` or are not."""
@@ -63,61 +72,12 @@ class DecodeAttention(TimingModel):
             "head_dim": head_dim,
         }
 
-    def seconds(
-        self,
-        batch: ArrayLike,
-        queries: ArrayLike,
-        context: ArrayLike,
-        heads: ArrayLike,
-        kv_heads: ArrayLike,
-        head_dim: ArrayLike,
-        element_bytes: float,
-    ) -> Array:
-        values = self.variables(batch, queries, context, heads, kv_heads, head_dim, element_bytes, self.packed)
-        return self._seconds(values, element_bytes)
-
-    def wander(
-        self,
-        batch: int,
-        queries: int,
-        context: int,
-        heads: int,
-        kv_heads: int,
-        head_dim: int,
-        element_bytes: float,
-    ) -> dict[str, float]:
-        """How much each direction of the uncertainty moves the logarithm of the time."""
-        return self.timed((batch, queries, context, heads, kv_heads, head_dim), element_bytes)[2]
-
-    def timed(self, shape: Sequence[int], element_bytes: float) -> tuple[Array, str | None, dict[str, float]]:
-        """Of one shape: its seconds, how it leaves the timed domain, and how much each direction moves it."""
-        batch, queries, context, heads, kv_heads, head_dim = shape
-        values = self.variables(batch, queries, context, heads, kv_heads, head_dim, element_bytes, self.packed)
-        outside = self.beyond({name: float(value) for name, value in values.items()})
-        return self._seconds(values, element_bytes), outside, self._wander(values)
-
-    @abstractmethod
-    def _seconds(self, values: Mapping[str, Array], element_bytes: float) -> Array: ...
-
-    @abstractmethod
-    def _wander(self, values: Mapping[str, Array]) -> dict[str, float]: ...
+    def values(self, *shape: Any) -> dict[str, Array]:
+        return self.variables(*shape, packed=self.packed)
 
 
-class AttentionModel(DecodeAttention):
+class AttentionModel(CorrectedRoofline, DecodeAttention):
     """A roofline over keys, values, queries and outputs, corrected."""
-
-    roofline: Roofline
-    correction: Correction = Correction()
-
-    @model_validator(mode="after")
-    def _correction_is_of_its_variables(self) -> AttentionModel:
-        check_domain(self.correction.domain, self.dimensions)
-        return self
-
-    @property
-    def launch_s(self) -> float:
-        """The floor under any attention's time."""
-        return self.roofline.launch_s
 
     @property
     def coefficients(self) -> int:
@@ -126,21 +86,12 @@ class AttentionModel(DecodeAttention):
 
     @staticmethod
     def work(values: Mapping[str, Array], element_bytes: float) -> tuple[Array, Array]:
-        """Bytes moved and floating-point operations."""
         rows = values["blocks"] * values["group"]
         moved_bytes = values["kv"] + 2 * element_bytes * rows * values["head_dim"]
         return np.asarray(moved_bytes), np.asarray(4 * rows * values["head_dim"] * values["context"])
 
-    def _seconds(self, values: Mapping[str, Array], element_bytes: float) -> Array:
-        roofline = self.roofline.seconds(*self.work(values, element_bytes))
-        return np.asarray(roofline * np.exp(self.correction.log_factor(values)))
 
-    def _wander(self, values: Mapping[str, Array]) -> dict[str, float]:
-        found = self.correction.wander({name: float(value) for name, value in values.items()})
-        return {str(way): moved for way, moved in enumerate(found)}
-
-
-class AttentionLaw(Card):
+class GroupLaw(Card):
     """Seconds for ``group`` query rows a kv head: a launch, a time for each kv head and for each block, and streaming.
 
     The heads' own time does not grow with the batch: it is that of the projection before, which leaves the caches cold.
@@ -151,13 +102,8 @@ class AttentionLaw(Card):
     head_s: Seconds
     block_s: Seconds
     bandwidth: Positive
-    uncertainty: Directions = ()
+    uncertainty: Annotated[Directions, AfterValidator(directions_of(4))] = ()
     """Directions of the launch, of the seconds a head, a block and a byte."""
-
-    @model_validator(mode="after")
-    def _four_coefficients(self) -> AttentionLaw:
-        check_directions(self.uncertainty, 4)
-        return self
 
     @staticmethod
     def counts(values: Mapping[str, Array]) -> Array:
@@ -175,6 +121,10 @@ class AttentionLaw(Card):
         counts, seconds = self.counts(values), float(self.seconds(values))
         return [float(np.dot(direction, counts)) / seconds for direction in self.uncertainty]
 
+    def scaled(self, scaling: Scaling) -> Self:
+        """On another device."""
+        return scaling.of(self, "launch_s", "head_s", "block_s", uncertainty=())
+
 
 class AdditiveAttentionModel(DecodeAttention):
     """Attention of a device that does little at a time, such as a core: what its parts take adds up.
@@ -183,7 +133,7 @@ class AdditiveAttentionModel(DecodeAttention):
     time is blended geometrically in the logarithm of the rows.
     """
 
-    laws: Annotated[tuple[AttentionLaw, ...], FROM_LIST] = Field(min_length=1)
+    laws: Annotated[tuple[GroupLaw, ...], FROM_LIST] = Field(min_length=1)
 
     @model_validator(mode="after")
     def _ordered(self) -> AdditiveAttentionModel:
@@ -213,10 +163,51 @@ class AdditiveAttentionModel(DecodeAttention):
             for way, moved in enumerate(law.wander(values))
         }
 
-    def _shares(self, group: Array) -> list[tuple[AttentionLaw, Array]]:
+    def _shares(self, group: Array) -> list[tuple[GroupLaw, Array]]:
         """Each law with its share at ``group`` rows; the shares add up to 1."""
         knots = np.log([law.group for law in self.laws])
         return [(law, np.interp(np.log(group), knots, np.eye(len(knots))[i])) for i, law in enumerate(self.laws)]
 
+    def scaled(self, scaling: Scaling, *keys: Any) -> Self | None:
+        known = scaling.knows(*keys)
+        return self.unfitted(laws=tuple(law.scaled(scaling) for law in self.laws)) if known else None
+
 
 AnyAttention = AttentionModel | AdditiveAttentionModel
+
+
+class AttentionLaw(Law[Attention]):
+    """A model for each dtype of the cache, under a mask or a window where these were timed.
+
+    Where none were taken over a quantised cache, those over one of the activations' dtype.
+    """
+
+    def timing(self, op: Attention) -> Timing:
+        where, dtype = self._timed(op)
+        model = self._model(op)
+        shape = (op.batch, op.queries, op.context, op.heads, op.kv_heads, op.head_dim)
+        seconds, outside, wander = model.timed(shape, DTYPE_BYTES[op.cache_dtype])
+        if dtype != op.cache_dtype:
+            outside = f"a {op.cache_dtype} cache was not timed, a {dtype} one was"
+        elif op.masked and where != "attention_masked" and outside is None:
+            outside = "branch masks were not timed, ordinary attention was"
+        key = f"{where}:{op.kv_heads}x{op.head_dim}:{op.cache_dtype}"
+        return timed(self.profile, key, model, seconds, outside, wander, f"{where}:{dtype}")
+
+    def launch_s(self, op: Attention) -> float:
+        return self._model(op).launch_s
+
+    def _model(self, op: Attention) -> AnyAttention:
+        where, dtype = self._timed(op)
+        models: Mapping[str, AnyAttention] = getattr(self.profile, where)
+        return of_dtype(self.profile, "attention", models, dtype)
+
+    def _timed(self, op: Attention) -> tuple[str, str]:
+        """The profile's field of the timings for ``op``, and of which dtype."""
+        dtypes = (op.cache_dtype,) if op.cache_dtype in DTYPES else (op.cache_dtype, op.dtype)
+        special = [name for name, asked in (("masked", op.masked), ("windowed", op.windowed)) if asked]
+        for dtype in dtypes:
+            for where in (*(f"attention_{name}" for name in special), "attention"):
+                if dtype in getattr(self.profile, where):
+                    return where, dtype
+        return "attention", dtypes[-1]

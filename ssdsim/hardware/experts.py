@@ -1,18 +1,24 @@
-"""The fitted timing model of a layer's routed experts: a floor, the experts that are read, and the tokens' work."""
+"""A layer's routed experts: a floor, the experts that are read, and the tokens' work; and the law."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import Field
 
-from ssdsim.hardware.laws import Array, TimingModel
+from ssdsim.hardware.gemm import GemmLaw
+from ssdsim.hardware.laws import Array, Roofline, Scaling, TimingModel
+from ssdsim.hardware.timing import Law, Timing, timed, untimed
 from ssdsim.records import Card, NotNegative, Positive, Seconds
+from ssdsim.transformer.operations import ExpertMlp
 
 FEW_TOKENS = 256
 """Up to as many the experts' weights are the cost; beyond, other tiles and the arithmetic."""
+
+_MORE_KERNELS = 3
+"""Of an expert layer beside its first: a second product, and sorting tokens to experts and back."""
 
 
 class ExpertCosts(Card):
@@ -43,6 +49,12 @@ class ExpertCosts(Card):
         read = touched * (self.per_expert_s + np.asarray(expert_bytes, float) / self.bandwidth)
         products = 6 * hidden * width / self.flops_per_s if self.flops_per_s else 0.0
         return np.asarray(self.floor_s(hidden, width) + read + visits * (self.per_value_s * hidden + products))
+
+    def scaled(self, scaling: Scaling, arithmetic: float) -> Self:
+        """On another device, whose peak is ``arithmetic`` times as high."""
+        launches = ("launch_s", "per_hidden_s", "per_width_s", "per_expert_s")
+        flops_per_s = self.flops_per_s and self.flops_per_s * arithmetic
+        return scaling.of(self, *launches, streams=["per_value_s"], flops_per_s=flops_per_s)
 
 
 class ExpertsModel(TimingModel):
@@ -80,6 +92,39 @@ class ExpertsModel(TimingModel):
         """The error of the range of tokens."""
         return self.log_sd if tokens <= FEW_TOKENS else max(self.log_sd, self.many_log_sd)
 
-    def outside(self, visits: float, hidden: int, width: int, touched: float) -> str | None:
-        """How the shape leaves the timed domain, as short text; ``None`` inside it."""
-        return self.beyond({"visits": visits, "hidden": hidden, "width": width, "touched": touched})
+    def scaled(self, scaling: Scaling, *keys: Any) -> Self | None:
+        (weights,) = keys
+        if not scaling.multiplies(weights):
+            return None
+        arithmetic = scaling.arithmetic.get(weights, scaling.wide)
+        return self.unfitted(few=self.few.scaled(scaling, arithmetic), many=self.many.scaled(scaling, arithmetic))
+
+
+class ExpertsLaw(Law[ExpertMlp]):
+    """A model for each format of the weights; without one the roofline of products of few tokens."""
+
+    def timing(self, op: ExpertMlp) -> Timing:
+        model = self.profile.experts.get(op.dtype)
+        key = f"experts:{op.count}x{op.per_token}x{op.width}x{op.hidden}:{op.dtype}"
+        if model is None:
+            return untimed(self.profile, key, self._guessed_s(op), f"no {op.dtype} experts were timed")
+        seconds = model.seconds(op.tokens, op.count, op.visits, op.hidden, op.width, op.touched, op.expert_bytes)
+        outside = model.beyond({"visits": op.visits, "hidden": op.hidden, "width": op.width, "touched": op.touched})
+        return timed(self.profile, key, model, seconds, outside, log_sd=model.log_sd_at(op.tokens))
+
+    def launch_s(self, op: ExpertMlp) -> float:
+        model = self.profile.experts.get(op.dtype)
+        return float(model.few.floor_s(op.hidden, op.width)) if model else self._few_tokens(op).launch_s
+
+    def waiting_s(self, op: ExpertMlp, seconds: float) -> float:
+        """Their launch: read one after another, they reach less than the peak however many kernels run beside them."""
+        return min(seconds, self.launch_s(op))
+
+    def _guessed_s(self, op: ExpertMlp) -> float:
+        """The touched experts' bytes and the tokens' flops."""
+        roofline = self._few_tokens(op)
+        working_s = max(float(roofline.seconds(op.bytes, op.flops)), self.profile.device.compute_s(op))
+        return working_s + _MORE_KERNELS * roofline.launch_s
+
+    def _few_tokens(self, op: ExpertMlp) -> Roofline:
+        return GemmLaw(self.profile).model(op.activations_dtype).segments[0].roofline

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 from ssdsim.documents import as_record
 from ssdsim.errors import InputError, nearest
-from ssdsim.hardware.laws import LinkModel
+from ssdsim.hardware.laws import HYPOTHETICAL, Scaling
+from ssdsim.hardware.link import LinkModel
 from ssdsim.hardware.profile import Device, HardwareProfile, Provenance
-from ssdsim.hardware.what_if import LINKS, Scaling, hypothetical, link_change
+from ssdsim.hardware.what_if import LINKS, hypothetical, link_change, named_link
 
 LINK_EFFICIENCY = 0.8
 """Of a datasheet's rate, one way: what messages reach."""
@@ -103,15 +104,10 @@ def _told_link(link: float | str) -> str:
 def _link(like: HardwareProfile, sheet: Datasheet) -> LinkModel | None:
     if sheet.link is None:
         return like.link
-    latency_s = like.link.latency_s if like.link else LINKS["nvlink4"][0]
     if isinstance(sheet.link, str):
-        if sheet.link not in LINKS:
-            allowed = f"{', '.join(LINKS)}, or GB/s one way"
-            raise InputError(f"unknown link '{sheet.link}'{nearest(sheet.link, LINKS)} Allowed: {allowed}")
-        latency_s, bandwidth = LINKS[sheet.link]
-    else:
-        bandwidth = LINK_EFFICIENCY * sheet.link
-    return LinkModel(source="hypothetical", latency_s=latency_s, bandwidth=bandwidth)
+        return named_link(sheet.link, ", or GB/s one way")
+    latency_s = like.link.latency_s if like.link else LINKS["nvlink4"][0]
+    return LinkModel(source=HYPOTHETICAL, latency_s=latency_s, bandwidth=LINK_EFFICIENCY * sheet.link)
 
 
 def _note(like: HardwareProfile, device: Device) -> str:

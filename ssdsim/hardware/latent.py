@@ -1,16 +1,18 @@
-"""The fitted timing model of attention over a latent cache: what its block takes beyond its products."""
+"""Attention over a latent cache: what its block takes beyond its products, and the law."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import Field
 
-from ssdsim.hardware.laws import Array, TimingModel
+from ssdsim.hardware.laws import Array, Scaling, TimingModel
+from ssdsim.hardware.timing import Law, Timing, timed, untimed
 from ssdsim.records import Card, Positive, Seconds
+from ssdsim.transformer.operations import DTYPE_BYTES, LatentAttention
 
 TILE_ROWS = 64
 """Query rows that share one reading of the cache: fewer take the arithmetic of so many."""
@@ -71,17 +73,14 @@ class LatentModel(TimingModel):
 
     costs: LatentCosts
 
-    def seconds(self, batch: int, queries: int, heads: int, cache_bytes: float, row_flops: float) -> float:
-        """Of a layer."""
-        return float(self.costs.seconds(batch, queries, queries * heads, cache_bytes, row_flops))
-
-    def outside(self, batch: int, queries: int, heads: int, context: int, cached: int) -> str | None:
-        """How the shape leaves the timed domain, as short text; ``None`` inside it.
-
-        Only one query a sequence was ever timed: what several take is inferred from as many times the heads.
-        """
-        seen = {"batch": float(batch), "rows": float(queries * heads), "context": float(context), "cached": cached}
-        return self.beyond(seen)
+    def scaled(self, scaling: Scaling, *keys: Any) -> Self | None:
+        cache, weights = keys
+        if not (scaling.knows(cache) and scaling.multiplies(weights)):
+            return None
+        launches = ("launch_s", "per_doubling_s", "per_row_doubling_s")
+        streams = ("per_token_s", "per_row_s", "per_unfilled_row_s")
+        peak_flops = self.costs.peak_flops * scaling.wide
+        return self.unfitted(costs=scaling.of(self.costs, *launches, streams=streams, peak_flops=peak_flops))
 
 
 def _share(floors: tuple[float, float, float], works: tuple[float, float, float], peak: float) -> LatentCosts:
@@ -106,8 +105,48 @@ of the device's. On either of the two, the other's law by the ratio of bandwidth
 to 5.0 %."""
 
 
-def scaled_to(memory_bandwidth: float, peak_flops: float, narrow_cache: bool, block_scaled: bool) -> LatentCosts:
-    """:data:`SCALED` on a device of so many bytes and 16-bit floating-point operations a second."""
-    costs = SCALED[narrow_cache, block_scaled]
-    rates = {"bandwidth": costs.bandwidth * memory_bandwidth, "peak_flops": costs.peak_flops * peak_flops}
-    return costs.model_copy(update=rates)
+class LatentLaw(Law[LatentAttention]):
+    """A model for each dtype of the cache and format of the projections beside it.
+
+    Only one query a sequence was ever timed: what several take is inferred from as many times the heads. Without any
+    timings, what H100 and H200 take, by this device's bandwidth and peak.
+    """
+
+    def timing(self, op: LatentAttention) -> Timing:
+        key, rows = f"latent_attention:{op.heads}x{op.rank}:{op.cache_dtype}", op.queries * op.heads
+        model, outside = self._timed(op)
+        costs = model.costs if model else self._scaled(op)
+        seconds = float(costs.seconds(op.batch, op.queries, rows, op.cache_bytes, op.row_flops))
+        if model is None:
+            said = "no attention over a latent cache was timed"
+            return untimed(self.profile, key, seconds, said, "scaled from that of H100 and H200")
+        seen = {"batch": op.batch, "rows": rows, "context": op.context, "cached": op.rank + op.rope_dim}
+        outside = outside or model.beyond(seen)
+        if outside is None and op.queries > 1:
+            outside = "one query a sequence was timed, more are taken for as many times the heads"
+        return timed(self.profile, key, model, seconds, outside)
+
+    def launch_s(self, op: LatentAttention) -> float:
+        model, _ = self._timed(op)
+        costs = model.costs if model else self._scaled(op)
+        return float(costs.floor_s(op.batch * op.queries, op.queries * op.heads))
+
+    def _timed(self, op: LatentAttention) -> tuple[LatentModel | None, str | None]:
+        """The timings that ``op`` is priced with and how they are not its own; None where there are none like them."""
+        known = self.profile.latent
+        by_weights = known.get(op.cache_dtype) or known.get(op.dtype)
+        if not by_weights:
+            return None, None
+        other = None if op.cache_dtype in known else f"a {op.cache_dtype} cache was not timed, {op.dtype} was"
+        weights = next((w for w in (op.projections, op.dtype) if w in by_weights), next(iter(by_weights)))
+        if weights != (op.projections or op.dtype):
+            other = other or f"beside {op.projections} projections it was not timed, beside {weights} it was"
+        return by_weights[weights], other
+
+    def _scaled(self, op: LatentAttention) -> LatentCosts:
+        """:data:`SCALED` on this device."""
+        device, narrow = self.profile.device, DTYPE_BYTES[op.cache_dtype] == 1
+        costs = SCALED[narrow, op.projections == "float8-block" and op.projections in self.profile.gemm]
+        peak_flops = device.peak_flops.get(op.dtype, min(device.peak_flops.values()))
+        rates = {"bandwidth": costs.bandwidth * device.memory_bandwidth, "peak_flops": costs.peak_flops * peak_flops}
+        return costs.model_copy(update=rates)

@@ -1,25 +1,26 @@
-"""Fitted timing models: seconds of an operation from its shape, with the error of the fit beside it.
+"""What fitted timing models are made of: seconds of an operation from its shape, and the error of the fit beside it.
 
-Every model is a small physical law (a roofline, a latency plus bytes over bandwidth) times, where many
-timings are known, a correction fitted to them. All evaluate on scalars or on arrays that broadcast together.
+The model of an operation is in the file of its law: a roofline, or a latency plus bytes over bandwidth, times, where
+many timings are known, a correction fitted to them. All evaluate on scalars or on arrays that broadcast together.
 Seconds and bytes everywhere; bandwidths in bytes per second, peaks in floating-point operations per second.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from itertools import pairwise
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from ssdsim.errors import nearest
 from ssdsim.records import FROM_LIST, Card, Coefficient, LogSd, NotNegative, Positive, Seconds
+from ssdsim.transformer.operations import WEIGHTS_ARITHMETIC
 
 Array = NDArray[np.float64]
 Range = Annotated[tuple[NotNegative, NotNegative], FROM_LIST]
@@ -35,8 +36,13 @@ Each is one standard deviation long: the coefficients wander by every direction 
 DATASHEET_LOG_SD = 0.25
 """Standard deviation of log(real / datasheet): kernels reach 60 to 95 % of a datasheet's figure."""
 
+HYPOTHETICAL = "hypothetical"
+"""The source of models of a device that nobody timed."""
 
 _HINGE = re.compile(r"(?P<name>\w+)(?P<side>[<>])(?P<knot>\d[\d.]*(?:e[+-]?\d+)?)")
+
+
+Scaled = TypeVar("Scaled", bound=Card)
 
 
 class FitReport(Card):
@@ -87,6 +93,70 @@ class TimingModel(Card):
                 return f"{name} above the largest timed, {largest:g}"
         return None
 
+    @abstractmethod
+    def scaled(self, scaling: Scaling, *keys: Any) -> Self | None:
+        """The model on another device, without the error of its fit; None where that cannot do what it is a model of.
+
+        ``keys`` are those under which the profile has it.
+        """
+
+    def unfitted(self, **changes: Any) -> Self:
+        """With ``changes``, of a device that nobody timed."""
+        return self.model_copy(update={"source": HYPOTHETICAL, "report": None, **changes})
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """From one device to another: factors of memory bandwidth, of peaks by dtype, of launches, and of collectives.
+
+    ``rings`` is, by the number of ranks, how many of the old links a collective ran over, where the new one is a
+    device's only one.
+    """
+
+    memory_bandwidth: float
+    arithmetic: Mapping[str, float]
+    launches: float = 1.0
+    link_bandwidth: float = 1.0
+    link_delay_s: float = 0.0
+    rings: Mapping[int, float] = field(default_factory=dict)
+
+    def knows(self, dtype: str) -> bool:
+        """Whether the device has arithmetic of it."""
+        return dtype in self.arithmetic
+
+    def multiplies(self, weights: str) -> bool:
+        """Whether weights of this format are multiplied: as they are, or turned back into 16 bits first."""
+        return self.knows(weights) or WEIGHTS_ARITHMETIC.get(weights) is None
+
+    @property
+    def wide(self) -> float:
+        """Of attention, whose queries have 16 bits whatever the cache has."""
+        some = (self.arithmetic[d] for d in ("bfloat16", "float16") if d in self.arithmetic)
+        return next(some, max(self.arithmetic.values()))
+
+    def of(self, card: Scaled, *launches: str, streams: Iterable[str] = (), **others: Any) -> Scaled:
+        """``card`` with its bandwidth, its ``launches`` and ``streams`` (times) scaled, ``others`` as given."""
+        update = {name: getattr(card, name) * self.launches for name in launches}
+        update |= {name: getattr(card, name) / self.memory_bandwidth for name in streams}
+        update["bandwidth"] = card.bandwidth * self.memory_bandwidth  # type: ignore[attr-defined]
+        return card.model_copy(update={**update, **others})
+
+
+def directions_of(coefficients: int) -> Callable[[Directions], Directions]:
+    """ValueError unless every direction has a number for each coefficient."""
+
+    def checked(directions: Directions) -> Directions:
+        if any(len(direction) != coefficients for direction in directions):
+            raise ValueError(f"every direction needs {coefficients} numbers, one for each coefficient")
+        return directions
+
+    return checked
+
+
+def numbered(wander: Iterable[float]) -> dict[str, float]:
+    """By the number of the direction."""
+    return {str(way): moved for way, moved in enumerate(wander)}
+
 
 def check_domain(domain: Domain, variables: tuple[str, ...]) -> None:
     """ValueError unless every range rises and is of one of the variables."""
@@ -116,6 +186,10 @@ class Roofline(Card):
         streaming = (np.asarray(moved_bytes, float) / self.bandwidth) ** p
         arithmetic = (np.asarray(flops, float) / self.peak_flops) ** p
         return np.asarray((self.launch_s**p + streaming + arithmetic) ** (1 / p))
+
+    def scaled(self, scaling: Scaling, arithmetic: float) -> Roofline:
+        """On another device, whose peak is ``arithmetic`` times as high."""
+        return scaling.of(self, "launch_s", peak_flops=self.peak_flops * arithmetic)
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,7 +257,7 @@ class Correction(Card):
         if any(largest == 0.0 for _, largest in self.domain.values()):
             raise ValueError("domain: a range must end above 0, for the logarithm of its variable")
         _ = self._hinges
-        check_directions(self.uncertainty, 1 + len(self.terms))
+        directions_of(1 + len(self.terms))(self.uncertainty)
         return self
 
     @cached_property
@@ -198,7 +272,7 @@ class Correction(Card):
             logs[row] = column
         limits = self._hinges.low, self._hinges.high
         inside, (low, high) = logs[:-1], (each.reshape(-1, *(1,) * (logs.ndim - 1)) for each in limits)
-        np.log(_clamped(inside, low, high), out=inside)
+        np.log(clamped(inside, low, high), out=inside)
         return self._hinges.evaluate(logs)
 
     def log_factor(self, values: Mapping[str, ArrayLike]) -> Array:
@@ -217,263 +291,99 @@ class Correction(Card):
         return [float(first + np.dot(slopes, features)) for first, *slopes in self.uncertainty]
 
 
-def _clamped(values: ArrayLike, low: ArrayLike, high: ArrayLike) -> Array:
+def clamped(values: ArrayLike, low: ArrayLike, high: ArrayLike) -> Array:
     """``np.clip``, which takes several times as long for one number."""
     return np.asarray(np.minimum(np.maximum(values, low), high))
 
 
-def check_directions(directions: Directions, coefficients: int) -> None:
-    """ValueError unless every direction has a number for each coefficient."""
-    if any(len(direction) != coefficients for direction in directions):
-        raise ValueError(f"uncertainty: every direction needs {coefficients} numbers, one for each coefficient")
+class ModelOfVariables(TimingModel):
+    """In variables that are made of a shape, the last number of which are the bytes of an element."""
+
+    @abstractmethod
+    def values(self, *shape: Any) -> dict[str, Array]:
+        """The variables, as arrays."""
+
+    @abstractmethod
+    def _seconds(self, values: Mapping[str, Array], element_bytes: float) -> Array: ...
+
+    @abstractmethod
+    def _wander(self, values: Mapping[str, Array]) -> dict[str, float]: ...
+
+    def seconds(self, *shape: Any) -> Array:
+        """Of shapes that broadcast together."""
+        return self._seconds(self.values(*shape), shape[-1])
+
+    def wander(self, *shape: float) -> dict[str, float]:
+        """How much each direction of the uncertainty moves the logarithm of the time."""
+        return self._wander(self.values(*shape))
+
+    def timed(self, shape: Sequence[float], element_bytes: float) -> tuple[Array, str | None, dict[str, float]]:
+        """Of one shape: its seconds, how it leaves the timed domain, and how much each direction moves it."""
+        values = self.values(*shape, element_bytes)
+        outside = self.beyond({name: float(value) for name, value in values.items()})
+        return self._seconds(values, element_bytes), outside, self._wander(values)
 
 
-def _line_wander(uncertainty: Directions, size: float, seconds: float) -> list[float]:
-    """How much each direction moves the logarithm of a fixed time plus a streaming one, in seconds fixed and a byte."""
-    return [(fixed_s + size * byte_s) / seconds for fixed_s, byte_s in uncertainty]
-
-
-GEMM_SIZES = ("m", "n", "k", "nk")
-"""Of a product's shape; ``nk`` is the number of weights."""
-
-GEMM_VARIABLES = (*GEMM_SIZES, "rows", "step")
-"""What a correction may read. ``rows`` is ``m`` in whole tiles of sixteen, ``step`` the largest power of two that
-divides ``m``, at most sixteen: kernels of block-scaled weights take up to 30 % longer where four or eight do not."""
-
-_TILE_ROWS = 16
-_REMEMBERED = 4096  # numbers of rows
-
-
-def gemm_variables(m: ArrayLike, n: ArrayLike, k: ArrayLike, names: Iterable[str]) -> dict[str, ArrayLike]:
-    """The sizes and what is made of them, where it is named, of shapes that broadcast together."""
-    found: dict[str, ArrayLike] = {"m": m, "n": n, "k": k, "nk": np.multiply(n, k)}
-    if "rows" in names:
-        found["rows"] = _TILE_ROWS * np.ceil(np.divide(m, _TILE_ROWS))
-    if "step" in names:
-        found["step"] = np.gcd(np.asarray(m).astype(np.int64), _TILE_ROWS).astype(float)
-    return found
-
-
-class GemmSegment(Card):
-    """A corrected roofline for one range of ``m``."""
+class CorrectedRoofline(ModelOfVariables):
+    """A roofline over the bytes moved and the operations, corrected for the variables of the domain."""
 
     roofline: Roofline
     correction: Correction = Correction()
-    report: FitReport | None = None
 
     @model_validator(mode="after")
-    def _correction_is_of_its_variables(self) -> GemmSegment:
-        check_domain(self.correction.domain, GEMM_VARIABLES)
+    def _correction_is_of_its_variables(self) -> Self:
+        check_domain(self.correction.domain, self.dimensions)
         return self
 
-    def log_seconds(self, m: Array, n: Array, k: Array, element_bytes: float) -> Array:
-        moved_bytes = element_bytes * (m * k + k * n + m * n)
-        roofline = np.log(self.roofline.seconds(moved_bytes, 2 * m * n * k))
-        domain = self.correction.domain
-        n, k = (_clamped(size, *domain.get(name, (0, np.inf))) for name, size in (("n", n), ("k", k)))
-        return np.asarray(roofline + self.correction.log_factor(gemm_variables(m, n, k, domain)))
+    @property
+    def launch_s(self) -> float:
+        """The floor under the time."""
+        return self.roofline.launch_s
 
-    def wander(self, m: float, n: float, k: float) -> list[float]:
-        """How much each direction of the uncertainty moves the logarithm of the time."""
-        return self.correction.wander(gemm_variables(m, n, k, self.correction.domain))
+    @staticmethod
+    @abstractmethod
+    def work(values: Mapping[str, Array], element_bytes: float) -> tuple[Array, Array]:
+        """Bytes moved and floating-point operations."""
 
+    def _seconds(self, values: Mapping[str, Array], element_bytes: float) -> Array:
+        roofline = self.roofline.seconds(*self.work(values, element_bytes))
+        return np.asarray(roofline * np.exp(self.correction.log_factor(values)))
 
-class GemmModel(TimingModel):
-    """``(m, k) @ (k, n)`` with elements of ``element_bytes``.
+    def _wander(self, values: Mapping[str, Array]) -> dict[str, float]:
+        return numbered(self.correction.wander({name: float(value) for name, value in values.items()}))
 
-    Kernels of different families serve few and many tokens, so there is a segment for each range of ``m``;
-    between segment ``i`` and ``i + 1`` time is blended geometrically while ``m`` crosses ``blends[i]``.
-    """
-
-    dimensions: ClassVar[tuple[str, ...]] = GEMM_SIZES
-
-    element_bytes: Positive
-    """Of a weight, its share of block scales included: 0.5625 of four bits with an eight-bit scale for sixteen."""
-    segments: Annotated[tuple[GemmSegment, ...], FROM_LIST] = Field(min_length=1)
-    blends: Annotated[tuple[Annotated[tuple[Positive, Positive], FROM_LIST], ...], FROM_LIST] = ()
-
-    @model_validator(mode="after")
-    def _blend_between_segments(self) -> GemmModel:
-        if len(self.blends) != len(self.segments) - 1:
-            raise ValueError(f"{len(self.segments)} segments need {len(self.segments) - 1} blends")
-        if any(start >= end for start, end in self.blends):
-            raise ValueError("blends: each must rise from its start to its end")
-        return self
-
-    def seconds(self, m: ArrayLike, n: ArrayLike, k: ArrayLike) -> Array:
-        m, n, k = (np.asarray(size, float) for size in (m, n, k))
-        return self._blended(m, lambda segment: segment.log_seconds(m, n, k, self.element_bytes))
-
-    def roofline_seconds(self, m: float, moved_bytes: float, flops: float) -> Array:
-        """What the rooflines alone say of a product of ``m`` rows that moves other bytes than those timed."""
-        rows = np.asarray(m, float)
-        return self._blended(rows, lambda segment: np.log(segment.roofline.seconds(moved_bytes, flops)))
-
-    def _blended(self, m: Array, log_seconds_of: Callable[[GemmSegment], Array]) -> Array:
-        """Seconds, of each segment's logarithm of them, as much as it serves at ``m``."""
-        crossed = [self._crossed(i, m) for i in range(len(self.blends))]
-        first = max((i + 1 for i, share in enumerate(crossed) if share.min() == 1.0), default=0)
-        log_seconds = log_seconds_of(self.segments[first])
-        for share, segment in zip(crossed[first:], self.segments[first + 1 :], strict=True):
-            if share.any():
-                log_seconds = (1 - share) * log_seconds + share * log_seconds_of(segment)
-        return np.asarray(np.exp(log_seconds))
-
-    def _crossed(self, blend: int, m: ArrayLike) -> Array:
-        """How far ``m`` has crossed a blend: 0 before it, 1 after it, linear in log m."""
-        start, end = self._log_blends[blend]
-        return _clamped((np.log(m) - start) / (end - start), 0.0, 1.0)
-
-    @cached_property
-    def _log_blends(self) -> list[tuple[float, float]]:
-        return [(float(np.log(start)), float(np.log(end))) for start, end in self.blends]
-
-    def segment_at(self, m: float) -> GemmSegment:
-        """The segment that serves ``m`` (the nearer one within a blend)."""
-        return self.segments[sum(crossed > 0.5 for crossed in self._crossed_at(m))]
-
-    def _crossed_at(self, m: float) -> tuple[float, ...]:
-        """How far ``m`` has crossed each blend; remembered, since the products of a pass have ``m`` in common."""
-        found = self._known_crossed.get(m)
-        if found is None:
-            if len(self._known_crossed) >= _REMEMBERED:
-                self._known_crossed.clear()
-            found = tuple(float(self._crossed(i, m)) for i in range(len(self.blends)))
-            self._known_crossed[m] = found
-        return found
-
-    @cached_property
-    def _known_crossed(self) -> dict[float, tuple[float, ...]]:
-        return {}
-
-    def wander(self, m: float, n: float, k: float) -> dict[str, float]:
-        """How much each direction of each segment's uncertainty moves the logarithm of the time."""
-        crossed = [1.0, *self._crossed_at(m), 0.0]
-        shares = [before * (1.0 - after) for before, after in pairwise(crossed)]
-        return {
-            f"{i}.{way}": share * moved
-            for i, (segment, share) in enumerate(zip(self.segments, shares, strict=True))
-            if share > 0.0
-            for way, moved in enumerate(segment.wander(m, n, k))
-        }
-
-    def log_sd_at(self, m: float) -> float:
-        """The error of the segment that serves ``m``."""
-        report = self.segment_at(m).report
-        return report.log_sd if report else self.log_sd
-
-    def outside(self, m: int, n: int, k: int) -> str | None:
-        """How the shape leaves the timed domain, as short text; ``None`` inside it."""
-        return self.beyond({"m": m, "n": n, "k": k, "nk": n * k})
+    def scaled(self, scaling: Scaling, *keys: Any) -> Self | None:
+        (dtype,) = keys
+        return self.unfitted(roofline=self.roofline.scaled(scaling, scaling.wide)) if scaling.knows(dtype) else None
 
 
-class Regime(Card):
-    """One protocol of a collective: ``latency_s + bytes / bandwidth`` from ``from_bytes`` to ``to_bytes``."""
+class Line(Card):
+    """A fixed time, then bytes at a bandwidth (Hockney)."""
 
-    latency_s: Seconds
     bandwidth: Positive
-    from_bytes: NotNegative
-    to_bytes: Positive
-    uncertainty: Directions = ()
-    """Directions of the latency and of the seconds a byte."""
+    uncertainty: Annotated[Directions, AfterValidator(directions_of(2))] = ()
+    """Directions of the fixed time and of the seconds a byte."""
 
-    @model_validator(mode="after")
-    def _two_coefficients(self) -> Regime:
-        check_directions(self.uncertainty, 2)
-        return self
+    @property
+    @abstractmethod
+    def fixed_s(self) -> float: ...
 
-    def seconds(self, message_bytes: ArrayLike) -> Array:
-        return np.asarray(self.latency_s + np.asarray(message_bytes, float) / self.bandwidth)
+    def seconds(self, size: ArrayLike) -> Array:
+        """Of so many bytes."""
+        return np.asarray(self.fixed_s + np.asarray(size, float) / self.bandwidth)
 
-
-class CollectiveModel(TimingModel):
-    """One kind of collective over one number of ranks: Hockney's law in each protocol's range of sizes.
-
-    ``bandwidth`` is of the message (the algorithm's), not of the wires. Where exactly a protocol gives way to the
-    next lies between two timed sizes: time is blended geometrically between them, and never falls as the
-    message grows. The first and the last regime extend past the timed sizes.
-    """
-
-    dimensions: ClassVar[tuple[str, ...]] = ("message_bytes",)
-
-    regimes: Annotated[tuple[Regime, ...], FROM_LIST] = Field(min_length=1)
-
-    @model_validator(mode="after")
-    def _ordered(self) -> CollectiveModel:
-        edges = [edge for regime in self.regimes for edge in (regime.from_bytes, regime.to_bytes)]
-        if any(left >= right for left, right in pairwise(edges)):
-            raise ValueError("from_bytes and to_bytes must grow from regime to regime")
-        return self
-
-    def seconds(self, message_bytes: ArrayLike) -> Array:
-        size = np.maximum(np.asarray(message_bytes, float), 1.0)
-        total = self.regimes[0].seconds(size)
-        for before, after in pairwise(self.regimes):
-            start, end = np.log([before.to_bytes, after.from_bytes])
-            crossed = np.clip((np.log(size) - start) / (end - start), 0.0, 1.0)
-            reached = before.seconds(before.to_bytes)
-            blended = reached ** (1 - crossed) * after.seconds(np.maximum(size, after.from_bytes)) ** crossed
-            total = np.where(crossed > 0, np.maximum(blended, reached), total)
-        return np.asarray(total)
-
-    def wander(self, message_bytes: float) -> dict[str, float]:
-        """How much each direction of the uncertainty of the regime that serves moves the logarithm of the time."""
-        served = sum(message_bytes >= regime.from_bytes for regime in self.regimes[1:])
-        regime = self.regimes[served]
-        found = _line_wander(regime.uncertainty, message_bytes, float(regime.seconds(message_bytes)))
-        return {f"{served}.{way}": moved for way, moved in enumerate(found)}
-
-    def outside(self, message_bytes: float) -> str | None:
-        """How the size leaves the timed domain, as short text; ``None`` inside it."""
-        return self.beyond({"message_bytes": message_bytes})
-
-
-class LinkModel(TimingModel):
-    """A message from one device to another: ``latency_s + bytes / bandwidth`` (Hockney)."""
-
-    dimensions: ClassVar[tuple[str, ...]] = ("message_bytes",)
-
-    latency_s: Seconds
-    bandwidth: Positive
-    uncertainty: Directions = ()
-    """Directions of the latency and of the seconds a byte."""
-
-    @model_validator(mode="after")
-    def _two_coefficients(self) -> LinkModel:
-        check_directions(self.uncertainty, 2)
-        return self
-
-    def seconds(self, message_bytes: ArrayLike) -> Array:
-        return np.asarray(self.latency_s + np.asarray(message_bytes, float) / self.bandwidth)
-
-    def wander(self, message_bytes: float) -> dict[str, float]:
+    def moved(self, size: float) -> list[float]:
         """How much each direction of the uncertainty moves the logarithm of the time."""
-        found = _line_wander(self.uncertainty, message_bytes, float(self.seconds(message_bytes)))
-        return {str(way): moved for way, moved in enumerate(found)}
+        seconds = float(self.seconds(size))
+        return [(fixed_s + size * byte_s) / seconds for fixed_s, byte_s in self.uncertainty]
 
 
-class ElementwiseModel(TimingModel):
-    """A memory-bound kernel: ``launch_s + bytes / bandwidth``, bytes read and written."""
+class LineModel(Line, TimingModel):
+    """A timing model that is a line."""
 
-    dimensions: ClassVar[tuple[str, ...]] = ("moved_bytes",)
-
-    launch_s: Seconds
-    bandwidth: Positive
-    uncertainty: Directions = ()
-    """Directions of the launch and of the seconds a byte."""
-
-    @model_validator(mode="after")
-    def _two_coefficients(self) -> ElementwiseModel:
-        check_directions(self.uncertainty, 2)
-        return self
-
-    def seconds(self, moved_bytes: ArrayLike) -> Array:
-        return np.asarray(self.launch_s + np.asarray(moved_bytes, float) / self.bandwidth)
-
-    def wander(self, moved_bytes: float) -> dict[str, float]:
+    def wander(self, size: float) -> dict[str, float]:
         """How much each direction of the uncertainty moves the logarithm of the time."""
-        found = _line_wander(self.uncertainty, moved_bytes, float(self.seconds(moved_bytes)))
-        return {str(way): moved for way, moved in enumerate(found)}
+        return numbered(self.moved(size))
 
 
 class FixedCosts(Card):

@@ -1,21 +1,23 @@
-"""The fitted timing model of prefill attention: a corrected roofline, and the datasheet's where nothing was timed."""
+"""Prefill attention: a corrected roofline, and the law that takes the datasheet's where nothing was timed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from dataclasses import replace
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from pydantic import model_validator
 
-from ssdsim.hardware.laws import Array, Correction, Roofline, TimingModel, check_domain
+from ssdsim.hardware.laws import Array, CorrectedRoofline, Roofline
+from ssdsim.hardware.timing import Law, Timing, timed, untimed
+from ssdsim.transformer.operations import DTYPE_BYTES, PrefillAttention
 
 REACHED = 0.5
 """Of the peak rate that attention is taken to reach where it was not timed: softmax runs beside the products."""
 
 
-class PrefillAttentionModel(TimingModel):
+class PrefillAttentionModel(CorrectedRoofline):
     """Causal attention of prompts over themselves. The variables of the correction and the domain:
 
     * ``flops``: floating-point operations, half of the square
@@ -27,19 +29,6 @@ class PrefillAttentionModel(TimingModel):
     """
 
     dimensions: ClassVar[tuple[str, ...]] = ("flops", "tokens", "batch", "blocks", "group", "head_dim")
-
-    roofline: Roofline
-    correction: Correction = Correction()
-
-    @model_validator(mode="after")
-    def _correction_is_of_its_variables(self) -> PrefillAttentionModel:
-        check_domain(self.correction.domain, self.dimensions)
-        return self
-
-    @property
-    def launch_s(self) -> float:
-        """The floor under any attention's time."""
-        return self.roofline.launch_s
 
     @staticmethod
     def variables(
@@ -64,28 +53,33 @@ class PrefillAttentionModel(TimingModel):
         heads = values["blocks"] * (1 + 1 / values["group"])
         return np.asarray(2 * element_bytes * heads * values["tokens"] * values["head_dim"]), values["flops"]
 
-    def seconds(
-        self,
-        batch: ArrayLike,
-        tokens: ArrayLike,
-        heads: ArrayLike,
-        kv_heads: ArrayLike,
-        head_dim: ArrayLike,
-        element_bytes: float,
-    ) -> Array:
-        values = self.variables(batch, tokens, heads, kv_heads, head_dim)
-        roofline = self.roofline.seconds(*self.work(values, element_bytes))
-        return np.asarray(roofline * np.exp(self.correction.log_factor(values)))
+    def values(self, *shape: Any) -> dict[str, Array]:
+        return self.variables(*shape[:-1])
 
-    def wander(
-        self, batch: int, tokens: int, heads: int, kv_heads: int, head_dim: int, element_bytes: float
-    ) -> dict[str, float]:
-        """How much each direction of the uncertainty moves the logarithm of the time."""
-        values = self.variables(batch, tokens, heads, kv_heads, head_dim)
-        found = self.correction.wander({name: float(value) for name, value in values.items()})
-        return {str(way): moved for way, moved in enumerate(found)}
 
-    def outside(self, batch: int, tokens: int, heads: int, kv_heads: int, head_dim: int) -> str | None:
-        """How the shape leaves the timed domain, as short text; ``None`` inside it."""
-        values = self.variables(batch, tokens, heads, kv_heads, head_dim)
-        return self.beyond({name: float(value) for name, value in values.items()})
+class PrefillAttentionLaw(Law[PrefillAttention]):
+    """A model for each dtype; without one the device's roofline at a part of the peak rate."""
+
+    def timing(self, op: PrefillAttention) -> Timing:
+        """A part of a prompt is as efficient as the prompt up to its end: it takes its share of that one's time."""
+        if op.prefix:
+            whole = self.profile.seconds(op.whole)
+            return replace(whole, seconds=whole.seconds * op.flops / op.whole.flops)
+        model = self.profile.prefill_attention.get(op.dtype)
+        key = f"prefill_attention:{op.heads}x{op.head_dim}:{op.dtype}"
+        if model is None:
+            said = f"prefill attention of {op.dtype} was not timed"
+            return untimed(self.profile, key, self._guessed_s(op), said, f"{REACHED:.0%} of the device's peak flops")
+        shape, where = (op.batch, op.tokens, op.heads, op.kv_heads, op.head_dim), f"prefill_attention:{op.dtype}"
+        return timed(self.profile, key, model, *model.timed(shape, DTYPE_BYTES[op.dtype]), where)
+
+    def launch_s(self, op: PrefillAttention) -> float:
+        model = self.profile.prefill_attention.get(op.dtype)
+        return model.launch_s if model else 0.0
+
+    def _guessed_s(self, op: PrefillAttention) -> float:
+        """Of an unknown peak rate, the slowest known one."""
+        device = self.profile.device
+        peak_flops = REACHED * device.peak_flops.get(op.dtype, min(device.peak_flops.values()))
+        roofline = Roofline(launch_s=0.0, bandwidth=device.memory_bandwidth, peak_flops=peak_flops)
+        return float(roofline.seconds(op.bytes, op.flops))

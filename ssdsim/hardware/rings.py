@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
-from ssdsim.hardware.laws import CollectiveModel, LinkModel
-from ssdsim.transformer.operations import CollectiveKind
+from ssdsim.hardware.link import LinkModel
 
 RING_SHARE = 0.9
 """Of the rate of copies over the same links, what rings reach: eight V100s 129-135 of 6 x 24.2 GB/s (nccl-tests)."""
@@ -47,17 +46,6 @@ def links_of_ring(nvlinks: Links, links: Mapping[int, LinkModel], link: LinkMode
     """How many times what ``link`` carries goes on from each device; 1 where the links do not say."""
     rate = ring_rate(nvlinks, links, ranks)
     return 1.0 if rate is None else rate / RING_SHARE / link.bandwidth
-
-
-def over_ring(untimed: CollectiveModel, kind: CollectiveKind, ranks: int, rate: float) -> CollectiveModel:
-    """A datasheet's collective with the bandwidth of a ring in which each device sends ``rate`` bytes/s.
-
-    A rank sends ``(ranks - 1) / ranks`` of the message to gather, twice that to reduce.
-    """
-    rounds = 2 if kind == "all_reduce" else 1
-    bandwidth = rate * ranks / (rounds * (ranks - 1))
-    regimes = tuple(regime.model_copy(update={"bandwidth": bandwidth}) for regime in untimed.regimes)
-    return untimed.model_copy(update={"regimes": regimes})
 
 
 def _ways(free: Counter[Edge], ranks: int, most: int) -> int:

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
+from typing import Any
 
 from ssdsim.documents import as_record
 from ssdsim.errors import InputError, nearest
-from ssdsim.hardware.attention import AnyAttention, AttentionLaw, AttentionModel
-from ssdsim.hardware.experts import ExpertCosts, ExpertsModel
-from ssdsim.hardware.latent import LatentModel
-from ssdsim.hardware.laws import CollectiveModel, ElementwiseModel, GemmModel, LinkModel, Roofline
-from ssdsim.hardware.prefill_attention import PrefillAttentionModel
+from ssdsim.hardware.collectives import CollectiveLaw
+from ssdsim.hardware.laws import HYPOTHETICAL, Scaling
+from ssdsim.hardware.link import LinkModel
 from ssdsim.hardware.profile import Device, HardwareProfile, Provenance
 from ssdsim.hardware.rings import links_of_ring
-from ssdsim.transformer.operations import WEIGHTS_ARITHMETIC, CollectiveKind
 
 SMALLEST, LARGEST = 1e-3, 1e3  # factors
-_SOURCE = "hypothetical"
-_UNFITTED = {"source": _SOURCE, "report": None}
 
 # (latency in s, bytes/s one way): sixteen lanes at 80 % of the nominal rate; NVLink by generation
 LINKS: Mapping[str, tuple[float, float]] = {
@@ -48,142 +44,35 @@ def scale(
     for what, factor in (("--memory-bandwidth", memory_bandwidth), ("--clock", clock)):
         if not SMALLEST <= factor <= LARGEST:
             raise InputError(f"{what} must be a positive factor from {SMALLEST:g} to {LARGEST:g}, got {factor:g}")
-    new_link = _link(profile.link, link)
+    new_link = profile.link if link is None else named_link(link)
     timed = (profile.gemm, profile.attention, profile.attention_masked, profile.prefill_attention)
     arithmetic = dict.fromkeys([*profile.device.peak_flops, *(dtype for of in timed for dtype in of)], clock)
     scaling = Scaling(memory_bandwidth, arithmetic, 1.0 / clock, *link_change(profile.link, new_link))
     device = _scaled_device(profile.device, scaling, link)
     source = _provenance(profile, memory_bandwidth, clock, link)
-    scaled = hypothetical(profile, name, scaling, device, new_link, source)
-    return as_record(HardwareProfile, scaled.model_dump(by_alias=True), name, "profile")
+    found = hypothetical(profile, name, scaling, device, new_link, source)
+    return as_record(HardwareProfile, found.model_dump(by_alias=True), name, "profile")
 
 
 def hypothetical(
     profile: HardwareProfile, name: str, scaling: Scaling, device: Device, link: LinkModel | None, source: Provenance
 ) -> HardwareProfile:
     """``profile`` under a scaling, of ``device``; formats of GEMMs and caches that it does not know are left out."""
-    attention, masked, windowed = profile.attention, profile.attention_masked, profile.attention_windowed
     links = _links(profile, link)
-
-    def collective(kind: CollectiveKind, ranks: int) -> CollectiveModel:
-        return scaling.collective(profile.collective_model(kind, ranks), 1.0 if links else _given_up(profile, ranks))
-
-    changes = {
-        "name": name,
-        "device": device,
-        "gemm": {d: scaling.gemm(model, d) for d, model in profile.gemm.items() if scaling.knows(d)},
-        "attention": {d: scaling.attention(model) for d, model in attention.items() if scaling.knows(d)},
-        "attention_masked": {d: scaling.attention(model) for d, model in masked.items() if scaling.knows(d)},
-        "attention_windowed": {d: scaling.attention(model) for d, model in windowed.items() if scaling.knows(d)},
-        "prefill_attention": {
-            d: scaling.prefill(model) for d, model in profile.prefill_attention.items() if scaling.knows(d)
-        },
-        "experts": {d: scaling.experts(model, d) for d, model in profile.experts.items() if scaling.multiplies(d)},
-        "latent": {
-            d: {weights: scaling.latent(model) for weights, model in of.items() if scaling.multiplies(weights)}
-            for d, of in profile.latent.items()
-            if scaling.knows(d)
-        },
-        "collectives": {kind: {n: collective(kind, n) for n in of} for kind, of in profile.collectives.items()},
-        "link": link.model_copy(update=_UNFITTED) if link else None,
-        "links": links,
-        "elementwise": scaling.elementwise(profile.elementwise) if profile.elementwise else None,
-        "sources": {_SOURCE: source},
-    }
-    return profile.model_copy(update=changes)
+    model = CollectiveLaw(profile).model
+    over_rings = {kind: {n: model(kind, n) for n in of} for kind, of in profile.collectives.items()}
+    rings = {} if links else {n: _given_up(profile, n) for of in over_rings.values() for n in of}
+    there = profile.model_copy(update={"link": link, "links": links, "collectives": over_rings})
+    changes = {field: _scaled(held, replace(scaling, rings=rings)) for field, held in there.timed.items()}
+    return there.model_copy(update={**changes, "name": name, "device": device, "sources": {HYPOTHETICAL: source}})
 
 
-@dataclass(frozen=True)
-class Scaling:
-    """Factors, and each kind of model under them: memory bandwidth, peaks by dtype, launches, collectives."""
-
-    memory_bandwidth: float
-    arithmetic: Mapping[str, float]
-    launches: float = 1.0
-    link_bandwidth: float = 1.0
-    link_delay_s: float = 0.0
-
-    def knows(self, dtype: str) -> bool:
-        """Whether the device has arithmetic of it."""
-        return dtype in self.arithmetic
-
-    def multiplies(self, weights: str) -> bool:
-        """Whether weights of this format are multiplied: as they are, or turned back into 16 bits first."""
-        return self.knows(weights) or WEIGHTS_ARITHMETIC.get(weights) is None
-
-    def _wide(self) -> float:
-        """Of attention, whose queries have 16 bits whatever the cache has."""
-        return next((self.arithmetic[d] for d in ("bfloat16", "float16") if d in self.arithmetic), self._any())
-
-    def _any(self) -> float:
-        return max(self.arithmetic.values())
-
-    def roofline(self, old: Roofline, arithmetic: float) -> Roofline:
-        peak_flops, bandwidth = old.peak_flops * arithmetic, old.bandwidth * self.memory_bandwidth
-        launch_s = old.launch_s * self.launches
-        return old.model_copy(update={"launch_s": launch_s, "bandwidth": bandwidth, "peak_flops": peak_flops})
-
-    def gemm(self, old: GemmModel, dtype: str) -> GemmModel:
-        arithmetic = self.arithmetic[dtype]
-        segments = tuple(
-            segment.model_copy(update={"roofline": self.roofline(segment.roofline, arithmetic), "report": None})
-            for segment in old.segments
-        )
-        return old.model_copy(update={**_UNFITTED, "segments": segments})
-
-    def experts(self, old: ExpertsModel, weights: str) -> ExpertsModel:
-        arithmetic = self.arithmetic.get(weights, self._wide())
-
-        def scaled(costs: ExpertCosts) -> ExpertCosts:
-            floors = ("launch_s", "per_hidden_s", "per_width_s", "per_expert_s")
-            update = {name: getattr(costs, name) * self.launches for name in floors}
-            update["bandwidth"] = costs.bandwidth * self.memory_bandwidth
-            update["per_value_s"] = costs.per_value_s / self.memory_bandwidth
-            if costs.flops_per_s is not None:
-                update["flops_per_s"] = costs.flops_per_s * arithmetic
-            return costs.model_copy(update=update)
-
-        return old.model_copy(update={**_UNFITTED, "few": scaled(old.few), "many": scaled(old.many)})
-
-    def latent(self, old: LatentModel) -> LatentModel:
-        floors = ("launch_s", "per_doubling_s", "per_row_doubling_s")
-        streams = ("per_token_s", "per_row_s", "per_unfilled_row_s")
-        update = {name: getattr(old.costs, name) * self.launches for name in floors}
-        update |= {name: getattr(old.costs, name) / self.memory_bandwidth for name in streams}
-        update["bandwidth"] = old.costs.bandwidth * self.memory_bandwidth
-        update["peak_flops"] = old.costs.peak_flops * self._wide()
-        return old.model_copy(update={**_UNFITTED, "costs": old.costs.model_copy(update=update)})
-
-    def attention(self, old: AnyAttention) -> AnyAttention:
-        if isinstance(old, AttentionModel):
-            return old.model_copy(update={**_UNFITTED, "roofline": self.roofline(old.roofline, self._wide())})
-        return old.model_copy(update={**_UNFITTED, "laws": tuple(self._attention_law(law) for law in old.laws)})
-
-    def prefill(self, old: PrefillAttentionModel) -> PrefillAttentionModel:
-        return old.model_copy(update={**_UNFITTED, "roofline": self.roofline(old.roofline, self._wide())})
-
-    def _attention_law(self, old: AttentionLaw) -> AttentionLaw:
-        slower = {name: getattr(old, name) * self.launches for name in ("launch_s", "head_s", "block_s")}
-        bandwidth = old.bandwidth * self.memory_bandwidth
-        return old.model_copy(update={**slower, "bandwidth": bandwidth, "uncertainty": ()})
-
-    def collective(self, old: CollectiveModel, rings: float = 1.0) -> CollectiveModel:
-        """``rings``: how many of the old links it ran over, where the new one is a device's only one."""
-        regimes = tuple(
-            regime.model_copy(
-                update={
-                    "latency_s": max(0.0, regime.latency_s + self.link_delay_s),
-                    "bandwidth": regime.bandwidth * self.link_bandwidth / rings,
-                    "uncertainty": (),
-                }
-            )
-            for regime in old.regimes
-        )
-        return old.model_copy(update={**_UNFITTED, "regimes": regimes})
-
-    def elementwise(self, old: ElementwiseModel) -> ElementwiseModel:
-        launch_s, bandwidth = old.launch_s * self.launches, old.bandwidth * self.memory_bandwidth
-        return old.model_copy(update={**_UNFITTED, "launch_s": launch_s, "bandwidth": bandwidth, "uncertainty": ()})
+def _scaled(held: Any, scaling: Scaling, *keys: Any) -> Any:
+    """A model, or those of a mapping by their keys: what the device cannot do is left out."""
+    if not isinstance(held, Mapping):
+        return held.scaled(scaling, *keys)
+    found = {key: _scaled(each, scaling, *keys, key) for key, each in held.items()}
+    return {key: each for key, each in found.items() if each}
 
 
 def link_change(old: LinkModel | None, new: LinkModel | None) -> tuple[float, float]:
@@ -196,11 +85,8 @@ def link_change(old: LinkModel | None, new: LinkModel | None) -> tuple[float, fl
 def _links(profile: HardwareProfile, link: LinkModel | None) -> dict[int, LinkModel] | None:
     """Those by number of NVLinks, as they were; none beside another link."""
     old = profile.link
-    if profile.links is None or not (
-        link and old and (link.latency_s, link.bandwidth) == (old.latency_s, old.bandwidth)
-    ):
-        return None
-    return {count: each.model_copy(update=_UNFITTED) for count, each in profile.links.items()}
+    same = link and old and (link.latency_s, link.bandwidth) == (old.latency_s, old.bandwidth)
+    return profile.links if same else None
 
 
 def _given_up(profile: HardwareProfile, ranks: int) -> float:
@@ -218,13 +104,12 @@ def _scaled_device(old: Device, scaling: Scaling, link: str | None) -> Device:
     return old.model_copy(update={"name": f"{old.name} (hypothetical)", "topology": topology, **roofs})
 
 
-def _link(old: LinkModel | None, name: str | None) -> LinkModel | None:
-    if name is None:
-        return old.model_copy(update=_UNFITTED) if old else None
+def named_link(name: str, also: str = "") -> LinkModel:
+    """One of :data:`LINKS`; InputError of an unknown one, which may be ``also`` something else."""
     if name not in LINKS:
-        raise InputError(f"unknown link '{name}'{nearest(name, LINKS)} Allowed: {', '.join(LINKS)}")
+        raise InputError(f"unknown link '{name}'{nearest(name, LINKS)} Allowed: {', '.join(LINKS)}{also}")
     latency_s, bandwidth = LINKS[name]
-    return LinkModel(source=_SOURCE, latency_s=latency_s, bandwidth=bandwidth)
+    return LinkModel(source=HYPOTHETICAL, latency_s=latency_s, bandwidth=bandwidth)
 
 
 def _provenance(profile: HardwareProfile, memory_bandwidth: float, clock: float, link: str | None) -> Provenance:

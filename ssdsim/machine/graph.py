@@ -23,9 +23,7 @@ from ssdsim.transformer.operations import (
     Elementwise,
     ExpertMlp,
     Gemm,
-    LatentAttention,
     Operation,
-    PrefillAttention,
 )
 
 ROUTER = "router"
@@ -91,7 +89,7 @@ class Graph:
         self._routes = Routes(card.experts, device, _ROUTES_SEED) if card.experts else None
         self._layers = [self._weights(shapes.layer) for _ in range(shapes.layers)]
         self._outside = self._weights((*shapes.before, *shapes.after))
-        self._cache = [self._key_values(shapes.layer, batch, context) for _ in range(shapes.layers)]
+        self._cache = [self._key_values(shapes.attention, batch, context) for _ in range(shapes.layers)]
         self._buffers: dict[tuple[str, int], torch.Tensor] = {}
 
     def run(self, forward: ForwardPass) -> torch.Tensor:
@@ -99,7 +97,7 @@ class Graph:
         if forward.layers != len(self._layers):
             raise InputError("passes of no whole model (Medusa's heads) are priced only, they cannot be run here")
         flow = self._buffer("input", forward.tokens, self.card.hidden_size)
-        asked = next(op for op in forward.layer if isinstance(op, Attention))
+        asked = forward.attention
         for op in forward.before:
             flow = self._step(op, flow, self._outside, None, asked)
         for weights, cache in zip(self._layers, self._cache, strict=True):
@@ -149,16 +147,14 @@ class Graph:
             case Attention():
                 assert cache is not None
                 return self._attend(op, flow, *cache)
-            case PrefillAttention():
-                raise NotImplementedError("graphs run passes that decode")
             case ExpertMlp():
                 return self._visit_experts(op, flow, weights, asked)
-            case LatentAttention() | Collective(kind="all_to_all"):
-                raise cannot_run(op)
-            case Collective():
+            case Collective(kind="all_reduce" | "all_gather"):
                 return self._communicate(op, flow)
             case Elementwise():
                 return self._stream(op, flow)
+            case _:
+                raise cannot_run(op)
 
     def _input(self, op: Gemm, flow: torch.Tensor) -> torch.Tensor:
         """What came before, as far as it is read; a buffer where more is (a draft head reads its target's states)."""
@@ -225,8 +221,7 @@ class Graph:
                 made[f"{op.name} down"].div_(math.sqrt(op.width))
         return made
 
-    def _key_values(self, ops: Iterable[Operation], batch: int, context: int) -> tuple[torch.Tensor, torch.Tensor]:
-        op = next(op for op in ops if isinstance(op, Attention))
+    def _key_values(self, op: Attention, batch: int, context: int) -> tuple[torch.Tensor, torch.Tensor]:
         keys, values = (self._tensor(batch * op.kv_heads * context, op.head_dim) for _ in range(2))
         shape = (batch, op.kv_heads, context, op.head_dim)
         return keys.reshape(shape), values.reshape(shape)

@@ -14,9 +14,7 @@ from ssdsim.transformer.operations import (
     Elementwise,
     ExpertMlp,
     Gemm,
-    LatentAttention,
     Operation,
-    PrefillAttention,
 )
 
 FLOAT32_BYTES = 4  # random numbers are drawn as float32
@@ -37,8 +35,7 @@ def graph_memory(passes: Sequence[ForwardPass], batch: int, context: int, dtype:
     experts = [op for op in one.operations() if isinstance(op, ExpertMlp)]
     weights, hidden_size = [op.n * op.k for op in gemms], gemms[0].k
     weights += [op.count * part * op.width * op.hidden for op in experts for part in (2, 1)]
-    attention = next(op for op in one.layer if isinstance(op, Attention))
-    cache = [batch * context * attention.kv_heads * attention.head_dim] * (2 * one.layers)
+    cache = [batch * context * one.attention.kv_heads * one.attention.head_dim] * (2 * one.layers)
     ops = {op for forward in passes for op, _ in forward.counted()}
     inputs = [value * tokens * hidden_size for tokens in {forward.tokens for forward in passes}]
     buffers = [*inputs, *(_buffer_bytes(op, value) for op in ops)]
@@ -57,16 +54,16 @@ def _buffer_bytes(op: Operation, value: int) -> int:
             return value * op.m * op.n
         case Attention():
             return value * op.queries * op.heads // op.kv_heads * op.context if op.masked else 0
-        case PrefillAttention():
-            raise NotImplementedError("graphs hold passes that decode")
         case ExpertMlp():
             return value * op.tokens * op.hidden
-        case LatentAttention() | Collective(kind="all_to_all"):
-            raise cannot_run(op)
-        case Collective():
-            return op.message_bytes if op.kind == "all_gather" else 0
+        case Collective(kind="all_reduce"):
+            return 0
+        case Collective(kind="all_gather"):
+            return op.message_bytes
         case Elementwise():
             return op.moved_bytes
+        case _:
+            raise cannot_run(op)
 
 
 def cannot_run(op: Operation) -> InputError:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ssdsim.measure.language import LanguageModel, Logits
-from ssdsim.measure.verification import Rules, Speculation, Verdict, certain
+from ssdsim.measure.verification import Rules, Speculation, Verified, certain
 from ssdsim.pairs.backups import Lookup
 
 
@@ -26,7 +26,7 @@ class Verifier:
         """One pass over the last token and the drafted ones."""
         self._logits = self.model.after([*self.text, *speculation.tokens], len(speculation.tokens) + 1)
 
-    def sample(self, speculation: Speculation | None) -> Verdict:
+    def sample(self, speculation: Speculation | None) -> Verified:
         """Decide on what the last pass was over; without a speculation it was over one token."""
         assert self._logits is not None
         nothing = Speculation((), np.empty((0, self._logits.shape[-1])))
@@ -97,14 +97,14 @@ class Speculator:
         stacked = np.stack(drawn_from, axis=1)
         return [Speculation(branch, stacked[i]) for i, branch in enumerate(zip(*drawn, strict=True))]
 
-    def learn(self, verdict: Verdict) -> None:
+    def learn(self, verdict: Verified) -> None:
         """The text goes on by what was accepted and the bonus token."""
         came = [*self.current.tokens[: verdict.accepted], verdict.bonus]
         self.text += came
         if self._backup is not None:
             self._backup.read(came)
 
-    def look_up(self, verdict: Verdict) -> bool:
+    def look_up(self, verdict: Verified) -> bool:
         """Whether the outcome was foreseen, whose branch is then the next speculation."""
         found = self.cache.get((verdict.accepted, verdict.bonus))
         if found is not None:

@@ -11,7 +11,7 @@ from itertools import count
 from typing import Any, Protocol, runtime_checkable
 
 from ssdsim.measure.roles import Speculator, Verifier
-from ssdsim.measure.verification import Speculation, Verdict
+from ssdsim.measure.verification import Speculation, Verified
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class TargetSide:
     def __init__(self, verifier: Verifier, speculation: Speculation | None) -> None:
         self.rounds: list[PlayedRound] = []
         self._verifier, self._speculation = verifier, speculation
-        self._verdict = Verdict(0, 0)
+        self._verdict = Verified(0, 0)
 
     @property
     def text(self) -> list[int]:
@@ -102,7 +102,7 @@ class TargetSide:
         drafted, backup = (0, False) if spoken is None else (len(spoken.tokens), spoken.backup)
         self.rounds.append(PlayedRound(drafted, self._verdict.accepted, backup, None))
 
-    def content(self) -> Verdict:
+    def content(self) -> Verified:
         return self._verdict
 
     def take(self, content: Speculation) -> None:
@@ -136,10 +136,10 @@ class DraftSide:
     def content(self) -> Speculation:
         return self._speculator.current
 
-    def take(self, content: Verdict) -> None:
+    def take(self, content: Verified) -> None:
         self._speculator.learn(content)
 
-    def misses(self, outcome: Verdict) -> int:
+    def misses(self, outcome: Verified) -> int:
         self.hits.append(self._speculator.look_up(outcome))
         return int(not self.hits[-1])
 

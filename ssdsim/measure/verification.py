@@ -36,7 +36,7 @@ def certain(tokens: Sequence[int], vocabulary: int) -> Probabilities:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Verified:
     """How many drafted tokens stay, and the token after them."""
 
     accepted: int
@@ -85,11 +85,11 @@ class Rules:
         found: list[int] = np.minimum((sums <= at).sum(axis=-1), probabilities.shape[-1] - 1).tolist()
         return found
 
-    def verify(self, speculation: Speculation, target: Probabilities) -> Verdict:
+    def verify(self, speculation: Speculation, target: Probabilities) -> Verified:
         """``target``, shape ``(tokens + 1, V)``, is its distribution at each drafted token and after the last."""
         tokens = np.array([speculation.tokens], dtype=np.int64)
         accepted, bonus = self.verify_each(tokens, speculation.drawn_from[None], target[None])
-        return Verdict(int(accepted[0]), bonus[0])
+        return Verified(int(accepted[0]), bonus[0])
 
     def verify_each(
         self, tokens: NDArray[np.int64], drawn_from: Probabilities, target: Probabilities

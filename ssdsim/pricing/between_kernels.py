@@ -5,26 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, get_args
 
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.pricing.cost import Cost
 from ssdsim.runtimes.card import NUMBERS, Host, Kernels, Runtime
 from ssdsim.transformer.forward import ForwardPass
-from ssdsim.transformer.operations import (
-    WEIGHT_BYTES,
-    Attention,
-    Collective,
-    Elementwise,
-    ExpertMlp,
-    Gemm,
-    LatentAttention,
-    Operation,
-)
+from ssdsim.transformer.operations import Collective, CollectiveKind, ExpertMlp, Operation
 
 Model = Literal["target", "draft"]
-
-Kernel = Gemm | ExpertMlp | Attention | LatentAttention | Elementwise
 
 _SHORTEST_SHARE = 0.1  # of a kernel's own time that is left however much of it is hidden
 _SMALLEST_BYTES = 1
@@ -32,54 +21,17 @@ _SMALLEST_BYTES = 1
 
 def kernel_factor(op: Operation, seconds: float, profile: HardwareProfile, kernels: Kernels) -> float:
     """By what an operation that takes ``seconds`` alone is multiplied in the engine."""
-    match op:
-        case Gemm():
-            return _beside_neighbours(kernels.gemm, op, seconds, profile, kernels.overlap)
-        case ExpertMlp():
-            return _beside_neighbours(getattr(kernels, experts_factor(op)), op, seconds, profile, kernels.overlap)
-        case Attention() | LatentAttention() if kernels.streaming_attention:
-            return kernels.attention * _streaming_s(op, profile) / seconds
-        case Attention() | LatentAttention():
-            return _beside_neighbours(kernels.attention, op, seconds, profile, kernels.overlap)
-        case Elementwise():
-            return _beside_neighbours(kernels.elementwise, op, seconds, profile, kernels.overlap)
-        case Collective() if kernels.one_shot_bytes and op.kind == "all_reduce" and op.ranks > 1:
-            return kernels.communication * _all_reduce_s(op, seconds, profile, kernels.one_shot_bytes) / seconds
-        case Collective():
-            return kernels.communication
-        case _:
-            return 1.0
-
-
-def experts_factor(op: ExpertMlp) -> str:
-    """The field of a runtime's kernels that multiplies these experts' seconds: other kernels unpack 4 bits."""
-    return "experts_4_bit" if WEIGHT_BYTES[op.dtype] < 1.0 else "experts"
-
-
-def _beside_neighbours(factor: float, op: Kernel, seconds: float, profile: HardwareProfile, overlap: float) -> float:
-    if overlap == 0.0:
+    if op.family is None:
+        return 1.0
+    factor: float = getattr(kernels, op.family)
+    if kernels.one_shot_bytes and isinstance(op, Collective) and op.kind == "all_reduce" and op.ranks > 1:
+        return factor * _all_reduce_s(op, seconds, profile, kernels.one_shot_bytes) / seconds
+    if op.family == "attention" and kernels.streaming_attention:
+        return factor * _streaming_s(op, profile) / seconds
+    if op.family == "communication" or kernels.overlap == 0.0:
         return factor
-    hidden_s = overlap * beyond_roof_s(op, seconds, profile)
+    hidden_s = kernels.overlap * profile.law(op).waiting_s(op, seconds)
     return max(factor - hidden_s / seconds, min(factor, _SHORTEST_SHARE))
-
-
-def beyond_roof_s(op: Kernel, seconds: float, profile: HardwareProfile) -> float:
-    """What a kernel takes beyond its bytes and flops at the device's peaks; of experts, the floor of their kernels.
-
-    Experts that are read one after another reach less than the peak however many kernels run beside them.
-    """
-    if isinstance(op, ExpertMlp):
-        return min(seconds, profile.launch_seconds(op))
-    return max(0.0, seconds - _roof_s(op, profile))
-
-
-def _roof_s(op: Kernel, profile: HardwareProfile) -> float:
-    """Its bytes at the device's bandwidth, or its flops at the peak of what it multiplies in."""
-    reading_s = op.bytes / profile.device.memory_bandwidth
-    if isinstance(op, Elementwise):
-        return reading_s
-    peaks = profile.device.peak_flops
-    return max(reading_s, next((op.flops / peaks[dtype] for dtype in op.arithmetic if dtype in peaks), 0.0))
 
 
 @lru_cache(maxsize=256)
@@ -89,10 +41,10 @@ def of_prompts(runtime: Runtime) -> Runtime:
     return runtime.model_copy(update={"kernels": Kernels(), "wander": wander})
 
 
-def _streaming_s(op: Attention | LatentAttention, profile: HardwareProfile) -> float:
+def _streaming_s(op: Operation, profile: HardwareProfile) -> float:
     """Decode attention that does nothing but read its cache, and multiply where that takes longer."""
     launch_s = profile.elementwise.launch_s if profile.elementwise else profile.launch_seconds(op)
-    return launch_s + _roof_s(op, profile)
+    return launch_s + profile.law(op).floor_s(op)
 
 
 def _all_reduce_s(op: Collective, alone_s: float, profile: HardwareProfile, one_shot_bytes: int) -> float:
@@ -140,7 +92,7 @@ _MATRICES = frozenset({"gemm", "experts"})
 _FACTORS = {
     "gemm": ("gemm",),
     "attention": ("attention", "latent_attention"),
-    "communication": ("all_reduce", "all_gather", "all_to_all"),
+    "communication": get_args(CollectiveKind),
     "elementwise": ("elementwise",),
 }
 """Kinds of kernels that a factor multiplies; experts' is told by their format."""
@@ -151,7 +103,7 @@ def units_of_kernels(forward: ForwardPass, kinds: Mapping[str, float], factors: 
     found = {field: sum(kinds.get(kind, 0.0) for kind in theirs) for field, theirs in _FACTORS.items()}
     experts = next((op for op, _ in forward.counted() if isinstance(op, ExpertMlp)), None)
     if experts is not None:
-        found[experts_factor(experts)] = kinds.get("experts", 0.0)
+        found[experts.family] = kinds.get("experts", 0.0)
     return {field: seconds / getattr(factors, field) for field, seconds in found.items()}
 
 

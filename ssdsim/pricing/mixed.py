@@ -10,21 +10,19 @@ from ssdsim.pricing.cost import Cost
 from ssdsim.pricing.passes import cost_of_operations
 from ssdsim.runtimes.card import Runtime
 from ssdsim.transformer.forward import ForwardPass
-from ssdsim.transformer.operations import Attention, LatentAttention, Operation, PrefillAttention
+from ssdsim.transformer.operations import Operation
 
 Counted = list[tuple[Operation, int]]
-
-_OVER_CACHE = (Attention, LatentAttention, PrefillAttention)
 
 
 def over_cache(counted: Iterable[tuple[Operation, int]]) -> Counted:
     """Of a pass's operations those that see sequences and prompts one by one."""
-    return [(op, times) for op, times in counted if isinstance(op, _OVER_CACHE)]
+    return [(op, times) for op, times in counted if op.attends]
 
 
 def over_tokens(counted: Iterable[tuple[Operation, int]]) -> Counted:
     """Of a pass's operations those that see all its tokens at once."""
-    return [(op, times) for op, times in counted if not isinstance(op, _OVER_CACHE)]
+    return [(op, times) for op, times in counted if not op.attends]
 
 
 def cost_of_mixed_pass(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
 
-from ssdsim.hardware.profile import HardwareProfile, Timing
+from ssdsim.hardware.profile import HardwareProfile
+from ssdsim.hardware.timing import Timing
 from ssdsim.pricing.between_kernels import Model, cost_between_kernels, kernel_factor
 from ssdsim.pricing.cost import Cost
 from ssdsim.runtimes.card import KERNELS, Runtime

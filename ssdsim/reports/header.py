@@ -7,9 +7,11 @@ from typing import Any
 
 import pandas as pd
 
+from ssdsim.answers.columns import TITLED, Column
 from ssdsim.reports.figure import enumerated
 from ssdsim.reports.study import Study
 from ssdsim.reports.style import colour_of, title_of
+from ssdsim.rounds.estimate import Estimate
 
 
 def verdict_lines(study: Study) -> tuple[str, list[str]]:
@@ -69,21 +71,17 @@ def strategies_table(study: Study) -> str:
 def _row(study: Study, name: str) -> dict[str, str]:
     """A strategy's cells by column; what it is over each of the subject's rivals is in the last."""
     estimates, interval = study.prediction.estimates, study.prediction.intervals[name]
-    scale, unit = (1.0, "T_v") if study.unit_free else (1e3, "ms")
-    e = estimates[name]
-    rate = float(e.tokens_per_second)
-    held_over = [other for other in estimates if other != study.subject]
-    return {
-        "": title_of(name),
-        study.rate_unit: f"{rate:.4g}",
-        "95 %": f"{interval.low:.4g} to {interval.high:.4g}" if interval else "",
-        "per user": f"{rate / e.batch:.4g}",
-        "per GPU": f"{rate / e.gpus:.4g}",
-        "GPUs": str(e.gpus),
-        f"round {unit}": f"{scale * float(e.round_s):.4g}",
-        "tokens a round": f"{e.tokens_per_round:.2f}",
-        **{f"vs {title_of(o)}": f"{rate / float(estimates[o].tokens_per_second):.2f}×" for o in held_over},
-    }
+    seconds = not study.unit_free
+    rate, *others = ((column.headed(seconds), _cell(column, estimates[name], seconds)) for column in TITLED)
+    bounds = f"{interval.low:.4g} to {interval.high:.4g}" if interval else ""
+    held_over = {f"vs {title_of(other)}": e for other, e in estimates.items() if other != study.subject}
+    ratios = {head: f"{estimates[name].tokens_per_second / e.tokens_per_second:.2f}×" for head, e in held_over.items()}
+    return {"": title_of(name), **dict([rate, ("95 %", bounds), *others]), **ratios}
+
+
+def _cell(column: Column, estimate: Estimate, seconds: bool) -> str:
+    value = column.value(estimate, seconds)
+    return f"{value:.2f}" if column.unit == "tokens" else f"{value:.4g}"
 
 
 def origins(study: Study) -> str:

@@ -89,7 +89,7 @@ def _arithmetic(precision: Precision, profile: HardwareProfile) -> Iterator[str]
     weights = (precision.attention, precision.mlp, precision.lm_head)
     operations = (Gemm("", 1, 1, 1, kept, precision.activations) for kept in weights)
     for op in operations:
-        yield next((dtype for dtype in op.arithmetic if dtype in profile.device.peak_flops), precision.activations)
+        yield profile.device.multiplies_in(op) or precision.activations
     yield precision.activations  # attention
 
 

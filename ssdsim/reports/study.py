@@ -9,11 +9,12 @@ from math import nan
 from typing import Any
 
 from ssdsim import strategies
+from ssdsim.answers.contest import contest
 from ssdsim.answers.predict import Prediction, predict_configured
 from ssdsim.answers.reads import check_owners, options_read
 from ssdsim.answers.sweep.plan import as_configured
 from ssdsim.answers.verdict import rivals
-from ssdsim.intervals import Draws, bounds_95, centred_on
+from ssdsim.intervals import Draws, Interval, centred_on
 from ssdsim.option import Group
 from ssdsim.reports.figure import number
 from ssdsim.runs.named_files import located
@@ -41,18 +42,12 @@ class Rates:
         """
         if not {above, below} <= self.tokens_per_second.keys():
             return nan, nan, nan
-        value = self.tokens_per_second[above] / self.tokens_per_second[below]
-        if self.draws is None:
-            return value, nan, nan
-        low, high = bounds_95(self.draws[above] / self.draws[below])
-        return value, float(low), float(high)
+        found = contest(above, [below], self.tokens_per_second, self.draws).over[below]
+        return found.ratio, *_bounds(found.interval)
 
     def interval(self, name: str) -> tuple[float, float]:
         """95 % interval of a strategy's tokens/s; nan without draws."""
-        if self.draws is None:
-            return nan, nan
-        low, high = bounds_95(self.draws[name])
-        return float(low), float(high)
+        return _bounds(None if self.draws is None else Interval.of(self.draws[name]))
 
     @property
     def no_room(self) -> str | None:
@@ -192,6 +187,10 @@ class Study:
         if auto and "backup" in shown:
             parts.append(f"the better fallback ({self.configuration.settings['backup']} at the base values)")
         return ", ".join(parts)
+
+
+def _bounds(interval: Interval | None) -> tuple[float, float]:
+    return (nan, nan) if interval is None else (interval.low, interval.high)
 
 
 def _short(value: Any) -> str:

@@ -40,6 +40,24 @@ class Estimate:
         return rate
 
     @property
+    def per_user(self) -> Seconds:
+        """Tokens a second of one sequence."""
+        found: Seconds = self.tokens_per_second / self.batch
+        return found
+
+    @property
+    def per_gpu(self) -> Seconds:
+        """Tokens a second for each device."""
+        found: Seconds = self.tokens_per_second / self.gpus
+        return found
+
+    @property
+    def tpot_s(self) -> Seconds:
+        """Time per output token of a sequence."""
+        found: Seconds = self.round_s / self.tokens_per_round
+        return found
+
+    @property
     def paper_tokens_per_second(self) -> Seconds | None:
         """By the strategy's paper, which may know no overheads; None where it has no other formula than ours."""
         if self.paper_round_s is None:

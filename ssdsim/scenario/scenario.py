@@ -57,7 +57,7 @@ class Scenario:
 
     def with_steps(self, steps: Mapping[str, Step]) -> Scenario:
         """The same rounds at other prices."""
-        return replace(self, priced=Priced(steps, self.devices))
+        return replace(self, priced=replace(self.priced, expected=steps))
 
     @property
     def batch(self) -> int:

@@ -7,7 +7,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ssdsim.checks import FloatOrArray, distribution, plain, whole, within
+from ssdsim.checks import FloatOrArray, distribution, float_or_array, whole, within
 from ssdsim.errors import InputError
 
 _SURE, _FAR = 1e-9, 60.0
@@ -30,7 +30,7 @@ def expected_tokens(alpha: ArrayLike, k: ArrayLike) -> FloatOrArray:
     log_alpha = np.log(np.maximum(alpha, np.finfo(float).tiny))  # finite, so that K = 0 at alpha = 0 is no NaN
     # expm1 keeps 1 - alpha^K accurate where alpha -> 1 cancels it against 1
     geometric = -alpha * np.expm1(k * log_alpha) / np.where(gap == 0, 1, gap)
-    return plain(1 + np.where(gap == 0, k, geometric))
+    return float_or_array(1 + np.where(gap == 0, k, geometric))
 
 
 @lru_cache(maxsize=256)

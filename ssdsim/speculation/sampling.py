@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ssdsim.checks import FloatOrArray, distribution, plain, whole, within
+from ssdsim.checks import FloatOrArray, distribution, float_or_array, whole, within
 from ssdsim.errors import InputError
 
 _ROUNDING = 1e-12  # a rejection rate below this is rounding of two equal distributions
@@ -44,7 +44,7 @@ def acceptance_rate(p_target: ArrayLike, p_draft: ArrayLike) -> FloatOrArray:
     ------
     InputError : an input is not a distribution.
     """
-    return plain(np.minimum(distribution("p_target", p_target), distribution("p_draft", p_draft)).sum(axis=-1))
+    return float_or_array(np.minimum(distribution("p_target", p_target), distribution("p_draft", p_draft)).sum(axis=-1))
 
 
 def residual(p_target: ArrayLike, p_draft: ArrayLike) -> NDArray[np.float64]:
@@ -86,7 +86,7 @@ def residual_hit_rate(p_target: ArrayLike, p_draft: ArrayLike, fan_out: int, dra
     mass, mass_with_next = _mass(bonus, ranked[..., :fan_out]), _mass(bonus, ranked[..., : fan_out + 1])
     rejected_in_top = _mass(rejected, ranked[..., :fan_out])
     hit = rejected_in_top * mass_with_next + (1 - rejected_in_top) * mass
-    return plain(np.where(bonus.any(axis=-1), hit, 1.0))
+    return float_or_array(np.where(bonus.any(axis=-1), hit, 1.0))
 
 
 def _ranked(scores: NDArray[np.float64]) -> NDArray[np.int64]:

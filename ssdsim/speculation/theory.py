@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ssdsim.checks import FloatOrArray, plain, within
+from ssdsim.checks import FloatOrArray, float_or_array, within
 from ssdsim.errors import InputError
 from ssdsim.speculation.acceptance import expected_tokens
 
@@ -26,7 +26,7 @@ def sd_speedup(alpha: ArrayLike, k: ArrayLike, t_sd: ArrayLike) -> FloatOrArray:
     ------
     InputError : alpha outside [0, 1], or k or t_sd below 0.
     """
-    return plain(np.asarray(expected_tokens(alpha, k)) / (1 + within("t_sd", t_sd, 0)))
+    return float_or_array(np.asarray(expected_tokens(alpha, k)) / (1 + within("t_sd", t_sd, 0)))
 
 
 def stationary_hit_rate(p_hit_primary: ArrayLike, p_hit_backup: ArrayLike) -> FloatOrArray:
@@ -42,7 +42,7 @@ def stationary_hit_rate(p_hit_primary: ArrayLike, p_hit_backup: ArrayLike) -> Fl
     primary = within("p_hit_primary", p_hit_primary, 0, 1)
     backup = within("p_hit_backup", p_hit_backup, 0, 1)
     to_and_fro = backup + (1 - primary)  # in this order both small terms keep their digits
-    return plain(np.where(to_and_fro == 0, 1.0, backup / np.where(to_and_fro == 0, 1.0, to_and_fro)))
+    return float_or_array(np.where(to_and_fro == 0, 1.0, backup / np.where(to_and_fro == 0, 1.0, to_and_fro)))
 
 
 def ssd_round(
@@ -61,9 +61,9 @@ def ssd_round(
     verify = np.maximum(1, within("t_p", t_p, 0))
     t_b = within("t_b", t_b, 0)
     if round == "event":
-        return plain(verify + (1 - all_hit) * t_b)
+        return float_or_array(verify + (1 - all_hit) * t_b)
     if round == "paper":
-        return plain(all_hit * verify + (1 - all_hit) * (1 + t_b))
+        return float_or_array(all_hit * verify + (1 - all_hit) * (1 + t_b))
     raise InputError(f"round must be 'paper' or 'event', got '{round}'")
 
 
@@ -87,7 +87,7 @@ def ssd_speedup(
     """
     p_hit = within("p_hit", p_hit, 0, 1)
     tokens = p_hit * within("e_hit", e_hit, 1) + (1 - p_hit) * within("e_miss", e_miss, 1)
-    return plain(tokens / ssd_round(p_hit, t_p, t_b, b, round))
+    return float_or_array(tokens / ssd_round(p_hit, t_p, t_b, b, round))
 
 
 def sandwich_bounds(
@@ -103,7 +103,7 @@ def sandwich_bounds(
     InputError : a parameter out of its range.
     """
     upper = (1 + within("t_sd", t_sd, 0)) * within("e_hit", e_hit, 1) / within("e_sd", e_sd, 1)
-    return plain(upper * within("p_hit", p_hit, 0, 1)), plain(upper)
+    return float_or_array(upper * within("p_hit", p_hit, 0, 1)), float_or_array(upper)
 
 
 @dataclass(frozen=True)

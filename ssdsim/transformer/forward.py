@@ -68,6 +68,11 @@ class ForwardPass:
             raise InputError("layers that differ (windows, experts in some) are priced only, they cannot be run here")
         return self.blocks[0].operations
 
+    @property
+    def attention(self) -> Attention:
+        """That of one layer, by heads, which knows the pass's sequences and the tokens of each."""
+        return next(op for op in self.layer if isinstance(op, Attention))
+
     def operations(self) -> Iterator[Operation]:
         """Every operation in the order in which a rank runs it."""
         yield from self.before
@@ -88,7 +93,7 @@ class ForwardPass:
     @cached_property
     def moved_bytes(self) -> float:
         """Bytes to and from the device's own memory."""
-        return sum(op.bytes * count for op, count in self.counted() if not isinstance(op, Collective))
+        return sum(op.memory_bytes * count for op, count in self.counted())
 
     @cached_property
     def expert_work(self) -> tuple[int, int]:

@@ -1,13 +1,14 @@
 """The operations a forward pass is made of: what they compute and what they move.
 
-An operation knows its shape and nothing about time. Four readers share it: the cost model (seconds), the
-calibrator (what to time), the executor (what to run) and the roofline (flops against bytes).
+An operation knows its shape and nothing about time; a law of :mod:`ssdsim.hardware` does. Four readers share it: the
+cost model (seconds), the calibrator (what to time), the executor (what to run) and the roofline (flops against bytes).
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 DTYPES = ("float32", "bfloat16", "float16")  # plain ones: of weights, activations and cache alike
 DTYPE_BYTES: dict[str, int] = {"float32": 4, "bfloat16": 2, "float16": 2, "float8": 1, "int8": 1}
@@ -31,17 +32,80 @@ WEIGHTS_ARITHMETIC = {"float8": "float8", "float8-block": "float8", "nvfp4": "nv
 CollectiveKind = Literal["all_reduce", "all_gather", "all_to_all"]
 
 
-def _arithmetic(weights: str, activations: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((WEIGHTS_ARITHMETIC.get(weights, activations), activations)))
+class Operation(ABC):
+    """What every operation says of itself; a new one is a subclass here and a law in :mod:`ssdsim.hardware`."""
+
+    __slots__ = ()
+    attends: ClassVar[bool] = False
+    """Whether it sees sequences and prompts one by one, not all tokens at once."""
+    name: str
+
+    @property
+    def kernel(self) -> str:
+        """What kind of operation it is, in tables."""
+        return type(self).__name__.lower()
+
+    @property
+    def family(self) -> str | None:
+        """Of kernels that an engine's own make faster or slower alike; None where nothing is known of them."""
+        return None
+
+    @property
+    @abstractmethod
+    def shape(self) -> str:
+        """As tables show it."""
+
+    @property
+    def arithmetic(self) -> tuple[str, ...]:
+        """What is multiplied in, best first: a device that cannot do the first does the next. Empty of no products."""
+        return ()
+
+    @property
+    def flops(self) -> float:
+        return 0.0
+
+    @property
+    @abstractmethod
+    def bytes(self) -> float:
+        """Read and written."""
+
+    @property
+    def memory_bytes(self) -> float:
+        """Of them those to and from the device's own memory."""
+        return self.bytes
+
+    @property
+    def wire_bytes(self) -> float:
+        """What each device sends to the next one at least."""
+        return 0.0
+
+
+class _OfWeights(Operation):
+    """``dtype`` is the weights' format; inputs and outputs of quantised ones are of another."""
+
+    __slots__ = ()
+    dtype: str
+
+    @property
+    @abstractmethod
+    def activations_dtype(self) -> str:
+        """Of inputs and outputs."""
+
+    @property
+    def arithmetic(self) -> tuple[str, ...]:
+        activations = self.activations_dtype
+        return tuple(dict.fromkeys((WEIGHTS_ARITHMETIC.get(self.dtype, activations), activations)))
 
 
 @dataclass(frozen=True, slots=True)
-class Gemm:
+class Gemm(_OfWeights):
     """``(m, k) @ (k, n)`` with the weights ``(k, n)`` streamed from memory; ``m`` is the tokens in flight.
 
     ``dtype`` is the weights' format. Inputs and outputs of plain weights are of the same one, those of quantised
     weights in ``activations``.
     """
+
+    family: ClassVar[str] = "gemm"
 
     name: str
     m: int
@@ -51,16 +115,12 @@ class Gemm:
     activations: str = "bfloat16"
 
     @property
-    def activations_dtype(self) -> str:
-        """Of inputs and outputs."""
-        return self.dtype if self.dtype in DTYPES else self.activations
+    def shape(self) -> str:
+        return f"{self.m}x{self.n}x{self.k}"
 
     @property
-    def arithmetic(self) -> tuple[str, ...]:
-        """What is multiplied in, best first: a device that cannot do the first does the other."""
-        return tuple(
-            dict.fromkeys((WEIGHTS_ARITHMETIC.get(self.dtype, self.activations_dtype), self.activations_dtype))
-        )
+    def activations_dtype(self) -> str:
+        return self.dtype if self.dtype in DTYPES else self.activations
 
     @property
     def flops(self) -> float:
@@ -72,22 +132,29 @@ class Gemm:
         return float(DTYPE_BYTES[self.activations_dtype] * values + WEIGHT_BYTES[self.dtype] * (self.k * self.n))
 
 
-class OverCache:
+class _Attends(Operation):
+    """Attention: ``dtype`` is the arithmetic's."""
+
+    __slots__ = ()
+    attends: ClassVar[bool] = True
+    dtype: str
+
+    @property
+    def arithmetic(self) -> tuple[str, ...]:
+        return (self.dtype,)
+
+
+class OverCache(_Attends):
     """Attention that reads a cache: ``dtype`` is the arithmetic's, ``kv_dtype`` the cache's where it is another."""
 
     __slots__ = ()
-    dtype: str
+    family: ClassVar[str] = "attention"
     kv_dtype: str
 
     @property
     def cache_dtype(self) -> str:
         """Of what is cached."""
         return self.kv_dtype or self.dtype
-
-    @property
-    def arithmetic(self) -> tuple[str, ...]:
-        """What is multiplied in."""
-        return (self.dtype,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +182,10 @@ class Attention(OverCache):
     windowed: bool = False
 
     @property
+    def shape(self) -> str:
+        return f"{self.batch}x{self.queries} over {self.context}{' masked' if self.masked else ''}"
+
+    @property
     def flops(self) -> float:
         return 4.0 * self.batch * self.queries * self.heads * self.head_dim * self.context
 
@@ -126,7 +197,7 @@ class Attention(OverCache):
 
 
 @dataclass(frozen=True, slots=True)
-class PrefillAttention:
+class PrefillAttention(_Attends):
     """Causal attention of ``batch`` prompts of ``tokens`` tokens each over themselves (prefill).
 
     Where they are the rest of prompts, or a chunk of them, ``prefix`` tokens that are cached come before them.
@@ -142,9 +213,8 @@ class PrefillAttention:
     prefix: int = 0
 
     @property
-    def arithmetic(self) -> tuple[str, ...]:
-        """What is multiplied in."""
-        return (self.dtype,)
+    def shape(self) -> str:
+        return f"{self.batch}x{self.tokens} causal"
 
     @property
     def whole(self) -> PrefillAttention:
@@ -184,6 +254,10 @@ class LatentAttention(OverCache):
     projections: str = ""
 
     @property
+    def shape(self) -> str:
+        return f"{self.batch}x{self.queries} over {self.context} latent"
+
+    @property
     def row_flops(self) -> float:
         """Of one head of one token: scores over the whole latent, sums over what is no position."""
         return (2.0 * (self.rank + self.rope_dim) + 2.0 * self.rank) * self.context
@@ -204,7 +278,7 @@ class LatentAttention(OverCache):
 
 
 @dataclass(frozen=True, slots=True)
-class ExpertMlp:
+class ExpertMlp(_OfWeights):
     """Gated MLPs ``hidden -> width -> hidden``, of which each token uses ``per_token``; ``count`` are on the device.
 
     ``touched`` of them are used by some token (:func:`ssdsim.transformer.routing.distinct_experts`) and read from
@@ -224,21 +298,22 @@ class ExpertMlp:
     share: float = 1.0
 
     @property
+    def family(self) -> str:
+        """Other kernels unpack 4 bits."""
+        return "experts_4_bit" if WEIGHT_BYTES[self.dtype] < 1.0 else "experts"
+
+    @property
+    def shape(self) -> str:
+        return f"{self.tokens}x{self.width}x{self.hidden}, {self.touched:.1f} of {self.count}"
+
+    @property
     def activations_dtype(self) -> str:
-        """Of inputs and outputs."""
         return self.activations or self.dtype
 
     @property
     def visits(self) -> float:
         """Pairs of a token and an expert of this device that it uses."""
         return self.tokens * self.per_token * self.share
-
-    @property
-    def arithmetic(self) -> tuple[str, ...]:
-        """As of :class:`Gemm`."""
-        return tuple(
-            dict.fromkeys((WEIGHTS_ARITHMETIC.get(self.dtype, self.activations_dtype), self.activations_dtype))
-        )
 
     @property
     def flops(self) -> float:
@@ -255,12 +330,19 @@ class ExpertMlp:
         return self.touched * self.expert_bytes + DTYPE_BYTES[self.activations_dtype] * values
 
 
+def sent_around(kind: str, ranks: int) -> float:
+    """Of a collective's message, how much each device of a ring sends on: an all-reduce goes around twice."""
+    return (2 if kind == "all_reduce" else 1) * (ranks - 1) / ranks
+
+
 @dataclass(frozen=True, slots=True)
-class Collective:
+class Collective(Operation):
     """An all-reduce, all-gather or all-to-all over ``ranks`` devices.
 
     ``message_bytes`` is the full (gathered) tensor, of an all-to-all what a device sends to all, itself included.
     """
+
+    family: ClassVar[str] = "communication"
 
     name: str
     kind: CollectiveKind
@@ -268,28 +350,40 @@ class Collective:
     ranks: int
 
     @property
-    def flops(self) -> float:
-        return 0.0
+    def kernel(self) -> str:
+        return self.kind
+
+    @property
+    def shape(self) -> str:
+        return f"{self.message_bytes / 1024:.0f} KiB x{self.ranks}"
 
     @property
     def bytes(self) -> float:
         return float(self.message_bytes)
 
+    @property
+    def memory_bytes(self) -> float:
+        return 0.0
+
+    @property
+    def wire_bytes(self) -> float:
+        """Around a ring."""
+        return sent_around(self.kind, self.ranks) * self.message_bytes
+
 
 @dataclass(frozen=True, slots=True)
-class Elementwise:
+class Elementwise(Operation):
     """A memory-bound kernel (norm, rotary embedding, activation, residual): ``moved_bytes`` read and written."""
+
+    family: ClassVar[str] = "elementwise"
 
     name: str
     moved_bytes: int
 
     @property
-    def flops(self) -> float:
-        return 0.0
+    def shape(self) -> str:
+        return f"{self.moved_bytes / 1024:.0f} KiB"
 
     @property
     def bytes(self) -> float:
         return float(self.moved_bytes)
-
-
-Operation = Gemm | Attention | PrefillAttention | LatentAttention | ExpertMlp | Collective | Elementwise

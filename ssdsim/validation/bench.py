@@ -27,7 +27,7 @@ from ssdsim.pricing.step import Pass
 from ssdsim.scenario.asked import effective, subject_among
 from ssdsim.scenario.configuration import Configuration, configure, rescaled
 from ssdsim.scenario.scenario import Scenario
-from ssdsim.transformer.operations import DTYPES, Attention
+from ssdsim.transformer.operations import DTYPES
 from ssdsim.validation.comparison import Comparison, interval
 from ssdsim.validation.grid import GridPoint
 from ssdsim.validation.log import append, read_or_start
@@ -236,8 +236,7 @@ def executor_options(configurations: Iterable[Configuration], target_ranks: int,
         assert configuration.site is not None
         cards = {"target": configuration.site.target, "draft": configuration.site.draft}
         for work in _passes(configuration):
-            attention = next(op for op in work.forward.layer if isinstance(op, Attention))
-            batch, context = attention.batch, attention.context
+            batch, context = work.forward.attention.batch, work.forward.attention.context
             if work.model in rooms:
                 batch, context = max(batch, rooms[work.model].batch), max(context, rooms[work.model].context)
             ep = configuration.site.ep if work.model == "target" else 1

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -48,9 +47,6 @@ class Comparison:
     def worst_part(self) -> str:
         """The part that is off by most seconds."""
         return max(self.parts, key=lambda name: abs(self.parts[name][1] - self.parts[name][0]), default="-")
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def interval(repeats: Sequence[float]) -> Measured:

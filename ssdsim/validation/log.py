@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ class _Entry:
 
 def append(log: Path, point: GridPoint, found: Sequence[Comparison]) -> None:
     """Write a grid point's comparisons for good."""
-    append_record(log, {"key": point.key, "comparisons": [one.to_json() for one in found]})
+    append_record(log, {"key": point.key, "comparisons": [asdict(one) for one in found]})
 
 
 def read_or_start(log: Path, bench: Mapping[str, Any], profiles: str) -> dict[str, list[Comparison]]:

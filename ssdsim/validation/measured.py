@@ -12,6 +12,7 @@ from ssdsim.hardware.catalog import find_hardware
 from ssdsim.intervals import bounds_95
 from ssdsim.measured.price import each_row, seconds_of, value_of, work_of
 from ssdsim.measured.row import Row
+from ssdsim.plain import document, picked
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.runtimes.card import Runtime
 from ssdsim.runtimes.catalog import runtime_of
@@ -50,19 +51,11 @@ class Checked:
         """Whether the interval holds the measured value."""
         return self.low <= self.row.value <= self.high
 
-    def to_json(self) -> dict[str, Any]:
-        """The row's fields that are not empty, and the prediction."""
+    def shown(self) -> dict[str, Any]:
+        """As JSON has it: the row's fields that are not empty, and the prediction."""
         row = {name: value for name, value in self.row.model_dump().items() if value not in (None, "")}
-        return {
-            **row,
-            "series": self.row.series_name,
-            "runtime": self.card.name,
-            "predicted": self.predicted,
-            "low": self.low,
-            "high": self.high,
-            "error": self.error,
-            "holds": self.holds,
-        }
+        own = picked(self, "predicted", "low", "high", "error", "holds")
+        return {**row, "series": self.row.series_name, "runtime": self.card.name, **own}
 
 
 @dataclass(frozen=True)
@@ -167,12 +160,8 @@ def as_document(
     checked: Sequence[Checked], summaries: Iterable[Summary], caches: Iterable[LikelierCache]
 ) -> dict[str, Any]:
     """What is printed as JSON and kept in a run folder."""
-    return {
-        "schema": 1,
-        "rows": [one.to_json() for one in checked],
-        "summaries": [vars(summary) for summary in summaries],
-        "likelier_caches": [vars(cache) for cache in caches],
-    }
+    parts = {"schema": 1, "rows": checked, "summaries": [*summaries], "likelier_caches": [*caches]}
+    return document(parts, {Checked: Checked.shown})
 
 
 def runtimes_of(checked: Iterable[Checked]) -> Iterator[str]:

@@ -42,7 +42,7 @@ def test_on_placeholders_alone_no_winner_is_named() -> None:
         "swiftspec",
         "tree",
     )
-    assert sum(each.probability for each in found.compared.values()) == pytest.approx(1.0)
+    assert sum(each.probability_fastest for each in found.compared.values()) == pytest.approx(1.0)
 
 
 def test_every_strategy_is_there_at_the_settings_that_recommend_finds() -> None:
@@ -83,7 +83,7 @@ def test_a_range_widens_the_interval_and_may_leave_the_question_open() -> None:
 
 def test_the_likeliest_over_the_ranges_need_not_be_the_fastest_at_the_values() -> None:
     found = compare(**small("ar", "sd"), alpha=0.6, ranges={"alpha": (0.02, 0.6)})
-    assert found.compared["ar"].probability > found.compared["sd"].probability
+    assert found.compared["ar"].probability_fastest > found.compared["sd"].probability_fastest
     assert found.compared["ar"].deployment.per_user < found.compared["sd"].deployment.per_user
     assert "the likeliest is AR TP 1 (over the ranges; at these values SD TP 1 is 1.26x as fast)" in found.sentence
 

@@ -163,7 +163,7 @@ def test_intervals_are_those_of_a_prediction() -> None:
             assert interval is not None
             assert row[f"{name}_low"] == pytest.approx(interval.low, rel=1e-9)
             assert row[f"{name}_high"] == pytest.approx(interval.high, rel=1e-9)
-        assert row["probability_ssd_beats_sd"] == prediction.verdict.over["sd"].probability
+        assert row["probability_ssd_beats_sd"] == prediction.verdict.over["sd"].probability_faster
     assert frame.loc[3:, ["ar_low", "sd_high", "ssd_low", "probability_ssd_beats_sd"]].isna().all(axis=None)
     assert frame["error"].notna().tolist() == [False, False, False, False, True]
 

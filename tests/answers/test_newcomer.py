@@ -29,7 +29,7 @@ def test_it_is_searched_over_its_own_options(capsys: pytest.CaptureFixture[str])
     assert chosen.settings == f"R {settings['reach']}, even"
     every = evaluate({"strategies": "toy", "b": 4, "tp": 4, "reach": reach} for reach in range(1, 7))
     assert chosen.rate.tokens_per_second == pytest.approx(every["toy_tokens_per_second"].max(), rel=1e-3)
-    assert [versus.what for versus in (answer.equal.rivals if answer.equal else ())] == ["SD, TP 4 as Toy", "AR"]
+    assert [versus.what for versus in (answer.equal.over if answer.equal else ())] == ["SD, TP 4 as Toy", "AR"]
     assert [bound.what for bound in found.break_evens] == ["acceptance rate alpha", "link bandwidth", "batch"]
     assert {"target pass time T_v", "draft pass time T_d", "acceptance rate alpha"} <= {
         e.what for e in found.elasticities if e.gain > 0
@@ -46,7 +46,7 @@ def test_it_is_a_rival_of_others() -> None:
     assert found.request.subject == "ssd"
     (answer,) = found.answers
     assert answer.equal is not None
-    assert {versus.what for versus in answer.equal.rivals} == {"SD, TP 4 as SSD", "Toy"}
+    assert {versus.what for versus in answer.equal.over} == {"SD, TP 4 as SSD", "Toy"}
     assert set(answer.by_strategy) == {"sd", "ssd", "toy"}
 
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ssdsim.answers.contest import DECIDED, share_fastest
 from ssdsim.answers.predict import predict
 from ssdsim.answers.prediction_json import as_json
 from ssdsim.answers.verdict import verdict
@@ -132,7 +133,7 @@ def test_auto_is_the_faster_fallback(b: int, p_hit: float, t_sd: float) -> None:
 def test_breakdowns_add_up_and_json_is_complete() -> None:
     answer = as_json(predict(t_sd=0.3, t_p=1.4, p_hit=0.7, b=4))
     json.dumps(answer, allow_nan=False)
-    assert answer["schema"] == 2
+    assert answer["schema"] == 3
     for name, result in answer["strategies"].items():
         assert sum(result["breakdown_ms"].values()) == pytest.approx(result["round_ms"]), name
         assert set(result["breakdown_ms"]) == set(PARTS)
@@ -162,18 +163,20 @@ def test_the_sentence_never_contradicts_the_draws(rates: tuple[float, ...], draw
     }
     drawn = {name: centred_on(rate, each) for name, rate, each in zip(names, rates, draws, strict=True)}
     found = verdict("ssd", estimates, drawn, {})
-    ahead = {rival: float(np.mean(drawn["ssd"] > drawn[rival])) for rival in ("ar", "sd")}
-    assert {rival: versus.probability for rival, versus in found.over.items()} == ahead
-    assert found.probability_best == np.mean((drawn["ssd"] > drawn["sd"]) & (drawn["ssd"] > drawn["ar"]))
+    ahead = {rival: share_fastest(drawn["ssd"], [drawn[rival]]) for rival in ("ar", "sd")}
+    assert {rival: versus.probability_faster for rival, versus in found.over.items()} == ahead
+    assert found.probability_best is not None
+    best = np.max([drawn["sd"], drawn["ar"]], axis=0)
+    assert np.mean(drawn["ssd"] > best) <= found.probability_best <= np.mean(drawn["ssd"] >= best)
     word = found.sentence.split()[0].rstrip(":")
     assert found.decided == (word != "Undecided")
     if word == "Yes":
-        assert min(ahead.values()) >= 0.975
+        assert found.probability_best >= DECIDED
     elif word == "No":
-        assert min(ahead.values()) <= 0.025
+        assert min(ahead.values()) <= 1.0 - DECIDED or any(versus.as_fast for versus in found.over.values())
     else:
-        at_least = {rival: float(np.mean(drawn["ssd"] >= drawn[rival])) for rival in ahead}
-        assert any(ahead[rival] <= 0.975 and at_least[rival] >= 0.025 for rival in ahead)
+        assert found.probability_best < DECIDED
+        assert min(ahead.values()) > 1.0 - DECIDED
 
 
 @pytest.mark.parametrize(
@@ -260,7 +263,7 @@ def test_where_none_has_room_the_subjects_reason_is_told() -> None:
 def test_a_verdict_on_another_subject_turns_the_ratios() -> None:
     ssd, sd = (predict(b=16, p_hit=0.85, subject=subject).verdict for subject in ("ssd", "sd"))
     assert sd.over["ssd"].ratio == pytest.approx(1 / ssd.over["sd"].ratio)
-    assert sd.over["ssd"].probability == pytest.approx(1 - (ssd.over["sd"].probability or 0))
+    assert sd.over["ssd"].probability_faster == pytest.approx(1 - (ssd.over["sd"].probability_faster or 0))
     assert list(sd.over) == ["ar", "ssd"]
     assert sd.best == ssd.best
     assert sd.sentence.startswith("No: SD is ")

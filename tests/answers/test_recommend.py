@@ -15,13 +15,14 @@ from ssdsim.answers.grid import evaluate
 from ssdsim.answers.recommend.answer import Recommendation
 from ssdsim.answers.recommend.as_json import as_json
 from ssdsim.answers.recommend.choice import best, pareto
-from ssdsim.answers.recommend.deployment import Deployment, Rate, Shape
+from ssdsim.answers.recommend.deployment import Deployment, Shape
 from ssdsim.answers.recommend.equal_count import Errors
 from ssdsim.answers.recommend.request import make_request
 from ssdsim.answers.recommend.search import Search, splits
 from ssdsim.errors import InputError
 from ssdsim.pricing.room import Devices
 from ssdsim.scenario.configuration import configure
+from tests.answers.decoding import decoding
 from tests.cli.in_process import asked
 from tests.cli.test_cli import answer
 
@@ -98,8 +99,8 @@ def test_a_chosen_rate_is_that_of_its_configuration(eight: Recommendation) -> No
 def test_rivals_are_given_as_many_gpus_and_not_more(eight: Recommendation) -> None:
     for count in eight.equal_counts:
         assert count.subject.gpus == count.gpus
-        assert all(versus.other.gpus <= count.gpus for versus in count.rivals)
-    names = {versus.what: versus.other.name for count in eight.equal_counts for versus in count.rivals}
+        assert all(versus.deployment.gpus <= count.gpus for versus in count.over)
+    names = {versus.what: versus.deployment.name for count in eight.equal_counts for versus in count.over}
     assert names["SD, larger TP"] == "SD TP 8"
     assert names["SD, copies"].startswith("2 x SD")
 
@@ -108,8 +109,8 @@ def test_errors_of_timings_that_both_sides_share_cancel(eight: Recommendation) -
     """The interval of a ratio is narrower than if SSD and SD on the same target were wrong independently."""
     errors = Errors(eight.request)
     count = next(c for c in eight.equal_counts if c.gpus == 5)
-    same = next(v for v in count.rivals if v.what == "SD, TP 4 as SSD")
-    independent = errors.per_user(count.subject) / errors.per_user(same.other)[::-1]
+    same = next(v for v in count.over if v.what == "SD, TP 4 as SSD")
+    independent = errors.per_user(count.subject) / errors.per_user(same.deployment)[::-1]
     low, high = np.percentile(independent, (2.5, 97.5))
     assert same.low < same.ratio < same.high
     assert same.high - same.low < 0.8 * (high - low)
@@ -147,11 +148,9 @@ def test_twice_the_speed_of_everything_is_twice_the_tokens() -> None:
     assert all(e.gain >= 0.0 for e in found.elasticities)
 
 
-rates = st.floats(1.0, 1000.0)
+scenarios = st.builds(decoding, st.floats(1.0, 1000.0))
 shapes = st.builds(a_shape, st.sampled_from(["ar", "sd", "ssd"]), st.integers(1, 8), st.integers(0, 4))
-deployments = st.lists(
-    st.builds(Deployment, shapes, st.integers(1, 4), st.just(16), st.builds(Rate, rates, rates, rates)), max_size=30
-)
+deployments = st.lists(st.builds(Deployment, shapes, st.integers(1, 4), st.just(16), scenarios), max_size=30)
 
 
 @given(deployments)
@@ -309,7 +308,7 @@ def test_any_strategies_are_compared_and_any_is_the_subject(names: str, subject:
         return
     assert answer.equal is not None
     assert answer.equal.subject.shape.strategy == subject
-    assert {versus.other.shape.strategy for versus in answer.equal.rivals} == {*names.split(",")} - {subject}
+    assert {versus.deployment.shape.strategy for versus in answer.equal.over} == {*names.split(",")} - {subject}
     drafts, caches = subject != "ar", subject == "ssd"
     bounds = {bound.what for bound in found.break_evens}
     assert ("acceptance rate alpha" in bounds) == drafts
@@ -384,7 +383,7 @@ def test_a_dense_target_has_no_experts_to_place_and_a_mixture_only_those_that_sh
 def searched(request: Any) -> list[tuple[Shape, int]]:
     search = Search(request)
     search.run()
-    return [*search.rates, *search.errors, *search.refused]
+    return [*search.scenarios, *search.errors, *search.refused]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,8 @@ from ssdsim.bundled import models_folder
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_hardware, hardware_names
 from ssdsim.hardware.laws import DATASHEET_LOG_SD, Correction
-from ssdsim.hardware.profile import EXTRAPOLATION_LOG_SD, Device, HardwareProfile, load_profile
+from ssdsim.hardware.profile import Device, HardwareProfile, load_profile
+from ssdsim.hardware.timing import EXTRAPOLATION_LOG_SD
 from ssdsim.scenario.configuration import configure
 from ssdsim.transformer.operations import Attention, Collective, Elementwise, Gemm
 

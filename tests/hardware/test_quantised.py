@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.laws import DATASHEET_LOG_SD
-from ssdsim.hardware.profile import EXTRAPOLATION_LOG_SD
+from ssdsim.hardware.timing import EXTRAPOLATION_LOG_SD
 from ssdsim.transformer.operations import DTYPES, QUANTISED_BYTES, WEIGHT_BYTES, Attention, Gemm
 from tests.hardware.test_hardware import REPORT, ROOFLINE, attention, card, profile
 

@@ -14,7 +14,7 @@ from ssdsim.errors import InputError
 from ssdsim.measure.cuts import EVERYTHING, Cut
 from ssdsim.measure.loop import Loop, Way
 from ssdsim.measure.lossless import SIGNIFICANT, SamplingCheck, compare_greedy, sampled
-from ssdsim.measure.verification import Probabilities, Rules, Speculation, Verdict
+from ssdsim.measure.verification import Probabilities, Rules, Speculation, Verified
 from ssdsim.pairs.distributions import softmax
 from tests.measure.chains import MarkovChain, chain_pair
 
@@ -86,13 +86,13 @@ class PlainDraftTested(Rules):
 class ArgmaxOnAMiss(Rules):
     """What an engine does where a fast backup answers a miss: accept the likeliest token, else draw from p."""
 
-    def verify(self, speculation: Speculation, target: Probabilities) -> Verdict:
+    def verify(self, speculation: Speculation, target: Probabilities) -> Verified:
         if not speculation.backup:
             return super().verify(speculation, target)
         for i, token in enumerate(speculation.tokens):
             if token != int(target[i].argmax()):
-                return Verdict(i, self.draw(target[i][None])[0])
-        return Verdict(len(speculation.tokens), self.draw(target[-1:])[0])
+                return Verified(i, self.draw(target[i][None])[0])
+        return Verified(len(speculation.tokens), self.draw(target[-1:])[0])
 
 
 @pytest.mark.long

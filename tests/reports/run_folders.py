@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ def write_measurements(folder: Path) -> None:
         )
         for name, (measured, predicted) in rounds.items()
     ]
-    lines = [{"bench": {}}, {"key": point.key, "comparisons": [c.to_json() for c in comparisons]}]
+    lines = [{"bench": {}}, {"key": point.key, "comparisons": [asdict(c) for c in comparisons]}]
     torn = '{"key": "cut by a ki'
     (folder / "validation.jsonl").write_text("\n".join([*map(json.dumps, lines), torn]))
     trace = Trace("ssdsim validate")

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ssdsim import InputError, compare, configure, predict, roofline, strategies
+from ssdsim import InputError, compare, configure, predict, roofline, strategies, window
 from ssdsim.kinds import SHARE
 from ssdsim.option import Group, Option
 from ssdsim.scenario import asked, place, price
@@ -109,6 +109,12 @@ def test_strategies_do_not_settle_each_others_options() -> None:
 def test_a_newcomer_is_known_by_answers_about_passes(guesser: Guesser) -> None:
     frame = roofline(strategies="guesser", wary_k=3)
     assert list(dict.fromkeys(frame["pass"])) == ["draft step", "verify", "verify one"]
+
+
+@pytest.mark.parametrize("answer", [roofline, window])
+def test_an_option_of_one_who_has_no_part_is_refused_by_answers_about_passes(answer: Any) -> None:
+    with pytest.raises(InputError, match="--ngram-lookup-us has no effect without --drafter"):
+        answer(ngram_lookup_us=5.0)
 
 
 def test_a_newcomers_flag_is_there_at_once(guesser: Guesser) -> None:

@@ -10,10 +10,11 @@ import numpy as np
 
 from ssdsim import strategies
 from ssdsim.answers.compare.inputs import AcceptanceInput, Range, acceptance_inputs, drawn
+from ssdsim.answers.contest import DECIDED, Contest, contest, share_fastest
 from ssdsim.answers.predict import DRAWS
 from ssdsim.answers.recommend.choice import best
 from ssdsim.answers.recommend.deployment import Deployment
-from ssdsim.answers.recommend.equal_count import DECIDED, Errors
+from ssdsim.answers.recommend.equal_count import Errors
 from ssdsim.answers.recommend.request import Request, make_request
 from ssdsim.answers.recommend.search import Search
 from ssdsim.checks import whole
@@ -23,12 +24,11 @@ from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.room import NoRoom
 from ssdsim.rounds.round import Round
 from ssdsim.scenario.asked import effective
-from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.place import runtime_for
 from ssdsim.scenario.scenario import Scenario
 
 _OF_ACCEPTANCE = 50  # draws of the acceptance inputs; each meets as many of the timings' errors as are left
-QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+QUANTILES = {"p5": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95}
 
 
 @dataclass(frozen=True)
@@ -38,13 +38,13 @@ class Compared:
     deployment: Deployment
     low: float
     high: float
-    quantiles: Mapping[float, float]
-    probability: float
+    quantiles: Mapping[str, float]
+    probability_fastest: float
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Strategies from the fastest to the slowest; ``winner`` is None where the question is open.
+    """Strategies from the fastest to the slowest; ``winner`` is None where it is open, or another is as fast.
 
     ``impossible`` says why others have no room.
     """
@@ -95,19 +95,22 @@ def compare(
     points = {name: d.shape.point(request.options, d.copy_batch) for name, d in found.items()}
     inputs = acceptance_inputs(points, ranges or {})
     rates = _draws(found, points, inputs, request)
-    fastest = np.argmax(np.stack(list(rates.values())), axis=0)
     ends = {name: bounds_95(rates[name]) for name in found}
     compared = {
         name: Compared(
             deployment=deployment,
             low=float(ends[name][0]),
             high=float(ends[name][1]),
-            quantiles={q: float(np.quantile(rates[name], q)) for q in QUANTILES},
-            probability=float(np.mean(fastest == number)),
+            quantiles={p: float(np.quantile(rates[name], q)) for p, q in QUANTILES.items()},
+            probability_fastest=share_fastest(rates[name], [rates[other] for other in found if other != name]),
         )
-        for number, (name, deployment) in enumerate(found.items())
+        for name, deployment in found.items()
     }
-    winner = _winner(compared, inputs)
+    likeliest = max(compared, key=lambda name: compared[name].probability_fastest)
+    others = [name for name in compared if name != likeliest]
+    held = contest(likeliest, others, {name: d.per_user for name, d in found.items()}, rates)
+    alone = bool(inputs) and all(each.origin == "placeholder" for each in inputs)  # nobody wins on these alone
+    winner = likeliest if held.outcome == "wins" and not alone else None
     return Comparison(
         request=request,
         batch=b,
@@ -115,7 +118,7 @@ def compare(
         inputs=inputs,
         impossible=impossible,
         winner=winner,
-        sentence=_sentence(compared, inputs, winner, gpus, b),
+        sentence=_sentence(compared, held, inputs, winner, gpus, b),
         runtime=runtime_for(request.options).summary,
         warnings=(*request.warnings, *sorted(search.warnings)),
     )
@@ -159,7 +162,7 @@ def _under(
     centred: Draws,
 ) -> Draws:
     """``centred`` (under errors alone), each draw moved as one of the inputs' draws moves it, counted round."""
-    scenario = configure(**point).scenarios[deployment.shape.strategy]
+    scenario = deployment.scenario
     alone = scenario.sampled(timings)
     moved = np.empty(DRAWS)
     for number, inputs in enumerate(several):
@@ -182,18 +185,15 @@ def _tokens(scenario: Scenario, point: Mapping[str, Any], changed: Mapping[str, 
     return scenario.strategy.kernel(settings, scenario.drafter).averages
 
 
-def _winner(compared: Mapping[str, Compared], inputs: Sequence[AcceptanceInput]) -> str | None:
-    """Nobody wins on placeholders alone, or where it is not decided."""
-    likeliest = max(compared, key=lambda name: compared[name].probability)
-    if inputs and all(each.origin == "placeholder" for each in inputs):
-        return None
-    return likeliest if compared[likeliest].probability >= DECIDED else None
-
-
 def _sentence(
-    compared: Mapping[str, Compared], inputs: Sequence[AcceptanceInput], winner: str | None, gpus: int, batch: int
+    compared: Mapping[str, Compared],
+    held: Contest[str],
+    inputs: Sequence[AcceptanceInput],
+    winner: str | None,
+    gpus: int,
+    batch: int,
 ) -> str:
-    names = sorted(compared, key=lambda name: -compared[name].probability)
+    names = sorted(compared, key=lambda name: -compared[name].probability_fastest)
     first = compared[names[0]].deployment
     others = [compared[name].deployment for name in compared if name != names[0]]
     ahead = ""
@@ -203,7 +203,7 @@ def _sentence(
         if first.per_user < second.per_user:
             faster = f"{second.name} is {second.per_user / first.per_user:.2f}x as fast"
             ahead = f" (over the ranges; at these values {faster})"
-    what = f"{first.name}{ahead}, P {compared[names[0]].probability:.2f}"
+    what = f"{first.name}{ahead}, P {compared[names[0]].probability_fastest:.2f}"
     where = f"at batch {batch} on up to {gpus} GPU{'s' if gpus > 1 else ''}"
     unknown = [each for each in inputs if each.origin == "placeholder"]
     if winner is not None:
@@ -215,7 +215,10 @@ def _sentence(
             f"No winner is named {where}: every acceptance input is a placeholder ({_listed(unknown)}). With them it "
             f"would be {what}. Measure them and give {give}."
         )
-    likely = " or ".join(compared[n].deployment.title for n in names if compared[n].probability > 1.0 - DECIDED)
+    if held.decided:
+        alike = [compared[name].deployment.title for name, versus in held.over.items() if versus.as_fast]
+        return f"{first.title} {where}: {what}; as fast: {', '.join(alike)}."
+    likely = " or ".join(compared[n].deployment.title for n in names if compared[n].probability_fastest > 1.0 - DECIDED)
     return f"Undecided {where}: {likely}; the likeliest is {what}."
 
 

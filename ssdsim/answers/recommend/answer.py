@@ -7,17 +7,18 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+from ssdsim.answers.contest import Contest
 from ssdsim.answers.recommend.break_even import BreakEven, break_evens
 from ssdsim.answers.recommend.choice import best, pareto, score
 from ssdsim.answers.recommend.deployment import Deployment
 from ssdsim.answers.recommend.elasticity import Elasticity, elasticities
-from ssdsim.answers.recommend.equal_count import DECIDED, EqualCount, Errors, equal_count, scenario_of
+from ssdsim.answers.recommend.equal_count import EqualCount, Errors, equal_count, held_against
 from ssdsim.answers.recommend.request import Request, make_request
 from ssdsim.answers.recommend.search import Search
 from ssdsim.answers.swings import Swing, swings
-from ssdsim.answers.two_evaluators import TwoEvaluators
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.provenance import summary
+from ssdsim.intervals import Interval
 from ssdsim.protocols.axes import TARGET
 from ssdsim.scenario.drafting import draft_by_options
 from ssdsim.scenario.measured_pair import pair_of
@@ -28,7 +29,7 @@ from ssdsim.transformer.forward import DATA_PARALLEL
 
 @dataclass(frozen=True)
 class Answer:
-    """At one batch: the best deployment, the best of another strategy, and P(no other strategy is faster).
+    """At one batch: the best deployment, the best of another strategy, and how the best stands against all others.
 
     ``error`` says why there is no best. ``interval`` bounds its tokens/s per user at 95 %; ``margin`` is its score over
     the runner-up's, less 1. ``by_strategy`` has the best of each strategy that fits, ``impossible`` the reason of each
@@ -36,16 +37,21 @@ class Answer:
     """
 
     batch: int
-    best: Deployment | None
-    interval: tuple[float, float] | None
-    runner_up: Deployment | None
-    margin: float | None
-    probability: float | None
     by_strategy: Mapping[str, Deployment]
     impossible: Mapping[str, str]
-    pareto: tuple[Deployment, ...]
-    equal: EqualCount | None
+    pareto: tuple[Deployment, ...] = ()
+    equal: EqualCount | None = None
+    best: Deployment | None = None
+    interval: Interval | None = None
+    runner_up: Deployment | None = None
+    margin: float | None = None
+    contest: Contest[Deployment] | None = None
     error: str | None = None
+
+    @property
+    def probability(self) -> float | None:
+        """That no other strategy is better."""
+        return None if self.contest is None else self.contest.probability
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,7 @@ class Recommendation:
     break_evens: tuple[BreakEven, ...]
     elasticities: tuple[Elasticity, ...]
     swings: tuple[Swing, ...]
-    provenance: tuple[tuple[str, str], ...]
+    provenance: Sequence[Mapping[str, str]]
     runtime: str
     pair: str | None
     warnings: tuple[str, ...]
@@ -111,8 +117,7 @@ def recommend(
     ['SSD TP 4 + 4', 'SD TP 8']
     """
     request = make_request(gpus=gpus, b=b, rank=rank, gpu_hour=gpu_hour, at_least=at_least, seed=seed, given=options)
-    with TwoEvaluators() as evaluator:
-        return _recommendation(request, Search(request, evaluator))
+    return _recommendation(request, Search(request))
 
 
 def _recommendation(request: Request, search: Search) -> Recommendation:
@@ -130,7 +135,7 @@ def _recommendation(request: Request, search: Search) -> Recommendation:
         focus=focus,
         equal_counts=tuple(count for count in counts if count is not None and count.subject.gpus == count.gpus),
         break_evens=tuple(break_evens(search, focus)) if focus is not None else (),
-        swings=_swings(about, request),
+        swings=_swings(about),
         elasticities=tuple(elasticities(about.best, search)) if about and about.best else (),
         provenance=_provenance(request),
         runtime=runtime_for(request.options).summary,
@@ -146,7 +151,7 @@ def _answer(search: Search, errors: Errors, batch: int) -> Answer:
     impossible = search.why_not(batch)
     if not deployments:
         reason = impossible[request.strategies[0]]
-        return Answer(batch, None, None, None, None, None, {}, impossible, (), None, reason)
+        return Answer(batch, {}, impossible, error=reason)
     by_strategy = {}
     for strategy in request.strategies:
         found = best((d for d in deployments if d.shape.strategy == strategy), request.rank, request.at_least)
@@ -158,16 +163,16 @@ def _answer(search: Search, errors: Errors, batch: int) -> Answer:
     if top is None:
         fastest = max(d.per_user for d in deployments)
         error = f"nothing gives a user {request.at_least:g} tokens/s; the fastest gives {fastest:.1f}"
-        return Answer(batch, None, None, None, None, None, {}, impossible, frontier, equal, error)
+        return Answer(batch, {}, impossible, frontier, equal, error=error)
     others = [d for d in by_strategy.values() if d is not top]
     runner_up = best(others, request.rank)
     return Answer(
         batch=batch,
         best=top,
-        interval=errors.interval(top),
+        interval=Interval.of(errors.per_user(top)),
         runner_up=runner_up,
         margin=score(top, request.rank) / score(runner_up, request.rank) - 1.0 if runner_up else None,
-        probability=errors.probability(top, others, request.rank),
+        contest=held_against(top, others, errors, request.rank),
         by_strategy=by_strategy,
         impossible=impossible,
         pareto=frontier,
@@ -175,11 +180,11 @@ def _answer(search: Search, errors: Errors, batch: int) -> Answer:
     )
 
 
-def _swings(about: Answer | None, request: Request) -> tuple[Swing, ...]:
+def _swings(about: Answer | None) -> tuple[Swing, ...]:
     """Of the subject over its closest rival, on all GPUs."""
     if about is None or about.equal is None:
         return ()
-    return tuple(swings(*(scenario_of(each, request) for each in (about.equal.subject, about.equal.closest.other))))
+    return tuple(swings(about.equal.subject.scenario, about.equal.closest.deployment.scenario))
 
 
 def _focus(answers: Sequence[Answer], subject: str) -> int | None:
@@ -190,14 +195,17 @@ def _focus(answers: Sequence[Answer], subject: str) -> int | None:
 
 
 def _sentence(request: Request, answers: Sequence[Answer]) -> str:
-    """Which strategy at which batches; one that the timings' errors leave open is said to be undecided."""
+    """Which strategy at which batches, and where the timings' errors leave it open or another is as good."""
     counted = {"user": "tokens/s per user", "gpu": "tokens/s per GPU", "cost": "cost of a token"}[request.rank]
 
     def said(answer: Answer) -> str:
-        if answer.best is None:
+        if answer.best is None or answer.contest is None:
             return "nothing fits" if not answer.by_strategy and not answer.pareto else "nothing is fast enough"
-        undecided = answer.probability is not None and answer.probability < DECIDED
-        return f"{answer.best.title} (undecided)" if undecided else answer.best.title
+        if answer.contest.outcome == "wins":
+            return answer.best.title
+        rival = answer.contest.closest
+        alike = f"{rival.title} is as good" if answer.contest.over[rival].as_fast else "undecided"
+        return f"{answer.best.title} ({alike})"
 
     parts = []
     for what, group in groupby(answers, said):
@@ -207,8 +215,8 @@ def _sentence(request: Request, answers: Sequence[Answer]) -> str:
     return f"By {counted} on up to {request.gpus} GPUs: {', '.join(parts)}."
 
 
-def _provenance(request: Request) -> tuple[tuple[str, str], ...]:
-    """Where the timings came from, a (profile, summary) each."""
+def _provenance(request: Request) -> list[dict[str, str]]:
+    """Where the timings came from, a record a profile."""
     options = {**DEFAULTS, **request.options}
     cards = [find_transformer(options["target"]), draft_by_options(request.options)]
     asked = (options["dtype"], options["draft_dtype"] or options["dtype"])
@@ -220,4 +228,4 @@ def _provenance(request: Request) -> tuple[tuple[str, str], ...]:
     most = max(request.searched[TARGET.option] or ())
     exchanges = options["attention"] == DATA_PARALLEL
     read = (any(card.experts for card in cards), any(card.window for card in cards), exchanges)
-    return tuple((name, summary(p, dtypes, most, *read)) for name, p in profiles.items())
+    return [{"profile": name, "summary": summary(p, dtypes, most, *read)} for name, p in profiles.items()]

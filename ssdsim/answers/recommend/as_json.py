@@ -2,108 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from ssdsim.answers.recommend.answer import Answer, Recommendation
 from ssdsim.answers.recommend.deployment import Deployment
-from ssdsim.answers.recommend.equal_count import EqualCount, Versus
+from ssdsim.answers.recommend.request import Request
+from ssdsim.intervals import low_and_high
+from ssdsim.plain import document, picked
 
 
 def as_json(found: Recommendation) -> dict[str, Any]:
     """The stable JSON object of ``ssdsim recommend --json`` (schema 2)."""
-    request, price = found.request, found.request.gpu_hour
-    return {
+    request = found.request
+    answer = {
         "schema": 2,
         "verb": "recommend",
         "request": {
-            "gpus": request.gpus,
-            "b": list(request.batches),
-            "rank": request.rank,
-            "gpu_hour": price,
+            **asked(request),
+            **picked(request, "rank", "gpu_hour", "subject"),
+            "b": request.batches,
             "at_least": request.at_least or None,
-            "seed": request.seed,
-            "strategies": list(request.strategies),
-            "subject": request.subject,
-            "options": dict(request.options),
-            "searched": {name: values and list(values) for name, values in request.searched.items()},
         },
         "verdict": {"sentence": found.sentence},
-        "answers": [_answer(answer, price) for answer in found.answers],
-        "focus": found.focus,
-        "equal_gpus": [_equal(count, price) for count in found.equal_counts],
-        "break_even": [vars(bound) for bound in found.break_evens],
-        "elasticities": [vars(elasticity) for elasticity in found.elasticities],
-        "swings": [vars(each) for each in found.swings],
-        "provenance": [{"profile": name, "summary": text} for name, text in found.provenance],
-        "runtime": found.runtime,
-        "pair": found.pair,
-        "warnings": list(found.warnings),
-        "evaluated": found.evaluated,
+        **picked(found, "answers", "focus", "elasticities", "swings", "evaluated"),
+        **picked(found, "provenance", "runtime", "pair", "warnings"),
+        "equal_gpus": found.equal_counts,
+        "break_even": found.break_evens,
     }
+    return document(answer, {Answer: _answer, Deployment: lambda d: deployed(d, request.gpu_hour)})
 
 
-def _answer(answer: Answer, price: float | None) -> dict[str, Any]:
-    by_strategy: Mapping[str, Deployment] = answer.by_strategy
+def asked(request: Request) -> dict[str, Any]:
+    """What a search was asked for."""
+    return picked(request, "gpus", "seed", "strategies", "options", "searched")
+
+
+def _answer(answer: Answer) -> dict[str, Any]:
     return {
         "b": answer.batch,
-        "error": answer.error,
-        "best": deployment_as_json(answer.best, price),
-        "low": answer.interval[0] if answer.interval else None,
-        "high": answer.interval[1] if answer.interval else None,
-        "runner_up": deployment_as_json(answer.runner_up, price),
-        "margin": answer.margin,
-        "probability": answer.probability,
-        "by_strategy": {name: deployment_as_json(deployment, price) for name, deployment in by_strategy.items()},
-        "impossible": dict(answer.impossible),
-        "pareto": [deployment_as_json(deployment, price) for deployment in answer.pareto],
-        "equal_gpus": _equal(answer.equal, price) if answer.equal else None,
+        **picked(answer, "error", "best", "runner_up", "margin", "probability", "by_strategy", "impossible", "pareto"),
+        **low_and_high(answer.interval),
+        "equal_gpus": answer.equal,
     }
 
 
-def deployment_as_json(d: Deployment | None, price: float | None) -> dict[str, Any] | None:
+def deployed(d: Deployment, gpu_hour: float | None = None) -> dict[str, Any]:
     """A deployment; its price where a GPU has one."""
-    if d is None:
-        return None
-    shape = d.shape
     return {
-        "name": d.name,
-        "strategy": shape.strategy,
-        "tp": shape.tp,
-        "ep": shape.ep,
-        "draft_gpus": shape.devices.draft,
-        "copies": d.copies,
-        "gpus": d.gpus,
+        **picked(d, "name", "copies", "gpus"),
+        **picked(d.shape, "strategy", "tp", "ep", "settings"),
+        **picked(d.rate, "tokens_per_round", "p_hit", "p_all_hit"),
+        "draft_gpus": d.shape.devices.draft,
         "sequences_per_copy": d.copy_batch,
-        "settings": shape.settings,
         "tokens_per_second": d.total,
         "tokens_per_second_per_user": d.per_user,
         "tokens_per_second_per_gpu": d.per_gpu,
-        "cost_per_million_tokens": None if price is None else d.cost_per_million(price),
-        "tokens_per_round": d.rate.tokens_per_round,
+        "cost_per_million_tokens": None if gpu_hour is None else d.cost_per_million(gpu_hour),
         "round_ms": 1e3 * d.rate.round_s,
-        "p_hit": d.rate.p_hit,
-        "p_all_hit": d.rate.p_all_hit,
-    }
-
-
-def _equal(count: EqualCount, price: float | None) -> dict[str, Any]:
-    return {
-        "gpus": count.gpus,
-        "subject": deployment_as_json(count.subject, price),
-        "best": deployment_as_json(count.best, price),
-        "probability": count.probability,
-        "sentence": count.sentence,
-        "over": [_versus(versus, price) for versus in count.rivals],
-    }
-
-
-def _versus(versus: Versus, price: float | None) -> dict[str, Any]:
-    return {
-        "what": versus.what,
-        "deployment": deployment_as_json(versus.other, price),
-        "ratio": versus.ratio,
-        "low": versus.low,
-        "high": versus.high,
-        "probability_faster": versus.probability,
     }

@@ -46,7 +46,7 @@ class BreakEven:
 
 
 @dataclass(frozen=True)
-class _Contest:
+class _Contenders:
     """The subject's and the rivals' shapes that may win near the answer, in their copies; its placement is held."""
 
     search: Search
@@ -72,7 +72,7 @@ class _Contest:
         rival = rates[:, ~subjects].max(axis=1, initial=0.0)
         return np.asarray(np.divide(subject, rival, out=np.where(subject > 0, np.inf, 0.0), where=rival > 0))
 
-    def narrowed(self, low: int, high: int) -> _Contest:
+    def narrowed(self, low: int, high: int) -> _Contenders:
         """The contest among the cases that may be a side's best at a batch from ``low`` to ``high``.
 
         They are near its best at one of the two; and since a sequence gets no more tokens/s in a larger batch, they
@@ -125,8 +125,8 @@ class _Contest:
         sizes = self._at(batch) * self._subjects
         own, before = np.flatnonzero(sizes), self._as_asked(batch - 1)
         points = [self.cases[case][0].point(self.search.request.options, int(sizes[case])) for case in own]
-        errors = self.search.evaluator.evaluate(points).errors
-        if None in errors or not errors:
+        errors = [each for each in self.search.evaluator.fastest(points)[0] if isinstance(each, str)]
+        if not points or len(errors) < len(points):
             return None
         return errors[int(np.argmax(before[own] > 0))]
 
@@ -166,7 +166,7 @@ def _contest(
     subject: Deployment,
     tops: Sequence[Shape],
     afresh: bool = False,
-) -> _Contest:
+) -> _Contenders:
     """The subject placed where it is best, and the rivals where they are good, each at many lookaheads.
 
     Settings that any number may have (cached outcomes) are held in proportion to the lookahead, or, ``afresh``, tried
@@ -188,13 +188,13 @@ def _contest(
         good = [subject] if name == request.subject else [d for d in own if d.per_user >= bar]
         for like, copies in {(d.shape.placement, d.copies): (d.shape, d.copies) for d in good}.values():
             cases |= dict.fromkeys((turned(like, each), copies) for each in settings)
-    return _Contest(search, batch, tuple(cases))
+    return _Contenders(search, batch, tuple(cases))
 
 
 def _least(
     what: str,
     unit: str,
-    contest: _Contest,
+    contest: _Contenders,
     change: Callable[[float], Mapping[str, Any]],
     low: float,
     high: float,
@@ -229,7 +229,7 @@ def _least(
     return BreakEven(what, unit, "at least", float(values[at + 1]), present)
 
 
-def _hits(contest: _Contest, point: Mapping[str, Any]) -> BreakEven:
+def _hits(contest: _Contenders, point: Mapping[str, Any]) -> BreakEven:
     """Of the hit rate after a speculation by the primary; misses after one by the backup change in proportion."""
     settings = configure(**point).settings
     if settings.get("p_hit") is None:
@@ -243,7 +243,7 @@ def _hits(contest: _Contest, point: Mapping[str, Any]) -> BreakEven:
     return _least("hit rate p_hit", "", contest, change, 0.0, 1.0, present)
 
 
-def _alpha(contest: _Contest, point: Mapping[str, Any]) -> BreakEven:
+def _alpha(contest: _Contenders, point: Mapping[str, Any]) -> BreakEven:
     """Of all drafted tokens that are tested; where rates go by position, the odds at each change by one factor."""
     what, settings = "acceptance rate alpha", effective(point)
     rates = settings["alpha"]
@@ -260,7 +260,7 @@ def _alpha(contest: _Contest, point: Mapping[str, Any]) -> BreakEven:
     return replace(found, note="the odds at every position by the same factor")
 
 
-def _link(contest: _Contest, point: Mapping[str, Any], folder: Path) -> BreakEven:
+def _link(contest: _Contenders, point: Mapping[str, Any], folder: Path) -> BreakEven:
     """Of the link between target and draft (its latency held); the target's own collectives are left alone."""
     hardware = point.get("draft_hardware", point.get("hardware", DEFAULTS["hardware"]))
     profile = find_hardware(hardware)
@@ -283,7 +283,7 @@ def _link(contest: _Contest, point: Mapping[str, Any], folder: Path) -> BreakEve
     return _least("link bandwidth", "GB/s", contest, change, present * 1e-3, present, present, np.geomspace)
 
 
-def _largest_batch(contest: _Contest) -> BreakEven:
+def _largest_batch(contest: _Contenders) -> BreakEven:
     """The largest batch up to which the subject leads; one batch later it trails, or has no room, as the note says."""
     low, high = contest.batch, contest.batch
     if contest.leads_at(low):

@@ -8,7 +8,9 @@ from typing import Any
 
 from ssdsim import strategies
 from ssdsim.pricing.room import Devices
+from ssdsim.rounds.estimate import Estimate
 from ssdsim.scenario.options import ALL, DEFAULTS, beside
+from ssdsim.scenario.scenario import Scenario
 from ssdsim.transformer.forward import DATA_PARALLEL, degrees
 
 Setting = tuple[str, Any]
@@ -59,24 +61,18 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Rate:
-    """What one copy does: tokens/s over its batch, and the round behind it (hit rates where something is cached)."""
-
-    tokens_per_second: float
-    tokens_per_round: float
-    round_s: float
-    p_hit: float | None = None
-    p_all_hit: float | None = None
-
-
-@dataclass(frozen=True)
 class Deployment:
     """``copies`` of a shape that split ``batch`` sequences; the fullest copy sets the speed of a user."""
 
     shape: Shape
     copies: int
     batch: int
-    rate: Rate
+    scenario: Scenario = field(compare=False, repr=False)
+
+    @property
+    def rate(self) -> Estimate:
+        """What one copy does: tokens/s over its batch, and the round behind it."""
+        return self.scenario.estimate
 
     @property
     def copy_batch(self) -> int:
@@ -90,7 +86,7 @@ class Deployment:
     @property
     def per_user(self) -> float:
         """Tokens/s of one sequence."""
-        return self.rate.tokens_per_second / self.copy_batch
+        return float(self.rate.tokens_per_second) / self.copy_batch
 
     @property
     def total(self) -> float:

@@ -16,7 +16,6 @@ from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.what_if import scale
 from ssdsim.pricing.step import Pass, Piece, Step
 from ssdsim.scenario.asked import effective
-from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.scenario import Scenario
 
 _STEP = 0.01
@@ -93,7 +92,8 @@ class _Nearby:
             yield "misses of the cache", "10 % fewer", self._of(*given), 1 - _BETTER
 
     def _times(self) -> Iterator[tuple[str, str, Rates, float]]:
-        scenarios = [configure(**point).scenarios[self.strategy.name] for point in self.points]
+        found, _ = self.search.evaluator.fastest(self.points)
+        scenarios = [each for each in found if isinstance(each, Scenario)]
         for what, concerns in _TIMES.items():
 
             def rates(factors: Sequence[float], concerns: Callable[[Step, Piece], bool] = concerns) -> list[float]:

@@ -5,33 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from ssdsim import strategies
+from ssdsim.answers.contest import Contest, Versus, contest
 from ssdsim.answers.predict import DRAWS
 from ssdsim.answers.recommend.choice import best, score
 from ssdsim.answers.recommend.deployment import Deployment
 from ssdsim.answers.recommend.request import Rank, Request
 from ssdsim.answers.verdict import rivals
-from ssdsim.intervals import Draws, bounds_95, centred_on
+from ssdsim.intervals import Draws, centred_on
 from ssdsim.pricing.cost import TimingErrors
-from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.many import rates
-from ssdsim.scenario.scenario import Scenario
-
-DECIDED = 0.95  # below this probability the verdict is "undecided"
 
 
-@dataclass(frozen=True)
-class Versus:
-    """``first`` against ``other``: the ratio of tokens/s per user, its 95 % interval, P(first is faster)."""
+@dataclass(frozen=True, kw_only=True)
+class Rival(Versus):
+    """The subject over ``what`` else as many GPUs could do, at its best in ``deployment``."""
 
     what: str
-    other: Deployment
-    ratio: float
-    low: float
-    high: float
-    probability: float
+    deployment: Deployment
 
 
 @dataclass(frozen=True)
@@ -43,15 +34,15 @@ class EqualCount:
 
     gpus: int
     subject: Deployment
-    rivals: tuple[Versus, ...]
     best: Deployment
-    probability: float
+    probability: float | None
     sentence: str
+    over: tuple[Rival, ...]
 
     @property
-    def closest(self) -> Versus:
+    def closest(self) -> Rival:
         """The rival that the subject is least ahead of, or most behind."""
-        return min(self.rivals, key=lambda versus: versus.ratio)
+        return min(self.over, key=lambda rival: rival.ratio)
 
 
 @dataclass
@@ -69,35 +60,17 @@ class Errors:
         """Shape ``(DRAWS,)``, its median the prediction."""
         shape, batch = deployment.shape, deployment.copy_batch
         if (shape, batch) not in self._drawn:
-            scenario = scenario_of(deployment, self.request)
-            self._drawn[shape, batch] = centred_on(deployment.per_user, rates([scenario], self._timings)[0])
+            self._drawn[shape, batch] = centred_on(deployment.per_user, rates([deployment.scenario], self._timings)[0])
         return self._drawn[shape, batch]
 
-    def interval(self, deployment: Deployment) -> tuple[float, float]:
-        """95 % bounds of tokens/s per user."""
-        low, high = bounds_95(self.per_user(deployment))
-        return float(low), float(high)
 
-    def versus(self, what: str, first: Deployment, other: Deployment) -> Versus:
-        ratios = self.per_user(first) / self.per_user(other)
-        low, high = bounds_95(ratios)
-        ratio = first.per_user / other.per_user
-        return Versus(what, other, ratio, float(low), float(high), float(np.mean(ratios > 1.0)))
-
-    def probability(self, first: Deployment, others: Sequence[Deployment], rank: Rank = "user") -> float:
-        """P(no other has a higher score)."""
-
-        def scores(d: Deployment) -> Draws:
-            return self.per_user(d) * (score(d, rank) / d.per_user)
-
-        ahead = [scores(first) >= scores(other) for other in others]
-        return float(np.mean(np.all(ahead, axis=0))) if ahead else 1.0
-
-
-def scenario_of(deployment: Deployment, request: Request) -> Scenario:
-    """One copy of a deployment."""
-    shape = deployment.shape
-    return configure(**shape.point(request.options, deployment.copy_batch)).scenarios[shape.strategy]
+def held_against(
+    first: Deployment, others: Sequence[Deployment], errors: Errors, rank: Rank = "user"
+) -> Contest[Deployment]:
+    """By what ``rank`` maximises."""
+    scores = {d: score(d, rank) for d in (first, *others)}
+    draws = {d: errors.per_user(d) * (scores[d] / d.per_user) for d in scores}
+    return contest(first, others, scores, draws)
 
 
 def equal_count(deployments: Sequence[Deployment], gpus: int, errors: Errors) -> EqualCount | None:
@@ -107,28 +80,25 @@ def equal_count(deployments: Sequence[Deployment], gpus: int, errors: Errors) ->
     subject = best((d for d in within if d.shape.strategy == request.subject), "user")
     if subject is None:
         return None
-    found = []
-    for what, is_one in _rivals(subject, request.strategies).items():
-        rival = best(filter(is_one, within), "user")
-        if rival is not None:
-            found.append(errors.versus(what, subject, rival))
-    if not found:
+    best_of_each = {what: best(filter(is_one, within), "user") for what, is_one in _rivals(subject, request).items()}
+    others = {what: rival for what, rival in best_of_each.items() if rival is not None}
+    if not others:
         return None
-    closest = min(found, key=lambda versus: versus.ratio)
-    others = [versus.other for versus in found]
-    if closest.ratio > 1.0:
-        winner, probability = subject, errors.probability(subject, others)
-    else:
-        winner = closest.other
-        probability = errors.probability(winner, [subject, *(d for d in others if d != winner)])
-    return EqualCount(gpus, subject, tuple(found), winner, probability, _sentence(gpus, subject, closest))
+    found = held_against(subject, tuple(others.values()), errors)
+    over = tuple(Rival(**vars(found.over[d]), what=what, deployment=d) for what, d in others.items())
+    fastest = max((*others.values(), subject), key=lambda d: d.per_user)
+    probability = found.probability
+    if fastest is not subject:
+        slower = (subject, *(d for d in others.values() if d is not fastest))
+        probability = held_against(fastest, slower, errors).probability
+    return EqualCount(gpus, subject, fastest, probability, _sentence(gpus, subject, found), over)
 
 
-def _rivals(subject: Deployment, names: Sequence[str]) -> dict[str, Callable[[Deployment], bool]]:
+def _rivals(subject: Deployment, request: Request) -> dict[str, Callable[[Deployment], bool]]:
     """What else the GPUs of ``subject`` could do, by name; of its first rival by placement."""
     first = strategies.ALL.named(subject.shape.strategy).rival
     found: dict[str, Callable[[Deployment], bool]] = {}
-    for name in rivals(subject.shape.strategy, names):
+    for name in rivals(subject.shape.strategy, request.strategies):
         if name == first:
             found |= _placements(subject, name)
         else:
@@ -151,12 +121,16 @@ def _placements(subject: Deployment, name: str) -> dict[str, Callable[[Deploymen
     }
 
 
-def _sentence(gpus: int, subject: Deployment, closest: Versus) -> str:
-    bounds = f"(95 %: {closest.low:.2f}-{closest.high:.2f}, P {max(closest.probability, 1 - closest.probability):.2f})"
-    what = f"{subject.name} is {closest.ratio:.2f}x {closest.other.name} {bounds}"
+def _sentence(gpus: int, subject: Deployment, found: Contest[Deployment]) -> str:
+    """What was found, of the rival that decides it, or of the closest where it is open."""
+    rival = found.closest
+    versus = found.over[rival]
+    sure = max(versus.probability_faster or 0.0, 1.0 - (versus.probability_faster or 0.0))
+    bounds = f"(95 %: {versus.low:.2f}-{versus.high:.2f}, P {sure:.2f})"
+    what = f"{subject.name} is {versus.ratio:.2f}x {rival.name} {bounds}"
     where = f"on {gpus} GPU{'s' if gpus > 1 else ''}"
-    if DECIDED > closest.probability > 1.0 - DECIDED:
-        return f"Undecided {where}: {what}; the timings' errors leave the sign open."
-    if closest.ratio > 1.0:
+    if not found.decided:
+        return f"Undecided {where}: {what}; {found.why_open}."
+    if found.outcome == "wins":
         return f"{subject.title} {where}: {what}, the best of its rivals."
-    return f"{closest.other.title} {where}: {what}."
+    return f"{rival.title} {where}: {what}{', as fast' if versus.as_fast else ''}."

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim import drafters, strategies
-from ssdsim.answers import columns
 from ssdsim.answers.grid import Evaluator
-from ssdsim.answers.recommend.deployment import Deployment, Rate, Shape
+from ssdsim.answers.recommend.deployment import Deployment, Shape
 from ssdsim.answers.recommend.request import Request, axes_of
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.pricing.occupancy import check_memory, target_alone
@@ -20,6 +19,7 @@ from ssdsim.pricing.room import NoRoom
 from ssdsim.protocols.axes import PLACED, Axis, Values
 from ssdsim.scenario.asked import Asked
 from ssdsim.scenario.options import DEFAULTS
+from ssdsim.scenario.scenario import Scenario
 from ssdsim.transformer.card import legal_expert_parallel
 
 Case = tuple[Shape, int]  # a shape and the sequences of one copy
@@ -38,7 +38,7 @@ class Search:
 
     request: Request
     evaluator: Evaluator = field(default_factory=Evaluator)
-    rates: dict[Case, Rate] = field(default_factory=dict)
+    scenarios: dict[Case, Scenario] = field(default_factory=dict)
     errors: dict[Case, str] = field(default_factory=dict)
     refused: dict[Case, str] = field(default_factory=dict)
     warnings: set[str] = field(default_factory=set)
@@ -52,10 +52,10 @@ class Search:
             self.price((shape, batch) for top, batch in self._tops() for shape in neighbours(self.request, top, step))
 
     def price(self, cases: Iterable[Case]) -> None:
-        """Evaluate the cases that are new, all in one call, which two processes may share."""
+        """Evaluate the cases that are new, all in one call."""
         new = []
         for case in dict.fromkeys(cases):
-            if case not in self._asked and case not in self.rates:
+            if case not in self._asked and case not in self.scenarios:
                 self._asked.add(case)
                 if self._target_fits(case):
                     new.append(case)
@@ -65,7 +65,7 @@ class Search:
     @property
     def evaluated(self) -> int:
         """How many cases were priced."""
-        return len(self.rates) + len(self.errors)
+        return len(self.scenarios) + len(self.errors)
 
     def _target_fits(self, case: Case) -> bool:
         """Where the target has no room by itself nothing has that drafts besides."""
@@ -93,29 +93,18 @@ class Search:
 
     def _price(self, cases: Sequence[Case]) -> None:
         """Evaluate cases. The word that one was left to settle names the same case."""
-        names = self.request.strategies
-        found = self.evaluator.evaluate((shape.point(self.request.options, b) for shape, b in cases), names=names)
-        self.warnings.update(found.warnings)
-        titles = {name: {own: columns.own(names, name, own) for own in columns.own_columns(name)} for name in names}
-        for (shape, batch), row, error in zip(cases, found.rows(), found.errors, strict=True):
-            if error is not None:
-                self.errors[shape, batch] = error
-                continue
-            name = shape.strategy
-            own = {column: row[title] for column, title in titles[name].items()}
-            self.rates[_settled(shape, own), batch] = Rate(
-                tokens_per_second=row[f"{name}_tokens_per_second"],
-                tokens_per_round=row.get(f"tokens_per_round_{name}", 1.0),
-                round_s=row[f"{name}_round_s"],
-                p_hit=own.get("p_hit"),
-                p_all_hit=own.get("p_all_hit"),
-            )
+        found, warnings = self.evaluator.fastest([shape.point(self.request.options, b) for shape, b in cases])
+        self.warnings.update(warnings)
+        for (shape, batch), scenario in zip(cases, found, strict=True):
+            if isinstance(scenario, str):
+                self.errors[shape, batch] = scenario
+            else:
+                self.scenarios[_settled(shape, scenario.settings), batch] = scenario
 
     def tokens_per_second(self, points: Sequence[Mapping[str, Any]]) -> NDArray[np.float64]:
         """Of the one strategy that each point names; 0 where it is not possible."""
-        found = self.evaluator.evaluate(points).columns
-        names = {name for point in points for name in point["strategies"]}
-        return np.asarray(sum(np.nan_to_num(found[f"{name}_tokens_per_second"]) for name in names))
+        found, _ = self.evaluator.fastest(points)
+        return np.array([0.0 if isinstance(each, str) else each.estimate.tokens_per_second for each in found])
 
     def _cases(self, shapes: Iterable[Shape]) -> Iterator[Case]:
         """Each shape at every batch that one of its copies may have."""
@@ -126,22 +115,22 @@ class Search:
     def _tops(self) -> Iterator[Case]:
         """The best shape of each strategy, placement and batch, where it may matter."""
         best: dict[tuple[Any, ...], Case] = {}
-        for (shape, batch), rate in self.rates.items():
+        rates = {case: float(each.estimate.tokens_per_second) for case, each in self.scenarios.items()}
+        for (shape, batch), rate in rates.items():
             key = (shape.strategy, batch, shape.placement)
-            if key not in best or rate.tokens_per_second > self.rates[best[key]].tokens_per_second:
+            if key not in best or rate > rates[best[key]]:
                 best[key] = shape, batch
         for (strategy, batch, _), top in best.items():
             others = [other for key, other in best.items() if key[:2] == (strategy, batch)]
-            no_wider = [self.rates[other] for other in others if other[0].gpus <= top[0].gpus]
-            bar = _WORTH_REFINING * max(rate.tokens_per_second for rate in no_wider)
-            if self.rates[top].tokens_per_second >= bar:
+            no_wider = [rates[other] for other in others if other[0].gpus <= top[0].gpus]
+            if rates[top] >= _WORTH_REFINING * max(no_wider):
                 yield top
 
     def deployments(self, batch: int) -> list[Deployment]:
         """Everything priced that serves ``batch`` sequences."""
         return [
-            Deployment(shape, copies, batch, rate)
-            for (shape, copy_batch), rate in self.rates.items()
+            Deployment(shape, copies, batch, scenario)
+            for (shape, copy_batch), scenario in self.scenarios.items()
             for copies, size in splits(self.request, shape, batch)
             if size == copy_batch
         ]
@@ -166,12 +155,10 @@ def _width(shape: Shape) -> tuple[Any, ...]:
     return shape.tp, tuple(-number for number in shape.work[::-1])
 
 
-def _settled(shape: Shape, own: Mapping[str, Any]) -> Shape:
-    """The shape with the settings that its strategy has settled, which are among its ``own`` results."""
-    settings = shape.settings
-    for told in strategies.ALL.named(shape.strategy).told:
-        settings[told] = own[told] if isinstance(own[told], str) else int(own[told])
-    return turned(shape, settings)
+def _settled(shape: Shape, settings: Mapping[str, Any]) -> Shape:
+    """The shape with the settings that its strategy has settled."""
+    told = strategies.ALL.named(shape.strategy).told
+    return turned(shape, {**shape.settings, **{name: settings[name] for name in told}})
 
 
 def turned(shape: Shape, settings: Mapping[str, Any]) -> Shape:

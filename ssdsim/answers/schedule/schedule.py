@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ssdsim import strategies
 from ssdsim.answers.schedule.candidates import Candidates, candidates, fixed_options
 from ssdsim.answers.schedule.file import Cell, Schedule
-from ssdsim.scenario.asked import effective
-from ssdsim.scenario.configuration import Configuration, configure
-from ssdsim.scenario.options import beside
+from ssdsim.scenario.configuration import configure
 
 DRAWS = 1000
 _TAKEN = ("given", "default", "same as hardware")  # sources of assumptions; the rest follows from them
@@ -73,17 +71,8 @@ def _origins(found: Candidates) -> tuple[dict[str, Any], tuple[dict[str, str], .
     assumed: dict[str, Any] = {}
     origins: tuple[dict[str, str], ...] = ()
     for row in found.table.drop_duplicates("strategy").to_dict("records"):
-        configured = list(_alternatives(row["strategy"], found.points[row["point"]]))
-        origins = tuple(configured[0].provenance)
-        taken = {n: v for each in configured for n, v in each.settings.items() if each.settings.source(n) in _TAKEN}
-        assumed |= taken
+        configuration = configure(**found.points[row["point"]])
+        settings, origins = configuration.settings, tuple(configuration.provenance)
+        assumed |= {name: value for name, value in settings.items() if settings.source(name) in _TAKEN}
     fixed = {name: assumed[name] for name in fixed_options() if name in assumed}
     return {"strategies": list(found.strategies), **fixed, **found.options}, origins
-
-
-def _alternatives(strategy: str, point: Mapping[str, Any]) -> Iterator[Configuration]:
-    """The configuration of a point with each alternative that its strategy chooses among."""
-    settings = effective(point)
-    for alternative in strategies.ALL.named(strategy).alternatives(settings):
-        turned = {name: value for name, value in alternative.items() if value != settings[name]}
-        yield configure(**beside(point, turned), **turned)

@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ssdsim.answers.contest import DECIDED
 from ssdsim.answers.serving.closed_form import Sharing
 from ssdsim.checks import Array
 from ssdsim.intervals import Interval
@@ -37,7 +38,8 @@ class Crossing:
     The rate is that of one replica of ``of``. On the basis ``gpu`` every GPU of both sides gets as many requests, so a
     replica of ``over`` gets ``over_gpus / of_gpus`` of them. ``rate`` is 0 where ``of`` is never ahead, and None where
     it is ahead as far as either can be loaded. ``running`` are the requests that then decode on a replica of ``of``.
-    ``interval`` is at 95 % from the timings' errors, which move both sides together.
+    ``interval`` is at 95 % from the timings' errors, which move both sides together; ``decided`` is False where they
+    leave open whether ``of`` is ahead at the lowest rates.
     """
 
     of: Side
@@ -46,6 +48,7 @@ class Crossing:
     rate: float | None
     interval: Interval | None
     running: float | None
+    decided: bool
 
     @property
     def share(self) -> float:
@@ -59,13 +62,13 @@ def crossing(of: Side, over: Side, basis: Basis) -> Crossing:
     rate = float(_first(of.sharing, over.sharing, share))
     most = _most(of.sharing, over.sharing, share)
     ahead = rate >= float(most) * (1.0 - 1e-6) and float(over.sharing.capacity) <= share * float(of.sharing.capacity)
-    interval = None
-    if of.drawn is not None and over.drawn is not None and not ahead:
-        interval = Interval.of(_first(of.drawn, over.drawn, share))
+    drawn = None if of.drawn is None or over.drawn is None else _first(of.drawn, over.drawn, share)
+    interval = None if drawn is None or ahead else Interval.of(drawn)
+    decided = drawn is None or float(np.mean((drawn > 0.0) == (ahead or rate > 0.0))) >= DECIDED
     running = None if ahead else float(of.sharing.served(rate).running) if rate > 0.0 else 0.0
     if running is not None and not np.isfinite(running):
         running = None
-    return Crossing(of, over, basis, None if ahead else rate, interval, running)
+    return Crossing(of, over, basis, None if ahead else rate, interval, running, decided)
 
 
 def _most(of: Sharing, over: Sharing, share: float) -> Array:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from ssdsim import strategies
+from ssdsim.answers.serving.advice import Advice, advice
 from ssdsim.answers.serving.batching import Batching
 from ssdsim.answers.serving.capacity import Capacity
 from ssdsim.answers.serving.closed_form import Served, Sharing, sharing
@@ -22,7 +23,6 @@ from ssdsim.answers.serving.passes import prompt_warnings
 from ssdsim.answers.serving.policies import Policies, policies
 from ssdsim.answers.serving.policy import Policy
 from ssdsim.answers.serving.slo import Slo
-from ssdsim.answers.serving.verdict import Verdict, verdict
 from ssdsim.answers.serving.workload import Workload
 from ssdsim.answers.workers import check_workers
 from ssdsim.checks import whole, within
@@ -71,7 +71,7 @@ class Serving:
     sharings: Mapping[str, Sharing]
     capacities: Mapping[str, tuple[float, Interval | None]]
     crossings: Sequence[Crossing]
-    verdict: Verdict
+    verdict: Advice
     warnings: Sequence[str]
     attainment: float | None = None
     within_slo: Mapping[str, Capacity] = field(default_factory=dict)
@@ -169,7 +169,7 @@ def serve(
         sharings = {name: side.sharing for name, side in sides.items()}
         within_slo = capacities(found.by_name, sharings, workload, attainment, how, kept, workers)
     each = [None if point.rate is None else point.rate / replicas for point in points]
-    said = verdict(subject, sides, crossings, each)
+    said = advice(subject, sides, crossings, each)
     return Serving(
         warnings=_warnings(found, workload, batching),
         policies=found,

@@ -13,7 +13,7 @@ from ssdsim.executor.actor import MailActor
 from ssdsim.executor.cache import OUTCOME_VALUES
 from ssdsim.executor.messages import Mail, head_bytes
 from ssdsim.measure.sides import Answer, DraftSide, TargetSide
-from ssdsim.measure.verification import Speculation, Verdict, certain
+from ssdsim.measure.verification import Speculation, Verified, certain
 from ssdsim.pricing.step import Message
 
 MESSAGES = ("outcome", "speculation")
@@ -28,8 +28,8 @@ class TokenMail:
     def __init__(self, mail: Mail, vocabulary: int) -> None:
         self._mail, self._vocabulary = mail, vocabulary
 
-    def send(self, name: str, content: Speculation | Verdict) -> None:
-        if isinstance(content, Verdict):
+    def send(self, name: str, content: Speculation | Verified) -> None:
+        if isinstance(content, Verified):
             self._mail.send(name, [[content.accepted, content.bonus]])
         else:
             self._mail.send(name, [[token, int(content.backup)] for token in content.tokens])
@@ -39,7 +39,7 @@ class TokenMail:
         values = self._mail.receive(name)
         pairs = np.empty((0, OUTCOME_VALUES), dtype=np.int64) if values is None else values
         if name == "outcome":
-            return Verdict(int(pairs[0, 0]), int(pairs[0, 1]))
+            return Verified(int(pairs[0, 0]), int(pairs[0, 1]))
         tokens = tuple(int(token) for token in pairs[:, 0])
         backup = not tokens or bool(pairs[0, 1])  # only a look-up may propose nothing
         return Speculation(tokens, certain(tokens, self._vocabulary), backup)
@@ -78,13 +78,13 @@ class TokenActor(MailActor):
         self._side.take(content)
         return content
 
-    def outcome(self) -> Speculation | Verdict:
+    def outcome(self) -> Speculation | Verified:
         return self._side.content()
 
     def fill(self) -> None:
         """The branches are in the cache already."""
 
-    def misses(self, outcome: Verdict) -> int:
+    def misses(self, outcome: Verified) -> int:
         assert isinstance(self._side, DraftSide)
         self.timeline.misses.append(self._side.misses(outcome))
         return self.timeline.misses[-1]

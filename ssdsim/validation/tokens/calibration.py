@@ -19,7 +19,7 @@ import numpy as np
 from ssdsim.measure.language import LanguageModel
 from ssdsim.measure.roles import Speculator, Verifier
 from ssdsim.measure.sides import DraftSide
-from ssdsim.measure.verification import Rules, Speculation, Verdict, certain
+from ssdsim.measure.verification import Rules, Speculation, Verified, certain
 from ssdsim.validation.tokens.actor import TokenMail
 
 Costs = dict[str, list[float]]
@@ -64,7 +64,7 @@ def time_verifying(
         speculation = _foretold(verifier, answered, visit % (size.k + 1), size.k)
         clocked(partial(verifier.verify, speculation), costs["verify"])
         clocked(partial(verifier.sample, speculation), costs["sample"])
-        courier.send("outcome", Verdict(visit % (size.k + 1), visit % model.vocabulary))
+        courier.send("outcome", Verified(visit % (size.k + 1), visit % model.vocabulary))
         courier.receive("speculation")
     return costs
 
@@ -111,7 +111,7 @@ def time_prespeculating(
         accepted = courier.receive("outcome").accepted
         foreseen = next(bonus for k, bonus in speculator.cache if k == accepted)
         other = next(i for i in count() if (accepted, i) not in speculator.cache)
-        verdict = Verdict(accepted, other if visit % 2 else foreseen)
+        verdict = Verified(accepted, other if visit % 2 else foreseen)
         side.take(verdict)
         clocked(partial(side.misses, verdict), costs["look up"])
         if not side.hits[-1]:
@@ -139,7 +139,7 @@ class Courier:
         self.left_s: list[float] = []
         self.waited_s: list[tuple[float, float]] = []
 
-    def send(self, name: str, content: Speculation | Verdict) -> None:
+    def send(self, name: str, content: Speculation | Verified) -> None:
         self.left_s.append(time.perf_counter())
         self._mail.send(name, content)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import chain
 from statistics import median
 from typing import Any
 
 from ssdsim.measure.lossless import GreedyCheck
 from ssdsim.measure.sides import PlayedRound, with_hits
+from ssdsim.plain import picked
 from ssdsim.rounds.estimate import Estimate
 
 
@@ -115,10 +116,8 @@ class TokenComparison:
     def worst_error(self) -> float:
         return max(map(abs, self.errors))
 
-    def to_json(self) -> dict[str, Any]:
-        """Pairs are measured and predicted."""
-        found = {**asdict(self), "errors": self.errors}
-        for name in ("tokens_per_round", "acceptance", "p_hit"):
-            measured, predicted = found[name]
-            found[name] = {"measured": measured, "predicted": predicted}
-        return {**found, "median_error": self.median_error, "worst_error": self.worst_error}
+    def shown(self) -> dict[str, Any]:
+        """As JSON has it: pairs are measured and predicted."""
+        pairs = picked(self, "tokens_per_round", "acceptance", "p_hit")
+        named = {name: dict(zip(("measured", "predicted"), pair, strict=True)) for name, pair in pairs.items()}
+        return {**vars(self), **named, **picked(self, "errors", "median_error", "worst_error")}

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ssdsim.answers.contest import SIGN_OPEN
 from ssdsim.answers.serving.crossing import Crossing, Side
 from ssdsim.intervals import Interval
 
@@ -15,34 +16,38 @@ _WORTH = 0.01  # of the time per token: what a schedule must save to be named
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Advice:
     """``sentence`` says up to which rate the subject is ahead of its first rival; ``above`` what to run beyond it
     (None where nothing is better), ``best`` the one of lowest time per output token at each rate asked for.
     """
 
+    subject: str
     sentence: str
     above: str | None
     best: tuple[str | None, ...]
 
 
-def verdict(
+def advice(
     subject: str, sides: Mapping[str, Side], crossings: Sequence[Crossing], rates: Sequence[float | None]
-) -> Verdict:
+) -> Advice:
     """Of the subject against the first rival of ``crossings``."""
     best = tuple(None if rate is None else _best(sides, rate) for rate in rates)
     title = sides[subject].title
     if not crossings:
-        return Verdict(f"{title} stands alone: give --strategies to hold it against others.", None, best)
+        alone = f"{title} stands alone: give --strategies to hold it against others."
+        return Advice(subject, alone, None, best)
     first = [found for found in crossings if found.over.name == crossings[0].over.name]
     parts = [_said(found) for found in first]
-    sentence = f"{title} has the lower time per output token than {first[0].over.title} {' and '.join(parts)}."
+    is_open = "" if all(found.decided for found in first) else f"; {SIGN_OPEN}"
+    than = f"{title} has the lower time per output token than {first[0].over.title}"
+    sentence = f"{than} {' and '.join(parts)}{is_open}."
     crossed = [found for found in first if found.rate is not None]
     if not crossed:
-        return Verdict(sentence, None, best)
+        return Advice(subject, sentence, None, best)
     last = max(crossed, key=lambda found: found.rate or 0.0)
     per_gpu = sides[subject].gpus if last.basis == "gpu" else None
     above = _best(sides, max(last.rate or 0.0, 1e-6) * 1.02, per_gpu)
-    return Verdict(f"{sentence} {_above(above, sides, per_gpu)}", above, best)
+    return Advice(subject, f"{sentence} {_above(above, sides, per_gpu)}", above, best)
 
 
 def _said(found: Crossing) -> str:

@@ -1,0 +1,129 @@
+"""Collectives: the fitted timing model of one kind over one number of ranks, and the law that chooses among them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Annotated, Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from pydantic import Field, model_validator
+
+from ssdsim.hardware.laws import Array, Line, Scaling, TimingModel
+from ssdsim.hardware.rings import ring_rate
+from ssdsim.hardware.timing import Law, Timing, lacks, timed, untimed
+from ssdsim.records import FROM_LIST, NotNegative, Positive, Seconds
+from ssdsim.transformer.operations import Collective, CollectiveKind, sent_around
+
+STAND_INS: Mapping[CollectiveKind, CollectiveKind] = {"all_to_all": "all_gather"}
+"""Which collective is taken for one that was not timed, over as much.
+
+In an all-gather a device receives as much as it sends in an all-to-all: on seven GPUs that have both, half to nearly
+twice the time.
+"""
+
+
+class Regime(Line):
+    """One protocol of a collective: ``latency_s + bytes / bandwidth`` from ``from_bytes`` to ``to_bytes``."""
+
+    latency_s: Seconds
+    from_bytes: NotNegative
+    to_bytes: Positive
+
+    @property
+    def fixed_s(self) -> float:
+        return self.latency_s
+
+
+class CollectiveModel(TimingModel):
+    """One kind of collective over one number of ranks: Hockney's law in each protocol's range of sizes.
+
+    ``bandwidth`` is of the message (the algorithm's), not of the wires. Where exactly a protocol gives way to the
+    next lies between two timed sizes: time is blended geometrically between them, and never falls as the
+    message grows. The first and the last regime extend past the timed sizes.
+    """
+
+    dimensions: ClassVar[tuple[str, ...]] = ("message_bytes",)
+
+    regimes: Annotated[tuple[Regime, ...], FROM_LIST] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> CollectiveModel:
+        edges = [edge for regime in self.regimes for edge in (regime.from_bytes, regime.to_bytes)]
+        if any(left >= right for left, right in pairwise(edges)):
+            raise ValueError("from_bytes and to_bytes must grow from regime to regime")
+        return self
+
+    def seconds(self, message_bytes: ArrayLike) -> Array:
+        size = np.maximum(np.asarray(message_bytes, float), 1.0)
+        total = self.regimes[0].seconds(size)
+        for before, after in pairwise(self.regimes):
+            start, end = np.log([before.to_bytes, after.from_bytes])
+            crossed = np.clip((np.log(size) - start) / (end - start), 0.0, 1.0)
+            reached = before.seconds(before.to_bytes)
+            blended = reached ** (1 - crossed) * after.seconds(np.maximum(size, after.from_bytes)) ** crossed
+            total = np.where(crossed > 0, np.maximum(blended, reached), total)
+        return np.asarray(total)
+
+    def wander(self, message_bytes: float) -> dict[str, float]:
+        """How much each direction of the uncertainty of the regime that serves moves the logarithm of the time."""
+        served = sum(message_bytes >= regime.from_bytes for regime in self.regimes[1:])
+        return {f"{served}.{way}": moved for way, moved in enumerate(self.regimes[served].moved(message_bytes))}
+
+    def over_ring(self, kind: CollectiveKind, ranks: int, rate: float) -> CollectiveModel:
+        """With the bandwidth of a ring in which each device sends ``rate`` bytes/s on."""
+        bandwidth = rate / sent_around(kind, ranks)
+        regimes = tuple(regime.model_copy(update={"bandwidth": bandwidth}) for regime in self.regimes)
+        return self.model_copy(update={"regimes": regimes})
+
+    def scaled(self, scaling: Scaling, *keys: Any) -> Self:
+        _, ranks = keys
+        faster = scaling.link_bandwidth / scaling.rings.get(ranks, 1.0)
+        regimes = tuple(
+            regime.model_copy(
+                update={
+                    "latency_s": max(0.0, regime.latency_s + scaling.link_delay_s),
+                    "bandwidth": regime.bandwidth * faster,
+                    "uncertainty": (),
+                }
+            )
+            for regime in self.regimes
+        )
+        return self.unfitted(regimes=regimes)
+
+
+class CollectiveLaw(Law[Collective]):
+    """A model for each kind and number of ranks; one of :data:`STAND_INS` where there is none."""
+
+    def timing(self, op: Collective) -> Timing:
+        key, stand_in, size = f"{op.kind}:{op.ranks}", STAND_INS.get(op.kind), op.message_bytes
+        if op.ranks == 1:
+            return Timing(0.0, 0.0, key, "measured")
+        if stand_in and op.ranks not in self.profile.collectives.get(op.kind, {}):
+            own, other = (kind.replace("_", "-") for kind in (op.kind, stand_in))
+            seconds = float(self.model(stand_in, op.ranks).seconds(size))
+            said = f"no {op.ranks}-rank {own} was timed"
+            return untimed(self.profile, key, seconds, said, f"as an {other} of as much")
+        model = self.model(op.kind, op.ranks)
+        outside = model.beyond({"message_bytes": size})
+        return timed(self.profile, key, model, model.seconds(size), outside, model.wander(size))
+
+    def model(self, kind: CollectiveKind, ranks: int) -> CollectiveModel:
+        """What a collective over the node's first ``ranks`` devices pays.
+
+        Where pairs differ, one that nobody timed has the bandwidth of the rings that those devices' links make.
+
+        Raises
+        ------
+        InputError : the profile has none over so many ranks.
+        """
+        profile, by_ranks = self.profile, self.profile.collectives.get(kind, {})
+        if ranks not in by_ranks:
+            known = ", ".join(map(str, sorted(by_ranks)))
+            raise lacks(profile, f"{ranks}-rank {kind}", known, "choose a degree that it has, calibrate")
+        model, nvlinks = by_ranks[ranks], profile.device.nvlinks
+        if profile.sources[model.source].kind != "datasheet" or not nvlinks or not profile.links:
+            return model
+        rate = ring_rate(nvlinks, profile.links, ranks)
+        return model if rate is None else model.over_ring(kind, ranks, rate)

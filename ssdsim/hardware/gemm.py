@@ -1,0 +1,223 @@
+"""Products with weights: the fitted timing model of one format, and the law that chooses among them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from itertools import pairwise
+from typing import Annotated, Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from pydantic import Field, model_validator
+
+from ssdsim.hardware.laws import (
+    DATASHEET_LOG_SD,
+    Array,
+    Correction,
+    FitReport,
+    Roofline,
+    Scaling,
+    TimingModel,
+    check_domain,
+    clamped,
+)
+from ssdsim.hardware.timing import Law, Timing, of_dtype, timed
+from ssdsim.records import FROM_LIST, Card, Positive
+from ssdsim.transformer.operations import QUANTISED_BYTES, Gemm
+
+STANDS_IN = {"float8-block": "float8"}
+"""Formats that are near enough for the timings of one, with an extra error, where the other's are not there."""
+
+GEMM_SIZES = ("m", "n", "k", "nk")
+"""Of a product's shape; ``nk`` is the number of weights."""
+
+GEMM_VARIABLES = (*GEMM_SIZES, "rows", "step")
+"""What a correction may read. ``rows`` is ``m`` in whole tiles of sixteen, ``step`` the largest power of two that
+divides ``m``, at most sixteen: kernels of block-scaled weights take up to 30 % longer where four or eight do not."""
+
+_TILE_ROWS = 16
+
+
+def gemm_variables(m: ArrayLike, n: ArrayLike, k: ArrayLike, names: Iterable[str]) -> dict[str, ArrayLike]:
+    """The sizes and what is made of them, where it is named, of shapes that broadcast together."""
+    found: dict[str, ArrayLike] = {"m": m, "n": n, "k": k, "nk": np.multiply(n, k)}
+    if "rows" in names:
+        found["rows"] = _TILE_ROWS * np.ceil(np.divide(m, _TILE_ROWS))
+    if "step" in names:
+        found["step"] = np.gcd(np.asarray(m).astype(np.int64), _TILE_ROWS).astype(float)
+    return found
+
+
+class GemmSegment(Card):
+    """A corrected roofline for one range of ``m``."""
+
+    roofline: Roofline
+    correction: Correction = Correction()
+    report: FitReport | None = None
+
+    @model_validator(mode="after")
+    def _correction_is_of_its_variables(self) -> GemmSegment:
+        check_domain(self.correction.domain, GEMM_VARIABLES)
+        return self
+
+    def log_seconds(self, m: Array, n: Array, k: Array, element_bytes: float) -> Array:
+        moved_bytes = element_bytes * (m * k + k * n + m * n)
+        roofline = np.log(self.roofline.seconds(moved_bytes, 2 * m * n * k))
+        domain = self.correction.domain
+        n, k = (clamped(size, *domain.get(name, (0, np.inf))) for name, size in (("n", n), ("k", k)))
+        return np.asarray(roofline + self.correction.log_factor(gemm_variables(m, n, k, domain)))
+
+    def wander(self, m: float, n: float, k: float) -> list[float]:
+        """How much each direction of the uncertainty moves the logarithm of the time."""
+        return self.correction.wander(gemm_variables(m, n, k, self.correction.domain))
+
+
+class GemmModel(TimingModel):
+    """``(m, k) @ (k, n)`` with elements of ``element_bytes``.
+
+    Kernels of different families serve few and many tokens, so there is a segment for each range of ``m``;
+    between segment ``i`` and ``i + 1`` time is blended geometrically while ``m`` crosses ``blends[i]``.
+    """
+
+    dimensions: ClassVar[tuple[str, ...]] = GEMM_SIZES
+
+    element_bytes: Positive
+    """Of a weight, its share of block scales included: 0.5625 of four bits with an eight-bit scale for sixteen."""
+    segments: Annotated[tuple[GemmSegment, ...], FROM_LIST] = Field(min_length=1)
+    blends: Annotated[tuple[Annotated[tuple[Positive, Positive], FROM_LIST], ...], FROM_LIST] = ()
+
+    @model_validator(mode="after")
+    def _blend_between_segments(self) -> GemmModel:
+        if len(self.blends) != len(self.segments) - 1:
+            raise ValueError(f"{len(self.segments)} segments need {len(self.segments) - 1} blends")
+        if any(start >= end for start, end in self.blends):
+            raise ValueError("blends: each must rise from its start to its end")
+        return self
+
+    def seconds(self, m: ArrayLike, n: ArrayLike, k: ArrayLike) -> Array:
+        m, n, k = (np.asarray(size, float) for size in (m, n, k))
+        return self._blended(m, lambda segment: segment.log_seconds(m, n, k, self.element_bytes))
+
+    def roofline_seconds(self, m: float, moved_bytes: float, flops: float) -> Array:
+        """What the rooflines alone say of a product of ``m`` rows that moves other bytes than those timed."""
+        rows = np.asarray(m, float)
+        return self._blended(rows, lambda segment: np.log(segment.roofline.seconds(moved_bytes, flops)))
+
+    def _blended(self, m: Array, log_seconds_of: Callable[[GemmSegment], Array]) -> Array:
+        """Seconds, of each segment's logarithm of them, as much as it serves at ``m``."""
+        crossed = [_crossed(blend, m) for blend in self.blends]
+        first = max((i + 1 for i, share in enumerate(crossed) if share.min() == 1.0), default=0)
+        log_seconds = log_seconds_of(self.segments[first])
+        for share, segment in zip(crossed[first:], self.segments[first + 1 :], strict=True):
+            if share.any():
+                log_seconds = (1 - share) * log_seconds + share * log_seconds_of(segment)
+        return np.asarray(np.exp(log_seconds))
+
+    def segment_at(self, m: float) -> GemmSegment:
+        """The segment that serves ``m`` (the nearer one within a blend)."""
+        return self.segments[sum(crossed > 0.5 for crossed in _crossed_at(self.blends, m))]
+
+    def wander(self, m: float, n: float, k: float) -> dict[str, float]:
+        """How much each direction of each segment's uncertainty moves the logarithm of the time."""
+        crossed = [1.0, *_crossed_at(self.blends, m), 0.0]
+        shares = [before * (1.0 - after) for before, after in pairwise(crossed)]
+        return {
+            f"{i}.{way}": share * moved
+            for i, (segment, share) in enumerate(zip(self.segments, shares, strict=True))
+            if share > 0.0
+            for way, moved in enumerate(segment.wander(m, n, k))
+        }
+
+    def log_sd_at(self, m: float) -> float:
+        """The error of the segment that serves ``m``."""
+        report = self.segment_at(m).report
+        return report.log_sd if report else self.log_sd
+
+    def scaled(self, scaling: Scaling, *keys: Any) -> Self | None:
+        (dtype,) = keys
+        if not scaling.knows(dtype):
+            return None
+        segments = (
+            segment.model_copy(
+                update={"roofline": segment.roofline.scaled(scaling, scaling.arithmetic[dtype]), "report": None}
+            )
+            for segment in self.segments
+        )
+        return self.unfitted(segments=tuple(segments))
+
+
+def _crossed(blend: tuple[float, float], m: ArrayLike) -> Array:
+    """How far ``m`` has crossed a blend: 0 before it, 1 after it, linear in log m."""
+    start, end = map(math.log, blend)
+    return clamped((np.log(m) - start) / (end - start), 0.0, 1.0)
+
+
+@lru_cache(maxsize=4096)
+def _crossed_at(blends: tuple[tuple[float, float], ...], m: float) -> tuple[float, ...]:
+    """Of each blend; remembered, since the products of a pass have ``m`` in common."""
+    return tuple(float(_crossed(blend, m)) for blend in blends)
+
+
+class GemmLaw(Law[Gemm]):
+    """A model for each format of the weights, or that of a near one.
+
+    Where nothing like a quantised format was timed, the rooflines alone of products in the activations' dtype.
+    """
+
+    def timing(self, op: Gemm) -> Timing:
+        taken = self._timed_as(op.dtype)
+        if taken is None:
+            return self._on_rooflines(op)
+        return self._timed(op, taken, self.model(taken).seconds(op.m, op.n, op.k))
+
+    def timings(self, ops: Sequence[Gemm]) -> Mapping[Gemm, Timing]:
+        """A model is asked for all its matrices at once, which takes as long as one."""
+        found: dict[Gemm, Timing] = {}
+        for dtype in {op.dtype for op in ops}:
+            gemms, taken = [op for op in ops if op.dtype == dtype], self._timed_as(dtype)
+            if taken is None:
+                continue
+            shapes = np.array([(op.m, op.n, op.k) for op in gemms], float)
+            seconds = self.model(taken).seconds(*shapes.T)
+            found.update((op, self._timed(op, taken, each)) for op, each in zip(gemms, seconds, strict=True))
+        return found
+
+    def launch_s(self, op: Gemm) -> float:
+        return self.model(self._timed_as(op.dtype) or op.activations_dtype).segment_at(op.m).roofline.launch_s
+
+    def model(self, dtype: str) -> GemmModel:
+        """That of one format; InputError where none were timed."""
+        return of_dtype(self.profile, "gemm", self.profile.gemm, dtype)
+
+    def _timed_as(self, dtype: str) -> str | None:
+        """The format whose timings are taken; None where nothing like this quantised one was timed."""
+        known = self.profile.gemm
+        taken = dtype if dtype in known else STANDS_IN.get(dtype, dtype)
+        return None if dtype in QUANTISED_BYTES and taken not in known else taken
+
+    def _timed(self, op: Gemm, taken: str, seconds: Array) -> Timing:
+        model, shape = self.model(taken), (op.m, op.n, op.k)
+        outside = model.beyond({"m": op.m, "n": op.n, "k": op.k, "nk": op.n * op.k})
+        if outside is None and taken != op.dtype:
+            outside = f"{op.dtype} was not timed, {taken} was"
+        wander, log_sd = model.wander(*shape), model.log_sd_at(op.m)
+        return timed(self.profile, _key(op), model, seconds, outside, wander, f"gemm:{taken}", log_sd)
+
+    def _on_rooflines(self, op: Gemm) -> Timing:
+        """A guess: the operation's bytes and flops on the rooflines of products in the activations' dtype.
+
+        Without a timing nothing says what turning weights back into 16 bits costs, nor that the arithmetic is faster.
+        The rooflines are fitted together with their correction, so the device's peak is a floor besides.
+        """
+        model = self.model(op.activations_dtype)
+        seconds = np.maximum(model.roofline_seconds(op.m, op.bytes, op.flops), self.profile.device.compute_s(op))
+        timing = timed(self.profile, _key(op), model, seconds, None, log_sd=max(model.log_sd, DATASHEET_LOG_SD))
+        said = f"no {op.dtype} GEMMs were timed: roofline from the {op.activations_dtype} law's bandwidth"
+        return replace(timing, warning=f"{self.profile.name}: {said}")
+
+
+def _key(op: Gemm) -> str:
+    return f"gemm:{op.n}x{op.k}:{op.dtype}"

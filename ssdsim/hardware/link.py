@@ -1,0 +1,24 @@
+"""The fitted timing model of a message from one device to another."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+from ssdsim.hardware.laws import LineModel, Scaling
+from ssdsim.records import Seconds
+
+
+class LinkModel(LineModel):
+    """A message from one device to another: ``latency_s + bytes / bandwidth`` (Hockney)."""
+
+    dimensions: ClassVar[tuple[str, ...]] = ("message_bytes",)
+
+    latency_s: Seconds
+
+    @property
+    def fixed_s(self) -> float:
+        return self.latency_s
+
+    def scaled(self, scaling: Scaling, *keys: Any) -> Self:
+        """As it is: a device has the link that it is said to have."""
+        return self.unfitted()

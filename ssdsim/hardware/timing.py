@@ -1,0 +1,150 @@
+"""Laws: what prices the operations of one type on a device, and the timing that it gives."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar
+
+from numpy.typing import ArrayLike
+
+from ssdsim.errors import InputError
+from ssdsim.hardware.laws import DATASHEET_LOG_SD, TimingModel
+from ssdsim.transformer.operations import Operation
+
+if TYPE_CHECKING:
+    from ssdsim.hardware.profile import HardwareProfile
+
+Op = TypeVar("Op", bound=Operation)
+Model = TypeVar("Model", bound=TimingModel)
+
+ProvenanceKind = Literal["measured", "imported", "datasheet", "hypothetical"]
+
+EXTRAPOLATION_LOG_SD = 0.15
+"""Added (in quadrature) to the error of a timing outside its domain."""
+
+SHORTEST_S, LONGEST_S = 1e-15, 1e9
+"""Of an operation: what lies outside comes from a profile whose numbers are wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds of one operation.
+
+    ``log_sd`` is the standard deviation of log(real / predicted). Part of it comes from the fit's coefficients:
+    ``shared`` names the directions in which they wander, with the standard deviation along each, and every operation
+    of the model shares these. The rest, ``own_log_sd``, is shared by operations with the same ``key`` (one matrix at
+    another number of tokens is wrong in the same direction).
+    """
+
+    seconds: float
+    log_sd: float
+    key: str
+    provenance_kind: ProvenanceKind
+    warning: str | None = None
+    shared: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def own_log_sd(self) -> float:
+        return math.sqrt(max(0.0, self.log_sd**2 - sum(moved**2 for moved in self.shared.values())))
+
+
+class Law(ABC, Generic[Op]):
+    """Prices operations of one type on a profile's device.
+
+    A law chooses among the timing models that the profile holds and says what is guessed where there is none. The
+    models know their own formula, domain, error and scaling to another device
+    (:meth:`ssdsim.hardware.laws.TimingModel.scaled`).
+    """
+
+    def __init__(self, profile: HardwareProfile) -> None:
+        self.profile = profile
+
+    @abstractmethod
+    def timing(self, op: Op) -> Timing:
+        """Time of ``op``.
+
+        Raises
+        ------
+        InputError : the profile has no timings for it, nor any to guess from.
+        """
+
+    def timings(self, ops: Sequence[Op]) -> Mapping[Op, Timing]:
+        """Of those among ``ops`` that take less when asked for at once; none of most laws."""
+        return {}
+
+    def launch_s(self, op: Op) -> float:
+        """The floor under the time however little ``op`` does, as fitted; 0 where a law has none."""
+        return 0.0
+
+    def floor_s(self, op: Op) -> float:
+        """What physics leaves at best: its bytes at the rate of memory or link, its flops at the device's peak."""
+        device, link = self.profile.device, self.profile.link
+        wire_s = op.wire_bytes / link.bandwidth if link else 0.0
+        return max(device.memory_s(op), device.compute_s(op), wire_s)
+
+    def waiting_s(self, op: Op, seconds: float) -> float:
+        """Of the ``seconds`` that it takes alone, those in which kernels beside it could run: it works no more."""
+        return max(0.0, seconds - self.floor_s(op))
+
+
+def timed(
+    profile: HardwareProfile,
+    key: str,
+    model: TimingModel,
+    seconds: ArrayLike,
+    outside: str | None,
+    wander: Mapping[str, float] | None = None,
+    where: str | None = None,
+    log_sd: float | None = None,
+) -> Timing:
+    """What a model says of one operation.
+
+    ``outside`` widens the error and is the warning; ``wander`` is how far the model's coefficients move the time, in
+    directions named by ``where``, the key if not given; ``log_sd`` is the model's if not given.
+    """
+    kind, seconds = profile.sources[model.source].kind, float(seconds)  # type: ignore[arg-type]
+    log_sd = model.log_sd if log_sd is None else log_sd
+    shared = _under(where or key, wander, log_sd) if wander else {}
+    _check(profile, key, seconds, *shared.values())
+    if outside is None:
+        return Timing(seconds, log_sd, key, kind, shared=shared)
+    warning = f"{profile.name}: {key} is extrapolated: {outside}"
+    return Timing(seconds, math.hypot(log_sd, EXTRAPOLATION_LOG_SD), key, kind, warning, shared)
+
+
+def untimed(profile: HardwareProfile, key: str, seconds: float, said: str, instead: str = "roofline") -> Timing:
+    """A guess, with the error of a datasheet."""
+    _check(profile, key, seconds)
+    return Timing(seconds, DATASHEET_LOG_SD, key, "datasheet", f"{profile.name}: {said}: {instead}")
+
+
+def of_dtype(profile: HardwareProfile, what: str, models: Mapping[str, Model], dtype: str) -> Model:
+    """The model of a dtype; InputError where it was not timed."""
+    if dtype not in models:
+        raise lacks(profile, f"{dtype} {what}", ", ".join(models), f"calibrate with --dtype {dtype}")
+    return models[dtype]
+
+
+def lacks(profile: HardwareProfile, what: str, has: str, remedy: str) -> InputError:
+    """That nothing like it was timed, in one line."""
+    return InputError(
+        f"profile {profile.name} has no {what} timings (it has {has or 'none'}); {remedy} or choose another profile"
+    )
+
+
+def _under(where: str, wander: Mapping[str, float], log_sd: float) -> dict[str, float]:
+    """Directions named by the model whose coefficients they move, together no more than the held-out error.
+
+    That one holds what the coefficients make; a bootstrap of few timings says more of it than there is.
+    """
+    length = math.hypot(*wander.values())
+    share = min(1.0, log_sd / length) if length else 1.0
+    return {f"{where} {direction}": share * moved for direction, moved in wander.items()}
+
+
+def _check(profile: HardwareProfile, key: str, seconds: float, *moved: float) -> None:
+    if not SHORTEST_S <= seconds <= LONGEST_S or not all(map(math.isfinite, moved)):
+        raise InputError(f"profile {profile.name}: {key} takes {seconds:g} s, so its timings are wrong")

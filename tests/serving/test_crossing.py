@@ -1,0 +1,43 @@
+"""A crossing says what predict says: nothing where the draws of the errors do not agree."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ssdsim.answers.serving.advice import advice
+from ssdsim.answers.serving.batching import Batching
+from ssdsim.answers.serving.crossing import Side, crossing
+from ssdsim.answers.serving.passes import PromptTables
+from ssdsim.answers.serving.round_table import RoundTable
+from ssdsim.answers.serving.serve import serve
+from ssdsim.pricing.cost import TimingErrors
+from ssdsim.scenario.configuration import configure
+from ssdsim.scenario.many import rates
+from tests.serving.made import requests
+
+
+@pytest.mark.parametrize(("faster", "spread", "open_"), [(1.01, 0.1, True), (0.99, 0.1, True), (1.2, 0.01, False)])
+def test_a_sign_that_the_errors_leave_open_is_not_said(faster: float, spread: float, open_: bool) -> None:
+    found = serve(requests(50, 2.0), engine="closed", batching=Batching(prefill="none"), strategies="sd,ssd")
+    one = found.sharings["sd"]
+
+    def side(name: str, factors: np.ndarray) -> Side:
+        scaled = replace(one, tokens_per_s=one.tokens_per_s * factors[:, None], lost_s=one.lost_s / factors[:, None])
+        mean = replace(one, tokens_per_s=one.tokens_per_s * np.median(factors), lost_s=one.lost_s / np.median(factors))
+        return Side(name, name.upper(), 4, mean, scaled)
+
+    sides = {"ssd": side("ssd", faster * np.linspace(1 - spread, 1 + spread, 41)), "sd": side("sd", np.ones(41))}
+    crossed = crossing(sides["ssd"], sides["sd"], "replica")
+    assert crossed.decided != open_
+    said = advice("ssd", sides, [crossed], [None]).sentence
+    assert ("; the timings' errors leave the sign open." in said) == open_
+
+
+def test_rounds_err_under_arrivals_as_they_do_in_a_prediction() -> None:
+    scenario = configure(b=1, p_hit=0.05, strategies="ssd").scenarios["ssd"]
+    errors = TimingErrors(400, 0)
+    table = RoundTable(scenario, PromptTables(), 1024)
+    assert table.drawn_rates(1, 1024, errors) == pytest.approx(rates([scenario], errors)[0], rel=1e-12)
