@@ -35,9 +35,7 @@ class ModelDrafter(Drafter):
 
     def prespeculate(self, site: Site, tokens: int, branches: int) -> tuple[Piece, ...]:
         """A glue pass over K+1 tokens a sequence, then K steps over the branches, which see the verified ones too."""
-        glue = site.draft_pass("glue", tokens + 1)
-        branch = site.draft_pass("branch step", branches, extra_context=tokens + 1, masked=True)
-        return site.piece(glue), site.piece(branch, tokens)
+        return self.preexpand(site, (1,) * tokens, tokens, branches)
 
     def expand(self, site: Site, rows: Sequence[int], beside: bool) -> tuple[Piece, ...]:
         """Over one row the pass of a chain; over more they are branches that share what is cached."""

@@ -44,7 +44,7 @@ class Drafter(ABC):
     the drafter's own. ``needs_device`` is False where it runs on the host: it then occupies no GPU, wherever a strategy
     would put it, and holds no memory there. ``needs_target``: it reads what lies on the target's devices, and can draft
     nowhere else. ``self_conditions``: how much of a draft is accepted depends on how many tokens before it have not
-    been verified.
+    been verified. Strategies ask it by their site: ``site.speculate(drafter, k)``.
     """
 
     name: str

@@ -18,7 +18,7 @@ def branches_per_device(budget: int, devices: int) -> int:
 def prespeculation(site: Site, drafter: Drafter, k: int, budget: int) -> Step:
     """The glue pass over ``b (K+1)`` tokens, and the K steps over the branch tokens of one draft device."""
     devices = site.options["draft_gpus"]
-    return Step("draft", drafter.prespeculate(site, k, branches_per_device(budget, devices)), devices)
+    return Step("draft", site.prespeculate(drafter, k, branches_per_device(budget, devices)), devices)
 
 
 def beside_each_other(site: Site, verify: Step, prespeculate: Step) -> tuple[Step, Step]:
@@ -46,7 +46,7 @@ def window_budget(site: Site, drafter: Drafter, k: int, largest: int = MOST_OUTC
 
     By bisection, since the time of a branch step never falls with its tokens.
     """
-    verify = Step("verify", (site.piece(site.target_pass("verify", k + 1)),))
+    verify = site.verify_step("verify", k + 1)
     window_s = (verify.cost + site.sampling_step().cost + site.outcome_message(k + 1).cost).seconds
 
     def fits(budget: int) -> bool:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, update_wrapper
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, TypeVar, cast
 
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.pricing.between_kernels import Model, cost_of_launches, cost_of_step, units_of_step
@@ -17,6 +18,9 @@ from ssdsim.transformer.card import Transformer, legal_tensor_parallel
 from ssdsim.transformer.forward import degrees, forward_pass
 from ssdsim.transformer.operations import DTYPE_BYTES
 from ssdsim.transformer.precision import Precision
+
+if TYPE_CHECKING:
+    from ssdsim.pricing.drafter import Drafter, TreeDrafter
 
 # An outcome names, per sequence: id, accepted length, bonus token and length (8 bytes each), a temperature, and the
 # draft's block table (4 bytes for each page of 16 tokens): SSD paper, appendix B.1.
@@ -50,8 +54,10 @@ class Site:
     and ``kv_dtype`` are of both models, ``draft_dtype`` of the draft in place of ``dtype``, as
     :meth:`Transformer.precision` takes them. ``options`` holds every option of the call: a strategy and a drafter read
     their own there. ``drift`` says how many times slower a pass is now than its profile says, by the pass's name (1
-    where it is not named).
+    where it is not named). ``unit_free``: no hardware is read (:class:`ssdsim.pricing.unit_free.UnitFree`).
     """
+
+    unit_free: ClassVar[bool] = False
 
     target: Transformer
     draft: Transformer
@@ -215,6 +221,33 @@ class Site:
     def streaming_share(self, work: Pass, seconds: float) -> float:
         """Share of a pass's time that its bytes alone would take, at most 1."""
         return streaming_share(work.forward, seconds, work.profile)
+
+    # steps of rounds, and who drafts in them: a strategy asks here, since a unit-free site answers otherwise
+
+    def verify_step(self, name: str, tokens: float, masked: bool = False) -> Step:
+        """One target pass; between two whole numbers of tokens a sequence its time is taken to be linear."""
+        low, high = math.floor(tokens), math.ceil(tokens)
+        passes = [self.target_pass(name, rows, masked) for rows in (low, high)]
+        if low == high:
+            return Step("verify", (self.piece(passes[0]),))
+        between = Cost.total(zip(map(self.cost, passes), (high - tokens, tokens - low), strict=True))
+        return Step("verify", (Piece(name, between, 1, passes[1]),))
+
+    def speculate(self, drafter: Drafter, tokens: int, beside: bool) -> tuple[Piece, ...]:
+        return drafter.speculate(self, tokens, beside)
+
+    def prespeculate(self, drafter: Drafter, tokens: int, branches: int) -> tuple[Piece, ...]:
+        return drafter.prespeculate(self, tokens, branches)
+
+    def expand(self, drafter: Drafter, rows: Sequence[int], beside: bool) -> tuple[Piece, ...]:
+        return cast("TreeDrafter", drafter).expand(self, rows, beside)
+
+    def preexpand(self, drafter: Drafter, rows: Sequence[int], nodes: int, branches: int) -> tuple[Piece, ...]:
+        return cast("TreeDrafter", drafter).preexpand(self, rows, nodes, branches)
+
+    def given(self, option: str, step: Step, called: str | None = None) -> Step:
+        """The step; without hardware an option may give its time, and it is one piece where it is ``called`` so."""
+        return step
 
     # messages
 

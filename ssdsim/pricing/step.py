@@ -70,9 +70,6 @@ class Piece:
         """How often one time pays the numbers of the runtime's host."""
         return units(self.work.forward, self.work.model) if isinstance(self.work, Pass) else self.paid
 
-    def called(self, name: str) -> Piece:
-        return replace(self, name=name)
-
 
 @dataclass(frozen=True)
 class Step:
@@ -122,11 +119,9 @@ class Step:
             return self
         return replace(self, pieces=tuple(replace(piece, cost=piece.cost * factor) for piece in self.pieces))
 
+    def of_pieces_called(self, name: str) -> Step:
+        return replace(self, pieces=tuple(replace(piece, name=name) for piece in self.pieces))
+
     @property
     def passes(self) -> tuple[Pass, ...]:
         return tuple(piece.work for piece in self.pieces if isinstance(piece.work, Pass))
-
-
-def unit_free(part: str, *pieces: tuple[str, float, int]) -> Step:
-    """A step of given durations: (name, seconds in units of T_v, times) of each piece."""
-    return Step(part, tuple(Piece(name, Cost.of_units(seconds), times) for name, seconds, times in pieces))

@@ -26,11 +26,7 @@ PLACES = Words(
 
 
 class Alternate(Strategy):
-    """``draft + verify + sample`` and their messages, with the draft beside the target or on a device of its own.
-
-    A strategy says what is drafted and verified; its steps are called ``draft``, ``speculation``, ``verify``,
-    ``sample`` and ``outcome``.
-    """
+    """``draft + verify + sample`` and their messages, with the draft beside the target or on a device of its own."""
 
     def devices(self, options: Mapping[str, Any], tp: int, drafter: Drafter) -> Devices:
         return Devices(tp, int(is_apart(options, drafter)))
@@ -45,11 +41,19 @@ class Alternate(Strategy):
         what = f"{site.target.name} at tp {site.tp} with {site.draft.name} beside it ({self.title})"
         yield Occupancy(what, both, site.profile, "; --sd-draft separate needs less")
 
-    def messages(self, site: Site, drafter: Drafter, draft: Step, distributions: int | None = None) -> dict[str, Step]:
-        """What the sides tell each other of a draft drawn from so many ``distributions``, one a token by default."""
+    def round_steps(
+        self, site: Site, drafter: Drafter, draft: Step, verify: Step, distributions: int | None = None
+    ) -> dict[str, Step]:
+        """The steps by name, from what a strategy drafts and verifies.
+
+        The draft is drawn from so many ``distributions``, one a token by default.
+        """
         k, apart = self.lookahead(site.options), is_apart(site.options, drafter)
         beside = draft.passes[0] if draft.passes else None
         return {
+            "verify": verify,
+            "draft": draft,
+            "sample": site.sampling_step(),
             "speculation": site.speculation_message(k, distributions) if apart else site.telling(k, beside),
             "outcome": site.outcome_message(k + 1) if apart else Step("communicate"),
         }

@@ -10,7 +10,7 @@ import numpy as np
 from ssdsim.checks import FloatOrArray
 from ssdsim.pricing.cost import Cost
 from ssdsim.pricing.drafter import Drafter
-from ssdsim.pricing.prespeculation import branches_per_device
+from ssdsim.pricing.prespeculation import beside_each_other, branches_per_device
 from ssdsim.pricing.room import Devices
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece, Step
@@ -31,8 +31,7 @@ DRAFT_DEVICES = DraftDevices(
 class Cached(Strategy):
     """``max(T_v + post + send, T_p) + lookup + [any miss] T_b + respond``: Algorithm 1 of the SSD paper.
 
-    A sequence is in the state ``hit`` where its last outcome was in the speculation cache, else ``miss``. Steps are
-    called ``verify``, ``sample``, ``outcome``, ``pre-speculate``, ``look up``, ``fallback`` and ``speculation``.
+    A sequence is in the state ``hit`` where its last outcome was in the speculation cache, else ``miss``.
     """
 
     miss = "miss"
@@ -46,8 +45,20 @@ class Cached(Strategy):
         branches = branches_per_device(site.options["budget"], site.options["draft_gpus"])
         return f"with {branches} cached {self.caches} a sequence", self.lookahead(site.options), branches
 
-    def looking_up(self, site: Site) -> Step:
-        return Step("host", (Piece("look up", Cost(warnings=site.vocabularies)),))
+    def round_steps(
+        self, site: Site, verify: Step, prespeculate: Step, fallback: Step, outcome: Step, speculation: Step
+    ) -> dict[str, Step]:
+        """The round's steps by name, with verification and pre-speculation as slow as they are beside each other."""
+        verify, prespeculate = beside_each_other(site, verify, prespeculate)
+        return {
+            "verify": verify,
+            "sample": site.sampling_step(),
+            "outcome": outcome,
+            "pre-speculate": prespeculate,
+            "look up": Step("host", (Piece("look up", Cost(warnings=site.vocabularies)),)),
+            "fallback": fallback,
+            "speculation": speculation,
+        }
 
     def parts(self, t: Mapping[str, Seconds], states: States) -> Mapping[str, FloatOrArray]:
         return {

@@ -55,23 +55,17 @@ class HeadDrafter(Drafter):
         return found.model_copy(update={"max_context": target.max_context})  # engines run it as far as its target
 
     def speculate(self, site: Site, tokens: int, beside: bool) -> tuple[Piece, ...]:
-        make = site.draft_beside_target if beside else site.draft_pass
-        pieces = [site.piece(make("catch up", tokens + 1, fused=tokens + 1, logits=1))]
-        if tokens > 1:
-            pieces.append(site.piece(make("draft step"), tokens - 1))
-        return tuple(pieces)
+        return self.expand(site, (1,) * tokens, beside)
 
     def prespeculate(self, site: Site, tokens: int, branches: int) -> tuple[Piece, ...]:
         """The glue pass repairs the verified tokens with the target's states, and runs those being verified.
 
         As the SSD paper's engine (``6ed3022``) does: K + 1 ... 2K + 1 tokens a sequence, taken as the most.
         """
-        glue = site.draft_pass("glue", 2 * tokens + 1, fused=tokens + 1)
-        branch = site.draft_pass("branch step", branches, extra_context=tokens + 1, masked=True)
-        return site.piece(glue), site.piece(branch, tokens)
+        return self.preexpand(site, (1,) * tokens, tokens, branches)
 
     def expand(self, site: Site, rows: Sequence[int], beside: bool) -> tuple[Piece, ...]:
-        """As :meth:`speculate`, but that each pass after the first is over the nodes of a level, under a mask.
+        """Each pass after the first is over the nodes of a level, under a mask where these are several.
 
         What the first one catches up with is a path of the tree that was verified: a token a level, and one more.
         """

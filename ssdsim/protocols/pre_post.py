@@ -10,12 +10,11 @@ from ssdsim.checks import FloatOrArray
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.prespeculation import beside_each_other
 from ssdsim.pricing.site import Site
-from ssdsim.pricing.step import Piece, Step, unit_free
+from ssdsim.pricing.step import Piece, Step
 from ssdsim.protocols.strategy import Strategy, late
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.round import Seconds
 from ssdsim.rounds.states import States
-from ssdsim.settings import Settings
 
 
 class PrePost(Strategy):
@@ -26,8 +25,6 @@ class PrePost(Strategy):
     """
 
     drafts_ahead = True
-    draft_step = "draft step"
-    """What timelines call one pass of the draft."""
 
     @abstractmethod
     def lookahead(self, options: Mapping[str, Any]) -> int:
@@ -44,10 +41,8 @@ class PrePost(Strategy):
     def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
         tokens = self.lookahead(site.options)
         draft = Step("draft", self.drafting(site, drafter))
-        verify = Step("verify", (site.piece(site.target_pass("verify", tokens)),))
-        pre_verify = Step("verify", (site.piece(site.target_pass("pre-verify", 1)),))
-        pre_verify, _ = beside_each_other(site, pre_verify, draft)
-        verify, draft = beside_each_other(site, verify, draft)
+        pre_verify, _ = beside_each_other(site, site.verify_step("pre-verify", 1), draft)
+        verify, draft = beside_each_other(site, site.verify_step("verify", tokens), draft)
         return {
             "verify": verify,
             "pre-verify": pre_verify,
@@ -55,17 +50,6 @@ class PrePost(Strategy):
             "draft": draft,
             "outcome": site.outcome_message(tokens),
             "speculation": site.speculation_message(tokens * (self.branches(site.options) or 1)),
-        }
-
-    def unit_free_steps(self, settings: Settings) -> Mapping[str, Step]:
-        draft_step = settings["t_sd"] / settings["k"]
-        return {
-            "verify": unit_free("verify", ("verify", 1.0, 1)),
-            "pre-verify": unit_free("verify", ("pre-verify", 1.0, 1)),
-            "sample": Step("host"),
-            "draft": unit_free("draft", (self.draft_step, draft_step, self.lookahead(settings))),
-            "outcome": Step("communicate"),
-            "speculation": Step("communicate"),
         }
 
     def parts(self, t: Mapping[str, Seconds], states: States) -> Mapping[str, FloatOrArray]:

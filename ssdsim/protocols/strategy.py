@@ -82,8 +82,8 @@ class Strategy(ABC):
         """Settings to choose the faster of, where a word such as ``auto`` leaves a choice; else ``settings``."""
         return (settings,)
 
-    def settle(self, settings: Settings, site: Site | None, drafter: Drafter) -> None:  # noqa: B027
-        """Derive what follows from the given options; ``site`` is None where durations are unit-free."""
+    def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:  # noqa: B027
+        """Derive what follows from the given options."""
 
     @abstractmethod
     def lookahead(self, options: Mapping[str, Any]) -> int:
@@ -119,11 +119,7 @@ class Strategy(ABC):
 
     @abstractmethod
     def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
-        """The round's steps by name, messages among them, priced."""
-
-    @abstractmethod
-    def unit_free_steps(self, settings: Settings) -> Mapping[str, Step]:
-        """The same steps in units of T_v, as the SSD paper counts."""
+        """The round's steps by name, messages among them, as ``site`` prices them: on hardware, or in units of T_v."""
 
     # the round
 

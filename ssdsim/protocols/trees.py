@@ -152,7 +152,7 @@ def mean_model(settings: Mapping[str, Any], drafter: Drafter, depth: int) -> Ran
     return _model(settings, drafter, rates_of(drafter.accepted(settings, depth).pmf))
 
 
-def settle_tree(settings: Settings, site: Site | None, drafter: Drafter, round_s: Round) -> None:
+def settle_tree(settings: Settings, site: Site, drafter: Drafter, round_s: Round) -> None:
     """Derive nodes and depth as far as nobody gives them: those of the most tokens per ``round_s``, or EAGLE-2's.
 
     Derives ``tree_rows``, too, of each pass of the draft: no more passes than the tree that is best is deep.
@@ -167,7 +167,7 @@ def settle_tree(settings: Settings, site: Site | None, drafter: Drafter, round_s
     settings.settle("tree_rows", list(drafted(settings, drafter).rows), "of the tree")
 
 
-def _choose(settings: Settings, site: Site | None, drafter: Drafter, round_s: Round) -> None:
+def _choose(settings: Settings, site: Site, drafter: Drafter, round_s: Round) -> None:
     if settings["tree_children"] is not None:
         _check_children(settings)
         tree = Tree.expanded_by(settings["tree_children"])
@@ -176,7 +176,7 @@ def _choose(settings: Settings, site: Site | None, drafter: Drafter, round_s: Ro
         depth = settings["tree_depth"] if settings["tree_depth"] != AUTO else min(_EAGLE_2[1], _known(settings))
         chosen, why = (min(_EAGLE_2[0], _proposed(depth, settings["tree_beam"])), depth), "auto: EAGLE-2's"
     elif AUTO in (settings["tree_nodes"], settings["tree_depth"]):
-        most = _UNIT_FREE if site is None else _SIZES[-1]
+        most = _UNIT_FREE if site.unit_free else _SIZES[-1]
         chosen, why = _best(settings, drafter, most, round_s), _BEST
     else:
         return

@@ -89,7 +89,8 @@ def _title(study: Study, groups: Sequence[_Group], shown: Sequence[_Slice]) -> s
     leading = [group.title for group in groups if group.leads]
     drafts = [s for s in shown if s.part == "draft" and s.track in [f"{title} draft" for title in leading]]
     passes = [s for s in shown if s.part == "verify" and s.track in [f"{title} target" for title in leading]]
-    if not any(d.start_s < p.end_s and p.start_s < d.end_s for d in drafts for p in passes):
+    together_s = (min(d.end_s, p.end_s) - max(d.start_s, p.start_s) for d in drafts for p in passes)
+    if max(together_s, default=0.0) < 1e-6 * max(s.end_s for s in shown):  # slices that touch, but for rounding
         return f"{_ROUNDS} rounds{how}"
     miss = ", a miss waits for its fallback" if any(s.part == "fallback" for s in shown) else ""
     return f"{_ROUNDS} rounds of {_lead(study).strategy.title}{how}: the draft works while the target verifies{miss}"

@@ -18,6 +18,7 @@ from ssdsim.pricing.room import (
 )
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
+from ssdsim.pricing.unit_free import UnitFree
 from ssdsim.protocols.strategy import Strategy
 from ssdsim.settings import Settings
 
@@ -57,11 +58,10 @@ def price(settings: Settings, strategy: Strategy, site: Site | None, drafter: Dr
     NoRoom : too few devices, too little memory, too long a context.
     """
     check_sequences(strategy.title, settings["b"], strategy.most_sequences)
-    if site is None:
-        strategy.settle(settings, None, drafter)
-        return Priced(strategy.unit_free_steps(settings), strategy.devices(settings, 1, drafter))
-    site = site.with_options(settings)
+    site = UnitFree(settings) if site is None else site.with_options(settings)
     strategy.settle(settings, site, drafter)
+    if site.unit_free:
+        return Priced(strategy.steps(site, drafter), strategy.devices(settings, 1, drafter))
     check_dtypes(site, strategy.drafts and drafter.needs_device)
     check_context(site, strategy.lookahead(settings))
     devices = strategy.devices(settings, site.tp, drafter)

@@ -16,7 +16,7 @@ from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.prespeculation import always_beside
 from ssdsim.pricing.room import NoRoom
 from ssdsim.pricing.site import Site
-from ssdsim.pricing.step import Step, unit_free
+from ssdsim.pricing.step import Step
 from ssdsim.protocols.handshakes import counted, ideal
 from ssdsim.protocols.strategy import Strategy
 from ssdsim.rounds.actor import Program
@@ -87,9 +87,9 @@ class AMUSD(Strategy):
         ),
     )
 
-    def settle(self, settings: Settings, site: Site | None, drafter: Drafter) -> None:
+    def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:
         if settings["amusd_most"] is None:
-            alone = self.unit_free_steps(settings) if site is None else self._steps(site, drafter, 1)
+            alone = self._steps(site, drafter, 1)
             pass_s, token_s = alone["verify"].seconds + alone["sample"].seconds, alone["draft"].seconds
             during = math.ceil(pass_s / token_s) if token_s * _MOST_LEAD > pass_s else _MOST_LEAD
             most = max(settings["amusd_least"], min(2 * during + 2, _MOST_LEAD))
@@ -119,11 +119,9 @@ class AMUSD(Strategy):
         return self._steps(site, drafter, self.lookahead(site.options))
 
     def _steps(self, site: Site, drafter: Drafter, lead: int) -> Mapping[str, Step]:
-        draft = Step("draft", drafter.speculate(site, 1, beside=False))
-        verify = Step("verify", (site.piece(site.target_pass("verify", lead + 1)),))
-        stale = Step("verify", (site.piece(site.target_pass("stale", 1)),))
-        stale, _ = always_beside(site, stale, draft)
-        verify, draft = always_beside(site, verify, draft)
+        draft = Step("draft", site.speculate(drafter, 1, beside=False))
+        stale, _ = always_beside(site, site.verify_step("stale", 1), draft)
+        verify, draft = always_beside(site, site.verify_step("verify", lead + 1), draft)
         return {
             "verify": verify,
             "stale": stale if _races(site.options) else Step("verify"),
@@ -132,18 +130,6 @@ class AMUSD(Strategy):
             "shortest lead": Step("draft", draft.pieces * site.options["amusd_least"]),
             "outcome": site.outcome_message(lead + 1),
             "token": site.speculation_message(1),
-        }
-
-    def unit_free_steps(self, settings: Settings) -> Mapping[str, Step]:
-        draft_step = settings["t_sd"] / settings["k"]
-        return {
-            "verify": unit_free("verify", ("verify", 1.0, 1)),
-            "stale": unit_free("verify", ("stale", 1.0, 1)) if _races(settings) else Step("verify"),
-            "sample": Step("host"),
-            "draft": unit_free("draft", ("draft step", draft_step, 1)),
-            "shortest lead": unit_free("draft", ("draft step", draft_step, settings["amusd_least"])),
-            "outcome": Step("communicate"),
-            "token": Step("communicate"),
         }
 
     def closed_form(self, round: Round) -> Estimate:

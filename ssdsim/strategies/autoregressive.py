@@ -12,7 +12,7 @@ from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.occupancy import Occupancy, target_alone
 from ssdsim.pricing.room import Devices
 from ssdsim.pricing.site import Site
-from ssdsim.pricing.step import Step, unit_free
+from ssdsim.pricing.step import Step
 from ssdsim.protocols.strategy import Strategy
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.kernel import Kernel, Tokens
@@ -43,11 +43,8 @@ class Autoregressive(Strategy):
         yield target_alone(site, 0)
 
     def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
-        decode = Step("verify", (site.piece(site.target_pass("decode", 1)),))
+        decode = site.verify_step("decode", 1)
         return {"decode": decode, "sample": site.sampling_step(speculates=False)}
-
-    def unit_free_steps(self, settings: Settings) -> Mapping[str, Step]:
-        return {"decode": unit_free("verify", ("decode", 1.0, 1)), "sample": Step("host")}
 
     def parts(self, t: Mapping[str, Seconds], states: States) -> Mapping[str, FloatOrArray]:
         return {"verify": t["decode"], "host": t["sample"]}

@@ -17,7 +17,7 @@ from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.prespeculation import always_beside
 from ssdsim.pricing.room import Devices, NoRoom
 from ssdsim.pricing.site import Site
-from ssdsim.pricing.step import Step, unit_free
+from ssdsim.pricing.step import Step
 from ssdsim.protocols.axes import Lookahead, Numbers
 from ssdsim.protocols.strategy import Strategy, late
 from ssdsim.rounds.actor import Program, Stoppable
@@ -87,7 +87,7 @@ class DSI(Strategy):
         ),
     )
 
-    def settle(self, settings: Settings, site: Site | None, drafter: Drafter) -> None:
+    def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:
         """The tokens a block, and the copies of the target that verify them.
 
         Raises
@@ -96,13 +96,13 @@ class DSI(Strategy):
         """
         if settings["dsi_k"] is None:
             settings.derive("dsi_k", settings["k"], "same as k")
-        steps = self.unit_free_steps(settings) if site is None else self.steps(site, drafter)
+        steps = self.steps(site, drafter)
         verify_s, block_s = steps["verify"].seconds + steps["sample"].seconds, steps["draft"].seconds
         if block_s > verify_s * settings["dsi_k"] * (1.0 + 1e-9):
             raise NoRoom("DSI needs a draft that is no slower than its target")
         if settings["dsi_targets"] is None:
             enough = math.ceil(verify_s / block_s - 1e-9) if block_s * _MOST_TARGETS > verify_s else _MOST_TARGETS
-            has = _MOST_TARGETS if site is None else _held(site, drafter)
+            has = _MOST_TARGETS if site.unit_free else _held(site, drafter)
             settings.derive("dsi_targets", max(1, min(enough, has)), "enough for every block, or as many as fit")
 
     def lookahead(self, options: Mapping[str, Any]) -> int:
@@ -117,9 +117,8 @@ class DSI(Strategy):
 
     def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
         k = self.lookahead(site.options)
-        draft = Step("draft", drafter.speculate(site, k, beside=False))
-        verify = Step("verify", (site.piece(site.target_pass("verify", k + 1)),))
-        verify, draft = always_beside(site, verify, draft)
+        draft = Step("draft", site.speculate(drafter, k, beside=False))
+        verify, draft = always_beside(site, site.verify_step("verify", k + 1), draft)
         return {
             "verify": verify,
             "sample": site.sampling_step(),
@@ -127,17 +126,6 @@ class DSI(Strategy):
             "a block a target": _times(draft, site.options["dsi_targets"]),
             "outcome": site.outcome_message(k + 1),
             "speculation": site.speculation_message(k),
-        }
-
-    def unit_free_steps(self, settings: Settings) -> Mapping[str, Step]:
-        draft = unit_free("draft", ("draft step", settings["t_sd"] / settings["k"], settings["dsi_k"]))
-        return {
-            "verify": unit_free("verify", ("verify", 1.0, 1)),
-            "sample": Step("host"),
-            "draft": draft,
-            "a block a target": _times(draft, settings["dsi_targets"]),
-            "outcome": Step("communicate"),
-            "speculation": Step("communicate"),
         }
 
     def parts(self, t: Mapping[str, Seconds], states: States) -> Mapping[str, FloatOrArray]:

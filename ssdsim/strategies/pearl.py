@@ -53,7 +53,7 @@ class PEARL(PrePost):
         ),
     )
 
-    def settle(self, settings: Settings, site: Site | None, drafter: Drafter) -> None:
+    def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:
         if settings["gamma"] is None:
             settings.derive("gamma", settings["k"], "same as k")
 
@@ -67,7 +67,7 @@ class PEARL(PrePost):
         return None
 
     def drafting(self, site: Site, drafter: Drafter) -> tuple[Piece, ...]:
-        return drafter.speculate(site, self.lookahead(site.options), beside=False)
+        return site.speculate(drafter, self.lookahead(site.options), beside=False)
 
 
 def _kernel(accepted_pmf: NDArray[np.float64]) -> Kernel:

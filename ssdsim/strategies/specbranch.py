@@ -35,7 +35,6 @@ class SpecBranch(PrePost):
     title = "SpecBranch"
     source = "Shen et al., ICLR 2026, arXiv 2506.01979"
     rival = "pearl"
-    draft_step = "branch step"
     searched = (
         Lookahead(
             option="branch_gamma",
@@ -95,7 +94,7 @@ class SpecBranch(PrePost):
         ),
     )
 
-    def settle(self, settings: Settings, site: Site | None, drafter: Drafter) -> None:
+    def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:
         if settings["branch_gamma"] is None:
             settings.derive("branch_gamma", settings["k"], "same as k")
 
@@ -118,7 +117,7 @@ class SpecBranch(PrePost):
 
     def drafting(self, site: Site, drafter: Drafter) -> tuple[Piece, ...]:
         """The steps over branches, without the pass before them."""
-        return drafter.prespeculate(site, self.lookahead(site.options), site.options["branches"])[-1:]
+        return site.prespeculate(drafter, self.lookahead(site.options), site.options["branches"])[-1:]
 
     def draft_holds(self, site: Site) -> tuple[str, int, int]:
         branches = site.options["branches"]

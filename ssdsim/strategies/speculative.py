@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Generator, Mapping
 from typing import Any
 
 import numpy as np
 
 from ssdsim.checks import Array, FloatOrArray
-from ssdsim.pricing.cost import Cost
 from ssdsim.pricing.drafter import Drafter, Proposed
 from ssdsim.pricing.site import Site
-from ssdsim.pricing.step import Piece, Step, unit_free
+from ssdsim.pricing.step import Step
 from ssdsim.protocols.alternate import PLACES, Alternate, is_apart
 from ssdsim.protocols.axes import LOOKAHEAD
 from ssdsim.rounds.actor import Actor, Program
@@ -32,7 +30,7 @@ class Speculative(Alternate):
     rival = "ar"
     searched = (PLACES, LOOKAHEAD)
 
-    def settle(self, settings: Settings, site: Site | None, drafter: Drafter) -> None:
+    def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:
         if settings["sd_k"] is None:
             settings.derive("sd_k", settings["k"], "same as k")
 
@@ -46,26 +44,12 @@ class Speculative(Alternate):
 
     def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
         k = self.lookahead(site.options)
-        draft = Step("draft", drafter.speculate(site, k, beside=not is_apart(site.options, drafter)))
+        draft = Step("draft", site.speculate(drafter, k, beside=not is_apart(site.options, drafter)))
         proposed = drafter.proposes(site.options, k)
-        decode = Step("verify", (site.piece(site.target_pass("decode", 1)),))
-        return {
-            "verify": Step("verify", (_verification(site, proposed),)),
-            **({"decode": decode} if proposed.share < 1.0 else {}),
-            "draft": draft,
-            "sample": site.sampling_step(),
-            **self.messages(site, drafter, draft),
-        }
-
-    def unit_free_steps(self, settings: Settings) -> Mapping[str, Step]:
-        k = settings["sd_k"]
-        return {
-            "draft": unit_free("draft", ("draft step", settings["t_sd"] / settings["k"], k)),
-            "speculation": Step("communicate"),
-            "verify": unit_free("verify", ("verify", 1.0, 1)),
-            "sample": Step("host"),
-            "outcome": Step("communicate"),
-        }
+        verify = site.verify_step("verify", 1 + _verified(proposed, site.options["b"]))
+        steps = self.round_steps(site, drafter, draft, verify)
+        decodes = proposed.share < 1.0 and not site.unit_free  # in units of T_v to decode is to verify
+        return {**steps, "decode": site.verify_step("decode", 1)} if decodes else steps
 
     def parts(self, t: Mapping[str, Seconds], states: States) -> Mapping[str, FloatOrArray]:
         return {**super().parts(t, states), "verify": _verified_s(t, states)}
@@ -87,20 +71,11 @@ def _now_and_then(pmf: Array, share: float) -> Kernel:
     )
 
 
-def _verification(site: Site, proposed: Proposed) -> Piece:
-    """One pass over the tokens that are proposed on average, where some sequence has any.
-
-    Between two whole numbers of them a sequence its time is taken to be linear.
-    """
-    tokens = proposed.tokens
-    if proposed.share < 1.0:
-        tokens *= proposed.share / (1.0 - (1.0 - proposed.share) ** site.batch)
-    low, high = math.floor(tokens), math.ceil(tokens)
-    passes = [site.target_pass("verify", rows + 1) for rows in (low, high)]
-    if low == high:
-        return site.piece(passes[0])
-    between = Cost.total(zip(map(site.cost, passes), (high - tokens, tokens - low), strict=True))
-    return Piece("verify", between, 1, passes[1])
+def _verified(proposed: Proposed, batch: int) -> float:
+    """Tokens a sequence that are proposed on average, where some sequence has any."""
+    if proposed.share == 1.0:
+        return proposed.tokens
+    return proposed.tokens * proposed.share / (1.0 - (1.0 - proposed.share) ** batch)
 
 
 def _verified_s(t: Mapping[str, Seconds], states: States) -> FloatOrArray:

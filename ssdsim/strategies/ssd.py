@@ -10,9 +10,9 @@ import numpy as np
 from ssdsim.checks import Array
 from ssdsim.errors import InputError
 from ssdsim.pricing.drafter import Drafter
-from ssdsim.pricing.prespeculation import beside_each_other, prespeculation, window_budget
+from ssdsim.pricing.prespeculation import prespeculation, window_budget
 from ssdsim.pricing.site import Site
-from ssdsim.pricing.step import Piece, Step, unit_free
+from ssdsim.pricing.step import Step
 from ssdsim.protocols.axes import LOOKAHEAD, Outcomes, Words
 from ssdsim.protocols.cached import DRAFT_DEVICES, Cached
 from ssdsim.rounds.kernel import Kernel, Tokens
@@ -67,17 +67,17 @@ class SSD(Cached):
             choices.append(choice)
         return choices
 
-    def settle(self, settings: Settings, site: Site | None, drafter: Drafter) -> None:
+    def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:
         """The budget of cached outcomes a sequence; unit-free, T_p and T_b."""
-        if site is None:
+        if site.unit_free:
             _settle_units(settings)
-        if settings["fl"] is not None and site is not None:
+        if settings["fl"] is not None and not site.unit_free:
             budget = max(map(sum, (settings["fl"], settings["flm"] or settings["fl"])))
             if budget == 0:
                 raise InputError("--fl caches no outcome: at least one fan-out must be above 0")
             settings.derive("budget", budget, "the sum of the fan-out list")
         elif settings["f"] == "window":
-            if site is None:
+            if site.unit_free:
                 raise InputError("--f window needs hardware: without it nothing says what a branch token costs")
             budget = window_budget(site, drafter, settings["k"])
             settings.derive("budget", budget, "the largest that the draft finishes while the target verifies")
@@ -112,30 +112,11 @@ class SSD(Cached):
 
     def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
         k = self.lookahead(site.options)
-        verify = Step("verify", (site.piece(site.target_pass("verify", k + 1)),))
-        prespeculate = prespeculation(site, drafter, k, site.options["budget"])
-        verify, prespeculate = beside_each_other(site, verify, prespeculate)
-        return {
-            "verify": verify,
-            "sample": site.sampling_step(),
-            "outcome": site.outcome_message(k + 1),
-            "pre-speculate": prespeculate,
-            "look up": self.looking_up(site),
-            "fallback": Step("fallback", _fallback(site, drafter, k)),
-            "speculation": site.speculation_message(k),
-        }
-
-    def unit_free_steps(self, settings: Settings) -> Mapping[str, Step]:
-        k, t_p = settings["k"], settings["t_p"]
-        return {
-            "verify": unit_free("verify", ("verify", 1.0, 1)),
-            "sample": Step("host"),
-            "outcome": Step("communicate"),
-            "pre-speculate": unit_free("draft", ("glue", t_p / (k + 1), 1), ("branch step", t_p / (k + 1), k)),
-            "look up": Step("host"),
-            "fallback": unit_free("fallback", (f"{settings['backup']} fallback", settings["t_b"], 1)),
-            "speculation": Step("communicate"),
-        }
+        verify = site.verify_step("verify", k + 1)
+        prespeculate = site.given("t_p", prespeculation(site, drafter, k, site.options["budget"]))
+        fallback = site.given("t_b", _fallback(site, drafter, k), f"{site.options['backup']} fallback")
+        messages = site.outcome_message(k + 1), site.speculation_message(k)
+        return self.round_steps(site, verify, prespeculate, fallback, *messages)
 
 
 def _self_conditioned(just_in_time: Array, cached: Sequence[Array], hit: Array, backup: Backup | None) -> Kernel:
@@ -156,10 +137,10 @@ def _self_conditioned(just_in_time: Array, cached: Sequence[Array], hit: Array, 
     return Kernel.by_state({**rows, "miss": row(*after_miss)})
 
 
-def _fallback(site: Site, drafter: Drafter, k: int) -> tuple[Piece, ...]:
+def _fallback(site: Site, drafter: Drafter, k: int) -> Step:
     if site.options["backup"] == "fast":
-        return (site.on_host("fast fallback", site.options["backup_ms"] / 1e3),)
-    return tuple(piece.called("fallback step") for piece in drafter.speculate(site, k, beside=False))
+        return Step("fallback", (site.on_host("fast fallback", site.options["backup_ms"] / 1e3),))
+    return Step("fallback", site.speculate(drafter, k, beside=False)).of_pieces_called("fallback step")
 
 
 def _shared(settings: Settings) -> float | None:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from functools import lru_cache
 from math import prod
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from ssdsim.checks import FloatOrArray
 from ssdsim.kinds import OneOf, Whole
 from ssdsim.option import Group, Option
-from ssdsim.pricing.drafter import Drafter, TreeDrafter
+from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.prespeculation import beside_each_other
 from ssdsim.pricing.room import Devices, NoRoom
 from ssdsim.pricing.site import Site
-from ssdsim.pricing.step import Step, unit_free
+from ssdsim.pricing.step import Step
 from ssdsim.protocols.axes import Sizes
 from ssdsim.protocols.cached import Cached
 from ssdsim.protocols.strategy import late
@@ -114,7 +114,7 @@ class SwiftSpec(Cached):
         RANKS_OPTION,
     )
 
-    def settle(self, settings: Settings, site: Site | None, drafter: Drafter) -> None:
+    def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:
         """The passes beside a verification.
 
         Raises
@@ -127,12 +127,8 @@ class SwiftSpec(Cached):
         if differ or isinstance(settings["alpha"], list | tuple):
             raise NoRoom("SwiftSpec takes requests that are alike and one rate: give --alpha alone")
         if settings["swift_passes"] is None:
-            verify_s, pass_s = 1.0, 0.0
-            if site is None:
-                pass_s = settings["t_sd"] / settings["k"]
-            else:
-                steps = self._steps(site, drafter, 1)
-                verify_s, pass_s = steps["verify"].seconds + steps["sample"].seconds, steps["pre-speculate"].seconds
+            steps = self._steps(site, drafter, 1)
+            verify_s, pass_s = steps["verify"].seconds + steps["sample"].seconds, steps["pre-speculate"].seconds
             beside = int(verify_s / pass_s + 1e-9) if pass_s * _MOST_PASSES > verify_s else _MOST_PASSES
             settings.derive("swift_passes", max(1, beside), "as many as a verification takes")
 
@@ -174,35 +170,12 @@ class SwiftSpec(Cached):
 
     def _steps(self, site: Site, drafter: Drafter, passes: int) -> Mapping[str, Step]:
         width, nodes = site.options["swift_width"], site.options["swift_nodes"]
-        draft = Step("draft", cast(TreeDrafter, drafter).expand(site, (width,) * passes, beside=False))
-        again = Step("fallback", tuple(piece.called("regrow step") for piece in draft.pieces))
-        verify = Step("verify", (site.piece(site.target_pass("verify", nodes, masked=nodes > 2)),))
-        root = Step("verify", (site.piece(site.target_pass("verify root", 1)),))
-        root, _ = beside_each_other(site, root, draft)
-        verify, draft = beside_each_other(site, verify, draft)
-        return {
-            "verify": verify,
-            "verify root": root,
-            "sample": site.sampling_step(),
-            "outcome": site.outcome_message(),
-            "pre-speculate": draft,
-            "look up": self.looking_up(site),
-            "fallback": again if _waits(site.options) else Step("fallback"),
-            "speculation": site.speculation_message(nodes),
-        }
-
-    def unit_free_steps(self, settings: Settings) -> Mapping[str, Step]:
-        drafting = settings["t_sd"] / settings["k"], settings["swift_passes"]
-        return {
-            "verify": unit_free("verify", ("verify", 1.0, 1)),
-            "verify root": unit_free("verify", ("verify root", 1.0, 1)),
-            "sample": Step("host"),
-            "outcome": Step("communicate"),
-            "pre-speculate": unit_free("draft", ("draft step", *drafting)),
-            "look up": Step("host"),
-            "fallback": unit_free("fallback", ("regrow step", *drafting)) if _waits(settings) else Step("fallback"),
-            "speculation": Step("communicate"),
-        }
+        draft = Step("draft", site.expand(drafter, (width,) * passes, beside=False))
+        again = Step("fallback", draft.pieces if _waits(site.options) else ()).of_pieces_called("regrow step")
+        verify = site.verify_step("verify", nodes, masked=nodes > 2)
+        root, _ = beside_each_other(site, site.verify_step("verify root", 1), draft)
+        messages = site.outcome_message(), site.speculation_message(nodes)
+        return {**self.round_steps(site, verify, draft, again, *messages), "verify root": root}
 
     def parts(self, t: Mapping[str, Seconds], states: States) -> Mapping[str, FloatOrArray]:
         """Where the fallback takes no time the target does not wait: a round after a loss verifies the bare root."""

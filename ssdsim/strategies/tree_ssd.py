@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
-from ssdsim.pricing.drafter import Drafter, TreeDrafter
-from ssdsim.pricing.prespeculation import beside_each_other, branches_per_device
+from ssdsim.pricing.drafter import Drafter
+from ssdsim.pricing.prespeculation import branches_per_device
 from ssdsim.pricing.room import NoRoom
 from ssdsim.pricing.site import Site
-from ssdsim.pricing.step import Step, unit_free
+from ssdsim.pricing.step import Step
 from ssdsim.protocols.axes import Sizes
 from ssdsim.protocols.cached import DRAFT_DEVICES, Cached
 from ssdsim.protocols.trees import AXES, OPTIONS, Round, drafted, mean_model, settle_tree, tree_tokens
@@ -53,7 +53,7 @@ class TreeSSD(Cached):
     told = ("tree_nodes", "tree_depth", "budget")
     options = OPTIONS
 
-    def settle(self, settings: Settings, site: Site | None, drafter: Drafter) -> None:
+    def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:
         """Budget and tree.
 
         Raises
@@ -89,50 +89,18 @@ class TreeSSD(Cached):
 
     def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
         tree = drafted(site.options, drafter)
-        verify, prespeculate = beside_each_other(site, _verify(site, tree), _prespeculate(site, drafter, tree))
-        return {
-            "verify": verify,
-            "sample": site.sampling_step(),
-            "outcome": site.outcome_message(),
-            "pre-speculate": prespeculate,
-            "look up": self.looking_up(site),
-            "fallback": _fallback(site, drafter, tree),
-            "speculation": site.speculation_message(tree.nodes, distributions=sum(tree.rows)),
-        }
-
-    def unit_free_steps(self, settings: Settings) -> Mapping[str, Step]:
-        t_p, t_b = _unit_free(settings, len(settings["tree_rows"]))
-        return {
-            "verify": unit_free("verify", ("verify", 1.0, 1)),
-            "sample": Step("host"),
-            "outcome": Step("communicate"),
-            "pre-speculate": unit_free("draft", ("pre-speculation", t_p, 1)),
-            "look up": Step("host"),
-            "fallback": unit_free("fallback", ("fallback step", t_b, 1)),
-            "speculation": Step("communicate"),
-        }
+        messages = site.outcome_message(), site.speculation_message(tree.nodes, distributions=sum(tree.rows))
+        return self.round_steps(site, *_passes(site, drafter, tree), *messages)
 
 
-def _unit_free(settings: Settings, depth: int) -> tuple[float, float]:
-    """T_p and T_b: given, or so many passes of the draft."""
-    drafting: float = settings["t_sd"] / settings["k"] * depth
-    t_p, t_b = (drafting if settings[name] is None else settings[name] for name in ("t_p", "t_b"))
-    return t_p, t_b
-
-
-def _verify(site: Site, tree: Drafted) -> Step:
-    return Step("verify", (site.piece(site.target_pass("verify", tree.nodes + 1, not tree.is_chain)),))
-
-
-def _prespeculate(site: Site, drafter: Drafter, tree: Drafted) -> Step:
+def _passes(site: Site, drafter: Drafter, tree: Drafted) -> tuple[Step, Step, Step]:
+    """Verification, pre-speculation and fallback."""
+    verify = site.verify_step("verify", tree.nodes + 1, not tree.is_chain)
     devices = site.options["draft_gpus"]
     branches = branches_per_device(site.options["budget"], devices)
-    return Step("draft", cast(TreeDrafter, drafter).preexpand(site, tree.rows, tree.nodes, branches), devices)
-
-
-def _fallback(site: Site, drafter: Drafter, tree: Drafted) -> Step:
-    pieces = cast(TreeDrafter, drafter).expand(site, tree.rows, beside=False)
-    return Step("fallback", tuple(piece.called("fallback step") for piece in pieces))
+    prespeculate = Step("draft", site.preexpand(drafter, tree.rows, tree.nodes, branches), devices)
+    again = Step("fallback", site.expand(drafter, tree.rows, beside=False)).of_pieces_called("fallback step")
+    return verify, site.given("t_p", prespeculate), site.given("t_b", again, "fallback step")
 
 
 def _fan_outs(settings: Settings, tree: Drafted, model: RankModel) -> FanOuts:
@@ -149,18 +117,13 @@ def _hits(settings: Settings, tree: Drafted, model: RankModel, guesses: FanOuts)
     return hits_by_accepted(tree.tree, model.one_deeper().rounds, guesses)
 
 
-def _round_s(settings: Settings, site: Site | None, drafter: Drafter) -> Round:
+def _round_s(settings: Settings, site: Site, drafter: Drafter) -> Round:
     """Of the whole batch, each tree's passes priced once; without what two devices at work cost each other."""
 
-    def seconds(tree: Drafted) -> tuple[float, float, float]:
-        if site is None:
-            return (1.0, *_unit_free(settings, len(tree.rows)))
-        window = _verify(site, tree).seconds + site.sampling_step().seconds + site.outcome_message().seconds
-        return window, _prespeculate(site, drafter, tree).seconds, _fallback(site, drafter, tree).seconds
-
     def round_s(tree: Drafted, model: RankModel) -> float:
-        window, prepared, again = seconds(tree)
+        verify, prespeculate, again = (step.seconds for step in _passes(site, drafter, tree))
+        window = verify + site.sampling_step().seconds + site.outcome_message().seconds
         hit = min(1.0, float(_hits(settings, tree, model, _fan_outs(settings, tree, model)).sum()))
-        return max(window, prepared) + (1.0 - hit ** int(settings["b"])) * again
+        return max(window, prespeculate) + (1.0 - hit ** int(settings["b"])) * again
 
     return round_s

@@ -14,7 +14,7 @@ from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.occupancy import Occupancy, target_alone
 from ssdsim.pricing.room import Devices
 from ssdsim.pricing.site import Site
-from ssdsim.pricing.step import Step, unit_free
+from ssdsim.pricing.step import Step
 from ssdsim.protocols.axes import Lookahead, Words
 from ssdsim.protocols.strategy import Strategy
 from ssdsim.rounds.actor import Program
@@ -53,13 +53,10 @@ class Toy(Strategy):
     def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
         reach = self.lookahead(site.options)
         return {
-            "verify": Step("verify", (site.piece(site.target_pass("verify", reach + 1)),)),
-            "draft": Step("draft", drafter.speculate(site, reach, beside=False)),
+            "verify": site.verify_step("verify", reach + 1),
+            "draft": Step("draft", site.speculate(drafter, reach, beside=False)),
             "pause": Step("host", (site.on_host("pause", 0.0 if site.options["pace"] == "even" else 1e-3),)),
         }
-
-    def unit_free_steps(self, settings: Settings) -> Mapping[str, Step]:
-        return {"verify": unit_free("verify", ("verify", 1.0, 1)), "draft": Step("draft"), "pause": Step("host")}
 
     def parts(self, t: Mapping[str, Seconds], states: States) -> Mapping[str, FloatOrArray]:
         return {"verify": t["verify"], "draft": t["draft"] / 2.0, "host": t["pause"]}

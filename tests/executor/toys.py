@@ -12,7 +12,7 @@ from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.occupancy import Occupancy, target_alone
 from ssdsim.pricing.room import Devices
 from ssdsim.pricing.site import Site
-from ssdsim.pricing.step import Step, unit_free
+from ssdsim.pricing.step import Step
 from ssdsim.protocols.strategy import Strategy, late
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.kernel import Kernel, Tokens
@@ -54,20 +54,11 @@ class Alternating(Strategy):
     def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
         k = self.lookahead(site.options)
         return {
-            "pre-verify": Step("verify", (site.piece(site.target_pass("pre-verify", 1)),)),
-            "verify": Step("verify", (site.piece(site.target_pass("verify", k)),)),
-            "draft": Step("draft", drafter.speculate(site, k, beside=False)),
+            "pre-verify": site.verify_step("pre-verify", 1),
+            "verify": site.verify_step("verify", k),
+            "draft": Step("draft", site.speculate(drafter, k, beside=False)),
             "outcome": site.outcome_message(),
             "speculation": site.speculation_message(k),
-        }
-
-    def unit_free_steps(self, settings: Settings) -> Mapping[str, Step]:
-        return {
-            "pre-verify": unit_free("verify", ("pre-verify", 1.0, 1)),
-            "verify": unit_free("verify", ("verify", 1.0, 1)),
-            "draft": unit_free("draft", ("draft step", settings["t_sd"] / settings["k"], settings["k"])),
-            "outcome": Step("communicate"),
-            "speculation": Step("communicate"),
         }
 
     def parts(self, t: Mapping[str, Seconds], states: States) -> Mapping[str, FloatOrArray]:

@@ -11,7 +11,7 @@ from ssdsim.pricing.occupancy import Occupancy, target_alone
 from ssdsim.pricing.prespeculation import prespeculation
 from ssdsim.pricing.room import Devices
 from ssdsim.pricing.site import Site
-from ssdsim.pricing.step import Step, unit_free
+from ssdsim.pricing.step import Step
 from ssdsim.protocols.axes import LOOKAHEAD
 from ssdsim.protocols.strategy import Strategy
 from ssdsim.rounds.actor import Actor, Program
@@ -41,7 +41,7 @@ class Sleepy(Strategy):
             choice.settle("backup", backup, "the faster")
             yield choice
 
-    def settle(self, settings: Settings, site: Site | None, drafter: Drafter) -> None:
+    def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:
         settings.settle("budget", settings["budget"] or settings["f"] * (settings["k"] + 1), "f (k + 1)")
 
     def lookahead(self, options: Mapping[str, Any]) -> int:
@@ -70,21 +70,11 @@ class Sleepy(Strategy):
         k = site.options["k"]
         fast = site.options["backup"] == "fast"
         return {
-            "verify": Step("verify", (site.piece(site.target_pass("verify", k + 1)),)),
+            "verify": site.verify_step("verify", k + 1),
             "outcome": site.outcome_message(),
             "fill": prespeculation(site, drafter, k, site.options["budget"]),
-            "fallback": Step("fallback", () if fast else drafter.speculate(site, k, beside=False)),
+            "fallback": Step("fallback", () if fast else site.speculate(drafter, k, beside=False)),
             "speculation": site.speculation_message(k),
-        }
-
-    def unit_free_steps(self, settings: Settings) -> Mapping[str, Step]:
-        again = 0.0 if settings["backup"] == "fast" else settings["t_sd"]
-        return {
-            "verify": unit_free("verify", ("verify", 1.0, 1)),
-            "outcome": Step("communicate"),
-            "fill": unit_free("draft", ("fill", settings["t_sd"], 1)),
-            "fallback": unit_free("fallback", ("again", again, 1)),
-            "speculation": Step("communicate"),
         }
 
     def parts(self, t: Mapping[str, Seconds], states: States) -> Mapping[str, FloatOrArray]:

@@ -15,7 +15,7 @@ from ssdsim.pricing.memory import Demand
 from ssdsim.pricing.occupancy import Occupancy, target_alone
 from ssdsim.pricing.room import Devices
 from ssdsim.pricing.site import Site
-from ssdsim.pricing.step import Piece, Step, unit_free
+from ssdsim.pricing.step import Piece, Step
 from ssdsim.protocols.strategy import Strategy
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.kernel import Kernel, Tokens
@@ -66,21 +66,11 @@ class Wary(Strategy):
     def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
         k = self.lookahead(site.options)
         return {
-            "draft": Step("draft", drafter.speculate(site, k, beside=True)),
-            "verify": Step("verify", (site.piece(site.target_pass("verify", k + 1)),)),
-            "draft one": Step("draft", drafter.speculate(site, 1, beside=True)),
-            "verify one": Step("verify", (site.piece(site.target_pass("verify one", 2)),)),
+            "draft": Step("draft", site.speculate(drafter, k, beside=True)),
+            "verify": site.verify_step("verify", k + 1),
+            "draft one": Step("draft", site.speculate(drafter, 1, beside=True)),
+            "verify one": site.verify_step("verify one", 2),
             "sample": site.sampling_step(),
-        }
-
-    def unit_free_steps(self, settings: Settings) -> Mapping[str, Step]:
-        k, draft_step = settings["wary_k"], settings["t_sd"] / settings["k"]
-        return {
-            "draft": unit_free("draft", ("draft step", draft_step, k)),
-            "verify": unit_free("verify", ("verify", 1.0, 1)),
-            "draft one": unit_free("draft", ("draft step", draft_step, 1)),
-            "verify one": unit_free("verify", ("verify one", 1.0, 1)),
-            "sample": Step("host"),
         }
 
     # the round: once for closed form and Monte Carlo, once for SimPy and real ranks
