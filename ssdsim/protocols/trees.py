@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ssdsim.checks import Array
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.kinds import SHARE, ListOf, Number, NumberOrWord, Whole
@@ -26,7 +27,7 @@ from ssdsim.speculation.acceptance import rates_of
 from ssdsim.speculation.caching import hit_curves
 from ssdsim.speculation.trees.drafted import Drafted, DynamicTrees, StaticTree, best_tree
 from ssdsim.speculation.trees.rank_model import RANKS, RankModel
-from ssdsim.speculation.trees.shape import Array, Tree
+from ssdsim.speculation.trees.shape import Tree
 
 _DEPTHS = 16
 _MOST = 4096

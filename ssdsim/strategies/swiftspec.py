@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ssdsim.checks import FloatOrArray
+from ssdsim.checks import Array, FloatOrArray
 from ssdsim.kinds import OneOf, Whole
 from ssdsim.option import Group, Option
 from ssdsim.pricing.drafter import Drafter
@@ -27,7 +27,6 @@ from ssdsim.rounds.round import Seconds
 from ssdsim.rounds.states import States, Stationary
 from ssdsim.settings import Settings
 from ssdsim.speculation.trees.rerooted import Growing, Rerooting, chain_of_trees
-from ssdsim.speculation.trees.shape import Array
 
 _MOST_TREES = 300
 _MOST_GROWN = 600

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ssdsim.checks import Array
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.prespeculation import branches_per_device
 from ssdsim.pricing.room import NoRoom
@@ -20,7 +21,6 @@ from ssdsim.settings import Settings
 from ssdsim.speculation.trees.drafted import Drafted, StaticTree
 from ssdsim.speculation.trees.ghosts import FanOuts, hits_by_accepted, likeliest_fan_outs
 from ssdsim.speculation.trees.rank_model import RankModel
-from ssdsim.speculation.trees.shape import Array
 
 
 class TreeSSD(Cached):

@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ssdsim.checks import Array
 from ssdsim.speculation.acceptance import accepted_length_pmf, expected_tokens
 from ssdsim.speculation.hit_models import PowerLawHits
 from ssdsim.speculation.trees.drafted import DynamicTrees, StaticTree, best_tree
 from ssdsim.speculation.trees.dynamic_program import best_trees
 from ssdsim.speculation.trees.growth import grown
 from ssdsim.speculation.trees.rank_model import RANKS, RankModel
-from ssdsim.speculation.trees.shape import Array, Rates, Tree
+from ssdsim.speculation.trees.shape import Rates, Tree
 from ssdsim.speculation.trees.verifiers import with_replacement, without_replacement
 
 A = (0.6, 0.2, 0.1, 0.05)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ssdsim.checks import Array
 from ssdsim.engine.simulate import simulate
 from ssdsim.errors import InputError
 from ssdsim.pricing.step import Pass
@@ -16,7 +17,7 @@ from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.speculation.trees.ghosts import hits_by_accepted, likeliest_fan_outs
 from ssdsim.speculation.trees.growth import grown
-from ssdsim.speculation.trees.shape import Array, Rates, Tree
+from ssdsim.speculation.trees.shape import Rates, Tree
 from tests.speculation.test_trees import SHIPPED, alike, falling
 
 SORTED = tuple(sorted(SHIPPED, reverse=True))

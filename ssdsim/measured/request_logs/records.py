@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from ssdsim.checks import Array
 from ssdsim.errors import InputError, told
 from ssdsim.measured.request_logs.conversations import read_conversations
-from ssdsim.measured.request_logs.log import Array, RequestLog
+from ssdsim.measured.request_logs.log import RequestLog
 
 Record = Mapping[str, Any]
 Read = Callable[[Sequence[Record], str], RequestLog]

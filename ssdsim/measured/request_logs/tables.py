@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ssdsim.checks import Array
 from ssdsim.errors import InputError
-from ssdsim.measured.request_logs.log import Array, RequestLog
+from ssdsim.measured.request_logs.log import RequestLog
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.speculation.trees.shape import Array, Rates, Tree
+from ssdsim.checks import Array
+from ssdsim.speculation.trees.shape import Rates, Tree
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.speculation.trees.shape import Array, Rates, Tree
+from ssdsim.checks import Array
+from ssdsim.speculation.trees.shape import Rates, Tree
 
 FanOuts = NDArray[np.int64]
 """Guesses of the bonus token at the root and every node, shape ``(m+1,)``."""

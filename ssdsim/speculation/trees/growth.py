@@ -7,7 +7,8 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from ssdsim.speculation.trees.shape import Array, Rates, Tree
+from ssdsim.checks import Array
+from ssdsim.speculation.trees.shape import Rates, Tree
 
 
 def grown(rates: Rates, nodes: int, depth: int) -> Tree:

@@ -8,10 +8,11 @@ from functools import cached_property
 
 import numpy as np
 
+from ssdsim.checks import Array
 from ssdsim.speculation.acceptance_models import beta_rates
 from ssdsim.speculation.hit_models import HitCurve
 from ssdsim.speculation.trees.growth import without_rises
-from ssdsim.speculation.trees.shape import Array, Rates
+from ssdsim.speculation.trees.shape import Rates
 
 RANKS = 32
 """Guesses of one token that a tree may hold, where they follow from a hit curve."""

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from ssdsim.checks import Array
 
 Places = NDArray[np.int64]
 

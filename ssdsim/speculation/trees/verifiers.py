@@ -10,9 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ssdsim.checks import distribution, whole
+from ssdsim.checks import Array, distribution, whole
 from ssdsim.speculation.sampling import acceptance_rate, residual
-from ssdsim.speculation.trees.shape import Array
 
 Tokens = NDArray[np.int64]
 
