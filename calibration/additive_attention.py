@@ -9,9 +9,9 @@ from scipy.optimize import nnls
 
 from calibration.bootstrap import directions, significant
 from calibration.hinges import domain_of
+from ssdsim.checks import Array
 from ssdsim.errors import InputError
 from ssdsim.hardware.attention import AdditiveAttentionModel, GroupLaw
-from ssdsim.hardware.laws import Array
 
 _FEWEST_ROWS = 6  # of a law, which has four coefficients
 _FREE_BANDWIDTH = 1e15  # where time does not grow with what is read

@@ -11,9 +11,10 @@ from typing import TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from ssdsim.checks import Array
 from ssdsim.hardware.collectives import CollectiveModel
 from ssdsim.hardware.gemm import GemmModel
-from ssdsim.hardware.laws import Array, Directions, FitReport, LineModel, ModelOfVariables
+from ssdsim.hardware.laws import Directions, FitReport, LineModel, ModelOfVariables
 
 Model = TypeVar("Model", bound=GemmModel | ModelOfVariables | CollectiveModel | LineModel)
 

@@ -20,11 +20,12 @@ from calibration.rows import Row, instability
 from calibration.small_fit import ATTENTION_SHAPE, fit_small_attention, fit_small_gemm
 from calibration.topology import topology
 from ssdsim import strategies
+from ssdsim.checks import Array
 from ssdsim.errors import InputError
 from ssdsim.hardware.attention import AnyAttention
 from ssdsim.hardware.experts import ExpertsModel
 from ssdsim.hardware.gemm import GemmModel
-from ssdsim.hardware.laws import Array, Interference, SlowDown
+from ssdsim.hardware.laws import Interference, SlowDown
 from ssdsim.hardware.profile import Device, HardwareProfile, Provenance
 from ssdsim.machine.machine import gpus
 from ssdsim.pricing.passes import cost_of_pass, streaming_share

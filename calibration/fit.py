@@ -18,12 +18,13 @@ from scipy.optimize import least_squares
 from calibration.bootstrap import judged, significant
 from calibration.hinges import choose_terms, domain_of, fit_terms, with_uncertainty
 from calibration.regimes import fit_line, fit_regimes, line_uncertainty, regimes_with_uncertainty
+from ssdsim.checks import Array
 from ssdsim.errors import InputError
 from ssdsim.hardware.attention import AttentionModel
 from ssdsim.hardware.collectives import CollectiveModel
 from ssdsim.hardware.elementwise import ElementwiseModel
 from ssdsim.hardware.gemm import GemmModel, GemmSegment, gemm_variables
-from ssdsim.hardware.laws import Array, Correction, Domain, FitReport, Roofline
+from ssdsim.hardware.laws import Correction, Domain, FitReport, Roofline
 from ssdsim.hardware.link import LinkModel
 from ssdsim.hardware.prefill_attention import PrefillAttentionModel
 

@@ -8,9 +8,9 @@ from scipy.optimize import nnls
 
 from calibration.bootstrap import significant
 from calibration.fit import report
+from ssdsim.checks import Array
 from ssdsim.errors import InputError
 from ssdsim.hardware.experts import FEW_TOKENS, ExpertCosts, ExpertsModel
-from ssdsim.hardware.laws import Array
 
 FEWEST_ROWS = 24
 _ROUNDS, _FOLDS = 3, 5

@@ -9,8 +9,9 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from calibration.bootstrap import directions, significant
+from ssdsim.checks import Array
 from ssdsim.hardware.collectives import Regime
-from ssdsim.hardware.laws import Array, Directions
+from ssdsim.hardware.laws import Directions
 
 _MOST_REGIMES = 4
 _MOST_CUTS = 40

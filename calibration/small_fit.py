@@ -15,10 +15,11 @@ from calibration.bootstrap import judged, significant
 from calibration.fit import FEWEST_ROWS, fit_attention, fit_gemm, report
 from calibration.hinges import fit_terms, with_uncertainty
 from calibration.regimes import fit_line
+from ssdsim.checks import Array
 from ssdsim.errors import InputError
 from ssdsim.hardware.attention import AnyAttention
 from ssdsim.hardware.gemm import GemmModel, GemmSegment
-from ssdsim.hardware.laws import Array, FitReport, Roofline
+from ssdsim.hardware.laws import FitReport, Roofline
 
 _FOLDS = 5
 _FEW_TOKENS = 16  # up to here libraries have kernels of their own: three tokens can take longer than four

@@ -17,8 +17,8 @@ import pandas as pd
 
 from calibration.fit import FEWEST_ROWS
 from calibration.fit_latent import fit_latent
+from ssdsim.checks import Array
 from ssdsim.hardware.latent import LatentModel
-from ssdsim.hardware.laws import Array
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import forward_pass

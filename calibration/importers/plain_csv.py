@@ -21,10 +21,11 @@ import pandas as pd
 
 from calibration.fit import FEWEST_ROWS, fit_attention, fit_collective, fit_elementwise, fit_gemm, fit_link
 from calibration.importers.tables import read_table, with_numbers
+from ssdsim.checks import Array
 from ssdsim.errors import InputError, nearest
 from ssdsim.hardware.attention import AttentionModel
 from ssdsim.hardware.gemm import GemmModel
-from ssdsim.hardware.laws import Array, TimingModel
+from ssdsim.hardware.laws import TimingModel
 from ssdsim.hardware.profile import HardwareProfile, Provenance
 from ssdsim.transformer.operations import DTYPE_BYTES, CollectiveKind
 

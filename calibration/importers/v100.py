@@ -27,11 +27,11 @@ from calibration.importers.nccl_tests import Timings, read_nccl_tests
 from calibration.importers.nccl_tests.text import text_runs
 from calibration.importers.tables import read_table, with_numbers
 from calibration.regimes import fit_line, regimes_with_uncertainty
+from ssdsim.checks import Array
 from ssdsim.documents import read_text
 from ssdsim.errors import InputError
 from ssdsim.hardware.collectives import CollectiveModel, Regime
 from ssdsim.hardware.elementwise import ElementwiseModel
-from ssdsim.hardware.laws import Array
 from ssdsim.hardware.link import LinkModel
 from ssdsim.hardware.profile import Device, HardwareProfile, Provenance
 

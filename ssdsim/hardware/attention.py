@@ -10,14 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import AfterValidator, Field, model_validator
 
-from ssdsim.hardware.laws import (
-    Array,
-    CorrectedRoofline,
-    Directions,
-    ModelOfVariables,
-    Scaling,
-    directions_of,
-)
+from ssdsim.checks import Array
+from ssdsim.hardware.laws import CorrectedRoofline, Directions, ModelOfVariables, Scaling, directions_of
 from ssdsim.hardware.timing import Law, Timing, of_dtype, timed
 from ssdsim.records import FROM_LIST, Card, Positive, Seconds
 from ssdsim.transformer.operations import DTYPE_BYTES, DTYPES, Attention

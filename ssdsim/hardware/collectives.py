@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import Field, model_validator
 
-from ssdsim.hardware.laws import Array, Line, Scaling, TimingModel
+from ssdsim.checks import Array
+from ssdsim.hardware.laws import Line, Scaling, TimingModel
 from ssdsim.hardware.rings import ring_rate
 from ssdsim.hardware.timing import Law, Timing, lacks, timed, untimed
 from ssdsim.records import FROM_LIST, NotNegative, Positive, Seconds

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import Field
 
+from ssdsim.checks import Array
 from ssdsim.hardware.gemm import GemmLaw
-from ssdsim.hardware.laws import Array, Roofline, Scaling, TimingModel
+from ssdsim.hardware.laws import Roofline, Scaling, TimingModel
 from ssdsim.hardware.timing import Law, Timing, timed, untimed
 from ssdsim.records import Card, NotNegative, Positive, Seconds
 from ssdsim.transformer.operations import ExpertMlp

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import Field, model_validator
 
+from ssdsim.checks import Array
 from ssdsim.hardware.laws import (
     DATASHEET_LOG_SD,
-    Array,
     Correction,
     FitReport,
     Roofline,

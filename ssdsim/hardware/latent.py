@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import Field
 
-from ssdsim.hardware.laws import Array, Scaling, TimingModel
+from ssdsim.checks import Array
+from ssdsim.hardware.laws import Scaling, TimingModel
 from ssdsim.hardware.timing import Law, Timing, timed, untimed
 from ssdsim.records import Card, Positive, Seconds
 from ssdsim.transformer.operations import DTYPE_BYTES, LatentAttention

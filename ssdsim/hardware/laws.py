@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pydantic import AfterValidator, Field, model_validator
 
+from ssdsim.checks import Array
 from ssdsim.errors import nearest
 from ssdsim.records import FROM_LIST, Card, Coefficient, LogSd, NotNegative, Positive, Seconds
 from ssdsim.transformer.operations import WEIGHTS_ARITHMETIC
 
-Array = NDArray[np.float64]
 Range = Annotated[tuple[NotNegative, NotNegative], FROM_LIST]
 Domain = dict[str, Range]
 """Smallest and largest value timed, by the name of the variable."""

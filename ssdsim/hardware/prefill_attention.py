@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ssdsim.hardware.laws import Array, CorrectedRoofline, Roofline
+from ssdsim.checks import Array
+from ssdsim.hardware.laws import CorrectedRoofline, Roofline
 from ssdsim.hardware.timing import Law, Timing, timed, untimed
 from ssdsim.transformer.operations import DTYPE_BYTES, PrefillAttention
 

@@ -10,10 +10,10 @@ from calibration.additive_attention import fit_additive_attention
 from calibration.bootstrap import directions
 from calibration.fit import fit_gemm, fit_link
 from calibration.regimes import fit_line
+from ssdsim.checks import Array
 from ssdsim.errors import InputError
 from ssdsim.hardware.attention import AdditiveAttentionModel
 from ssdsim.hardware.catalog import find_hardware, find_transformer
-from ssdsim.hardware.laws import Array
 from ssdsim.pricing.cost import Cost, TimingErrors
 from ssdsim.pricing.passes import cost_of_operations
 from ssdsim.transformer.forward import forward_pass
