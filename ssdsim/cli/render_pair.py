@@ -91,11 +91,7 @@ def _curves(at: Findings) -> Table:
         table.add_column(header)
     table.add_column("law fits", words=True)
     table.add_column("tokens/round")
-    laws = {"a rejection": at.hits.rejected, "all accepted": at.hits.all_accepted}
-    for name, law in laws.items():
-        if law is not None:
-            table.add_row(name, *_law(law), "")
-    for name, law in at.hits.after_backup.items():
+    for name, law in at.hits.laws.items():
         table.add_row(name, *_law(law), _backup(at.backups.get(name)))
     return table
 

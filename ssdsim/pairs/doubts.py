@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ssdsim.pairs.curves import FEW
-from ssdsim.pairs.file import AtTemperature, HitLaw, Pair
+from ssdsim.pairs.file import AtTemperature, Pair
 
 _DIFFERENT = 0.05
 _SIGNIFICANT = 0.001
@@ -34,7 +34,7 @@ def _of(at: AtTemperature) -> Iterator[str]:
             f"one acceptance rate does not describe the lengths: it gives {at.independence.length:.2f} tokens a round "
             f"in place of {pooled:.2f}; rates by position are used"
         )
-    misfits = [name for name, law in _laws(at) if law.fits is False]
+    misfits = [f"after {name}" for name, law in at.hits.laws.items() if law.fits is False]
     if misfits:
         yield f"no power law {', '.join(misfits)}: the measured curves are used"
     few = [i + 1 for i, count in enumerate(at.trials or ()) if count < FEW]
@@ -47,10 +47,3 @@ def _of(at: AtTemperature) -> Iterator[str]:
                 f"independent ones would in {batch.independent:.1%}"
             )
             return
-
-
-def _laws(at: AtTemperature) -> Iterator[tuple[str, HitLaw]]:
-    for name, law in (("after a rejection", at.hits.rejected), ("after all accepted", at.hits.all_accepted)):
-        if law is not None:
-            yield name, law
-    yield from ((f"after {name}", law) for name, law in at.hits.after_backup.items())

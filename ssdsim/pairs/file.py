@@ -123,6 +123,12 @@ class Hits(Card):
     all_accepted: HitLaw | None = None
     after_backup: dict[str, HitLaw] = Field(default_factory=dict)
 
+    @property
+    def laws(self) -> dict[str, HitLaw]:
+        """Those that are known, by what comes before: a rejection, all accepted, a backup of that name."""
+        first = {"a rejection": self.rejected, "all accepted": self.all_accepted}
+        return {name: law for name, law in first.items() if law is not None} | self.after_backup
+
 
 class Saguaro(Card):
     """Acceptance and hits with the draft's top F tokens scaled by C."""

@@ -15,7 +15,6 @@ from ssdsim.reports.study import Study
 from ssdsim.reports.style import LOG2_TICKS, PALETTE, SYMBOLS, bars, new_plot
 
 _SECTION = "The measured pair"
-_REJECTED, _ALL, _BACKUP = "after a rejection", "after all accepted", "after backup"
 _INTERVAL = "Bars: 95 %, over requests where it was measured, of the counts where it was logged."
 _NO_INTERVAL = "No interval: the file has none."
 
@@ -59,12 +58,9 @@ def _hits(found: Chosen) -> Figure | str:
 
 
 def _laws(findings: Findings) -> Iterator[tuple[str, HitLaw]]:
-    hits = findings.hits
-    named = {_REJECTED: hits.rejected, _ALL: hits.all_accepted}
-    named |= {f"{_BACKUP} {name}": law for name, law in hits.after_backup.items()}
-    for name, law in named.items():
-        if law is not None and (law.curve or (law.c is not None and law.r is not None)):
-            yield name, law
+    for name, law in findings.hits.laws.items():
+        if law.curve or (law.c is not None and law.r is not None):
+            yield f"after backup {name}" if name in findings.hits.after_backup else f"after {name}", law
 
 
 def _add_curve(plot: Any, name: str, law: HitLaw, colour: str, symbol: str) -> None:
