@@ -30,12 +30,14 @@ def plain(value: Any, shown: Shown = MappingProxyType({})) -> Any:
         case Enum():
             return value.value
         case np.ndarray() | np.generic():
-            return plain(value.tolist())
+            return plain(value.tolist(), shown)
         case BaseModel():
-            return plain(value.model_dump(by_alias=True))
+            return plain(value.model_dump(by_alias=True), shown)
         case Mapping():
             return {str(name): plain(each, shown) for name, each in value.items()}
-        case list() | tuple() | set() | frozenset() | range():
+        case set() | frozenset():
+            return [plain(each, shown) for each in sorted(value)]
+        case list() | tuple() | range():
             return [plain(each, shown) for each in value]
         case PurePath():
             return str(value)

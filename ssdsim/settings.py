@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from types import MappingProxyType
 from typing import Any
 
 GIVEN, DEFAULT = "given", "default"
-_NONE: Mapping[str, Any] = MappingProxyType({})
+_NONE: Mapping[str, Any] = {}
 
 
 class Settings(Mapping[str, Any]):
@@ -69,9 +68,9 @@ class Settings(Mapping[str, Any]):
         self._sources.update(sources)
 
     @property
-    def read(self) -> frozenset[str]:
-        """The options that were read, as far as that was noted."""
-        return frozenset()
+    def read(self) -> frozenset[str] | None:
+        """The options that were read; None where that is not noted."""
+        return None
 
     @property
     def plain(self) -> Settings:
@@ -93,11 +92,12 @@ class Settings(Mapping[str, Any]):
 
 
 class Watched(Settings):
-    """Settings that note which options are read, in their order, and which are written."""
+    """Settings that note which options are read, in their order, whose origin is asked, and which are written."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings._values, settings._sources, settings._defaults)
         self.reads: dict[str, Any] = {}
+        self.origins: dict[str, str] = {}
         self.writes: dict[str, Any] = {}
         self.sources: dict[str, str] = {}
 
@@ -114,6 +114,12 @@ class Watched(Settings):
     @property
     def plain(self) -> Settings:
         return self.copy()
+
+    def source(self, name: str) -> str:
+        source = super().source(name)
+        if name not in self.writes:
+            self.origins.setdefault(name, source)
+        return source
 
     def __iter__(self) -> Iterator[str]:
         raise TypeError("a watched step reads options one by one: what it did not ask for must not matter to it")

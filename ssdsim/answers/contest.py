@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
 
@@ -102,13 +102,16 @@ def contest(
     over = {}
     for rival in rivals:
         ratios = Interval.of(draws[subject] / draws[rival])
-        faster = share_fastest(draws[subject], [draws[rival]])
+        faster = float(share_fastest(draws[subject], [draws[rival]]))
         over[rival] = Versus(rates[subject] / rates[rival], ratios.low, ratios.high, faster)
-    return Contest(over, share_fastest(draws[subject], [draws[rival] for rival in rivals]))
+    return Contest(over, float(share_fastest(draws[subject], [draws[rival] for rival in rivals])))
 
 
-def share_fastest(subject: Draws, rivals: Sequence[Draws]) -> float:
-    """In which share of the draws the subject is the fastest of all; those that are as fast have equal parts of it."""
+def share_fastest(subject: Draws, rivals: Sequence[Draws]) -> Any:
+    """In which share of the draws (along the last axis) the subject is the fastest of all.
+
+    Those that are as fast have equal parts of it.
+    """
     sides = np.stack([subject, *rivals])
     fastest = sides == sides.max(axis=0)
-    return float(np.mean(fastest[0] / fastest.sum(axis=0)))
+    return np.mean(fastest[0] / fastest.sum(axis=0), axis=-1)

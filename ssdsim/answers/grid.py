@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ssdsim import strategies
 from ssdsim.answers import columns as named
+from ssdsim.answers.contest import share_fastest
 from ssdsim.answers.predict import check_constant
 from ssdsim.checks import whole
 from ssdsim.errors import InputError
@@ -237,7 +238,7 @@ class _Table:
                 found[f"{name}_low"][points], found[f"{name}_high"][points] = bounds_95(draws[name])
             for name, rival in named.contests(names):
                 both = [p for p in range(len(points)) if points[p] in by_point[name] and points[p] in by_point[rival]]
-                faster = np.mean(draws[name][both] > draws[rival][both], axis=-1)
+                faster = share_fastest(draws[name][both], [draws[rival][both]])
                 found[named.probability(name, rival)][np.array(points, dtype=int)[both]] = faster
         return found
 

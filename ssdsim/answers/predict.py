@@ -43,7 +43,7 @@ class Prediction:
         """That of a strategy's being faster than another, given the errors; None without errors, or without room."""
         if self.draws is None or not {name, rival} <= self.draws.keys():
             return None
-        return share_fastest(self.draws[name], [self.draws[rival]])
+        return float(share_fastest(self.draws[name], [self.draws[rival]]))
 
     @property
     def unit(self) -> str:

@@ -26,6 +26,7 @@ from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.memory import largest_budget
 from ssdsim.pricing.prespeculation import MOST_OUTCOMES, prespeculation, window_budget
 from ssdsim.pricing.site import Site
+from ssdsim.runtimes.catalog import find_runtime
 from ssdsim.scenario.asked import Asked, effective
 from ssdsim.scenario.drafting import draft_by_options
 from ssdsim.scenario.options import members, refuse_others
@@ -187,6 +188,8 @@ def _combinations(options: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
     given = {name: value for name, value in options.items() if value is not None}
     axes = {name: listed(spelled(name), given[name]) for name in AXES if name in given}
     single = {name: value for name, value in given.items() if name not in AXES}
+    if single.get("runtime") is not None:
+        find_runtime(single["runtime"])
     for name, find in (("target", find_transformer), ("hardware", find_hardware)):
         for card in (*axes.get(name, ()), *axes.get(f"draft_{name}", ())):
             find(card)  # a name that does not exist is a mistake, not a combination that does not fit

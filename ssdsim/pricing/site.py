@@ -30,19 +30,19 @@ TOKEN_BYTES = 8
 
 
 T = TypeVar("T")
-Asked = ParamSpec("Asked")
+Args = ParamSpec("Args")
 
 
-def _once(method: Callable[Concatenate[Site, Asked], T]) -> Callable[Concatenate[Site, Asked], T]:
+def _once(method: Callable[Concatenate[Site, Args], T]) -> Callable[Concatenate[Site, Args], T]:
     """A method of a site that reads none of its options: worked out once for all settings of the same site."""
 
-    def known(self: Site, *args: Asked.args, **kwargs: Asked.kwargs) -> T:
+    def known(self: Site, *args: Args.args, **kwargs: Args.kwargs) -> T:
         asked = (method.__name__, args, tuple(kwargs.items()))
         if asked not in self._known:
             self._known[asked] = method(self, *args, **kwargs)
         return cast(T, self._known[asked])
 
-    return cast("Callable[Concatenate[Site, Asked], T]", update_wrapper(known, method))
+    return cast("Callable[Concatenate[Site, Args], T]", update_wrapper(known, method))
 
 
 @dataclass(frozen=True)

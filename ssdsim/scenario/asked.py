@@ -26,8 +26,8 @@ from ssdsim.settings import GIVEN, Settings, Watched
 class Steps:
     """The costly steps from options to a scenario."""
 
-    def noting(self, settings: Settings) -> Settings:
-        """A copy that notes what is read of it, for who wants to know."""
+    def copied(self, settings: Settings) -> Settings:
+        """A copy for a step to write into, which notes what is read of it."""
         return Watched(settings)
 
     def site(self, settings: Settings) -> Site | None:
@@ -43,12 +43,12 @@ class Steps:
 class RememberedSteps(Steps):
     """Each is run once for all options that it reads alike; what it made is then the same object."""
 
-    def noting(self, settings: Settings) -> Settings:
-        """A plain copy: a step that is remembered reads the options only once."""
-        return settings.copy()
-
     def __init__(self) -> None:
         self._site, self._price, self._tokens = Remembered(site_of), Remembered(price), Remembered(KnownTokens)
+
+    def copied(self, settings: Settings) -> Settings:
+        """A plain copy: what was read is noted where a step is new."""
+        return settings.copy()
 
     def site(self, settings: Settings) -> Site | None:
         return self._site(settings)
@@ -62,9 +62,10 @@ class RememberedSteps(Steps):
 
 @dataclass(frozen=True)
 class Asked:
-    """Who is compared, and where, with every option's value. ``reads`` are the options that this rests on.
+    """Who is compared, and where, with every option's value.
 
-    ``subject`` is the strategy that answers are about; ``site`` is None where durations are unit-free.
+    ``subject`` is the strategy that answers are about; ``site`` is None where durations are unit-free. ``reads`` are
+    the options that this rests on, None where nobody noted.
     """
 
     settings: Settings
@@ -72,7 +73,7 @@ class Asked:
     subject: str
     drafter: Drafter
     site: Site | None
-    reads: frozenset[str]
+    reads: frozenset[str] | None
     steps: Steps
 
     @classmethod
@@ -84,13 +85,12 @@ class Asked:
         InputError : an unknown option, a value out of range, options that exclude each other, an unknown card.
         """
         steps = steps or Steps()
-        settings = steps.noting(effective(given))
+        settings = steps.copied(effective(given))
         names, subject = settings["strategies"], subject_among(settings["strategies"], settings["subject"])
         drafter = drafters.ALL.named(settings["drafter"])
         site = steps.site(settings)
         settle_spread(settings, site)
-        reads = settings.read | {"spread"}  # which whoever simulates reads
-        return cls(settings.plain, names, subject, drafter, site, reads, steps)
+        return cls(settings.plain, names, subject, drafter, site, settings.read, steps)
 
     def scenarios(self, name: str) -> Iterator[Scenario]:
         """A strategy's scenario with each of its alternatives, where a word such as ``auto`` leaves a choice.
@@ -99,13 +99,13 @@ class Asked:
         ------
         NoRoom : it does not fit there.
         """
-        strategy, choosing = strategies.ALL.named(name), self.steps.noting(self.settings)
+        strategy, choosing = strategies.ALL.named(name), self.steps.copied(self.settings)
         for choice in strategy.alternatives(choosing):
-            settings = self.steps.noting(choice)
+            settings = self.steps.copied(choice)
             priced = self.steps.priced(settings, strategy, self.site, self.drafter)
             tokens = self.steps.tokens(settings, strategy, self.drafter)
             own = settings.plain
-            reads = _with_pair(own, choosing.read | settings.read)
+            reads = _with_pair(own, choosing.read, settings.read)
             yield Scenario(strategy, self.drafter, own, self.site, tokens, priced, reads)
 
     def warnings(self, names: Iterable[str], settings: Settings) -> tuple[str, ...]:
@@ -144,8 +144,13 @@ def subject_among(names: Sequence[str], asked: str | None) -> str:
     return strategies.SUBJECT if strategies.SUBJECT in names else names[-1]
 
 
-def _with_pair(settings: Settings, reads: frozenset[str]) -> frozenset[str]:
-    """A measured pair is read by who reads what it says."""
+def _with_pair(
+    settings: Settings, choosing: frozenset[str] | None, made: frozenset[str] | None
+) -> frozenset[str] | None:
+    """All that was read; a measured pair by who reads what it says."""
+    if choosing is None or made is None:
+        return None
+    reads = choosing | made
     if settings["pair"] is None or "alpha" not in reads:
         return reads
     backup = {"pair_backup"} if reads & set(members(Group.BACKUP_QUALITY)) else set()

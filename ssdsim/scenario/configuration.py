@@ -26,8 +26,8 @@ class Configuration:
     ``settings`` are the options that shape some of them, with their values and origins. ``subject`` is the strategy
     that answers are about. ``no_room`` says why a strategy does not fit, by its name. ``site`` is None where durations
     are unit-free. ``of_tokens`` are warnings about acceptance and hits. ``pair`` says what was measured of the models
-    as a pair, and on what; None where nothing was. ``reads`` are the options that somebody asked for, None among their
-    values too.
+    as a pair, and on what; None where nothing was. ``reads`` are the options that a step read, those among
+    them without a value too.
     """
 
     settings: Settings
@@ -106,7 +106,7 @@ def configure(**given: Any) -> Configuration:
     asked = Asked.of(given)
     scenarios: dict[str, Scenario] = {}
     no_room: dict[str, str] = {}
-    settings, reads = asked.settings, set(asked.reads)
+    settings, reads = asked.settings, set(asked.reads or ())
     for name in asked.names:
         try:
             found = list(asked.scenarios(name))
@@ -115,14 +115,13 @@ def configure(**given: Any) -> Configuration:
             continue
         scenarios[name] = fastest(found)
         settings = settings.with_derived(scenarios[name].settings)
-        reads.update(*(each.reads for each in found))
+        reads.update(*(each.reads or () for each in found))
     if not scenarios:
         raise NoRoom(no_room[asked.subject])
-    given = {name: value for name, value in settings.items() if settings.source(name) == GIVEN}
-    shaping = settings.that_shape(reads & beside(settings, given).keys())
-    said = asked.warnings(scenarios, settings)
-    pair = pair_of(settings)
-    return Configuration(shaping, asked.subject, scenarios, no_room, asked.site, said, pair, frozenset(reads))
+    said = {name: value for name, value in settings.items() if settings.source(name) == GIVEN}
+    shaping = settings.that_shape(reads & beside(settings, said).keys())
+    warnings, pair = asked.warnings(scenarios, settings), pair_of(settings)
+    return Configuration(shaping, asked.subject, scenarios, no_room, asked.site, warnings, pair, frozenset(reads))
 
 
 def fastest(found: Sequence[Scenario]) -> Scenario:

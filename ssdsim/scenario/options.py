@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from functools import cache
-from types import MappingProxyType
 from typing import Any
 
 from ssdsim import drafters, strategies
@@ -579,8 +578,8 @@ def _read_records() -> None:
 
 @cache
 def defaults() -> Mapping[str, Any]:
-    """Every option's default, which settings share: no later registration changes these."""
-    return MappingProxyType(dict(DEFAULTS))
+    """Every option's default, which settings share and nobody changes: a later registration makes others."""
+    return dict(DEFAULTS)
 
 
 def members(group: Group) -> tuple[str, ...]:

@@ -55,8 +55,8 @@ def site_of(settings: Settings) -> Site | None:
         settings.derive("kv_dtype", formats.kv, "the target card's")
     elif settings["kv_dtype"] is None and (kept := site.runtime.cache_beside(formats)):
         settings.derive("kv_dtype", kept, "the runtime's, for quantised weights")
-        return replace(site, kv_dtype=kept)
-    return site
+        site = replace(site, kv_dtype=kept)
+    return site.with_options(settings.plain)
 
 
 def _check_spread(target: Transformer) -> None:
@@ -88,7 +88,7 @@ def runtime_for(options: Mapping[str, Any]) -> Runtime:
 
 def settle_spread(settings: Settings, site: Site | None) -> None:
     """Put the profile's measured spread in the place of ``profile``."""
-    if site is None or settings["spread"] != "profile":
+    if settings["spread"] != "profile" or site is None:
         return
     if site.profile.spread == 0.0:
         raise InputError(f"profile {site.profile.name} holds no measured spread: give --spread a number")

@@ -21,21 +21,23 @@ class _Made(Generic[T]):
     sources: Mapping[str, str]
 
 
+_Read = tuple[tuple[str, ...], tuple[str, ...]]
+"""Options that a step read, and those whose origin it asked."""
 _Answers = tuple[tuple[Any, ...], dict[Any, _Made[T] | InputError]]
-"""Defaults of the options that were read, and results by their values."""
+"""Defaults of the options that were read, and results by their values and origins."""
 
 
 class Remembered(Generic[T]):
     """``run(settings, *arguments)``, remembered by what it reads of the settings, and by the arguments.
 
-    A step that has read the same values reads the same option next. So one that read certain options, with certain
-    values, made what it makes of all settings with these: no list of a step's inputs can be wrong, because there is
-    none.
+    A step that has read the same values and origins reads the same option next. So one that read certain options, with
+    certain values, made what it makes of all settings with these: no list of a step's inputs can be wrong, because
+    there is none.
     """
 
     def __init__(self, run: Callable[..., T]) -> None:
         self._run = run
-        self._by_key: dict[Any, dict[tuple[str, ...], _Answers[T]]] = {}
+        self._by_key: dict[Any, dict[_Read, _Answers[T]]] = {}
 
     def __call__(self, settings: Settings, *arguments: Any, key: Any = None) -> T:
         """The result, the same object where it is known; writes into ``settings`` what the step derives.
@@ -53,8 +55,9 @@ class Remembered(Generic[T]):
         return made.result
 
     def _known(self, settings: Settings, key: Any) -> _Made[T] | InputError | None:
-        for names, (defaults, by_values) in self._by_key.get(key, {}).items():
-            found = by_values.get(_hashable(settings.several(names, defaults)))
+        for (names, asked), (defaults, by_values) in self._by_key.get(key, {}).items():
+            values = settings.several(names, defaults)
+            found = by_values.get(_hashable((*values, *map(settings.source, asked)) if asked else values))
             if found is not None:
                 return found
         return None
@@ -66,9 +69,9 @@ class Remembered(Generic[T]):
             made = _Made(self._run(watched, *arguments), watched.writes, watched.sources)
         except InputError as error:
             made = error
-        names = tuple(watched.reads)
-        _, by_values = self._by_key.setdefault(key, {}).setdefault(names, (settings.defaults_of(names), {}))
-        by_values[_hashable(tuple(watched.reads.values()))] = made
+        names, asked = tuple(watched.reads), tuple(watched.origins)
+        _, by_values = self._by_key.setdefault(key, {}).setdefault((names, asked), (settings.defaults_of(names), {}))
+        by_values[_hashable((*watched.reads.values(), *watched.origins.values()))] = made
         return made
 
 

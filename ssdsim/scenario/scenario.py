@@ -24,8 +24,8 @@ from ssdsim.settings import Settings
 class Scenario:
     """A batch decoded by a strategy.
 
-    ``settings`` are all options, with what the strategy derived; ``reads`` those that shape it. ``place`` is None where
-    durations are unit-free.
+    ``settings`` are all options, with what the strategy derived; ``reads`` those that shape it, None where
+    nobody noted. ``place`` is None where durations are unit-free.
     """
 
     strategy: Strategy
@@ -34,7 +34,7 @@ class Scenario:
     place: Site | None
     known: KnownTokens
     priced: Priced
-    reads: frozenset[str] = frozenset()
+    reads: frozenset[str] | None = None
 
     @cached_property
     def site(self) -> Site | None:

@@ -8,7 +8,7 @@ with it linearly.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -40,25 +40,20 @@ class KnownTokens:
 
     def __init__(self, settings: Settings, strategy: Strategy, drafter: Drafter) -> None:
         self.tokens = strategy.kernel(settings, drafter)
-        self._of: tuple[Strategy, Settings, Drafter] | None = None
-        if strategy.drafts and settings["pair"] is not None:
-            for name in ("pair_set", "pair_backup", "temperature"):
-                settings[name]  # which say which measured rates these are: others are not remembered as these
-            self._of = strategy, settings.copy(), drafter
+        measured = strategy.drafts and settings["pair"] is not None
+        self._directions = tuple(directions(settings, 1.0)) if measured else ()
+        self._of = strategy, settings.copy(), drafter
 
     @cached_property
     def moves(self) -> Moves:
-        """None without a measured pair."""
-        return moves(*self._of) if self._of else {}
+        """Empty without a measured pair."""
+        return moves(*self._of, self._directions)
 
 
-def moves(strategy: Strategy, settings: Settings, drafter: Drafter) -> Moves:
-    """The directions in which a strategy's rounds may be off; none without a measured pair.
-
-    ``settings`` are those that the strategy's kernel was made with.
-    """
+def moves(strategy: Strategy, settings: Settings, drafter: Drafter, uncertain: Iterable[Direction]) -> Moves:
+    """How a strategy's rounds move with what is uncertain; ``settings`` are those that its kernel was made with."""
     found: dict[str, Averages] = {}
-    for each in directions(settings, 1.0):
+    for each in uncertain:
         high, low = (averages_under(strategy, settings, drafter, change) for change in (each.up, each.down))
         found[each.name] = Averages(
             (high.tokens_per_round - low.tokens_per_round) / 2.0,

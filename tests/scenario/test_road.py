@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import subprocess
 import sys
 from collections import Counter
@@ -13,10 +14,11 @@ from typing import Any
 
 import pytest
 
-from ssdsim import InputError, compare, configure, predict, roofline, strategies, window
+from ssdsim import InputError, compare, configure, evaluate, predict, roofline, strategies, window
 from ssdsim.kinds import SHARE
 from ssdsim.option import Group, Option
 from ssdsim.scenario import asked, place, price
+from ssdsim.scenario.asked import Asked, RememberedSteps
 from ssdsim.scenario.options import ALL
 from tests.cli.in_process import asked as command
 from tests.strategies.wary import Wary
@@ -142,3 +144,33 @@ def test_a_newcomers_hit_rate_is_an_input_of_a_comparison(guesser: Guesser) -> N
     assert inputs["guessed"].origin == "placeholder"
     assert inputs["guessed"].within == ALL["guessed"].plausible
     assert inputs["guessed"].read_by == ("guesser",)
+
+
+def test_answers_and_their_scenarios_can_be_sent_to_another_process() -> None:
+    for given in ({}, {"t_sd": 0.2}):
+        found = pickle.loads(pickle.dumps(predict(**given, strategies="ar,sd,ssd")))
+        assert found.verdict.sentence == predict(**given, strategies="ar,sd,ssd").verdict.sentence
+
+
+def test_a_site_is_equal_to_itself_and_tells_its_options() -> None:
+    first, second = (configure(b=2, strategies="sd").site for _ in range(2))
+    assert first is not None
+    assert first == second
+    assert first.options["b"] == 2
+    assert "tp" in dict(first.options)
+
+
+def test_what_a_step_asks_of_an_options_origin_is_remembered_too() -> None:
+    """A head's hits differ: a concentration that is given is refused, one that a pair knows is not."""
+    pair = "models/pairs/smollm2-135m-20-layers.json"
+    known = {"pair": pair, "strategies": ("ssd",), "b": 8, "k": 4, "drafter": "eagle3"}
+    given = {**known, "hit_concentration": configure(**known).settings["hit_concentration"]}
+    alone = evaluate([known]), evaluate([given])
+    for points in ([known, given], [given, known]):
+        errors = list(evaluate(points)["error"])
+        assert errors == [alone[point is given]["error"][0] for point in points]
+
+
+def test_a_table_says_that_nobody_noted_what_was_read() -> None:
+    (scenario,) = Asked.of({"strategies": ("sd",)}, RememberedSteps()).scenarios("sd")
+    assert scenario.reads is None

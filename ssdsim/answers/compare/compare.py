@@ -102,7 +102,7 @@ def compare(
             low=float(ends[name][0]),
             high=float(ends[name][1]),
             quantiles={p: float(np.quantile(rates[name], q)) for p, q in QUANTILES.items()},
-            probability_fastest=share_fastest(rates[name], [rates[other] for other in found if other != name]),
+            probability_fastest=float(share_fastest(rates[name], [rates[o] for o in found if o != name])),
         )
         for name, deployment in found.items()
     }
