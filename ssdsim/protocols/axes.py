@@ -190,10 +190,11 @@ class Outcomes(Axis):
         return [f * (before[self.lookahead] + 1) for f in self.guesses] if values is None else values
 
     def near(self, values: Values, before: Mapping[str, Any], top: Mapping[str, Any], step: float) -> Iterable[Any]:
-        """As many an accepted length as at ``top``, and a step up and down."""
+        """As many an accepted length as at ``top``, and a step up and down; as many in all where that has another K."""
         if values is not None:
             return values
-        same = top[self.option] * (before[self.lookahead] + 1) / (top[self.lookahead] + 1)
+        lengths = before[self.lookahead] + 1
+        same = top[self.option] * lengths / (top.get(self.lookahead, before[self.lookahead]) + 1)
         sizes = [round(same)] if step == 1.0 else [math.floor(same / step), round(same), math.ceil(same * step)]
         return dict.fromkeys(max(1, size) for size in sizes)
 

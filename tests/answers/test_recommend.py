@@ -139,6 +139,12 @@ def test_break_evens_hold_when_searched_again() -> None:
             assert (winner.shape.strategy == "ssd") == wins
 
 
+def test_chains_and_trees_that_are_cached_are_searched_together() -> None:
+    """Both have a budget, but trees no K."""
+    found = recommend(gpus=2, b=1, target="llama-3.1-8b", strategies="ssd,treessd", k=4, tree_nodes=8, tree_depth=4)
+    assert set(found.answers[0].by_strategy) == {"ssd", "treessd"}
+
+
 def test_twice_the_speed_of_everything_is_twice_the_tokens() -> None:
     """Tokens/s are homogeneous of degree -1 in all durations, so the elasticities of the times sum to -1 (Euler)."""
     found = recommend(gpus=5, b=4, runtime="vllm", **FEW)
