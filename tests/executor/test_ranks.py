@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -120,7 +119,7 @@ def test_a_colocated_draft_sits_on_the_first_target_rank_or_on_all(draft_tp: int
     forward = forward_pass(site.draft, batch=2, context=32, tp=draft_tp, dtype="bfloat16")
     drafting = Pass("draft step", "draft", forward, draft_tp, site.profile)
     steps = {"draft": Step("draft", (site.piece(drafting, 3),)), "speculation": site.telling(3, drafting)}
-    placed = replace(scenario, steps={**scenario.steps, **steps})
+    placed = scenario.with_steps({**scenario.steps, **steps})
     first, other, *idle = run(quartet, placed)
     assert idle == [None, None]
     assert whats(first) == ["draft step", "draft step", "draft step", "tell speculation", "verify"] * ROUNDS
