@@ -10,8 +10,8 @@ from typing import Any
 from ssdsim import drafters, strategies
 from ssdsim.hardware.profile import Device, HardwareProfile
 from ssdsim.pricing.cost import Cost
-from ssdsim.pricing.site import Site
-from ssdsim.pricing.step import Pass, Step
+from ssdsim.pricing.site import Silent, Site
+from ssdsim.pricing.step import Pass
 from ssdsim.protocols.strategy import Strategy
 from ssdsim.scenario.asked import effective
 from ssdsim.settings import Settings
@@ -35,7 +35,7 @@ class Planned:
 
 
 @dataclass(frozen=True)
-class _PlanningSite(Site):
+class _PlanningSite(Silent):
     """A site where nothing has a price. Every pass is planned at one context, and SD's draft on ``beside_tp`` ranks."""
 
     beside_tp: int = 1
@@ -55,15 +55,6 @@ class _PlanningSite(Site):
 
     def streaming_share(self, work: Pass, seconds: float) -> float:
         return 0.0
-
-    def outcome_message(self, verified: int = 1) -> Step:
-        return Step("communicate")
-
-    def speculation_message(self, tokens: int, distributions: int | None = None) -> Step:
-        return Step("communicate")
-
-    def telling(self, tokens: int, drafting: Pass | None) -> Step:
-        return Step("communicate")
 
 
 def planned_passes(

@@ -330,5 +330,18 @@ class Site:
         )
 
 
+class Silent(Site):
+    """A site on which messages take no time."""
+
+    def outcome_message(self, verified: int = 1) -> Step:
+        return Step("communicate")
+
+    def speculation_message(self, tokens: int, distributions: int | None = None) -> Step:
+        return Step("communicate")
+
+    def telling(self, tokens: int, drafting: Pass | None) -> Step:
+        return Step("communicate")
+
+
 def _message(name: str, cost: Cost, message: Message) -> Step:
     return Step("communicate", (Piece(name, cost),), message=message)

@@ -8,11 +8,11 @@ from typing import Any
 
 from ssdsim.pricing.cost import Cost
 from ssdsim.pricing.drafter import Drafter
-from ssdsim.pricing.site import Site
-from ssdsim.pricing.step import Pass, Piece, Step
+from ssdsim.pricing.site import Silent
+from ssdsim.pricing.step import Piece, Step
 
 
-class UnitFree(Site):
+class UnitFree(Silent):
     """A pass of the target takes 1. A pass of the draft takes T_SD / K, whatever drafts. All else takes no time.
 
     It has no models and no devices: a strategy may ask it only for what is here.
@@ -53,12 +53,3 @@ class UnitFree(Site):
 
     def sampling_step(self, speculates: bool = True) -> Step:
         return Step("host")
-
-    def outcome_message(self, verified: int = 1) -> Step:
-        return Step("communicate")
-
-    def speculation_message(self, tokens: int, distributions: int | None = None) -> Step:
-        return Step("communicate")
-
-    def telling(self, tokens: int, drafting: Pass | None) -> Step:
-        return Step("communicate")
