@@ -30,14 +30,11 @@ class Verb(click.Command):
     """A command whose :func:`late_options` are those of now."""
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        if ctx.command is not self:
-            return self._now(ctx)
-        found: list[click.Parameter] = ctx.meta.setdefault(f"{__name__}.{self.name}", self._now(ctx))
-        return found
-
-    def _now(self, ctx: click.Context) -> list[click.Parameter]:
-        known = super().get_params(ctx)
-        return [each for param in known for each in (param.makes() if isinstance(param, _Late) else [param])]
+        made: dict[Verb, list[click.Parameter]] = ctx.meta.setdefault(__name__, {})  # click asks several times a call
+        if self not in made:
+            known = super().get_params(ctx)
+            made[self] = [each for param in known for each in (param.makes() if isinstance(param, _Late) else [param])]
+        return made[self]
 
 
 def late_options(makes: Makes) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
