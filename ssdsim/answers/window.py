@@ -106,13 +106,14 @@ def window(*, seed: int = 0, **options: Any) -> pd.DataFrame:
     rows = []
     for point in _combinations(options):
         row: dict[str, Any] = dict.fromkeys(MEASURES)
-        settings = effective(point)
+        settings = None
         try:
             asked = Asked.of(point)
             settings = asked.settings
             row |= vars(_measured(asked, seed))
         except InputError as error:
             row["reason"] = str(error)
+        settings = settings or effective(point)  # which refuses a mistake that is none of this combination's
         rows.append({axis: settings[axis] for axis in AXES} | row)
     frame = pd.DataFrame(rows, columns=[*AXES, *MEASURES], dtype=object)
     counts = ("tp", "b", "context", "k", *_COUNTS)
