@@ -93,11 +93,9 @@ class Evaluator:
         draws, seed = whole("draws", draws, 0), whole("seed", seed, 0)
         return self._table(points, names).evaluated(draws, seed)
 
-    def fastest(self, points: Iterable[Mapping[str, Any]]) -> tuple[list[Scenario | str], frozenset[str]]:
-        """The scenario of the one strategy that each point names, or why it is not possible; and all warnings."""
-        table = self._table(points, ())
-        found = table.fastest()
-        return [found[number] if error is None else error for number, error in enumerate(table.errors)], table.warnings
+    def fastest(self, points: Iterable[Mapping[str, Any]]) -> Fastest:
+        """The scenario of the one strategy that each point names."""
+        return Fastest(self._table(points, ()))
 
     def _table(self, points: Iterable[Mapping[str, Any]], names: Collection[str]) -> _Table:
         if self._evaluated > _POINTS_REMEMBERED:
@@ -173,9 +171,10 @@ class _Table:
         if problems:
             self.errors[number] = problems.get(asked.subject) or next(iter(problems.values()))
 
-    def fastest(self) -> dict[int, Scenario]:
-        """By the point's number, where each point has one strategy."""
-        return {row.point: row.scenario for rows in self._rows.values() if rows for row in _fastest(rows)}
+    def fastest(self) -> dict[int, tuple[float, Scenario]]:
+        """Tokens/s and scenario by the point's number, where each point has one strategy."""
+        best = (_fastest(rows) for rows in self._rows.values() if rows)
+        return {row.point: (rate, row.scenario) for rows in best for rate, row in rows}
 
     def evaluated(self, draws: int, seed: int) -> Evaluated:
         names = [strategy.name for strategy in strategies.ALL if strategy.name in self._rows]
@@ -184,7 +183,7 @@ class _Table:
         columns: dict[str, Any] = {}
         for name in names:
             if self._rows.get(name):
-                self._rows[name] = _fastest(self._rows[name])
+                self._rows[name] = [row for _, row in _fastest(self._rows[name])]
                 columns |= self._results(names, name)
         columns |= named.over(named.ratios(names), columns)
         if draws and self._rows:
@@ -243,11 +242,25 @@ class _Table:
         return found
 
 
-def _fastest(rows: Sequence[_Row]) -> list[_Row]:
-    """At each point the scenario of most tokens/s (the first of equals)."""
+def _fastest(rows: Sequence[_Row]) -> list[tuple[float, _Row]]:
+    """At each point the scenario of most tokens/s (the first of equals), and these."""
     best: dict[int, tuple[float, _Row]] = {}
     found = np.broadcast_to(estimate([row.scenario for row in rows]).tokens_per_second, len(rows)).tolist()
     for rate, row in zip(found, rows, strict=True):
         if row.point not in best or rate > best[row.point][0]:
             best[row.point] = rate, row
-    return [row for _, row in best.values()]
+    return list(best.values())
+
+
+class Fastest:
+    """The scenarios of points with one strategy each; ``found`` has in its place why a point is not possible."""
+
+    def __init__(self, table: _Table) -> None:
+        best = table.fastest()
+        self._table = table
+        self.found = [best[number][1] if error is None else error for number, error in enumerate(table.errors)]
+        self.tokens_per_second = [best[n][0] if error is None else 0.0 for n, error in enumerate(table.errors)]
+
+    @property
+    def warnings(self) -> frozenset[str]:
+        return self._table.warnings

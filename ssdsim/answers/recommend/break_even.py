@@ -125,7 +125,7 @@ class _Contenders:
         sizes = self._at(batch) * self._subjects
         own, before = np.flatnonzero(sizes), self._as_asked(batch - 1)
         points = [self.cases[case][0].point(self.search.request.options, int(sizes[case])) for case in own]
-        errors = [each for each in self.search.evaluator.fastest(points)[0] if isinstance(each, str)]
+        errors = [each for each in self.search.evaluator.fastest(points).found if isinstance(each, str)]
         if not points or len(errors) < len(points):
             return None
         return errors[int(np.argmax(before[own] > 0))]

@@ -92,7 +92,7 @@ class _Nearby:
             yield "misses of the cache", "10 % fewer", self._of(*given), 1 - _BETTER
 
     def _times(self) -> Iterator[tuple[str, str, Rates, float]]:
-        found, _ = self.search.evaluator.fastest(self.points)
+        found = self.search.evaluator.fastest(self.points).found
         scenarios = [each for each in found if isinstance(each, Scenario)]
         for what, concerns in _TIMES.items():
 

@@ -93,9 +93,9 @@ class Search:
 
     def _price(self, cases: Sequence[Case]) -> None:
         """Evaluate cases. The word that one was left to settle names the same case."""
-        found, warnings = self.evaluator.fastest([shape.point(self.request.options, b) for shape, b in cases])
-        self.warnings.update(warnings)
-        for (shape, batch), scenario in zip(cases, found, strict=True):
+        fastest = self.evaluator.fastest([shape.point(self.request.options, b) for shape, b in cases])
+        self.warnings.update(fastest.warnings)
+        for (shape, batch), scenario in zip(cases, fastest.found, strict=True):
             if isinstance(scenario, str):
                 self.errors[shape, batch] = scenario
             else:
@@ -103,8 +103,7 @@ class Search:
 
     def tokens_per_second(self, points: Sequence[Mapping[str, Any]]) -> NDArray[np.float64]:
         """Of the one strategy that each point names; 0 where it is not possible."""
-        found, _ = self.evaluator.fastest(points)
-        return np.array([0.0 if isinstance(each, str) else each.estimate.tokens_per_second for each in found])
+        return np.array(self.evaluator.fastest(points).tokens_per_second)
 
     def _cases(self, shapes: Iterable[Shape]) -> Iterator[Case]:
         """Each shape at every batch that one of its copies may have."""
