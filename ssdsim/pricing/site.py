@@ -83,6 +83,12 @@ class Site:
         object.__setattr__(site, "_known", self._known)
         return site
 
+    def of_batch(self, batch: int) -> Site:
+        """The same site with other sequences in a pass."""
+        site = replace(self, batch=batch)
+        object.__setattr__(site, "_known", self._known.setdefault(("of_batch", batch), {}))
+        return site
+
     @property
     def has_experts(self) -> bool:
         """Whether one of the models is a mixture of experts."""

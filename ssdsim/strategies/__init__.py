@@ -5,6 +5,7 @@ from ssdsim.registry import Registry
 from ssdsim.strategies.amusd import AMUSD
 from ssdsim.strategies.autoregressive import Autoregressive
 from ssdsim.strategies.dsi import DSI
+from ssdsim.strategies.minedraft import MineDraft
 from ssdsim.strategies.pearl import PEARL
 from ssdsim.strategies.specbranch import SpecBranch
 from ssdsim.strategies.speculative import Speculative
@@ -25,6 +26,7 @@ ALL: Registry[Strategy] = Registry(
     TreeSpeculative(),
     TreeSSD(),
     SwiftSpec(),
+    MineDraft(),
 )
 
 SUBJECT = "ssd"
