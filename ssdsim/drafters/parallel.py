@@ -1,4 +1,4 @@
-"""Drafters that propose all K tokens in one pass: PARD, P-EAGLE, DFlash."""
+"""Drafters that propose all K tokens in one pass over masked tokens: PARD and P-EAGLE."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ssdsim.protocols.head import HeadDrafter
 from ssdsim.protocols.one_pass import OnePass
 from ssdsim.protocols.published import chosen, published_drafter, shaped
 from ssdsim.transformer.card import Transformer
-from ssdsim.transformer.heads import PEAGLE_LAYERS, dflash_head, eagle3_head
+from ssdsim.transformer.heads import PEAGLE_LAYERS, eagle3_head
 
 _MODEL = "llama-3.2-1b"
 
@@ -46,18 +46,3 @@ class PEagle(OnePass, HeadDrafter):
 
     def recipe(self, target: Transformer) -> Transformer:
         return eagle3_head(target, PEAGLE_LAYERS)
-
-
-class DFlash(OnePass, HeadDrafter):
-    """A block of masked tokens denoised in one pass, which attends to the target's hidden states as its cache."""
-
-    name = "dflash"
-    title = "DFlash"
-    source = "Chen, Liang, Liu, 2026, arXiv 2602.06036"
-
-    def recipe(self, target: Transformer) -> Transformer:
-        return dflash_head(target)
-
-    def rows(self, tokens: int) -> int:
-        """The block: the last accepted token and K masks."""
-        return tokens + 1

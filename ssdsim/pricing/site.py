@@ -132,12 +132,14 @@ class Site:
         *,
         fused: int | None = None,
         logits: int | None = None,
+        drafts: int = 1,
     ) -> Pass:
         """One pass of the draft on a device of its own, over ``queries`` tokens a sequence.
 
-        ``fused`` and ``logits`` as :func:`ssdsim.transformer.forward.forward_pass` takes them.
+        ``fused``, ``logits`` and ``drafts`` as :func:`ssdsim.transformer.forward.forward_pass` takes them.
         """
-        forward = self._drafting._forward(self.draft, queries, 1, extra_context, masked, fused=fused, logits=logits)
+        of = {"fused": fused, "logits": logits, "drafts": drafts}
+        forward = self._drafting._forward(self.draft, queries, 1, extra_context, masked, **of)
         return Pass(name, "draft", forward, 1, self.draft_profile, self._drafts_on)
 
     @_once

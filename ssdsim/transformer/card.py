@@ -11,6 +11,7 @@ from pydantic import model_validator
 
 from ssdsim.errors import InputError, nearest
 from ssdsim.records import Card
+from ssdsim.transformer.block_loops import loop_parameters
 from ssdsim.transformer.layers import LARGEST, Experts, Head, Latent, Size, Some, Window
 from ssdsim.transformer.operations import DTYPE_BYTES, DTYPES, WEIGHT_BYTES
 from ssdsim.transformer.precision import FORMATS, KV_DTYPES, DType, Format, KvDType, Precision
@@ -173,6 +174,7 @@ class Transformer(Card):
         }
         if self.head is not None:
             by_part["mlp"] += self.head.fused(self.hidden_size) * self.hidden_size
+            by_part["mlp"] += loop_parameters(self.head.loop, self.hidden_size, self.vocab_size)
         if self.experts is not None:
             by_part["mlp"] += self.expert_layers * 3 * self.hidden_size * self.experts.shared_width
             by_part["experts"] = self.expert_layers * self.experts.count * self.expert_parameters
