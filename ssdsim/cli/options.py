@@ -129,15 +129,16 @@ class NumberOrWord(_Parsed):
         return self.number(text)
 
 
-class HitCurve(_Parsed):
-    """Measured hit rates at some fan-outs: ``1:0.6,2:0.7,4:0.8``."""
+class Pairs(_Parsed):
+    """Pairs of numbers, such as measured hit rates at some fan-outs: ``1:0.6,2:0.7,4:0.8``."""
 
-    name = "f:h[,f:h...]"
-    unless = "not a list of fan-outs and hit rates such as 1:0.6,2:0.7,4:0.8"
+    def __init__(self, name: str, such_as: str) -> None:
+        self.name = name
+        self.unless = f"not a list of {such_as}"
 
     def parse(self, text: str) -> list[tuple[float, float]]:
         pairs = [part.split(":") for part in text.split(",")]
-        return [(float(fan_out), float(rate)) for fan_out, rate in pairs]
+        return [(float(one), float(other)) for one, other in pairs]
 
 
 def chosen_options(
@@ -178,7 +179,9 @@ def _single(option: Option) -> Any:
         case kinds.ListOf(number):
             return WholeNumbers() if isinstance(number, kinds.Whole) else Numbers()
         case kinds.HitRates():
-            return HitCurve()
+            return Pairs("f:h[,f:h...]", "fan-outs and hit rates such as 1:0.6,2:0.7,4:0.8")
+        case kinds.PassTimes():
+            return Pairs("rows:time[,...]", "rows and times such as 16:1,64:1.1,128:2")
     raise TypeError(f"the command line knows no type for {option.kind}")
 
 
@@ -193,7 +196,7 @@ def several_of(option: Option) -> click.ParamType[Any]:
             return Values(float)
         case kinds.NumberOrWord(number, word):
             return Values(_number(number), (word,))
-        case kinds.ListOf() | kinds.HitRates():
+        case kinds.ListOf() | kinds.HitRates() | kinds.PassTimes():
             return Lists(_single(option))
     return Values(_single(option))
 

@@ -20,6 +20,7 @@ from ssdsim.kinds import (
     NumberOrWord,
     OneOf,
     OneOrByPosition,
+    PassTimes,
     Whole,
 )
 from ssdsim.option import Excludes, Group, Needs, Option, Searcher, by_name, spelled
@@ -535,6 +536,15 @@ SHARED: tuple[Option, ...] = (
                 beside=("p_hit",),
             ),
         ),
+    ),
+    Option(
+        name="t_v",
+        kind=PassTimes(),
+        about="unit-free mode: time of a target pass by its rows, over the whole batch; linear between and beyond",
+        axis="pass times T_v (by rows)",
+        otherwise="1, whatever its rows",
+        groups=(Group.UNIT_FREE, Group.GIVEN_DURATIONS),
+        needs=Needs(("t_sd",), "(unit-free mode)"),
     ),
     Option(
         name="t_p",

@@ -2,6 +2,7 @@
 
 from ssdsim.protocols.strategy import Strategy
 from ssdsim.registry import Registry
+from ssdsim.strategies.adaptive import Adaptive
 from ssdsim.strategies.amusd import AMUSD
 from ssdsim.strategies.autoregressive import Autoregressive
 from ssdsim.strategies.dsi import DSI
@@ -27,6 +28,7 @@ ALL: Registry[Strategy] = Registry(
     TreeSSD(),
     SwiftSpec(),
     MineDraft(),
+    Adaptive(),
 )
 
 SUBJECT = "ssd"

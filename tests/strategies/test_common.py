@@ -36,7 +36,7 @@ ON_HARDWARE: list[dict[str, Any]] = [
     {"b": 16, "k": 9, "sd_draft": "separate"},
     {"b": 4, "temperature": 0.5, "draft_gpus": 2},
 ]
-OF_REQUESTS_ALIKE = ("amusd", "swiftspec")
+OF_REQUESTS_ALIKE = ("amusd", "swiftspec", "adaptive")
 EACH = pytest.mark.parametrize("name", NAMES)
 
 

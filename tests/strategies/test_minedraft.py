@@ -82,6 +82,17 @@ def test_it_beats_sd_where_reading_the_weights_takes_less_than_the_draft() -> No
     assert rate(large["minedraft"]) > rate(large["sd"])
 
 
+@pytest.mark.parametrize(("b", "sd", "ssd", "minedraft"), [(16, 1.5, 1.463, 1.4), (8, 1.2, 1.064, 1.1)])
+def test_rounds_of_a_pass_that_reads_weights_and_works_on_rows(b: int, sd: float, ssd: float, minedraft: float) -> None:
+    """T_v(b) = 0.4 + 0.6 b / 16, a draft of 0.5: it beats SD where 0.4 < 0.5, SSD where 0.4 < (1 - p^b) 0.5."""
+    k = 5
+    given: dict[str, Any] = {"k": k, "t_sd": 0.5, "t_v": [(0, 0.4), (16 * (k + 1), 1.0)], "b": b}
+    hits: dict[str, Any] = {"t_p": 0.0, "p_hit": 0.85, "backup": "jit"}
+    found = configure(strategies="sd,ssd,minedraft", **given, **hits).scenarios
+    rounds = {name: float(scenario.estimate.round_s) for name, scenario in found.items()}
+    assert rounds == pytest.approx({"sd": sd, "ssd": ssd, "minedraft": minedraft}, abs=5e-4)
+
+
 @pytest.mark.ranks
 def test_on_real_ranks_one_group_is_verified_while_the_next_is_drafted() -> None:
     scenario = small("minedraft").scenarios["minedraft"]
