@@ -30,9 +30,15 @@ GIVEN: dict[type, Any] = {  # a value of each kind, none of them a default
     kinds.OneOrByPosition: 0.5,
     kinds.ListOf: [1, 1],
     kinds.HitRates: [(1, 0.6), (2, 0.7)],
+    kinds.PassTimes: [(16, 1.0), (64, 2.0)],
     kinds.Names: ("sd", "ssd"),
 }
-TEXTS = {kinds.ListOf: "1,1", kinds.HitRates: "1:0.6,2:0.7", kinds.Names: "sd,ssd"}  # that mean those values
+TEXTS = {
+    kinds.ListOf: "1,1",
+    kinds.HitRates: "1:0.6,2:0.7",
+    kinds.PassTimes: "16:1,64:2",
+    kinds.Names: "sd,ssd",
+}  # that mean those values
 ODD = st.one_of(
     *(st.integers(), st.floats(), st.text(max_size=8), st.booleans(), st.complex_numbers(), st.binary(max_size=3)),
     *(st.lists(st.integers() | st.floats(), max_size=3), st.dictionaries(st.text(max_size=2), st.integers())),
