@@ -131,7 +131,7 @@ SHARED: tuple[Option, ...] = (
     Option(
         name="acceptance",
         kind=Name(),
-        about="a card of rates (.toml), or a trace of accepted lengths (.csv, .jsonl)",
+        about="a card of rates (.toml), a trace of accepted lengths (.csv, .jsonl), or synthetic:3.3 tokens a round",
         axis="acceptance file",
         groups=(Group.ACCEPTANCE,),
         excludes=(

@@ -18,6 +18,7 @@ from ssdsim.speculation.acceptance_models import (
     beta_kinds_by_position,
     load_acceptance,
 )
+from ssdsim.speculation.forced import forced_pmf, is_forced
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,8 @@ def accepted_by_options(
     ------
     InputError : fewer rates by position than tokens (where the last does not continue), or a file that does not say it.
     """
+    if options["acceptance"] is not None and is_forced(options["acceptance"]):
+        return Accepted(forced_pmf(options["acceptance"], tokens))
     if options["acceptance"] is not None:
         return Accepted.of_kinds(load_acceptance(Path(options["acceptance"]), tokens), options["output_tokens"])
     rates: Any = options["alpha"]

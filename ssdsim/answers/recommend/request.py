@@ -16,6 +16,7 @@ from ssdsim.protocols.axes import EXPERTS, PLACED, TARGET, Axis, Scope, Values
 from ssdsim.scenario.asked import effective, subject_among
 from ssdsim.scenario.options import ALL, DEFAULTS, checked, members, varied_by
 from ssdsim.speculation.acceptance_models import load_acceptance
+from ssdsim.speculation.forced import is_forced
 from ssdsim.transformer.card import Transformer, check_tensor_parallel, legal_expert_parallel
 
 Rank = Literal["user", "gpu", "cost"]
@@ -94,7 +95,7 @@ def make_request(
     whole("--seed", seed, 0)
     narrowed = {name: _several(name, value) for name, value in narrowed.items()}
     checked({**options, **{name: values[0] for name, values in narrowed.items() if len(values) == 1}})
-    if "acceptance" in options:
+    if "acceptance" in options and not is_forced(options["acceptance"]):
         load_acceptance(Path(options["acceptance"]), 1)
     effective({**options, **{name: values[0] for name, values in narrowed.items()}})  # which reads a pair
     total = whole("--gpus", gpus, 1, MOST_GPUS)
