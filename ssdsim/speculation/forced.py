@@ -44,10 +44,10 @@ def forced_pmf(text: str, k: int) -> NDArray[np.float64]:
 
 
 def _two_valued(tokens: float, k: int) -> NDArray[np.float64]:
-    return np.maximum(0.0, 1.0 - np.abs(tokens - 1.0 - np.arange(k + 1)))
+    return np.asarray(np.maximum(0.0, 1.0 - np.abs(tokens - 1.0 - np.arange(k + 1))))
 
 
 def _rounded_normal(tokens: float, k: int) -> NDArray[np.float64]:
     """Of a normal about ``tokens`` with deviation 1, clipped to [1, K + 1]."""
     below = [0.5 * math.erfc((tokens - edge) / math.sqrt(2.0)) for edge in np.arange(1.5, k + 1.0)]
-    return np.diff([0.0, *below, 1.0])
+    return np.asarray(np.diff([0.0, *below, 1.0]))
