@@ -94,7 +94,7 @@ def test_wider_passes_and_more_nodes_never_hurt_where_they_cost_nothing() -> Non
 
 
 def test_guesses_that_are_equally_likely_do_not_change_places_with_the_last_bit_of_a_rate() -> None:
-    """Tokens a round rise smoothly with the rate: paths of the same ranks in another order tie, whatever the rate is."""
+    """Tokens a round rise smoothly with the rate: paths of the same ranks in another order tie, whatever the rate."""
     tokens = [
         configure(strategies="swiftspec", t_sd=0.2, alpha=alpha, k=6, swift_width=2, swift_passes=3, swift_nodes=9,
                   swift_guesses=2).scenarios["swiftspec"].estimate.tokens_per_round
