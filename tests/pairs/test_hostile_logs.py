@@ -1,4 +1,4 @@
-"""Logs that no engine wrote: a number that would be the length of an array, text in its place, and long text for a regex."""
+"""Logs that no engine wrote: numbers that would be the lengths of arrays, text in their place, food for a regex."""
 
 from __future__ import annotations
 
