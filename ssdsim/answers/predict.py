@@ -46,6 +46,12 @@ class Prediction:
         return float(share_fastest(self.draws[name], [self.draws[rival]]))
 
     @property
+    def erring(self) -> str:
+        """Whose errors the intervals and probabilities are of, in words."""
+        timed, simulated = self.configuration.site is not None, self.engine != "closed"
+        return " and ".join(["timings"] * timed + ["simulation"] * simulated)
+
+    @property
     def unit(self) -> str:
         """``s``, or ``T_v`` where durations are unit-free."""
         return self.configuration.unit

@@ -37,7 +37,7 @@ def print_prediction(prediction: Prediction, quiet: bool) -> None:
     print_labelled(out, "Verdict  ", verdict.sentence, colour, "bold")
     if verdict.probability_best is not None:
         others = " and ".join(map(title_of, verdict.over))
-        what = f"P({title_of(verdict.subject)} faster than {others} | errors of the timings)"
+        what = f"P({title_of(verdict.subject)} faster than {others} | errors of the {prediction.erring})"
         print_labelled(out, UNLABELLED, f"{what} = {verdict.probability_best:.2f}")
     _print_notes(prediction, out)
     print_warnings(prediction.configuration.warnings, quiet)

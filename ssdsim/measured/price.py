@@ -134,8 +134,13 @@ def each_row(rows: Iterable[Row], made: Callable[[Row], T]) -> list[T]:
         try:
             found.append(made(row))
         except InputError as error:
-            raise InputError(f"row {number} ({row.model}, {row.hardware}, batch {row.batch}): {error}") from None
+            raise InputError(f"{name_of(number, row)}: {error}") from None
     return found
+
+
+def name_of(number: int, row: Row) -> str:
+    """How messages call a row."""
+    return f"row {number} ({row.model}, {row.hardware}, batch {row.batch})"
 
 
 def seconds_of(row: Row) -> float:

@@ -107,9 +107,18 @@ class _Summary(BaseModel):
     coverage: float
 
 
+class _Skipped(BaseModel):
+    """A row of an engine that was not predicted."""
+
+    model_config = _SOME
+    number: int
+    reason: str
+
+
 class _Measured(BaseModel):
     model_config = _SOME
     rows: list[_Checked] = Field(min_length=1)
+    skipped: list[_Skipped] = []
     summaries: list[_Summary] = Field(min_length=1)
 
 

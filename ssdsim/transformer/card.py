@@ -45,6 +45,8 @@ class Weights(Card):
     """Formats of a checkpoint's weights by part; a part without one is in the card's plain dtype."""
 
     attention: Format | None = None
+    attention_out: Format | None = None
+    """The projection after the attention; None is as those before it."""
     mlp: Format | None = None
     experts: Format | None = None
     lm_head: Format | None = None
@@ -167,7 +169,8 @@ class Transformer(Card):
         final_norm = self.hidden_size if self.vocab_size else 0
         dense = self.hidden_size * (3 if self.gated_mlp else 2) * self.intermediate_size
         by_part = {
-            "attention": self._attention_parameters,
+            "attention": self._attention_parameters - self._attention_out_parameters,
+            "attention_out": self._attention_out_parameters,
             "mlp": self.dense_layers * dense,
             "lm_head": lm_head,
             "activations": self.layers * small + final_norm + (0 if self.tied_embeddings else embedding),
@@ -197,6 +200,14 @@ class Transformer(Card):
         kv_heads, head_dim = self.window_heads
         windowed = hidden * head_dim * 2 * (self.heads + kv_heads)
         return (self.layers - self.windowed_layers) * full + self.windowed_layers * windowed
+
+    @property
+    def _attention_out_parameters(self) -> int:
+        full, hidden = self.layers - self.windowed_layers, self.hidden_size
+        if self.latent is not None:
+            return self.layers * hidden * self.heads * self.latent.value_dim
+        windowed = self.windowed_layers * self.window_heads[1] if self.window is not None else 0
+        return hidden * self.heads * (full * self.head_dim + windowed)
 
     def precision(self, dtype: str | None = None, kv_dtype: str | None = None) -> Precision:
         """The formats in which the model is kept and computed.
@@ -246,7 +257,7 @@ class Transformer(Card):
 def _weight_bytes(card: Transformer, tp: int, precision: Precision, experts_on: int) -> int:
     by_format: dict[tuple[str, int], int] = {}
     for part, count in card.parameters_by_part.items():
-        kept = precision.of_experts if part == "experts" else getattr(precision, part)
+        kept = precision.of(part)
         devices = experts_on if part == "experts" else tp
         by_format[kept, devices] = by_format.get((kept, devices), 0) + count
     return math.ceil(sum(-(-count // devices) * WEIGHT_BYTES[kept] for (kept, devices), count in by_format.items()))
@@ -263,6 +274,7 @@ def _precision(card: Transformer, dtype: str | None, kv_dtype: str | None) -> Pr
             kept.lm_head or card.dtype,
             card.kv_dtype or card.dtype,
             kept.experts or "",
+            kept.attention_out or "",
         )
     elif dtype in DTYPES:
         found = Precision.plain(dtype)

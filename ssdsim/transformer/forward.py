@@ -309,7 +309,7 @@ class _Shard:
                 windowed,
             )
         )
-        ops.append(self._gemm("attention_out", card.hidden_size, q_out, weights))
+        ops.append(self._gemm("attention_out", card.hidden_size, q_out, self.precision.of_attention_out))
         if card.all_reduces_per_layer == 2:
             ops.extend(self._all_reduce("attention_all_reduce"))
         return tuple(ops)
@@ -334,7 +334,7 @@ class _Shard:
                 "attention", self.batch, self.queries, self.context, heads, latent.rank, latent.rope_dim, dtype,
                 self.masked, self._kv_dtype, "" if weights == dtype else weights,
             ),
-            self._gemm("attention_out", hidden, heads * latent.value_dim, weights),
+            self._gemm("attention_out", hidden, heads * latent.value_dim, self.precision.of_attention_out),
             *self._all_reduce("attention_all_reduce"),
         ]  # fmt: skip
         return tuple(ops)

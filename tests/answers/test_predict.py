@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ssdsim.answers.contest import DECIDED, share_fastest
-from ssdsim.answers.predict import predict
+from ssdsim.answers.predict import predict, predict_configured
 from ssdsim.answers.prediction_json import as_json
 from ssdsim.answers.verdict import verdict
 from ssdsim.errors import InputError
@@ -289,3 +289,17 @@ def test_intervals_have_the_quantiles_of_numpy(count: int) -> None:
     draws[1, 0] = np.nan
     np.testing.assert_allclose(bounds_95(draws), np.percentile(draws, (2.5, 97.5), axis=-1), rtol=1e-14)
     np.testing.assert_allclose(centred_on(2.0, draws), 2.0 * draws / np.median(draws, axis=-1)[:, None], rtol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("options", "engine", "erring"),
+    [
+        ({"t_sd": 0.2}, "mc", "simulation"),
+        ({}, "closed", "timings"),
+        ({"spread": 0.1}, "auto", "timings and simulation"),
+    ],
+)
+def test_a_probability_says_whose_errors_it_is_of(options: dict[str, Any], engine: Any, erring: str) -> None:
+    """Without hardware no timing errs, only the simulation does."""
+    prediction = predict_configured(configure(**options), 0, engine, None if engine == "closed" else 0.1)
+    assert prediction.erring == erring

@@ -134,6 +134,8 @@ def serve(
         _check_precision(precision, workload, engine)
     if draft_pool is not None and replicas == 1:
         raise InputError("--draft-pool has no effect with one replica (its draft has a device of its own)")
+    if workload.output_tokens.max() <= 1:
+        raise InputError("no answer has a second token, so nothing is decoded: a strategy changes nothing")
     check_workers(jobs, cluster)
     workers = Workers(jobs, cluster, progress)
     batching = batching or Batching()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ssdsim.errors import InputError
 from ssdsim.pairs.file import Cache
+from ssdsim.pairs.importers.fields import MOST_TOKENS
 
 WHOLE_DRAFTS = 0.02
 """Rounds that drafted less than K, at the end of an answer, may leave out this share of the tokens."""
@@ -38,6 +39,10 @@ class Counts:
     lengths: tuple[int, ...] | None = None
     varied: bool = False
     is_request: bool = False
+
+    def __post_init__(self) -> None:
+        if self.k is not None and self.k > MOST_TOKENS:
+            raise InputError(f"{self.where}: {self.k:g} tokens drafted a round; at most {MOST_TOKENS} are read")
 
 
 @dataclass(frozen=True)
@@ -127,11 +132,14 @@ def of_steps(where: str, rounds: Mapping[tuple[int, int], int], is_request: bool
     if total == 0:
         raise InputError(f"{where}: no round drafted a token")
     k = max(drafted for drafted, _ in drafting)
-    tried = tuple(float(sum(n for (d, a), n in drafting.items() if d > i and a >= i)) for i in range(k))
-    survived = tuple(float(sum(n for (d, a), n in drafting.items() if a > i)) for i in range(k))
+    by_accepted, by_tried = [0] * (k + 1), [0] * (k + 1)
+    for (drafted, accepted_then), n in drafting.items():
+        by_accepted[accepted_then] += n
+        by_tried[min(drafted, accepted_then + 1)] += n  # positions: the one that was rejected among them
+    tried, survived = (tuple(float(sum(by[i + 1 :])) for i in range(k)) for by in (by_tried, by_accepted))
     accepted = sum(a * n for (_, a), n in drafting.items())
     same = all(drafted == k for drafted, _ in drafting)
-    lengths = tuple(sum(n for (_, a), n in drafting.items() if a == j) for j in range(k + 1))
+    lengths = tuple(by_accepted)
     found = Counts(
         where, total, accepted, 1.0 + accepted / total, survived=survived, tried=tried, is_request=is_request
     )

@@ -6,24 +6,42 @@ needed. The log of the old engine (V0) counts tokens that were accepted after a 
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, zip_longest
+from typing import Annotated, Any
 
-from ssdsim.documents import parse_json, parse_records
+from pydantic import BaseModel, ConfigDict, Field
+
+from ssdsim.documents import as_record, parse_json, parse_records
 from ssdsim.errors import InputError, nearest
 from ssdsim.pairs.importers import statistics
 from ssdsim.pairs.importers.counts import Asked, Counts, Log, Source, joined, of_length, of_positions, of_totals
-from ssdsim.pairs.importers.fields import Record, Sample, count, first, found_with, number, prometheus, text_in
+from ssdsim.pairs.importers.fields import (
+    MOST_TOKENS,
+    Index,
+    Line,
+    Record,
+    Sample,
+    WrittenAmount,
+    WrittenCount,
+    WrittenTokens,
+    count,
+    first,
+    found_with,
+    number,
+    prometheus,
+    text_in,
+)
 
 _PREFIX = "vllm:spec_decode_num_"
 _COUNTERS = ("drafts", "draft_tokens", "accepted_tokens", "emitted_tokens")
 _PER_POSITION = "accepted_tokens_per_pos"
 _IN_PROCESS = re.compile(
-    r"\w+\(\s*name=['\"](vllm:spec_decode_\w+)['\"],\s*labels=(\{.*?\}),\s*values?=(\[[^\]]*\]|[\d.e+]+)\s*\)", re.S
+    r"name=['\"](vllm:spec_decode_\w+)['\"],\s*labels=(\{[^{}]*\}),\s*values?=(\[[^\[\]]*\]|[\d.e+]+)\s*\)"
 )
+_LABEL = re.compile(r"['\"]\b(\w+)['\"]:\s*['\"]([^'\"]*)['\"]")
 _LINE = re.compile(r"SpecDecoding metrics:\s*(.*)")
 _OLD_LINE = re.compile(r"Speculative metrics:\s*(.*)")
 _BENCH = "spec_decode_num_drafts"
@@ -136,34 +154,50 @@ def _by_model(samples: Sequence[Sample]) -> dict[str, _Counters]:
             continue
         name = name.removeprefix(_PREFIX)
         if name == _PER_POSITION:
-            name = f"{name}:{sample.labels.get('position', '0')}"
+            place = as_record(Index, sample.labels.get("position", "0"), sample.name, "position")
+            name = f"{name}:{place}"
         elif name not in _COUNTERS:
             continue
         counters = found.setdefault(sample.labels.get("model_name", ""), _Counters())
-        place = (name, sample.labels.get("engine", ""))
-        counters.by_engine[place] = counters.by_engine.get(place, 0.0) + sample.value
+        counter = (name, sample.labels.get("engine", ""))
+        counters.by_engine[counter] = counters.by_engine.get(counter, 0.0) + sample.value
     return found
+
+
+class _Metric(BaseModel):
+    """A counter of ``llm.get_metrics()``: a number, or a vector by position."""
+
+    model_config = ConfigDict(frozen=True)
+    name: str
+    labels: dict[str, str] = {}
+    value: WrittenAmount | None = None
+    values: Annotated[list[WrittenAmount], Field(max_length=MOST_TOKENS)] | None = None
+
+    def samples(self) -> Iterator[Sample]:
+        if self.value is not None:
+            yield Sample(self.name, self.labels, self.value)
+        for position, value in enumerate(self.values or ()):
+            yield Sample(self.name, {**self.labels, "position": str(position)}, value)
 
 
 def _in_process(text: str) -> list[Sample]:
     """``llm.get_metrics()``, printed or saved as JSON: names without ``_total``, positions in a vector."""
     if _PREFIX not in text:
         return []
-    found = []
-    printed = _IN_PROCESS.findall(text)
-    if not printed and text.lstrip().startswith(("[", "{")):
-        for record in found_with(parse_json(text, "metrics"), ("name",)):
-            value = record.get("value", record.get("values"))
-            found.append((str(record["name"]), record.get("labels") or {}, value))
-    for name, labels, value in printed:
-        found.append((name, dict(re.findall(r"['\"](\w+)['\"]:\s*['\"]([^'\"]*)['\"]", labels)), json.loads(value)))
-    samples = []
-    for name, labels, value in found:
-        if isinstance(value, list):
-            samples += [Sample(name, {**labels, "position": str(i)}, float(v)) for i, v in enumerate(value)]
-        elif isinstance(value, int | float):
-            samples.append(Sample(name, labels, float(value)))
-    return samples
+    found: list[Mapping[str, Any]] = []
+    for name, labels, value in _IN_PROCESS.findall(text):
+        numbers = (
+            {"values": value[1:-1].split(",") if value[1:-1].strip() else []} if "[" in value else {"value": value}
+        )
+        found.append({"name": name, "labels": dict(_LABEL.findall(labels)), **numbers})
+    if not found and text.lstrip().startswith(("[", "{")):
+        try:
+            named = list(found_with(parse_json(text, "metrics"), ("name",)))
+        except InputError:  # lines of JSON, which are no counters
+            return []
+        found += [record for record in named if str(record["name"]).startswith(_PREFIX)]
+    metrics = [as_record(_Metric, record, "llm.get_metrics()", "metric") for record in found]
+    return [sample for metric in metrics for sample in metric.samples()]
 
 
 def _chosen(models: Sequence[str], asked: str | None, where: str) -> str:
@@ -238,16 +272,31 @@ class _Interval:
     survived: Sequence[float]
 
 
+class _Printed(Line):
+    """What is read of a line of metrics."""
+
+    drafted: WrittenCount
+    accepted: WrittenCount
+    length: WrittenAmount = 1.0
+    shares: Annotated[tuple[WrittenAmount, ...], Field(max_length=MOST_TOKENS)] = ()
+
+
+_PRINTED = {
+    "drafted": re.compile(r"Drafted: (\d+)"),
+    "accepted": re.compile(r"Accepted: (\d+)"),
+    "length": re.compile(r"Mean acceptance length: ([\d.]+)"),
+    "shares": re.compile(r"Per-position acceptance rate:\s*([\d., ]+)"),
+}
+
+
 def _interval(line: str, where: str) -> _Interval | None:
-    drafted, accepted = _whole(r"Drafted: (\d+)", line), _whole(r"Accepted: (\d+)", line)
+    said: dict[str, Any] = {name: match[1] for name, pattern in _PRINTED.items() if (match := pattern.search(line))}
+    if "shares" in said:
+        said["shares"] = said["shares"].replace(",", " ").split()
+    printed = as_record(_Printed, said, where, "line of metrics")
+    drafted, accepted, length, positions = printed.drafted, printed.accepted, printed.length, printed.shares
     if drafted == 0:
         return None
-    if drafted is None or accepted is None:
-        raise InputError(f"{where}: a line of metrics without Accepted and Drafted tokens")
-    printed = re.search(r"Mean acceptance length: ([\d.]+)", line)
-    shares = re.search(r"Per-position acceptance rate:\s*([\d., ]+)", line)
-    positions = [float(share) for share in re.findall(r"\d+\.\d+|\d+", shares[1])] if shares else []
-    length = float(printed[1]) if printed else 1.0
     if accepted > 0 and length > 1.0:
         rounds, slack = accepted / (length - 1.0), 0.005 / (length - 1.0) + 0.01
     elif positions:
@@ -260,30 +309,39 @@ def _interval(line: str, where: str) -> _Interval | None:
     return _Interval(rounds, drafted, accepted, [share * rounds for share in positions])
 
 
+class _OldPrinted(Line):
+    """What is read of a line of the old engine's."""
+
+    k: WrittenTokens | None = None
+    drafted: WrittenCount | None = None
+    emitted: WrittenCount | None = None
+
+
+_OLD_PRINTED = {
+    "k": re.compile(r"speculative tokens: (\d+)"),
+    "drafted": re.compile(r"draft tokens: (\d+)"),
+    "emitted": re.compile(r"emitted tokens: (\d+)"),
+}
+
+
 def _old_log(source: Source) -> Counts:
     """The last line, which counts since the start."""
-    lines = [(n, m[1]) for n, line in enumerate(source.text.splitlines(), 1) if (m := _OLD_LINE.search(line))]
-    emitted_before = 0
-    for number_of, line in lines:
-        emitted = _whole(r"emitted tokens: (\d+)", line)
-        if emitted is not None and emitted < emitted_before:
+    last, where = _OldPrinted(), str(source.path)
+    for number_of, line in enumerate(source.text.splitlines(), 1):
+        if (match := _OLD_LINE.search(line)) is None:
+            continue
+        where = f"{source.path}: line {number_of}"
+        said = {name: found[1] for name, pattern in _OLD_PRINTED.items() if (found := pattern.search(match[1]))}
+        printed = as_record(_OldPrinted, said, where, "line of metrics")
+        if printed.emitted is not None and printed.emitted < (last.emitted or 0):
             raise InputError(
-                f"{source.path}: line {number_of}: emitted tokens fell from {emitted_before} to {emitted}: the server "
-                "was restarted"
+                f"{where}: emitted tokens fell from {last.emitted} to {printed.emitted}: the server was restarted"
             )
-        emitted_before = emitted or emitted_before
-    number_of, line = lines[-1]
-    where = f"{source.path}: line {number_of}"
-    k, drafted = _whole(r"speculative tokens: (\d+)", line), _whole(r"draft tokens: (\d+)", line)
-    emitted = _whole(r"emitted tokens: (\d+)", line)
+        last = printed
+    k, drafted, emitted = last.k, last.drafted, last.emitted
     if not k or not drafted or emitted is None:
         raise InputError(f"{where}: says not how many tokens were speculated, drafted and emitted")
     return of_length(where, emitted * k / drafted, k, drafted / k)
-
-
-def _whole(pattern: str, text: str) -> int | None:
-    match = re.search(pattern, text)
-    return int(match[1]) if match else None
 
 
 # vllm bench serve
