@@ -19,7 +19,6 @@ class UnitFree(Silent):
     """
 
     unit_free = True
-    vocabularies = frozenset()
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         object.__setattr__(self, "options", options)

@@ -11,6 +11,7 @@ from ssdsim.drafters.model import DRAFT
 from ssdsim.errors import InputError, nearest
 from ssdsim.kinds import (
     SHARE,
+    Flag,
     HitRates,
     ListOf,
     Member,
@@ -361,6 +362,14 @@ SHARED: tuple[Option, ...] = (
         kind=Name(),
         about="the draft's card; of another --drafter, a drafter card or a config.json",
         axis="draft",
+        groups=(Group.HARDWARE,),
+    ),
+    Option(
+        name="any_vocabulary",
+        default=False,
+        kind=Flag(),
+        about="price a draft of another vocabulary than the target's, which engines refuse",
+        axis="drafts of any vocabulary",
         groups=(Group.HARDWARE,),
     ),
     Option(

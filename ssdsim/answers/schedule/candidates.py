@@ -15,7 +15,7 @@ from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.option import Group, spelled
 from ssdsim.protocols.axes import Axis
-from ssdsim.scenario.asked import effective
+from ssdsim.scenario.asked import Asked, effective
 from ssdsim.scenario.drafting import draft_by_options
 from ssdsim.scenario.options import ALL, DEFAULTS, members, refuse_others, varied_by
 
@@ -110,7 +110,7 @@ def candidates(**options: Any) -> Candidates:
     axes = [_values(name, given, CELLS[name]) for name in CELLS]
     few_enough("choices", (*axes, chosen), MOST_CHOICES)
     cells = [dict(zip(CELLS, at, strict=True)) for at in product(*axes)]
-    _check(fixed, cells, chosen)
+    _check(names, fixed, cells, chosen)
     # each strategy is held against the devices and the memory that it uses itself
     points = [{**fixed, **cell, **settings, "strategies": (name,)} for cell in cells for name, settings in chosen]
     frame = evaluate(points)
@@ -163,13 +163,17 @@ def _values(name: str, given: Mapping[str, Any], default: Sequence[Any]) -> list
 
 
 def _check(
-    fixed: Mapping[str, Any], cells: Sequence[Mapping[str, Any]], chosen: Sequence[tuple[str, Mapping[str, Any]]]
+    names: Sequence[str],
+    fixed: Mapping[str, Any],
+    cells: Sequence[Mapping[str, Any]],
+    chosen: Sequence[tuple[str, Mapping[str, Any]]],
 ) -> None:
     """A name or a value that is wrong is wrong in every cell: not something that does not fit."""
     find_transformer(fixed.get("target", DEFAULTS["target"]))
     draft_by_options(fixed)
     for role in ("hardware", "draft_hardware"):
         find_hardware(fixed.get(role, DEFAULTS["hardware"]))
+    Asked.of({**fixed, **cells[0], **chosen[0][1], "strategies": names})
     for cell in cells:
         effective({**fixed, **cell, **chosen[0][1]})
     for _, settings in chosen:
