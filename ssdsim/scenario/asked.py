@@ -163,4 +163,4 @@ def _with_pair(
     if settings["pair"] is None or "alpha" not in reads:
         return reads
     backup = {"pair_backup"} if reads & set(members(Group.BACKUP_QUALITY)) else set()
-    return reads | backup | {"pair", "pair_set", "temperature"}
+    return reads | backup | {"pair", "pair_set", "temperature", "extrapolate"}

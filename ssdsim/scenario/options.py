@@ -129,6 +129,14 @@ SHARED: tuple[Option, ...] = (
         needs=Needs(("pair",), "(which has the backups)"),
     ),
     Option(
+        name="extrapolate",
+        default=False,
+        kind=Flag(),
+        about="use the pair beyond the K, the temperature and the fan-outs that it was measured at",
+        axis="pairs beyond what was measured",
+        needs=Needs(("pair",), "(which says how far it was measured)"),
+    ),
+    Option(
         name="acceptance",
         kind=Name(),
         about="a card of rates (.toml), or a trace of accepted lengths (.csv, .jsonl)",
@@ -314,6 +322,14 @@ SHARED: tuple[Option, ...] = (
                 "{it} has no effect with --hit-curve-backup (the hit rates there are given)",
             ),
         ),
+    ),
+    Option(
+        name="hit_fan_out",
+        kind=Whole(),
+        about="guesses a position beyond which hit rates rise no more",
+        axis="fan-out up to which hits are known",
+        groups=(Group.CACHE_SHAPE,),
+        otherwise="the largest that --pair saw, else none",
     ),
     Option(
         name="hit_concentration",

@@ -173,10 +173,29 @@ def _searched(
     found: dict[Axis, Values] = {}
     for axis in axes:
         if axis.option in narrowed:
-            found[axis] = _within(axis, narrowed[axis.option], scope, warnings)
+            found[axis] = _within(axis, _known(axis, narrowed[axis.option], scope, warnings), scope, warnings)
         elif axis.concerns(scope) and not axis.is_idle(scope.given):
             found[axis] = axis.unless_narrowed(scope)
+            if (stops := axis.stops(scope.given)) is not None:
+                warnings[stops] = None
     return found
+
+
+def _known(axis: Axis, values: tuple[Any, ...], scope: Scope, warnings: dict[str, None]) -> tuple[Any, ...]:
+    """Those of ``values`` that do not go beyond what is known of the models.
+
+    Raises
+    ------
+    InputError : all of them do.
+    """
+    refused = {value: why for value in values if (why := axis.refuses(scope.given, value)) is not None}
+    if not refused:
+        return values
+    what = f"{spelled(axis.option)} {', '.join(map(str, refused))}: {next(iter(refused.values()))}"
+    if len(refused) == len(values):
+        raise InputError(what)
+    warnings[f"{what}; left out"] = None
+    return tuple(value for value in values if value not in refused)
 
 
 def _within(axis: Axis, values: tuple[Any, ...], scope: Scope, warnings: dict[str, None]) -> tuple[Any, ...]:

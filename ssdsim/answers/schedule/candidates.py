@@ -129,7 +129,9 @@ def candidates(**options: Any) -> Candidates:
     fits = set(zip(table["b"], table["context"], strict=True))
     impossible = {cell: reason for cell, reason in reasons.items() if cell not in fits}
     table = table.sort_values("choice", kind="stable", ignore_index=True)
-    return Candidates(names, fixed, table, points, impossible, frame.attrs["warnings"])
+    axes_stop = (axis.stops(fixed) for name in names for axis in _tabled(name) if axis.table_option not in given)
+    warnings = dict.fromkeys([*filter(None, axes_stop), *frame.attrs["warnings"]])
+    return Candidates(names, fixed, table, points, impossible, tuple(warnings))
 
 
 def _pairs(frame: pd.DataFrame, rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Any, Mapping[str, Any]]]:
@@ -152,10 +154,24 @@ def _choices(
             raise InputError(f"{spelled(option)} has no effect with --strategies {','.join(names)}")
     for name, each in axes.items():
         left = [axis for axis in each if axis.table_option in given or not axis.is_idle(fixed)]
-        values = [_values(axis.table_option, given, axis.tabled) for axis in left]
+        values = [_known(axis, _values(axis.table_option, given, axis.tabled), given, fixed) for axis in left]
         few_enough(f"choices of {name}", values, MOST_CHOICES)
         for combination in product(*values):
             yield name, dict(zip((axis.table_option for axis in left), combination, strict=True))
+
+
+def _known(axis: Axis, values: list[Any], given: Mapping[str, Any], fixed: Mapping[str, Any]) -> list[Any]:
+    """The values that do not go beyond what is known of the models.
+
+    Raises
+    ------
+    InputError : one that was given does.
+    """
+    refused = {value: why for value in values if (why := axis.refuses(fixed, value)) is not None}
+    if refused and axis.table_option in given:
+        value, why = next(iter(refused.items()))
+        raise InputError(f"{spelled(axis.table_option)} {value}: {why}")
+    return [value for value in values if value not in refused]
 
 
 def _values(name: str, given: Mapping[str, Any], default: Sequence[Any]) -> list[Any]:
