@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ssdsim import strategies
@@ -12,7 +12,10 @@ from ssdsim.answers.schedule.candidates import Candidates
 from ssdsim.drafters.model import ModelDrafter
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_transformer
+from ssdsim.runtimes.card import Runs
+from ssdsim.runtimes.catalog import find_runtime
 from ssdsim.scenario.drafting import draft_by_options
+from ssdsim.scenario.engines import Engine, titles
 from ssdsim.scenario.options import DEFAULTS
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import DATA_PARALLEL
@@ -22,53 +25,74 @@ if TYPE_CHECKING:
 
 _HUB_NAME = re.compile(r"([\w.-]+/[\w.-]+)(?: config\.json)?")
 
-Write = Callable[[Candidates, Sequence[str], list[str], int], str]
-"""The text of an engine, from candidates, names of strategies that it has, notes to add to, and a seed."""
+Write = Callable[["Dialect", Candidates, Sequence[str], list[str], int], str]
+"""The text of an engine: in its dialect, from candidates, names of strategies that it runs, notes to add to, a seed."""
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """An engine's words. ``name`` is the format's, ``title`` is what notes call the engine.
+    """An engine's words. ``name`` is the format's, ``runtime`` the bundled card of the engine.
 
-    ``expresses`` are the names of the strategies that it has a way to say, ``drafters`` what may draft for them.
-    ``fixed`` are options that the engine fixes: the value, and the note where another one was asked for. ``check``
-    raises :class:`InputError` where the engine cannot run what the options ask for, whichever strategy is best.
-    ``runtime`` is the bundled card that it is priced with where neither a user nor the profile has another one.
+    What the engine runs is that card's to say, or that of another runtime of the same engine which a user names
+    (``named``, by :meth:`priced_on`). ``drafters`` are those that the words can say. ``check`` raises
+    :class:`InputError` where the engine cannot run what the options ask for, whichever strategy is best.
     """
 
     name: str
-    title: str
-    expresses: Sequence[str]
+    runtime: str
     write: Write
     drafters: Sequence[str] = (ModelDrafter.name,)
-    fixed: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
     check: Callable[[Mapping[str, Any]], None] | None = None
-    runtime: str | None = None
+    named: Runs | None = None
 
-    def among(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Those of ``names`` that it can say.
+    @property
+    def runs(self) -> Runs:
+        """What the engine runs."""
+        found = self.named or find_runtime(self.runtime).runs
+        assert found is not None  # every bundled engine says what it runs
+        return found
+
+    @property
+    def title(self) -> str:
+        return self.runs.called
+
+    def priced_on(self, options: Mapping[str, Any]) -> Dialect:
+        """The same words for the engine of the runtime that the options name, where it is the same engine's."""
+        named = options.get("runtime")
+        other = None if named is None else find_runtime(named)
+        if other is None or other.runs is None or other.engine != find_runtime(self.runtime).engine:
+            return self
+        return replace(self, named=other.runs)
+
+    def fixed(self) -> Mapping[str, tuple[Any, str]]:
+        """Options that the engine fixes: the value, and the note where another one was asked for."""
+        found: dict[str, tuple[Any, str]] = {}
+        if self.runs.draft_gpus is not None:
+            where = "drafts on the target's devices: SD's draft is priced there, not on a device of its own"
+            found["sd_draft"] = ("colocated", f"{self.title} {where}")
+        if self.runs.draft_gpus == 1:
+            found["draft_gpus"] = (1, f"{self.title} has one draft GPU: SSD is priced with one")
+        return found
+
+    def among(self, names: Sequence[str], drafter: str) -> tuple[str, ...]:
+        """Those of ``names`` that it runs.
 
         Raises
         ------
-        InputError : it can say none of them.
+        InputError : it runs none of them, or its words know no such drafter.
         """
-        found = tuple(name for name in names if name in self.expresses)
-        if not found:
-            raise InputError(
-                f"--format {self.name}: {self.title} has no {titles(names, 'or')}; it has {titles(self.expresses)}"
-            )
-        return found
-
-    def check_drafter(self, name: str) -> None:
-        """Raise :class:`InputError` where the engine's words know no such drafter."""
-        if name not in self.drafters:
-            allowed = ", ".join(self.drafters)
-            raise InputError(f"--format {self.name} knows no drafter '{name}'; allowed: {allowed}")
+        if drafter not in self.drafters:
+            raise InputError(f"--format {self.name} knows no drafter '{drafter}'; allowed: {', '.join(self.drafters)}")
+        try:
+            return Engine(self.runs, drafter).runnable(names)
+        except InputError as error:
+            raise InputError(f"--format {self.name}: {error}") from None
 
     def note_missing(self, found: Candidates, best: pd.DataFrame, notes: list[str]) -> None:
         """What each strategy that the engine lacks would have brought over ``best``, which is exported."""
         all_of_them = found.best()
-        for name in (name for name in found.strategies if name not in self.expresses):
+        own = [name for name in found.strategies if self.runs.has(name, drafter_of(found))]
+        for name in (name for name in found.strategies if name not in own):
             cells = all_of_them[all_of_them["strategy"] == name]
             if cells.empty:
                 continue
@@ -79,7 +103,7 @@ class Dialect:
             notes.append(
                 f"{self.title} has no {title}: at {len(cells)} of {len(all_of_them)} cells {title} is best "
                 f"(up to {gain:.2f}x what is exported here{more}); "
-                f"the best of {titles(self.among(found.strategies))} is exported"
+                f"the best of {titles(own)} is exported"
             )
 
     def note_shared(self, best: pd.DataFrame, axes: str, notes: list[str]) -> None:
@@ -90,18 +114,6 @@ class Dialect:
                 f"{self.title} takes one K over {axes}: at most {worst['loss']:.1%} of tokens/s lost "
                 f"(batch {worst['b']}, context {worst['context']})"
             )
-
-
-def drafts_beside(engine: str) -> Mapping[str, tuple[Any, str]]:
-    """What is fixed where an engine has no device for SD's draft."""
-    where = "drafts on the target's devices: SD's draft is priced there, not on a device of its own"
-    return {"sd_draft": ("colocated", f"{engine} {where}")}
-
-
-def titles(names: Sequence[str], joined: str = "and") -> str:
-    """``AR, SD and SSD``."""
-    *others, last = (strategies.ALL.named(name).title for name in names)
-    return f"{', '.join(others)} {joined} {last}" if others else last
 
 
 def card(found: Candidates, role: str) -> Transformer:

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ssdsim.answers.export.dialect import Dialect, card, drafter_of, drafts_beside, hub_name, is_data_parallel
-from ssdsim.answers.export.vllm import LOOKAHEADS, lookahead
+from ssdsim.answers.export.dialect import Dialect, card, drafter_of, hub_name, is_data_parallel
+from ssdsim.answers.export.vllm import lookahead
 from ssdsim.answers.schedule.candidates import Candidates
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.options import DEFAULTS
@@ -25,11 +25,11 @@ ALGORITHMS: Mapping[str, str] = {
 """By ssdsim's drafters, what SGLang calls them (its documentation at 067ad4d; DFLASH in newer ones)."""
 
 
-def command(found: Candidates, names: Sequence[str], notes: list[str], seed: int) -> str:
+def command(engine: Dialect, found: Candidates, names: Sequence[str], notes: list[str], seed: int) -> str:
     """The command line of a server: one K, that of the best geometric mean over batches and contexts."""
     best = found.best(names, by=())
-    DIALECT.note_shared(best, "batch sizes and contexts", notes)
-    DIALECT.note_missing(found, best, notes)
+    engine.note_shared(best, "batch sizes and contexts", notes)
+    engine.note_missing(found, best, notes)
     chosen = best.to_dict("records")[0]
     tree = _tree(found.points[chosen["point"]], notes) if chosen["strategy"] == TreeSpeculative.name else None
     k = tree.passes if tree else lookahead(chosen)
@@ -88,9 +88,6 @@ def _tree(point: Mapping[str, Any], notes: list[str]) -> _Tree:
 DIALECT = Dialect(
     name="sglang",
     runtime="sglang",
-    title="SGLang",
-    expresses=(*LOOKAHEADS, TreeSpeculative.name),
     drafters=tuple(ALGORITHMS),
     write=command,
-    fixed=drafts_beside("SGLang"),
 )

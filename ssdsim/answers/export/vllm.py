@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from typing import Any
 
-from ssdsim.answers.export.dialect import Dialect, card, drafter_of, drafts_beside, hub_name, is_data_parallel
+from ssdsim.answers.export.dialect import Dialect, card, drafter_of, hub_name, is_data_parallel
 from ssdsim.answers.schedule.candidates import Candidates
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.options import DEFAULTS
@@ -55,7 +55,7 @@ METHODS: Mapping[str, Method] = {
 """By ssdsim's drafters."""
 
 
-def config(found: Candidates, names: Sequence[str], notes: list[str], seed: int) -> str:
+def config(engine: Dialect, found: Candidates, names: Sequence[str], notes: list[str], seed: int) -> str:
     """The JSON object of ``--speculative-config``: a number of drafted tokens for each range of batch sizes.
 
     Its table has no axis for the context: a batch size gets the K of the best geometric mean over the contexts. Ranges
@@ -63,8 +63,8 @@ def config(found: Candidates, names: Sequence[str], notes: list[str], seed: int)
     sequences of their own, each of vLLM's engines has its own batch size, a part of ours.
     """
     best = found.best(names, by=("b",))
-    DIALECT.note_shared(best, "contexts", notes)
-    DIALECT.note_missing(found, best, notes)
+    engine.note_shared(best, "contexts", notes)
+    engine.note_missing(found, best, notes)
     _note_experts(found, notes)
     rows = best.drop_duplicates("b").sort_values("b").to_dict("records")
     engines = found.options.get("tp", DEFAULTS["tp"]) if is_data_parallel(found) else 1
@@ -142,9 +142,6 @@ def _note_draft_devices(point: Mapping[str, Any], notes: list[str]) -> None:
 DIALECT = Dialect(
     name="vllm",
     runtime="vllm",
-    title="vLLM",
-    expresses=tuple(LOOKAHEADS),
     drafters=tuple(METHODS),
     write=config,
-    fixed=drafts_beside("vLLM"),
 )

@@ -13,7 +13,8 @@ from ssdsim.errors import InputError, nearest
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.option import Group, spelled
 from ssdsim.protocols.axes import EXPERTS, PLACED, TARGET, Axis, Scope, Values
-from ssdsim.scenario.asked import effective, subject_among
+from ssdsim.scenario.asked import effective
+from ssdsim.scenario.engines import Engine
 from ssdsim.scenario.options import ALL, DEFAULTS, checked, members, varied_by
 from ssdsim.speculation.acceptance_models import load_acceptance
 from ssdsim.transformer.card import Transformer, check_tensor_parallel, legal_expert_parallel
@@ -28,8 +29,9 @@ MOST_VALUES = 1_000  # of a list: each is searched
 class Request:
     """A checked question about ``subject`` among ``strategies``.
 
-    ``options`` go to :func:`ssdsim.configure` at every point; ``axes`` are what is searched of each strategy, with the
-    values that may be chosen, in the strategy's order. ``warnings`` say what was asked for and cannot be.
+    ``engine`` is what the named runtime's engine runs: only that is ranked. ``options`` go to :func:`ssdsim.configure`
+    at every point; ``axes`` are what is searched of each strategy, with the values that may be chosen, in the
+    strategy's order. ``warnings`` say what was asked for and cannot be.
     """
 
     gpus: int
@@ -40,9 +42,15 @@ class Request:
     seed: int
     strategies: tuple[str, ...]
     subject: str
+    engine: Engine
     options: Mapping[str, Any]
     axes: Mapping[str, Mapping[Axis, Values]]
     warnings: tuple[str, ...] = ()
+
+    @property
+    def ranked(self) -> tuple[str, ...]:
+        """Those of the strategies that the engine runs."""
+        return self.engine.runnable(self.strategies)
 
     @property
     def searched(self) -> dict[str, Values]:
@@ -85,7 +93,8 @@ def make_request(
     """
     options = {name: value for name, value in given.items() if value is not None}
     names = ALL["strategies"].checked(options.pop("strategies", strategies.default()))
-    subject = subject_among(names, options.pop("subject", None))
+    engine = Engine.of(options)
+    subject = engine.subject(names, options.pop("subject", None))
     axes = {name: axes_of(name) for name in names}
     turned = {axis.option for each in axes.values() for axis in each}
     narrowed = {name: options.pop(name) for name in tuple(options) if name in turned}
@@ -113,6 +122,7 @@ def make_request(
         seed=seed,
         strategies=names,
         subject=subject,
+        engine=engine,
         options=options,
         axes=searched,
         warnings=tuple(warnings),
