@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby, pairwise
+from os.path import exists, expanduser, isdir  # they take any text for a path, pathlib's raise at some
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ssdsim import strategies
 from ssdsim.answers.schedule.candidates import Candidates
@@ -17,13 +23,17 @@ from ssdsim.runtimes.catalog import find_runtime
 from ssdsim.scenario.drafting import draft_by_options
 from ssdsim.scenario.engines import Engine, titles
 from ssdsim.scenario.options import DEFAULTS
+from ssdsim.strategies.autoregressive import Autoregressive
+from ssdsim.strategies.speculative import Speculative
+from ssdsim.strategies.tree import TreeSpeculative
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import DATA_PARALLEL
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_HUB_NAME = re.compile(r"([\w.-]+/[\w.-]+)(?: config\.json)?")
+_HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+LITTLE = 0.02  # of tokens/s: what a table must bring on average to be worth its trouble
 
 Write = Callable[["Dialect", Candidates, Sequence[str], list[str], int], str]
 """The text of an engine: in its dialect, from candidates, names of strategies that it runs, notes to add to, a seed."""
@@ -106,6 +116,25 @@ class Dialect:
                 f"the best of {titles(own)} is exported"
             )
 
+    def tables(self, found: Candidates) -> bool:
+        """Whether K follows the batch size; not where devices have sequences of their own, and might choose others."""
+        return self.runs.k_by_batch and not is_data_parallel(found)
+
+    def note_table(self, found: Candidates, names: Sequence[str], best: pd.DataFrame, notes: list[str]) -> None:
+        """What it brings that each batch size has a K of its own, over the best that all share."""
+        one = found.best(names, by=())
+        both = best.merge(one, on=["b", "context"], suffixes=("", "_fixed"))
+        gains = np.log(both["tokens_per_second"] / both["tokens_per_second_fixed"])
+        most = both["b"].to_list()[int(np.argmax(gains))]
+        fixed = one.to_dict("records")[0]
+        alone = f"K {lookahead(fixed)}" if lookahead(fixed) else "no speculation"
+        mean = float(np.expm1(gains.mean()))
+        little = f": little, so that {alone} alone does nearly as well" if mean < LITTLE else ""
+        notes.append(
+            f"the table over batch sizes is worth {mean:.1%} over {alone} at all of them "
+            f"(at most {float(np.expm1(gains.max())):.1%}, at batch {most}){little}"
+        )
+
     def note_shared(self, best: pd.DataFrame, axes: str, notes: list[str]) -> None:
         """What it costs that cells share one choice."""
         worst = best.sort_values("loss").to_dict("records")[-1]
@@ -114,6 +143,36 @@ class Dialect:
                 f"{self.title} takes one K over {axes}: at most {worst['loss']:.1%} of tokens/s lost "
                 f"(batch {worst['b']}, context {worst['context']})"
             )
+
+
+LOOKAHEADS: Mapping[str, str | None] = {Autoregressive.name: None, Speculative.name: "k", TreeSpeculative.name: "k"}
+"""Of the strategies that engines serve, the option that is their number of speculative tokens."""
+
+
+def lookahead(row: Mapping[Any, Any]) -> int:
+    """Tokens drafted by a row of candidates; 0 where none are."""
+    option = LOOKAHEADS[row["strategy"]]
+    return 0 if option is None else int(row[option])
+
+
+def by_batch(best: pd.DataFrame) -> dict[int, int]:
+    """The K of each batch size of ``best``, in their order."""
+    rows = best.drop_duplicates("b").sort_values("b").to_dict("records")
+    return {int(row["b"]): lookahead(row) for row in rows}
+
+
+def ranges(lookaheads: Mapping[int, int]) -> list[list[int]]:
+    """``[first, last, K]`` with both ends included, from 1 to the largest batch size, without gaps.
+
+    Ranges meet half way (in ratio) between two batch sizes.
+    """
+    batches = sorted(lookaheads)
+    ends = [max(low, math.ceil(math.sqrt(low * high)) - 1) for low, high in pairwise(batches)] + [batches[-1]]
+    found: list[list[int]] = []
+    for k, ends_of_k in groupby(zip(batches, ends, strict=True), key=lambda item: lookaheads[item[0]]):
+        first = found[-1][1] + 1 if found else 1
+        found.append([first, list(ends_of_k)[-1][1], k])
+    return found
 
 
 def card(found: Candidates, role: str) -> Transformer:
@@ -133,10 +192,19 @@ def is_data_parallel(found: Candidates) -> bool:
     return bool(found.options.get("attention") == DATA_PARALLEL)
 
 
-def hub_name(card: Transformer, notes: list[str]) -> str:
-    """The Hugging Face name that the card was made from, or else the card's own."""
-    match = _HUB_NAME.fullmatch(card.source)
-    if match:
-        return match[1]
-    notes.append(f"{card.name} is not a Hugging Face name: put the model's path in its place")
-    return card.name
+def checkpoint(found: Candidates, role: str, notes: list[str]) -> str:
+    """What the engine loads: the hub's name or the folder that a user gave, else what the card says to serve.
+
+    Where no checkpoint is known a word stands in its place that no engine takes for one, and a note says so.
+    """
+    named, known = str(found.options.get(role) or ""), card(found, role)
+    path = Path(expanduser(named))
+    if named and (isdir(path) or path.suffix == ".json"):
+        return str(path if isdir(path) else path.parent)
+    if _HUB_NAME.fullmatch(named) and not exists(path):
+        return named
+    if known.checkpoint:
+        return known.checkpoint
+    stand_in = f"PATH-OF-{known.name}"
+    notes.append(f"no checkpoint of {known.name} is known here: put its path in the place of {stand_in}")
+    return stand_in

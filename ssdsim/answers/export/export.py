@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ssdsim import strategies
-from ssdsim.answers.export import sglang, ssd_engine, vllm
+from ssdsim.answers.export import sglang, ssd_engine, trtllm, vllm
 from ssdsim.answers.export.dialect import Dialect
 from ssdsim.answers.schedule.candidates import candidates
 from ssdsim.answers.schedule.file import Schedule
@@ -26,7 +26,9 @@ from ssdsim.scenario.options import ALL, DEFAULTS
 from ssdsim.transformer.operations import DTYPES
 
 _FILES: Mapping[str, Callable[[Schedule], str]] = {"json": Schedule.to_json, "csv": Schedule.to_csv}
-_ENGINES: Mapping[str, Dialect] = {each.name: each for each in (vllm.DIALECT, sglang.DIALECT, ssd_engine.DIALECT)}
+_ENGINES: Mapping[str, Dialect] = {
+    each.name: each for each in (vllm.DIALECT, vllm.SERVE, sglang.DIALECT, trtllm.DIALECT, ssd_engine.DIALECT)
+}
 FORMATS = (*_FILES, *_ENGINES)
 
 
@@ -49,8 +51,9 @@ def export(format: str, *, seed: int = 0, **options: Any) -> Exported:
     Parameters
     ----------
     format : ``json`` or ``csv``, the whole :class:`ssdsim.Schedule`; ``vllm``, the object of
-        ``--speculative-config`` with its table over batch sizes; ``sglang``, the server's command line;
-        ``ssd``, a ``bench.py`` command line of the SSD paper's engine for each batch and context.
+        ``--speculative-config`` with its table over batch sizes; ``vllm-serve``, ``sglang`` and ``trtllm``, the whole
+        command line of a server; ``ssd``, a ``bench.py`` command line of the SSD paper's engine for each batch and
+        context.
     seed : of the draws behind the intervals.
     options : those of :func:`ssdsim.answers.schedule.candidates.candidates`.
 
