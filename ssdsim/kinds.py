@@ -88,6 +88,19 @@ class OneOf:
         return spelling if spelling in self.words else dict(self.also).get(spelling.lower(), spelling)
 
 
+@dataclass(frozen=True)
+class Flag:
+    """Yes or no; on the command line a word that stands alone."""
+
+    must = "be true or false"
+    depth = 0
+
+    def checked(self, said: str, value: Any) -> bool:
+        if not isinstance(value, bool):
+            raise InputError(f"{said} must {self.must}, got {told(value)}")
+        return value
+
+
 class Registered(Protocol):
     """Things that have names: strategies, drafters."""
 

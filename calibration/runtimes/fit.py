@@ -286,7 +286,9 @@ def _beside(made: Features, base: Runtime, solution: _Solution, card: Runtime) -
 
 def _card(values: Array, base: Runtime, name: str, engine: str) -> Runtime:
     held = {field: significant(float(value)) for field, value in zip(FIELDS, values, strict=True)}
-    return base.with_numbers(held).model_copy(update={"name": name, "engine": engine, "versions": "", "about": ""})
+    runs = base.runs if engine == base.engine else None  # of another engine nothing is known
+    told = {"name": name, "engine": engine, "versions": "", "about": "", "runs": runs}
+    return base.with_numbers(held).model_copy(update=told)
 
 
 def by_series(fit: Fit) -> Iterator[tuple[str, int, float, float]]:

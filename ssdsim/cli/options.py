@@ -155,6 +155,8 @@ def chosen_options(
     def one(option: Option, own: Mapping[str, Any]) -> click.Option:
         shown = option.help if defaults else option.about
         shown = f"{option.about} [default: {own[option.name]}]" if option.name in own else shown
+        if isinstance(option.kind, kinds.Flag):
+            return click.Option([*option.flags, option.name], is_flag=True, default=None, help=option.help)
         kind = several_of(option) if several else _single(option)
         return click.Option([*option.flags, option.name], type=kind, default=None, help=shown)
 

@@ -29,6 +29,8 @@ def print_recommendation(found: Recommendation, quiet: bool) -> None:
     about = next((answer for answer in found.answers if answer.batch == found.focus), None)
     for sentence in _at_equal_count(found, about):
         print_labelled(out, UNLABELLED, sentence)
+    for sentence in _apart(about):
+        print_labelled(out, UNLABELLED, sentence, "yellow")
     print_labelled(out, UNLABELLED, _question(found.request), "dim")
     _heading(out, "Tokens/s per user and per GPU by batch; P that no other strategy is better")
     _print_answers(found, out)
@@ -56,6 +58,13 @@ def _at_equal_count(found: Recommendation, about: Answer | None) -> Iterator[str
     ]
     for count in dict.fromkeys([*plus_one[-1:], about.equal]):
         yield f"Batch {about.batch}: {count.sentence}"
+
+
+def _apart(about: Answer | None) -> Iterator[str]:
+    """What the engine cannot run, and what it would be worth."""
+    for each in about.apart.values() if about is not None else ():
+        settings = f" ({each.deployment.name}, {each.deployment.settings})"
+        yield f"Apart: {each.sentence}{settings}"
 
 
 def _question(request: Request) -> str:

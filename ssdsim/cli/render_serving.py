@@ -28,6 +28,8 @@ def print_serving(found: Serving, gpu_hour: float | None) -> None:
     out.print(found.verdict.sentence, style="bold")
     out.print()
     print_labelled(out, "saturated from  ", "; ".join(_capacities(found)))
+    for each in found.apart.values():
+        print_labelled(out, "apart           ", each.sentence)
     if found.within_slo:
         print_labelled(out, "within the SLO  ", "; ".join(_within_slo(found)))
     for point in found.points:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import click
 
+from ssdsim import strategies
 from ssdsim.cli.console import console, print_labelled
 from ssdsim.cli.groups import Group
 from ssdsim.cli.options import echo_json, json_option
 from ssdsim.cli.tables import Table
 from ssdsim.plain import picked
-from ssdsim.runtimes.card import ERRORS, NUMBERS, Evidence, Runtime
+from ssdsim.runtimes.card import ERRORS, NUMBERS, Evidence, Runs, Runtime
 from ssdsim.runtimes.catalog import find_runtime, runtime_names
 
 
@@ -70,7 +71,18 @@ def print_runtime(card: Runtime) -> None:
         out.print(f"The host launches a draft model's kernels one by one: {times}")
     if card.wander:
         out.print(f"What its rows leave open of these numbers moves them together, in {len(card.wander)} directions")
+    if card.runs is not None:
+        print_labelled(out, "It runs: ", _runs(card.runs))
     print_labelled(out, "Evidence: ", _evidence(card.evidence), "dim")
+
+
+def _runs(runs: Runs) -> str:
+    """Strategies with their drafters, what else it can do, and since when."""
+    drafted = ((strategies.ALL.named(name).title, given) for name, given in runs.strategies.items())
+    parts = [f"{title} with {', '.join(given)}" if given else title for title, given in drafted]
+    parts += ["K by batch size"] if runs.k_by_batch else []
+    since = [f"{what}: {version}" for what, version in runs.since.items()]
+    return f"{'; '.join(parts)} ({runs.source}{''.join(f'; {each}' for each in since)})"
 
 
 _LIKE_MODEL = "the model's dtype"

@@ -324,19 +324,6 @@ class Site:
             return self.target.precision(self.dtype, self.kv_dtype)
         return self.draft.precision(self.draft_dtype or self.dtype, self.kv_dtype)
 
-    @property
-    def vocabularies(self) -> frozenset[str]:
-        """A warning where the models cannot speak of the same tokens."""
-        sizes = (self.draft.vocab_size, self.target.vocab_size)
-        if 0 in sizes or sizes[0] == sizes[1] or self.draft.head is not None:
-            return frozenset()
-        return frozenset(
-            [
-                f"{self.draft.name} has {sizes[0]} tokens, {self.target.name} {sizes[1]}: "
-                "speculation needs one vocabulary, engines refuse most such pairs"
-            ]
-        )
-
 
 class Silent(Site):
     """A site on which messages take no time."""

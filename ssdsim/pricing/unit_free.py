@@ -22,7 +22,6 @@ class UnitFree(Silent):
     """
 
     unit_free = True
-    vocabularies = frozenset()
 
     def __init__(self, options: Mapping[str, Any], batch: int | None = None) -> None:
         object.__setattr__(self, "options", options)

@@ -137,6 +137,32 @@ class Launches(Card):
     per_layer_s: Seconds
 
 
+class Runs(Card):
+    """What the engine can run; no number of a prediction follows from it.
+
+    ``called`` is the engine's name in sentences. ``strategies`` has a strategy's name for each that it runs, with the
+    drafters that may draft for it there (none for one that drafts nothing). ``k_by_batch``: its K may follow the batch
+    size by a table. ``draft_gpus`` is how many devices of its own a draft may have (None: any number). ``since`` says
+    from which version on it has a strategy, a drafter or the table, where that is not as old as the card.
+    """
+
+    called: str = Field(min_length=1)
+    strategies: dict[str, Annotated[tuple[str, ...], FROM_LIST]] = Field(min_length=1)
+    k_by_batch: bool = False
+    draft_gpus: Annotated[int, Field(ge=0)] | None = None
+    since: dict[str, str] = Field(default_factory=dict)
+    source: str = Field(min_length=1)
+
+    def has(self, strategy: str, drafter: str) -> bool:
+        """Whether it runs a strategy, drafted for by that drafter where the strategy has one."""
+        return strategy in self.strategies and drafter in (self.strategies[strategy] or (drafter,))
+
+    @property
+    def drafters(self) -> tuple[str, ...]:
+        """Of all strategies, each once."""
+        return tuple(dict.fromkeys(name for each in self.strategies.values() for name in each))
+
+
 class Evidence(Card):
     """What the numbers rest on; mean absolute relative errors, of the rows fitted and of series that were left out."""
 
@@ -156,7 +182,8 @@ class Runtime(Card):
     beside quantised weights, where neither a user nor the checkpoint says (None: the activations'). ``head_step_s`` is
     the host's ``per_draft_step_s`` where the draft is a head of its target (None: the same).
 
-    ``launches`` is there where a draft model beside the target runs without graphs.
+    ``launches`` is there where a draft model beside the target runs without graphs. ``runs`` is what the engine can
+    run (None: nothing is known to be missing); a fit of the card's numbers leaves it as it is.
 
     ``wander`` holds what the rows that the card was fitted to leave open of its numbers: independent directions, each
     of which moves fields of ``kernels`` and ``host`` together, by one standard deviation.
@@ -174,6 +201,7 @@ class Runtime(Card):
     host: Host = Host()
     errors: Errors = Errors()
     launches: Launches | None = None
+    runs: Runs | None = None
     wander: Annotated[tuple[dict[str, Coefficient], ...], FROM_LIST] = ()
     evidence: Evidence
 

@@ -11,6 +11,7 @@ from ssdsim.drafters.model import DRAFT
 from ssdsim.errors import InputError, nearest
 from ssdsim.kinds import (
     SHARE,
+    Flag,
     HitRates,
     ListOf,
     Member,
@@ -127,6 +128,14 @@ SHARED: tuple[Option, ...] = (
         otherwise="random",
         groups=(Group.BACKUP_QUALITY,),
         needs=Needs(("pair",), "(which has the backups)"),
+    ),
+    Option(
+        name="extrapolate",
+        default=False,
+        kind=Flag(),
+        about="use the pair beyond the K, the temperature and the fan-outs that it was measured at",
+        axis="pairs beyond what was measured",
+        needs=Needs(("pair",), "(which says how far it was measured)"),
     ),
     Option(
         name="acceptance",
@@ -316,6 +325,14 @@ SHARED: tuple[Option, ...] = (
         ),
     ),
     Option(
+        name="hit_fan_out",
+        kind=Whole(),
+        about="guesses a position beyond which hit rates rise no more",
+        axis="fan-out up to which hits are known",
+        groups=(Group.CACHE_SHAPE,),
+        otherwise="the largest that --pair saw, else none",
+    ),
+    Option(
         name="hit_concentration",
         kind=Number(),
         about="misses of a batch go together: its hit rate is drawn each round, Beta with this a + b",
@@ -362,6 +379,14 @@ SHARED: tuple[Option, ...] = (
         kind=Name(),
         about="the draft's card; of another --drafter, a drafter card or a config.json",
         axis="draft",
+        groups=(Group.HARDWARE,),
+    ),
+    Option(
+        name="any_vocabulary",
+        default=False,
+        kind=Flag(),
+        about="price a draft of another vocabulary than the target's, which engines refuse",
+        axis="drafts of any vocabulary",
         groups=(Group.HARDWARE,),
     ),
     Option(

@@ -61,6 +61,8 @@ class Transformer(Card):
     Layers may have ``experts``, a ``latent`` cache or a ``window``; ``keys_are_values`` has one projection for both
     (in layers without a window). ``mtp_layers`` predict tokens beyond the next: they draft, and are not counted here.
     A draft ``head`` reads another model's hidden states beside its tokens.
+    ``family`` names its vocabulary: models of one family can draft for each other. ``checkpoint`` is what to serve, on
+    the Hugging Face hub: the tuned model where people serve that, of the same shape.
     ``dtype`` is that of the activations and of all that ``weights`` and ``kv_dtype`` do not say to be quantised.
     """
 
@@ -88,6 +90,8 @@ class Transformer(Card):
     dtype: DType = "bfloat16"
     weights: Weights = Weights()
     kv_dtype: KvDType | None = None
+    family: str = ""
+    checkpoint: str = ""
     source: str
 
     def __hash__(self) -> int:

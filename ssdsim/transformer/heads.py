@@ -77,6 +77,7 @@ def _dense(target: Transformer, kind: str, layers: int, head: Head, vocab_size: 
     return target.model_copy(
         update={
             "name": f"{kind}-{target.name}",
+            "checkpoint": "",
             "layers": layers,
             "experts": None,
             "latent": None,

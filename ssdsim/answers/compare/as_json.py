@@ -6,7 +6,7 @@ from typing import Any
 
 from ssdsim.answers.compare.compare import Comparison
 from ssdsim.answers.compare.inputs import AcceptanceInput
-from ssdsim.answers.recommend.as_json import asked, deployed
+from ssdsim.answers.recommend.as_json import asked, deployed, ranked_by
 from ssdsim.answers.recommend.deployment import Deployment
 from ssdsim.plain import document, picked
 
@@ -18,8 +18,10 @@ def as_json(found: Comparison) -> dict[str, Any]:
         "verb": "compare",
         "request": {**asked(found.request), "b": found.batch},
         "verdict": {"winner": found.winner, "sentence": found.sentence},
+        "engine": ranked_by(found.request),
         "strategies": tuple(found.compared.values()),
         **picked(found, "inputs", "impossible", "runtime", "warnings"),
+        "apart": {name: picked(each, "deployment", "worth", "sentence") for name, each in found.apart.items()},
     }
     return document(answer, {AcceptanceInput: _input, Deployment: deployed})
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from ssdsim import strategies
 from ssdsim.answers.compare.inputs import AcceptanceInput, Range, acceptance_inputs, drawn
 from ssdsim.answers.contest import DECIDED, Contest, contest, share_fastest
 from ssdsim.answers.predict import DRAWS
+from ssdsim.answers.recommend.answer import Apart, apart_from
 from ssdsim.answers.recommend.choice import best
 from ssdsim.answers.recommend.deployment import Deployment
 from ssdsim.answers.recommend.equal_count import Errors
@@ -46,7 +47,7 @@ class Compared:
 class Comparison:
     """Strategies from the fastest to the slowest; ``winner`` is None where it is open, or another is as fast.
 
-    ``impossible`` says why others have no room.
+    ``impossible`` says why others have no room; ``apart`` are those that the engine cannot run.
     """
 
     request: Request
@@ -58,6 +59,7 @@ class Comparison:
     sentence: str
     runtime: str
     warnings: Sequence[str]
+    apart: Mapping[str, Apart] = field(default_factory=dict)
 
 
 def compare(
@@ -91,7 +93,7 @@ def compare(
     found = _best_of_each(search, b)
     impossible = search.why_not(b)
     if not found:
-        raise NoRoom(impossible[request.strategies[0]])
+        raise NoRoom(impossible[request.ranked[0]])
     points = {name: d.shape.point(request.options, d.copy_batch) for name, d in found.items()}
     inputs = acceptance_inputs(points, ranges or {})
     rates = _draws(found, points, inputs, request)
@@ -121,6 +123,7 @@ def compare(
         sentence=_sentence(compared, held, inputs, winner, gpus, b),
         runtime=runtime_for(request.options).summary,
         warnings=(*request.warnings, *sorted(search.warnings)),
+        apart=apart_from(search, b, next(iter(found.values()))),
     )
 
 

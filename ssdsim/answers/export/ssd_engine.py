@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ssdsim import strategies
-from ssdsim.answers.export.dialect import Dialect, card, drafts_beside
+from ssdsim.answers.export.dialect import Dialect, card
 from ssdsim.answers.schedule.candidates import Candidates
 from ssdsim.answers.schedule.file import Cell
 from ssdsim.answers.schedule.schedule import of_candidates
@@ -25,12 +25,12 @@ _OUTPUT_TOKENS = 1024  # of room beside the prompt; bench.py makes 512 unless to
 SIZES = {"llama": ("1", "3", "8", "70"), "qwen": ("0.6", "1.7", "4", "8", "14", "32")}
 
 
-def commands(found: Candidates, names: Sequence[str], notes: list[str], seed: int) -> str:
+def commands(engine: Dialect, found: Candidates, names: Sequence[str], notes: list[str], seed: int) -> str:
     """A command line for each batch and context.
 
     Fan-outs go as lists (``--flh`` after a hit, ``--flm`` after a miss), a common one as ``--f``.
     """
-    DIALECT.note_missing(found, found.best(names), notes)
+    engine.note_missing(found, found.best(names), notes)
     lines = []
     for cell in of_candidates(found, seed, names).cells:
         if cell.strategy is not None:
@@ -105,12 +105,7 @@ def _model(card: Transformer) -> tuple[str, str]:
 
 DIALECT = Dialect(
     name="ssd",
-    title="the SSD engine",
-    expresses=tuple(FLAGS),
+    runtime="ssd-engine",
     write=commands,
-    fixed={
-        **drafts_beside("the SSD engine"),
-        "draft_gpus": (1, "the SSD engine has one draft GPU: SSD is priced with one"),
-    },
     check=check_models,
 )

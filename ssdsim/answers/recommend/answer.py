@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
@@ -14,7 +14,7 @@ from ssdsim.answers.recommend.deployment import Deployment
 from ssdsim.answers.recommend.elasticity import Elasticity, elasticities
 from ssdsim.answers.recommend.equal_count import EqualCount, Errors, equal_count, held_against
 from ssdsim.answers.recommend.request import Request, make_request
-from ssdsim.answers.recommend.search import Search
+from ssdsim.answers.recommend.search import INDIFFERENT, Search
 from ssdsim.answers.swings import Swing, swings
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.provenance import summary
@@ -28,12 +28,27 @@ from ssdsim.transformer.forward import DATA_PARALLEL
 
 
 @dataclass(frozen=True)
+class Apart:
+    """What the engine cannot run, at its best: ``worth`` is its score over that of what is recommended."""
+
+    deployment: Deployment
+    worth: float
+    lacking: str
+
+    @property
+    def sentence(self) -> str:
+        """``with SSD, which vLLM does not have: 1.31x``."""
+        named = self.deployment.title if self.lacking.endswith("have") else self.deployment.name
+        return f"with {named}, {self.lacking}: {self.worth:.2f}x"
+
+
+@dataclass(frozen=True)
 class Answer:
     """At one batch: the best deployment, the best of another strategy, and how the best stands against all others.
 
     ``error`` says why there is no best. ``interval`` bounds its tokens/s per user at 95 %; ``margin`` is its score over
     the runner-up's, less 1. ``by_strategy`` has the best of each strategy that fits, ``impossible`` the reason of each
-    that does not.
+    that does not; ``apart`` are those that the engine cannot run.
     """
 
     batch: int
@@ -47,6 +62,7 @@ class Answer:
     margin: float | None = None
     contest: Contest[Deployment] | None = None
     error: str | None = None
+    apart: Mapping[str, Apart] = field(default_factory=dict)
 
     @property
     def probability(self) -> float | None:
@@ -112,9 +128,9 @@ def recommend(
     ------
     InputError : an unknown option or value, or one without effect here.
 
-    >>> found = recommend(gpus=8, b=[1, 64], k=[4, 8], draft_gpus=[1, 4], tp=[4, 8], runtime="sglang")
-    >>> [answer.best.name for answer in found.answers]
-    ['SSD TP 4 + 4', 'SD TP 8']
+    >>> found = recommend(gpus=8, b=[1, 64], k=[4, 8], tp=[4, 8], draft_gpus=[1, 4], runtime="sglang")
+    >>> [answer.best.name for answer in found.answers], found.answers[0].apart["ssd"].sentence
+    (['SD TP 8', 'SD TP 8'], 'with SSD, which SGLang does not have: 1.15x')
     """
     request = make_request(gpus=gpus, b=b, rank=rank, gpu_hour=gpu_hour, at_least=at_least, seed=seed, given=options)
     return _recommendation(request, Search(request))
@@ -150,7 +166,7 @@ def _answer(search: Search, errors: Errors, batch: int) -> Answer:
     deployments = search.deployments(batch)
     impossible = search.why_not(batch)
     if not deployments:
-        reason = impossible[request.strategies[0]]
+        reason = impossible[request.ranked[0]]
         return Answer(batch, {}, impossible, error=reason)
     by_strategy = {}
     for strategy in request.strategies:
@@ -177,7 +193,23 @@ def _answer(search: Search, errors: Errors, batch: int) -> Answer:
         impossible=impossible,
         pareto=frontier,
         equal=equal,
+        apart=apart_from(search, batch, top),
     )
+
+
+def apart_from(search: Search, batch: int, top: Deployment) -> dict[str, Apart]:
+    """The best of each strategy that the engine lacks; of one that it has, where it would be worth more."""
+    request, found = search.request, {}
+    beyond = search.apart(batch)
+    for name in request.strategies:
+        own = best((d for d in beyond if d.shape.strategy == name), request.rank, request.at_least)
+        lacking = None if own is None else search.lacks(own)
+        if own is None or lacking is None:
+            continue
+        worth = score(own, request.rank) / score(top, request.rank)
+        if request.engine.lacks(name) is not None or worth > 1.0 + INDIFFERENT:
+            found[name] = Apart(own, worth, lacking)
+    return found
 
 
 def _swings(about: Answer | None) -> tuple[Swing, ...]:
@@ -207,12 +239,13 @@ def _sentence(request: Request, answers: Sequence[Answer]) -> str:
         alike = f"{rival.title} is as good" if answer.contest.over[rival].as_fast else "undecided"
         return f"{answer.best.title} ({alike})"
 
+    engine = f", of what {request.engine.called} runs" if request.engine.called else ""
     parts = []
     for what, group in groupby(answers, said):
         batches = [answer.batch for answer in group]
         span = f"{batches[0]}" if len(batches) == 1 else f"{batches[0]}-{batches[-1]}"
         parts.append(f"{what} at batch {span}")
-    return f"By {counted} on up to {request.gpus} GPUs: {', '.join(parts)}."
+    return f"By {counted} on up to {request.gpus} GPUs{engine}: {', '.join(parts)}."
 
 
 def _provenance(request: Request) -> list[dict[str, str]]:

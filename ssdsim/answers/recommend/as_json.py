@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ssdsim.answers.recommend.answer import Answer, Recommendation
+from ssdsim.answers.recommend.answer import Answer, Apart, Recommendation
 from ssdsim.answers.recommend.deployment import Deployment
 from ssdsim.answers.recommend.request import Request
 from ssdsim.intervals import low_and_high
@@ -24,6 +24,7 @@ def as_json(found: Recommendation) -> dict[str, Any]:
             "at_least": request.at_least or None,
         },
         "verdict": {"sentence": found.sentence},
+        "engine": ranked_by(request),
         **picked(found, "answers", "focus", "elasticities", "swings", "evaluated"),
         **picked(found, "provenance", "runtime", "pair", "warnings"),
         "equal_gpus": found.equal_counts,
@@ -37,13 +38,23 @@ def asked(request: Request) -> dict[str, Any]:
     return picked(request, "gpus", "seed", "strategies", "options", "searched")
 
 
+def ranked_by(request: Request) -> dict[str, Any]:
+    """Whose strategies were ranked; all of them where no engine is named."""
+    return {"called": request.engine.called, "ranked": request.ranked}
+
+
 def _answer(answer: Answer) -> dict[str, Any]:
     return {
         "b": answer.batch,
         **picked(answer, "error", "best", "runner_up", "margin", "probability", "by_strategy", "impossible", "pareto"),
+        "apart": {name: _apart(each) for name, each in answer.apart.items()},
         **low_and_high(answer.interval),
         "equal_gpus": answer.equal,
     }
+
+
+def _apart(each: Apart) -> dict[str, Any]:
+    return picked(each, "deployment", "worth", "sentence")
 
 
 def deployed(d: Deployment, gpu_hour: float | None = None) -> dict[str, Any]:

@@ -13,7 +13,8 @@ from ssdsim.errors import InputError, nearest
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.option import Group, spelled
 from ssdsim.protocols.axes import EXPERTS, PLACED, TARGET, Axis, Scope, Values
-from ssdsim.scenario.asked import effective, subject_among
+from ssdsim.scenario.asked import effective
+from ssdsim.scenario.engines import Engine
 from ssdsim.scenario.options import ALL, DEFAULTS, checked, members, varied_by
 from ssdsim.speculation.acceptance_models import load_acceptance
 from ssdsim.speculation.forced import is_forced
@@ -29,8 +30,9 @@ MOST_VALUES = 1_000  # of a list: each is searched
 class Request:
     """A checked question about ``subject`` among ``strategies``.
 
-    ``options`` go to :func:`ssdsim.configure` at every point; ``axes`` are what is searched of each strategy, with the
-    values that may be chosen, in the strategy's order. ``warnings`` say what was asked for and cannot be.
+    ``engine`` is what the named runtime's engine runs: only that is ranked. ``options`` go to :func:`ssdsim.configure`
+    at every point; ``axes`` are what is searched of each strategy, with the values that may be chosen, in the
+    strategy's order. ``warnings`` say what was asked for and cannot be.
     """
 
     gpus: int
@@ -41,9 +43,15 @@ class Request:
     seed: int
     strategies: tuple[str, ...]
     subject: str
+    engine: Engine
     options: Mapping[str, Any]
     axes: Mapping[str, Mapping[Axis, Values]]
     warnings: tuple[str, ...] = ()
+
+    @property
+    def ranked(self) -> tuple[str, ...]:
+        """Those of the strategies that the engine runs."""
+        return self.engine.runnable(self.strategies)
 
     @property
     def searched(self) -> dict[str, Values]:
@@ -86,7 +94,8 @@ def make_request(
     """
     options = {name: value for name, value in given.items() if value is not None}
     names = ALL["strategies"].checked(options.pop("strategies", strategies.default()))
-    subject = subject_among(names, options.pop("subject", None))
+    engine = Engine.of(options)
+    subject = engine.subject(names, options.pop("subject", None))
     axes = {name: axes_of(name) for name in names}
     turned = {axis.option for each in axes.values() for axis in each}
     narrowed = {name: options.pop(name) for name in tuple(options) if name in turned}
@@ -114,6 +123,7 @@ def make_request(
         seed=seed,
         strategies=names,
         subject=subject,
+        engine=engine,
         options=options,
         axes=searched,
         warnings=tuple(warnings),
@@ -174,10 +184,29 @@ def _searched(
     found: dict[Axis, Values] = {}
     for axis in axes:
         if axis.option in narrowed:
-            found[axis] = _within(axis, narrowed[axis.option], scope, warnings)
+            found[axis] = _within(axis, _known(axis, narrowed[axis.option], scope, warnings), scope, warnings)
         elif axis.concerns(scope) and not axis.is_idle(scope.given):
             found[axis] = axis.unless_narrowed(scope)
+            if (stops := axis.stops(scope.given)) is not None:
+                warnings[stops] = None
     return found
+
+
+def _known(axis: Axis, values: tuple[Any, ...], scope: Scope, warnings: dict[str, None]) -> tuple[Any, ...]:
+    """Those of ``values`` that do not go beyond what is known of the models.
+
+    Raises
+    ------
+    InputError : all of them do.
+    """
+    refused = {value: why for value in values if (why := axis.refuses(scope.given, value)) is not None}
+    if not refused:
+        return values
+    what = f"{spelled(axis.option)} {', '.join(map(str, refused))}: {next(iter(refused.values()))}"
+    if len(refused) == len(values):
+        raise InputError(what)
+    warnings[f"{what}; left out"] = None
+    return tuple(value for value in values if value not in refused)
 
 
 def _within(axis: Axis, values: tuple[Any, ...], scope: Scope, warnings: dict[str, None]) -> tuple[Any, ...]:
