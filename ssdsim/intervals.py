@@ -1,4 +1,4 @@
-"""Intervals: of simulated and measured means, of shares, and of tokens/s from draws under the timings' errors."""
+"""Intervals: of simulated and measured means, of shares, and of tokens/s from draws of what is not known."""
 
 from __future__ import annotations
 

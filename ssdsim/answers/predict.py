@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 PredictEngine = Literal["auto", "closed", "mc", "des"]
 _PRECISION = {"mc": 0.001, "des": 0.005}  # of tokens/s: a second or so each
-DRAWS = 1000  # of the timings' errors; the 95 % bounds then wander by a few percent of their width
+DRAWS = 1000  # of what is not known; the 95 % bounds then wander by a few percent of their width
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def predict(*, seed: int = 0, engine: PredictEngine = "auto", **options: Any) ->
         ``subject`` say which are predicted and which one the verdict is about.
     engine : ``auto`` takes the cheapest that answers exactly: the closed form, or the Monte Carlo where durations
         have a spread.
-    seed : of the draws of the timings' errors, and of a simulation.
+    seed : of the draws of what is not known, and of a simulation.
 
     Returns
     -------

@@ -37,7 +37,11 @@ _TOP = 10
 @click.option("--engine", type=click.Choice(["closed", "mc", "des"]), default="closed", show_default=True)
 @click.option("--precision", type=click.FloatRange(0.0, 1.0, min_open=True), help="of simulated tokens/s at 95 %")
 @click.option(
-    "--draws", type=click.IntRange(0, MOST_DRAWS), default=0, show_default=True, help="of timings' errors: intervals"
+    "--draws",
+    type=click.IntRange(0, MOST_DRAWS),
+    default=0,
+    show_default=True,
+    help="of what is not known: intervals",
 )
 @work_options
 @click.option("--sort", help="the column by which points are best: the smallest times, the most tokens/s")

@@ -167,9 +167,20 @@ class Study:
 
     @property
     def interval(self) -> str:
+        return self.bounds("Bands")
+
+    def bounds(self, shown_as: str) -> str:
+        """What intervals rest on, which a figure shows as bands or bars."""
+        sure = all(scenario.known.is_sure for scenario in self.configuration.scenarios.values())
         if self.unit_free:
-            return "No interval: the durations are given."
-        return "Bands: 95 % from the timings' held-out errors; what two strategies share cancels."
+            return "No interval: durations and tokens are given." if sure else f"{shown_as}: 95 % from {self._tokens}."
+        errors = "the timings' held-out errors"
+        rest = errors if sure else f"{errors} and {self._tokens}"
+        return f"{shown_as}: 95 % from {rest}; what two strategies share cancels."
+
+    @property
+    def _tokens(self) -> str:
+        return "what is not known of acceptance and hits"
 
     def setting(self, *without: str) -> str:
         """The base point in short, such as ``b 1, K 6, alpha 0.8``; for what a figure does not vary."""

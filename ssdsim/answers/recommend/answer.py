@@ -99,7 +99,7 @@ def recommend(
     rank : ``user`` (tokens/s per user), ``gpu`` (tokens/s per GPU in use) or ``cost`` (of a token, with ``gpu_hour``).
     gpu_hour : price of a GPU for an hour.
     at_least : tokens/s that a user must get.
-    seed : of the draws of the timings' errors behind intervals and probabilities.
+    seed : of the draws of what is not known, behind intervals and probabilities.
     options : the workload, as :func:`ssdsim.configure` takes it (target, draft, hardware, context, alpha, ...);
         ``strategies`` to choose from and the ``subject`` that is held against the others. An option that is searched
         (``k``, ``tp``, ``draft_gpus``, ``budget``, ``backup``, ...) narrows what may be chosen to one value or several;
