@@ -141,7 +141,7 @@ def averages_under(strategy: Strategy, settings: Settings, drafter: Drafter, cha
         if changed.get(outcomes) is not None:  # the cache was planned for what was measured
             changed.settle(given, changed[outcomes], "held")
     for rate in ("p_hit", "p_hit_backup"):
-        if rate in changed and not is_given(changed, rate):  # else what was derived before would stay
+        if rate not in change and rate in changed and not is_given(changed, rate):  # else what was derived before would stay
             changed.settle(rate, None, DEFAULT)
     return strategy.kernel(changed, drafter).averages
 
@@ -170,7 +170,7 @@ def directions(settings: Settings, sds: float) -> Iterator[Direction]:
         if log_sd > _SURE and settings.source(f"hit_c{whose}") == settings.source(f"hit_r{whose}"):
             up, down = (_missing(settings, whose, math.exp(sign * sds * log_sd)) for sign in (-1.0, 1.0))
             if up:
-                yield Direction(_HITS[whose], f"hits{whose} of {found.path}", up, down)
+                yield Direction(_HITS[whose], f"hits{whose} of {found.name}", up, down)
 
 
 def _of_acceptance(settings: Settings, found: Chosen, sds: float) -> Iterator[Direction]:
@@ -178,7 +178,7 @@ def _of_acceptance(settings: Settings, found: Chosen, sds: float) -> Iterator[Di
     if is_given(settings, "alpha") or sd <= _SURE:
         return
     up, down = (_shifted(settings["alpha"], sign * sds * sd) for sign in (1.0, -1.0))
-    yield Direction("acceptance", f"acceptance of {found.path}", {"alpha": up}, {"alpha": down})
+    yield Direction("acceptance", f"acceptance of {found.name}", {"alpha": up}, {"alpha": down})
 
 
 def _logit_sd(alpha: Mean) -> float:
