@@ -103,7 +103,7 @@ def _check_shown(plan: Plan, sort: str | None, top: int | None, as_json: bool) -
 
 def _json(plan: Plan, results: pd.DataFrame) -> dict[str, Any]:
     return {
-        "schema": 2,
+        "schema": 3,
         "unit": _unit(plan),
         **picked(plan, "engine", "seed", "options", "grid"),
         "points": len(results),
