@@ -71,7 +71,7 @@ def command(
     The closed form is exact where durations are constant; --engine mc or des simulates every point.
     """
     check_workers(jobs, cluster)
-    given = {name: values[0] if len(values) == 1 else values for name, values in options.items() if values is not None}
+    given = {name: _alone(values) for name, values in options.items() if values is not None}
     how = {"engine": engine, "precision": precision, "draws": draws, "seed": seed}
     plan = plan_of(preset, given, **how)
     _check_shown(plan, sort, top, as_json)
@@ -84,6 +84,11 @@ def command(
     if output is not None:
         click.echo(f"{len(results)} rows in {output}/results.parquet")
     print_warnings(results.attrs["warnings"], quiet)
+
+
+def _alone(values: Any) -> Any:
+    """The value of a list of one."""
+    return values[0] if isinstance(values, list) and len(values) == 1 else values
 
 
 def _check_shown(plan: Plan, sort: str | None, top: int | None, as_json: bool) -> None:

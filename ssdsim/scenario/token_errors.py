@@ -141,7 +141,9 @@ def averages_under(strategy: Strategy, settings: Settings, drafter: Drafter, cha
         if changed.get(outcomes) is not None:  # the cache was planned for what was measured
             changed.settle(given, changed[outcomes], "held")
     for rate in ("p_hit", "p_hit_backup"):
-        if rate not in change and rate in changed and not is_given(changed, rate):  # else what was derived before would stay
+        if (
+            rate not in change and rate in changed and not is_given(changed, rate)
+        ):  # else what was derived before would stay
             changed.settle(rate, None, DEFAULT)
     return strategy.kernel(changed, drafter).averages
 
