@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Protocol
@@ -254,6 +255,23 @@ class PassTimes:
         if any(after[0] <= before[0] or after[1] < before[1] for before, after in pairwise(pairs)):
             raise InputError(f"{said} must {self.must}, got {told(value)}")
         return value
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """Names of numbers with the two ends of where each may lie: ``{"alpha": (0.75, 0.85)}``, or triples."""
+
+    must = "be names with two ends each, such as alpha=0.75:0.85"
+    depth = 2
+
+    def checked(self, said: str, value: Any) -> tuple[tuple[str, float, float], ...]:
+        if isinstance(value, Mapping):
+            value = [(name, *(ends if isinstance(ends, list | tuple) else ())) for name, ends in value.items()]
+        for triple in _list(said, value):
+            whole = isinstance(triple, list | tuple) and len(triple) == 3 and isinstance(triple[0], str)
+            if not whole or not all(isinstance(end, int | float) for end in triple[1:]):
+                raise InputError(f"{said} must {self.must}, got {told(triple)}")
+        return tuple((str(name), float(low), float(high)) for name, low, high in value)
 
 
 def _list(said: str, value: Any) -> list[Any] | tuple[Any, ...]:

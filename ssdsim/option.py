@@ -25,6 +25,7 @@ class Group(Enum):
     POWER_LAW = auto()  # of hit rates over fan-outs
     BACKUP_QUALITY = auto()  # of a backup that is not the primary
     ACCEPTANCE = auto()  # how tokens are accepted and guesses hit
+    HITS = auto()  # of these, how often guesses hit
     CHOICE = auto()  # what a person can choose; the rest is given by the workload
 
 

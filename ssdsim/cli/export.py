@@ -50,7 +50,7 @@ def command(format_: str, output: Path | None, as_json: bool, seed: int, quiet: 
     if output is not None and exported.text:
         write_whole(output, exported.text)
     if as_json:
-        said = picked(exported, "text", "refusal", "notes", "warnings")
+        said = picked(exported, "text", "refusal", "notes", "inputs", "warnings")
         echo_json({"schema": 1, "format": format_, **said})
     elif output is None:
         click.echo(exported.text, nl=False)

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from ssdsim import strategies
 from ssdsim.answers.columns import TITLED, Column
+from ssdsim.answers.inputs_told import inputs_told
 from ssdsim.answers.predict import Prediction
 from ssdsim.cli.console import UNLABELLED, console, print_labelled, print_origins
 from ssdsim.cli.tables import Table
@@ -37,8 +38,8 @@ def print_prediction(prediction: Prediction, quiet: bool) -> None:
     print_labelled(out, "Verdict  ", verdict.sentence, colour, "bold")
     if verdict.probability_best is not None:
         others = " and ".join(map(title_of, verdict.over))
-        what = f"P({title_of(verdict.subject)} faster than {others} | errors of the {prediction.erring})"
-        print_labelled(out, UNLABELLED, f"{what} = {verdict.probability_best:.2f}")
+        faster = f"P({title_of(verdict.subject)} faster than {others}) = {verdict.probability_best:.2f}"
+        print_labelled(out, UNLABELLED, f"{faster}; not known: {verdict.doubts_told}")
     _print_notes(prediction, out)
     print_warnings(prediction.configuration.warnings, quiet)
 
@@ -142,4 +143,4 @@ def _print_notes(prediction: Prediction, out: Console) -> None:
     engines = {"closed": "closed form (exact)", "mc": "Monte Carlo", "des": "event engine"}
     out.print(f"Engine   {engines[prediction.engine]}", style="dim")
     configuration = prediction.configuration
-    print_origins(out, configuration.provenance, configuration.runtime, configuration.pair)
+    print_origins(out, configuration.provenance, configuration.runtime, inputs_told(configuration.inputs))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from rich.console import Console
 
 from ssdsim import strategies
+from ssdsim.answers.inputs_told import inputs_told
 from ssdsim.answers.recommend.answer import Answer, Recommendation
 from ssdsim.answers.recommend.break_even import BreakEven
 from ssdsim.answers.recommend.deployment import Deployment
@@ -29,6 +30,8 @@ def print_recommendation(found: Recommendation, quiet: bool) -> None:
     about = next((answer for answer in found.answers if answer.batch == found.focus), None)
     for sentence in _at_equal_count(found, about):
         print_labelled(out, UNLABELLED, sentence)
+    if about is not None and about.equal is not None and about.equal.doubts_told:
+        print_labelled(out, UNLABELLED, f"not known: {about.equal.doubts_told}")
     for sentence in _apart(about):
         print_labelled(out, UNLABELLED, sentence, "yellow")
     print_labelled(out, UNLABELLED, _question(found.request), "dim")
@@ -43,9 +46,10 @@ def print_recommendation(found: Recommendation, quiet: bool) -> None:
         _print_swings(found, about, out)
     out.print()
     out.print(
-        f"Searched {found.evaluated} settings in closed form; P and 95 % from the timings' held-out errors", style="dim"
+        f"Searched {found.evaluated} settings in closed form; P and 95 % from errors of timings and doubts of tokens",
+        style="dim",
     )
-    print_origins(out, found.provenance, found.runtime, found.pair)
+    print_origins(out, found.provenance, found.runtime, inputs_told(found.inputs))
     print_warnings(found.warnings, quiet)
 
 
@@ -251,6 +255,6 @@ def _print_swings(found: Recommendation, about: Answer, out: Console) -> None:
     for header in ("is a", "over", "lowest", "highest"):
         table.add_column(header, words=True)
     for each in found.swings:
-        origin = "placeholder" if each.origin == "placeholder" else "measured rate"
-        table.add_row(each.what, origin, each.over, f"{each.lowest:.2f}x", f"{each.highest:.2f}x")
+        standing = "measured rate" if each.standing == "measured" else each.standing
+        table.add_row(each.what, standing, each.over, f"{each.lowest:.2f}x", f"{each.highest:.2f}x")
     out.print(table)

@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 from rich.console import Console
 
+from ssdsim.answers.inputs_told import inputs_told
 from ssdsim.answers.serving.compared import Compared
 from ssdsim.answers.serving.metrics import Metrics
 from ssdsim.answers.serving.policies import AUTO
@@ -191,7 +192,9 @@ def _rests_on(out: Console, found: Serving) -> None:
     _origins(out, configuration)
     for crossing in found.crossings[:1]:
         if crossing.interval is not None:
-            out.print("intervals of rates: 95 % from the timings' errors; of times: 95 % of a run as long", style="dim")
+            out.print(
+                "intervals of rates: 95 % from all that is not known; of times: 95 % of a run as long", style="dim"
+            )
 
 
 def _origins(out: Console, configuration: Configuration) -> None:
@@ -199,5 +202,6 @@ def _origins(out: Console, configuration: Configuration) -> None:
         out.print(f"{record['profile']}: {record['summary']}", style="dim")
     if configuration.runtime:
         out.print(f"runtime {configuration.runtime}", style="dim")
-    if configuration.pair:
-        out.print(f"pair {configuration.pair}", style="dim")
+    tokens = inputs_told(configuration.inputs)
+    if tokens:
+        out.print(f"tokens {tokens}", style="dim")

@@ -17,6 +17,7 @@ from ssdsim.scenario.engines import engine_warnings
 from ssdsim.scenario.measured_pair import pair_of
 from ssdsim.scenario.options import beside
 from ssdsim.scenario.scenario import Scenario
+from ssdsim.scenario.standing import TokenInput, of_all
 from ssdsim.settings import GIVEN, Settings
 
 
@@ -81,9 +82,15 @@ class Configuration:
         """The engine's runtime and what it rests on, in short; None where durations are unit-free."""
         return None if self.site is None else self.site.runtime.summary
 
+    @cached_property
+    def inputs(self) -> tuple[TokenInput, ...]:
+        """What the tokens rest on, each with its standing and who reads it."""
+        return of_all({name: scenario.known.inputs for name, scenario in self.scenarios.items()})
+
     def errors(self, draws: int, seed: int) -> TimingErrors | None:
-        """Draws of the timings' errors; None where there is no profile."""
-        return None if self.site is None else TimingErrors(draws, seed)
+        """Draws of what is not known; None where that is nothing: no profile's timings, and tokens that are given."""
+        sure = self.site is None and all(scenario.known.is_sure for scenario in self.scenarios.values())
+        return None if sure else TimingErrors(draws, seed)
 
 
 def configure(**given: Any) -> Configuration:

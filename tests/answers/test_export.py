@@ -379,18 +379,33 @@ def test_a_draft_that_is_faster_on_one_device_is_noted_for_vllm() -> None:
 
 
 def test_a_placeholder_is_called_one() -> None:
-    placeholder = "the acceptance rate 0.8 is a placeholder, not a measurement: give --pair or --alpha"
-    assert placeholder in export("csv", b=1, k=2, f=2).notes
-    assert placeholder not in export("csv", b=1, k=2, f=2, alpha=0.8).notes
-    assert placeholder in export("csv", b=1, k=2, strategies="ar,sd").notes
-    assert not any("placeholder" in note for note in export("csv", b=1, strategies="ar").notes)
+    hits = "hits follow 1 - 0.4 F^-0.7"
+    best = "this is best: measure it and give --pair"
+    found = export("csv", b=1, k=2, f=2)
+    assert f"if acceptance is near 0.8 and {hits}, {best}" in found.notes
+    assert {each.name: each.standing for each in found.inputs} == dict.fromkeys(
+        ("alpha", "hit_c", "hit_r"), "placeholder"
+    )
+    assert f"if {hits}, {best}" in export("csv", b=1, k=2, f=2, alpha=0.8).notes
+    assert f"if acceptance is near 0.8, {best}" in export("csv", b=1, k=2, strategies="ar,sd").notes
+    for sure in ({"strategies": "ar"}, {"k": 2, "alpha": 0.8, "p_hit": 0.9}):
+        assert not any(" is best" in note for note in export("csv", b=1, **sure).notes)
+
+
+def test_a_cell_in_which_another_strategy_may_be_as_good_is_noted() -> None:
+    notes = export("csv", b=[1, 16], k=6, alpha=0.8, p_hit=0.3).notes
+    (said,) = [note for note in notes if "may be as good" in note]
+    assert said.startswith("at 1 of 2 cells another strategy may be as good. Undecided at batch 16, context 1024: ")
+    sure = export("csv", b=1, k=4, f=3, alpha=0.8, hit_c=0.4, hit_r=0.7).notes
+    assert not any("may be as good" in note for note in sure)
 
 
 def test_a_drafter_cards_published_rates_are_no_placeholder() -> None:
     card = {"target": "llama-3.1-8b", "drafter": "eagle3", "strategies": "ar,sd", "b": 1, "k": 2}
     published = export("csv", **card)
     assert any("is published, not measured here" in warning for warning in published.warnings)
-    assert not any("placeholder" in note for note in published.notes)
+    assert not any(" is best" in note for note in published.notes)
+    assert [each.standing for each in published.inputs] == ["published"]
 
 
 def test_what_an_engine_fixes_is_noted() -> None:

@@ -293,7 +293,7 @@ def test_devices_are_those_of_the_placement(separate: dict[str, Any]) -> None:
 
 def test_the_command_line_answers_in_json() -> None:
     found = answer(*"recommend --gpus 5 --b 1,2,4 --k 4,6 --budget 21 --tp 4".split())
-    assert found["schema"] == 2
+    assert found["schema"] == 3
     assert [entry["b"] for entry in found["answers"]] == [1, 2, 4]
     assert found["answers"][0]["best"]["tokens_per_second_per_user"] > 0
     assert {bound["what"] for bound in found["break_even"]} >= {"batch", "link bandwidth"}

@@ -18,6 +18,7 @@ from ssdsim.errors import InputError
 from ssdsim.pairs.file import AtTemperature, HitLaw, Hits, Length, Mean, Pair, Participant, Spread
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.scenario import Scenario
+from ssdsim.scenario.token_errors import drawn
 from ssdsim.speculation.acceptance import accepted_length_pmf, pooled_rate
 from ssdsim.speculation.acceptance_models import beta_kinds_by_position
 from ssdsim.speculation.hit_models import PowerLawHits
@@ -323,7 +324,8 @@ def test_an_interval_is_that_of_the_rate_through_the_whole_answer(tmp_path: Path
     scenario = configure(pair=path, strategies="sd").scenarios["sd"]
     from ssdsim.pricing.cost import TimingErrors
 
-    tokens = np.asarray(scenario.sampled(TimingErrors(4000, 0)).averages.tokens_per_round)
+    moved = drawn(scenario.tokens.averages, scenario.known.moves, TimingErrors(4000, 0))
+    tokens = np.asarray(moved.tokens_per_round)
     low, high = np.percentile(tokens, (2.5, 97.5))
     expected = [float(accepted_length_pmf(rate, 6) @ np.arange(1, 8)) for rate in (0.65, 0.75)]
     assert (low, high) == pytest.approx(expected, rel=0.03)  # moves are straight lines, 1.3 % off at these bounds

@@ -12,17 +12,17 @@ from typing import Any
 from ssdsim import strategies
 from ssdsim.answers.export import sglang, ssd_engine, trtllm, vllm
 from ssdsim.answers.export.dialect import Dialect
+from ssdsim.answers.export.standing import standing_notes
 from ssdsim.answers.schedule.candidates import candidates
 from ssdsim.answers.schedule.file import Schedule
-from ssdsim.answers.schedule.schedule import of_candidates
+from ssdsim.answers.schedule.schedule import inputs_behind, of_candidates
 from ssdsim.errors import InputError, nearest
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.option import spelled
 from ssdsim.runtimes.catalog import BY_DEFAULT, runtime_of
-from ssdsim.scenario.asked import effective
 from ssdsim.scenario.engines import titles
-from ssdsim.scenario.measured_pair import is_placeholder
 from ssdsim.scenario.options import ALL, DEFAULTS
+from ssdsim.scenario.standing import TokenInput
 from ssdsim.transformer.operations import DTYPES
 
 _FILES: Mapping[str, Callable[[Schedule], str]] = {"json": Schedule.to_json, "csv": Schedule.to_csv}
@@ -36,12 +36,15 @@ FORMATS = (*_FILES, *_ENGINES)
 class Exported:
     """``text`` for the engine (or a file); ``notes`` say what it leaves out; ``warnings`` are of the timings.
 
+    ``inputs`` are what its tokens rest on.
+
     Where nothing fits, ``refusal`` says why; an engine's text is then empty, a schedule holds the reason of each cell.
     """
 
     text: str
     notes: tuple[str, ...]
     warnings: tuple[str, ...]
+    inputs: tuple[TokenInput, ...]
     refusal: str | None = None
 
 
@@ -84,10 +87,9 @@ def export(format: str, *, seed: int = 0, **options: Any) -> Exported:
         if engine.check is not None:
             engine.check(options)
     found = candidates(**options)
-    drafting = [point for point in found.points if strategies.ALL.named(*point["strategies"]).drafts]
-    if drafting and is_placeholder(effective(drafting[0]), "alpha"):  # what is accepted is the same in all
-        placeholder = f"the acceptance rate {DEFAULTS['alpha']} is a placeholder, not a measurement"
-        notes.append(f"{placeholder}: give --pair or --alpha")
+    inputs = inputs_behind(found)
+    if not found.table.empty:
+        notes += standing_notes(found, names if engine is None else own, inputs, seed)
     if engine is not None:
         notes += _formats(options)
     for (b, context), reason in found.impossible.items():
@@ -99,7 +101,7 @@ def export(format: str, *, seed: int = 0, **options: Any) -> Exported:
         if not refusal and not found.table["strategy"].isin(own).any():
             refusal = f"nothing fits that {engine.title} has: {titles(own, 'or')} finds no room"
         text = "" if refusal else engine.write(engine, found, own, notes, seed)
-    return Exported(text, tuple(notes), tuple(found.warnings), refusal)
+    return Exported(text, tuple(notes), tuple(found.warnings), inputs, refusal)
 
 
 def _formats(options: Mapping[str, Any]) -> list[str]:

@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import Any
 
 from ssdsim.answers.contest import Contest
+from ssdsim.answers.doubts import Basis
 from ssdsim.answers.recommend.break_even import BreakEven, break_evens
 from ssdsim.answers.recommend.choice import best, pareto, score
 from ssdsim.answers.recommend.deployment import Deployment
@@ -15,7 +16,7 @@ from ssdsim.answers.recommend.elasticity import Elasticity, elasticities
 from ssdsim.answers.recommend.equal_count import EqualCount, Errors, equal_count, held_against
 from ssdsim.answers.recommend.request import Request, make_request
 from ssdsim.answers.recommend.search import INDIFFERENT, Search
-from ssdsim.answers.swings import Swing, swings
+from ssdsim.answers.swings import Swing, inputs_of, swings
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.provenance import summary
 from ssdsim.intervals import Interval
@@ -24,6 +25,7 @@ from ssdsim.scenario.drafting import draft_by_options
 from ssdsim.scenario.measured_pair import pair_of
 from ssdsim.scenario.options import DEFAULTS
 from ssdsim.scenario.place import runtime_for
+from ssdsim.scenario.standing import TokenInput
 from ssdsim.transformer.forward import DATA_PARALLEL
 
 
@@ -89,6 +91,7 @@ class Recommendation:
     provenance: Sequence[Mapping[str, str]]
     runtime: str
     pair: str | None
+    inputs: tuple[TokenInput, ...]
     warnings: tuple[str, ...]
     evaluated: int
 
@@ -112,7 +115,7 @@ def recommend(
     rank : ``user`` (tokens/s per user), ``gpu`` (tokens/s per GPU in use) or ``cost`` (of a token, with ``gpu_hour``).
     gpu_hour : price of a GPU for an hour.
     at_least : tokens/s that a user must get.
-    seed : of the draws of the timings' errors behind intervals and probabilities.
+    seed : of the draws of what is not known, behind intervals and probabilities.
     options : the workload, as :func:`ssdsim.configure` takes it (target, draft, hardware, context, alpha, ...);
         ``strategies`` to choose from and the ``subject`` that is held against the others. An option that is searched
         (``k``, ``tp``, ``draft_gpus``, ``budget``, ``backup``, ...) narrows what may be chosen to one value or several;
@@ -156,6 +159,7 @@ def _recommendation(request: Request, search: Search) -> Recommendation:
         provenance=_provenance(request),
         runtime=runtime_for(request.options).summary,
         pair=pair_of(request.options),
+        inputs=_inputs(answers),
         warnings=(*request.warnings, *sorted(search.warnings)),
         evaluated=evaluated,
     )
@@ -185,7 +189,7 @@ def _answer(search: Search, errors: Errors, batch: int) -> Answer:
     return Answer(
         batch=batch,
         best=top,
-        interval=Interval.of(errors.per_user(top)),
+        interval=Interval.of(errors.per_user(top).joint),
         runner_up=runner_up,
         margin=score(top, request.rank) / score(runner_up, request.rank) - 1.0 if runner_up else None,
         contest=held_against(top, others, errors, request.rank),
@@ -227,14 +231,16 @@ def _focus(answers: Sequence[Answer], subject: str) -> int | None:
 
 
 def _sentence(request: Request, answers: Sequence[Answer]) -> str:
-    """Which strategy at which batches, and where the timings' errors leave it open or another is as good."""
+    """Which strategy at which batches, and where what is not known leaves it open or another is as good."""
     counted = {"user": "tokens/s per user", "gpu": "tokens/s per GPU", "cost": "cost of a token"}[request.rank]
+    condition = Basis(_inputs(answers)).condition.removesuffix(", ")
+    either = " either way" if condition else ""
 
     def said(answer: Answer) -> str:
         if answer.best is None or answer.contest is None:
             return "nothing fits" if not answer.by_strategy and not answer.pareto else "nothing is fast enough"
         if answer.contest.outcome == "wins":
-            return answer.best.title
+            return f"{answer.best.title}{either}"
         rival = answer.contest.closest
         alike = f"{rival.title} is as good" if answer.contest.over[rival].as_fast else "undecided"
         return f"{answer.best.title} ({alike})"
@@ -245,7 +251,14 @@ def _sentence(request: Request, answers: Sequence[Answer]) -> str:
         batches = [answer.batch for answer in group]
         span = f"{batches[0]}" if len(batches) == 1 else f"{batches[0]}-{batches[-1]}"
         parts.append(f"{what} at batch {span}")
-    return f"By {counted} on up to {request.gpus} GPUs{engine}: {', '.join(parts)}."
+    lead = f"By {counted} on up to {request.gpus} GPUs{engine}"
+    return f"{lead}{', ' if condition else ''}{condition}: {', '.join(parts)}."
+
+
+def _inputs(answers: Sequence[Answer]) -> tuple[TokenInput, ...]:
+    """What the tokens of the best of each strategy rest on."""
+    scenarios = {name: d.scenario for answer in answers for name, d in answer.by_strategy.items()}
+    return inputs_of(*scenarios.values())
 
 
 def _provenance(request: Request) -> list[dict[str, str]]:

@@ -12,10 +12,10 @@ from ssdsim.plain import document, picked
 
 
 def as_json(found: Recommendation) -> dict[str, Any]:
-    """The stable JSON object of ``ssdsim recommend --json`` (schema 2)."""
+    """The stable JSON object of ``ssdsim recommend --json`` (schema 3)."""
     request = found.request
     answer = {
-        "schema": 2,
+        "schema": 3,
         "verb": "recommend",
         "request": {
             **asked(request),
@@ -26,7 +26,7 @@ def as_json(found: Recommendation) -> dict[str, Any]:
         "verdict": {"sentence": found.sentence},
         "engine": ranked_by(request),
         **picked(found, "answers", "focus", "elasticities", "swings", "evaluated"),
-        **picked(found, "provenance", "runtime", "pair", "warnings"),
+        **picked(found, "provenance", "runtime", "pair", "inputs", "warnings"),
         "equal_gpus": found.equal_counts,
         "break_even": found.break_evens,
     }

@@ -15,7 +15,7 @@ from ssdsim.option import Group, spelled
 from ssdsim.protocols.axes import EXPERTS, PLACED, TARGET, Axis, Scope, Values
 from ssdsim.scenario.asked import effective
 from ssdsim.scenario.engines import Engine
-from ssdsim.scenario.options import ALL, DEFAULTS, checked, members, varied_by
+from ssdsim.scenario.options import ALL, DEFAULTS, checked, members, varied_by, with_ranges
 from ssdsim.speculation.acceptance_models import load_acceptance
 from ssdsim.speculation.forced import is_forced
 from ssdsim.transformer.card import Transformer, check_tensor_parallel, legal_expert_parallel
@@ -92,7 +92,7 @@ def make_request(
     ------
     InputError : a value out of its range, an option that is not of the workload, or one without effect.
     """
-    options = {name: value for name, value in given.items() if value is not None}
+    options = with_ranges({name: value for name, value in given.items() if value is not None})
     names = ALL["strategies"].checked(options.pop("strategies", strategies.default()))
     engine = Engine.of(options)
     subject = engine.subject(names, options.pop("subject", None))

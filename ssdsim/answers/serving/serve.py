@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from ssdsim import strategies
+from ssdsim.answers.doubts import SURE, Basis
 from ssdsim.answers.serving.advice import Advice, advice
 from ssdsim.answers.serving.batching import Batching
 from ssdsim.answers.serving.capacity import Capacity
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ServeEngine = Literal["auto", "closed", "loop"]
-DRAWS = 200  # of the timings' errors behind capacities and crossings
+DRAWS = 200  # of what is not known behind capacities and crossings
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class Apart:
 @dataclass(frozen=True)
 class Serving:
     """``points`` in the order of the rates. ``capacities`` are requests a second a replica beyond which a policy's
-    queue grows without end, with 95 % intervals from the timings' errors; ``crossings`` of the subject with every
+    queue grows without end, with 95 % intervals from all that is not known; ``crossings`` of the subject with every
     other one. ``apart`` are the strategies that the engine does not run. ``within_slo`` are the rates up to which a
     share ``attainment`` of requests is good, where asked for. ``requests`` has a line a request of every run, where a
     folder was given.
@@ -192,7 +193,9 @@ def serve(
         sharings = {name: side.sharing for name, side in sides.items()}
         within_slo = capacities(found.by_name, sharings, workload, attainment, how, kept, workers)
     each = [None if point.rate is None else point.rate / replicas for point in points]
-    said = advice(subject, sides, crossings, each)
+    scenarios = found.configuration.scenarios
+    rests_on = Basis.of(scenarios[subject], scenarios[crossings[0].over.name], None) if crossings else SURE
+    said = advice(subject, sides, crossings, each, rests_on)
     return Serving(
         warnings=_warnings(found, workload, batching),
         policies=found,
@@ -248,8 +251,8 @@ def _loads(workload: Workload, rates: Sequence[float] | None) -> list[Workload]:
 
 
 def _side(name: str, policy: Policy, workload: Workload, batching: Batching, found: Policies, seed: int) -> Side:
-    mean, drawn = sharing(policy, workload, batching, found.configuration.errors(DRAWS, seed))
-    return Side(name, policy.title, policy.gpus, mean, drawn)
+    mean, drawn, across = sharing(policy, workload, batching, found.configuration.errors(DRAWS, seed))
+    return Side(name, policy.title, policy.gpus, mean, drawn, across)
 
 
 def _rivals(subject: str, found: Policies) -> list[str]:
