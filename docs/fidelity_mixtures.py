@@ -18,12 +18,9 @@ import pandas as pd
 import tomli_w
 from fidelity import cells
 
-from calibration.bootstrap import significant
 from calibration.runtimes.fit import EXPERTS, Fit, fit_runtime
 from calibration.runtimes.left_out import Outcome, left_out
-from calibration.runtimes.unseen import log_sd_besides
 from ssdsim.bundled import models_folder
-from ssdsim.checks import Array
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.measured.row import Row
 from ssdsim.runtimes.card import KERNELS, Runtime
@@ -82,8 +79,8 @@ TensorRT-LLM 8.0 to 8.4 %, since the factor on experts follows. Published counts
 balanced experts the dense cards miss these rows by {balanced}, with the skew by {skewed}. Nothing of DeepSeek-R1 was
 fitted otherwise: {r1_balanced} and {r1_skewed}.
 
-| card | factor on experts | of 4 bits | µs a layer | µs a token and layer | ms a layer and prompt | log-sd besides |
-|---|---|---|---|---|---|---|
+| card | factor on experts | of 4 bits | µs a layer | µs a token and layer | ms a layer and prompt |
+|---|---|---|---|---|---|
 """
 
 
@@ -133,17 +130,16 @@ def fitted(rows: Sequence[Row], dense: Runtime) -> Fit:
 
 def without_experts(card: Runtime) -> Runtime:
     """The card as dense models gave it."""
-    errors = card.errors.model_copy(update={"experts_log_sd": 0.0})
     wander = tuple(way for way in card.wander if not set(way) & set(EXPERTS))
-    return card.with_numbers(_NONE).model_copy(update={"errors": errors, "wander": wander})
+    covered = tuple(each for each in card.covered if not each.experts)
+    return card.with_numbers(_NONE).model_copy(update={"wander": wander, "covered": covered})
 
 
-def with_experts(dense: Runtime, fit: Fit, errors: Array, rows: Sequence[Row]) -> Runtime:
-    """The card with the numbers of a fit, and besides what it says of its error what ``errors`` of ``rows`` add."""
+def with_experts(dense: Runtime, fit: Fit) -> Runtime:
+    """The dense card with the numbers of a fit, and the settings of its rows."""
     numbers = {name: fit.card.numbers[name] for name in EXPERTS}
-    card = dense.with_numbers(numbers).model_copy(update={"wander": fit.card.wander})
-    besides = significant(log_sd_besides(errors, rows, card))
-    return card.model_copy(update={"errors": card.errors.model_copy(update={"experts_log_sd": besides})})
+    covered = tuple(dict.fromkeys((*dense.covered, *fit.card.covered)))
+    return dense.with_numbers(numbers).model_copy(update={"wander": fit.card.wander, "covered": covered})
 
 
 def unseen(rows: Sequence[Row], clean: Sequence[Row], dense: Runtime) -> Outcome:
@@ -154,8 +150,7 @@ def unseen(rows: Sequence[Row], clean: Sequence[Row], dense: Runtime) -> Outcome
 
     def card(others: Sequence[Row]) -> Runtime:
         others = [row for row in others if id(row) in kept]
-        fit = fitted(others, dense)
-        return with_experts(dense, fit, fit.left_out if fit.left_out.size else fit.errors, others)
+        return with_experts(dense, fitted(others, dense))
 
     return left_out(rows, series, card)
 
@@ -173,7 +168,7 @@ def main(folder: Path, configs: Path, write_cards: bool) -> None:
         dense = without_experts(find_runtime(name))
         fit = fitted(clean, dense)
         out = unseen(own, clean, dense)
-        card = with_experts(dense, fit, out.errors, own)
+        card = with_experts(dense, fit)
         cards.append(card)
         for series_name in sorted({row.series for row in own}):
             of_series = [row for row in own if row.series == series_name]
@@ -205,8 +200,7 @@ def _numbers(card: Runtime) -> str:
     return (
         f"| `{card.name}` | {card.kernels.experts:.2f} | {card.kernels.experts_4_bit:.2f} | "
         f"{1e6 * host.per_expert_layer_s:.1f} | "
-        f"{1e6 * host.per_expert_token_s:.2f} | {1e3 * host.per_expert_prompt_s:.2f} | "
-        f"{card.errors.experts_log_sd:.3f} |\n"
+        f"{1e6 * host.per_expert_token_s:.2f} | {1e3 * host.per_expert_prompt_s:.2f} |\n"
     )
 
 
@@ -260,8 +254,7 @@ def _without_twos(rows: Sequence[Row], slips: set[int]) -> Runtime:
     """TensorRT-LLM's card of rows that neither are on two GPUs nor look so."""
     dense, twins = without_experts(find_runtime("trtllm")), {id(row) for row in twins_of_tp_2(rows)}
     others = [row for row in rows if row.engine == "trtllm" and row.tp != 2 and id(row) not in slips | twins]
-    fit = fitted(others, dense)
-    return with_experts(dense, fit, fit.left_out, others)
+    return with_experts(dense, fitted(others, dense))
 
 
 def _balanced(rows: Sequence[Row]) -> tuple[str, str]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.measured.price import Work, each_row, seconds_of, work_of
+from ssdsim.measured.price import each_row, seconds_of, work_of
 from ssdsim.measured.row import Row
 from ssdsim.pricing.between_kernels import Units, units_of_kernels
 from ssdsim.pricing.cost import Cost
@@ -50,7 +51,7 @@ def features(rows: Iterable[Row], like: Runtime) -> Features:
     InputError : a row's card, profile or timing is missing, by the row's number.
     """
     rows = list(rows)
-    found = each_row(rows, lambda row: _of_row(work_of(row, like), like))
+    found = each_row(rows, lambda row: _of_row(row, like))
     return Features(
         rows=rows,
         seconds=np.array([seconds_of(row) for row in rows]),
@@ -65,8 +66,10 @@ def values_of(card: Runtime) -> NDArray[np.float64]:
     return np.array([card.numbers[name] for name in FIELDS], dtype=float)
 
 
-def _of_row(work: Work, like: Runtime) -> tuple[float, NDArray[np.float64]]:
+@lru_cache(maxsize=8192)
+def _of_row(row: Row, like: Runtime) -> tuple[float, NDArray[np.float64]]:
     """What no field moves, and what each does: the price is linear in them, and ``like`` makes one."""
+    work = work_of(row, like)
     found = dict.fromkeys(FIELDS, 0.0)
     for piece, times in work.pieces:
         for name, count in {**piece.units, **_of_kernels(piece.work, like)}.items():

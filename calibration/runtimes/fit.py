@@ -13,11 +13,12 @@ from scipy.stats import t as student
 from calibration.bootstrap import significant
 from calibration.runtimes.features import FIELDS, Features, features, values_of
 from calibration.runtimes.left_out import without_each
-from calibration.runtimes.unseen import beside_log_sd
+from calibration.runtimes.unseen import Unseen, covered_by, factor_on_errors, scaled, with_law
 from ssdsim.checks import Array
 from ssdsim.errors import InputError, nearest
 from ssdsim.measured.row import Row
 from ssdsim.runtimes.card import NUMBERS, Evidence, Runtime
+from ssdsim.runtimes.covered import Covered
 from ssdsim.transformer.operations import QUANTISED_BYTES
 
 DECODING = ("overlap", "attention", "communication", "per_layer_s", "per_step_s", "per_sequence_s")
@@ -45,10 +46,7 @@ _SAME = 0.9  # correlation from which on two numbers are not told apart
 
 @dataclass(frozen=True)
 class Fit:
-    """A card with what the rows say of each number: its interval at 95 %, and those that they cannot tell apart.
-
-    ``misfit`` tells fits to the same measurements apart: what is left over of them and of the prior, less is likelier.
-    """
+    """A card with what the rows say of each number: its interval at 95 %, and those that they cannot tell apart."""
 
     card: Runtime
     fields: tuple[str, ...]
@@ -59,7 +57,6 @@ class Fit:
     errors: Array
     left_out: Array
     series: NDArray[np.str_]
-    misfit: float
 
     @property
     def error(self) -> float:
@@ -93,12 +90,49 @@ def fit_runtime(
     ------
     InputError : an unknown field, more than :data:`MOST_FIELDS`, or fewer rows than fields.
     """
+    solved = fit_numbers(rows, base, name, engine, fields)
+    made, card = solved.made, solved.card
+    errors = made.predicted(solved.solution.values) / made.seconds - 1.0
+    left_out, _ = _left_out(solved)
+    evidence = Evidence(
+        source=source or "rows of the user's own",
+        rows=len(rows),
+        series=len(set(made.series)),
+        error=significant(float(np.abs(errors).mean())),
+        left_out_error=significant(float(np.abs(left_out).mean())) if left_out.size else None,
+        note="" if left_out.size else "too few series to leave one out: the error is that of the rows fitted",
+    )
+    card = _with_errors(solved).model_copy(update={"evidence": evidence})
+    solution = solved.solution
+    low, high = solution.interval()
+    return Fit(card, solution.fields, low, high, solution.told(), solution.alike(), errors, left_out, made.series)
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """A card with its numbers fitted, what they leave open and the settings behind it; its errors are its base's."""
+
+    card: Runtime
+    base: Runtime
+    made: Features
+    solution: _Solution
+
+
+def fit_numbers(
+    rows: Sequence[Row], base: Runtime, name: str, engine: str = "", fields: Sequence[str] | None = None
+) -> Numbers:
+    """The numbers of :func:`fit_runtime` alone, without their left-out errors, which take most of its time."""
     chosen = tuple(dict.fromkeys(fields if fields is not None else default_fields(rows)))
     check_fields(chosen, len(rows))
     if "per_draft_step_s" in chosen and any(row.has_head for row in rows):
         base = base.of_heads  # the rows speak of their heads' steps: the card has no other number for these
-    named = name, engine or base.engine, source or "rows of the user's own"
-    return min((_fit(rows, each, chosen, *named) for each in _caches(rows, base)), key=lambda fit: fit.misfit)
+    prepared = ((each, features(rows, each)) for each in _caches(rows, base))
+    solved = [(each, made, _solve(made, each, chosen)) for each, made in prepared]
+    base, made, solution = min(solved, key=lambda each: each[2].misfit)
+    card = _card(solution.values, base, name, engine or base.engine)
+    wander = (*_kept(base, chosen), *solution.wander())
+    card = card.model_copy(update={"wander": wander, "covered": _covered(card, base, rows)})
+    return Numbers(card, base, made, solution)
 
 
 def _caches(rows: Sequence[Row], base: Runtime) -> Iterator[Runtime]:
@@ -107,30 +141,6 @@ def _caches(rows: Sequence[Row], base: Runtime) -> Iterator[Runtime]:
         yield base
         return
     yield from (base.model_copy(update={"cache_dtype": kept}) for kept in (None, "float8"))
-
-
-def _fit(rows: Sequence[Row], base: Runtime, chosen: tuple[str, ...], name: str, engine: str, source: str) -> Fit:
-    made = features(rows, base)
-    solution = _solve(made, base, chosen)
-    errors = made.predicted(solution.values) / made.seconds - 1.0
-    left_out, _ = _left_out(made, base, chosen)
-    low, high = solution.interval()
-    card = _card(solution.values, base, name, engine)
-    card = card.model_copy(update={"wander": (*_kept(base, chosen), *solution.wander())})
-    evidence = Evidence(
-        source=source,
-        rows=len(rows),
-        series=len(set(made.series)),
-        error=significant(float(np.abs(errors).mean())),
-        left_out_error=significant(float(np.abs(left_out).mean())) if left_out.size else None,
-        note="" if left_out.size else "too few series to leave one out: the error is that of the rows fitted",
-    )
-    of_passes = {"host_log_sd": 0.0}
-    if not all(row.k for row in rows):
-        of_passes |= {"pass_log_sd": 0.0, "beside_log_sd": _beside(made, base, solution, card)}
-    card = card.model_copy(update={"evidence": evidence, "errors": base.errors.model_copy(update=of_passes)})
-    told, alike = solution.told(), solution.alike()
-    return Fit(card, chosen, low, high, told, alike, errors, left_out, made.series, solution.misfit)
 
 
 def default_fields(rows: Sequence[Row]) -> tuple[str, ...]:
@@ -154,6 +164,8 @@ def check_fields(fields: Sequence[str], rows: int) -> None:
 
 @dataclass(frozen=True)
 class _Solution:
+    """``misfit`` tells fits to the same rows apart: what is left over of them and of the prior, less is likelier."""
+
     values: Array
     fields: tuple[str, ...]
     covariance: Array
@@ -258,27 +270,53 @@ def _design_effect(residual: Array, series: NDArray[np.str_]) -> float:
     return 1.0 + correlation * (float((counts**2).sum()) / len(residual) - 1.0)
 
 
-def _left_out(made: Features, base: Runtime, fields: tuple[str, ...]) -> tuple[Array, Array]:
+def _left_out(solved: Numbers) -> tuple[Array, Array]:
     """Of each row, predicted by the rows of the other series: its relative error, and the log-sd of their numbers.
 
     Empty with one series, or where the others are too few.
     """
+    made, fields = solved.made, solved.solution.fields
     errors, told = np.full((2, len(made.rows)), np.nan)
     for own in without_each(list(made.series)):
         if (~own).sum() <= len(fields):
             break
-        solution = _solve(made.of(~own), base, fields)
+        solution = _solve(made.of(~own), solved.base, fields)
         errors[own] = made.of(own).predicted(solution.values) / made.seconds[own] - 1.0
         told[own] = solution.log_sd(made.of(own))
     return (np.zeros(0), np.zeros(0)) if np.isnan(errors).any() else (errors, told)
 
 
-def _beside(made: Features, base: Runtime, solution: _Solution, card: Runtime) -> float:
-    """The log-sd of seconds beside matrices that left-out series show; with one series, what its rows do."""
-    errors, told = _left_out(made, base, solution.fields)
+def _with_errors(solved: Numbers) -> Runtime:
+    """The card with the errors of its base, times what series show that were left out; with one series, its own rows.
+
+    Rows of speculation alone say nothing of a target pass by itself.
+    """
+    card, errors = solved.card, {"host_log_sd": 0.0}
+    if all(row.k for row in solved.made.rows):
+        return card.model_copy(update={"errors": card.errors.model_copy(update=errors)})
+    errors["pass_log_sd"] = 0.0
+    card = with_law(card.model_copy(update={"errors": card.errors.model_copy(update=errors)}))
+    return scaled(card, factor_on_errors(_unseen(card, solved), card))
+
+
+def _unseen(card: Runtime, solved: Numbers) -> Unseen:
+    """Each series by what the others say; with one series, its rows by the card itself."""
+    made, bare = solved.made, card.model_copy(update={"wander": ()})
+    errors, told = _left_out(solved)
     if not errors.size:
-        errors, told = made.predicted(solution.values) / made.seconds - 1.0, np.zeros(len(made.rows))
-    return significant(beside_log_sd(errors, told, made.rows, card))
+        errors = made.predicted(solved.solution.values) / made.seconds - 1.0
+        return Unseen.of(made.rows, bare, errors, solved.solution.log_sd(made))
+    parts = []
+    for own in without_each(list(made.series)):
+        others = bare.model_copy(update={"covered": _covered(card, solved.base, made.of(~own).rows)})
+        parts.append(Unseen.of(made.of(own).rows, others, errors[own], told[own]))
+    return Unseen.together(parts)
+
+
+def _covered(card: Runtime, base: Runtime, rows: Sequence[Row]) -> tuple[Covered, ...]:
+    """The settings behind a card: those of its rows, and of the card to start from where that is of the same engine."""
+    before = base.covered if card.engine.lower() == base.engine.lower() else ()
+    return tuple(dict.fromkeys((*before, *covered_by(rows))))
 
 
 def _card(values: Array, base: Runtime, name: str, engine: str) -> Runtime:

@@ -91,7 +91,8 @@ def work_of(row: Row, runtime: Runtime = KERNELS) -> Work:
     (scenario,) = configure(**options_of(row) | {"b": 1, "context": 1, "runtime": KERNELS.name}).scenarios.values()
     assert scenario.site is not None  # it has hardware
     kept = row.kv_dtype or runtime.cache_beside(scenario.site.precision_of("target"))
-    site = replace(scenario.site, batch=row.batch, context=row.context, runtime=runtime, kv_dtype=kept)
+    here = {"batch": row.batch, "context": row.context, "kv_dtype": kept}
+    site = replace(scenario.site, runtime=runtime, engine_version=row.stated_version, **here)
     steps = scenario.strategy.steps(site, scenario.drafter)
     if row.k is not None and "decode" in steps:
         raise InputError(f"{scenario.drafter.title} does not draft in every round: its rows cannot be predicted")
@@ -124,7 +125,7 @@ def _prompts(site: Site, row: Row, prompts: float) -> Iterator[tuple[Pass, float
     together = max(1, min(row.batch, PREFILL_CHUNK // tokens)) if row.metric == "latency_s" else 1
     shape = {"dtype": site.dtype, "kv_dtype": site.kv_dtype, "tp": site.tp, "ep": site.ep}
     forward = prefill_pass(site.target, batch=together, tokens=tokens, **shape)
-    yield Pass("prompts", "target", forward, site.tp, site.profile, of_prompts(site.runtime)), prompts / together
+    yield Pass("prompts", "target", forward, site.tp, site.profile, of_prompts(site.facing)), prompts / together
 
 
 def each_row(rows: Iterable[Row], made: Callable[[Row], T]) -> list[T]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,6 +12,7 @@ from pydantic import Field, model_validator
 
 from ssdsim.errors import nearest
 from ssdsim.records import FROM_LIST, Card, Coefficient, LogSd, NotNegative, Seconds
+from ssdsim.runtimes.covered import Away, Case, Covered, distance
 from ssdsim.transformer.operations import DTYPES
 from ssdsim.transformer.precision import Precision
 
@@ -160,6 +162,8 @@ class Runtime(Card):
 
     ``wander`` holds what the rows that the card was fitted to leave open of its numbers: independent directions, each
     of which moves fields of ``kernels`` and ``host`` together, by one standard deviation.
+
+    ``covered`` are the settings that the rows had, and ``away`` what being elsewhere adds to its errors.
     """
 
     schema_: Literal[1] = Field(default=1, alias="schema")
@@ -175,6 +179,8 @@ class Runtime(Card):
     errors: Errors = Errors()
     launches: Launches | None = None
     wander: Annotated[tuple[dict[str, Coefficient], ...], FROM_LIST] = ()
+    away: Away = Away()
+    covered: Annotated[tuple[Covered, ...], FROM_LIST] = ()
     evidence: Evidence
 
     def __hash__(self) -> int:
@@ -205,6 +211,10 @@ class Runtime(Card):
         )
         return self.model_copy(update={"kernels": kernels, "host": host})
 
+    def facing(self, case: Case) -> Runtime:
+        """The runtime with the errors that it has so far from its rows."""
+        return _wider(self, distance(case, self.covered, self.away).log_sd)
+
     @property
     def of_heads(self) -> Runtime:
         """The runtime as a draft head has it."""
@@ -228,6 +238,14 @@ def _of_heads(runtime: Runtime) -> Runtime:
     if runtime.head_step_s is None:
         return runtime
     return runtime.with_numbers({"per_draft_step_s": runtime.head_step_s}).model_copy(update={"head_step_s": None})
+
+
+@lru_cache(maxsize=4096)
+def _wider(runtime: Runtime, log_sd: float) -> Runtime:
+    if not log_sd:
+        return runtime
+    beside = math.hypot(runtime.errors.beside_log_sd, log_sd)
+    return runtime.model_copy(update={"errors": runtime.errors.model_copy(update={"beside_log_sd": beside})})
 
 
 KERNELS = Runtime(
