@@ -16,6 +16,7 @@ from calibration.runtimes.left_out import without_each
 from calibration.runtimes.unseen import beside_log_sd
 from ssdsim.checks import Array
 from ssdsim.errors import InputError, nearest
+from ssdsim.hardware.catalog import find_hardware
 from ssdsim.measured.row import Row
 from ssdsim.runtimes.card import NUMBERS, Evidence, Runtime
 from ssdsim.transformer.operations import QUANTISED_BYTES
@@ -23,7 +24,14 @@ from ssdsim.transformer.operations import QUANTISED_BYTES
 DECODING = ("overlap", "attention", "communication", "per_layer_s", "per_step_s", "per_sequence_s")
 SPECULATING = ("per_draft_step_s", "per_round_layer_s")
 BOTH = ("overlap", "attention", "per_step_s", "per_sequence_s", *SPECULATING)
-EXPERTS = ("experts", "experts_4_bit", "per_expert_layer_s", "per_expert_token_s", "per_expert_prompt_s")
+EXPERTS = (
+    "experts",
+    "experts_4_bit",
+    "experts_nvfp4",
+    "prompt_experts_4_bit",
+    "per_expert_layer_s",
+    "per_expert_prompt_s",
+)
 """Of mixtures of experts, on a card that was fitted to dense models."""
 
 MOST_FIELDS = 6
@@ -86,19 +94,27 @@ def fit_runtime(
     the others stay as in ``base``. Series are left out one at a time for the error that the card carries; rows of
     speculation alone say nothing of a target pass by itself, whose error then stays that of ``base``.
 
-    Where rows do not say their cache's dtype beside quantised weights, the card keeps the likelier one: that is a
-    choice between two, not a number that is fitted.
+    Where rows do not say their cache's dtype beside quantised weights, the card keeps the one by which series left out
+    are missed by less, of one series the likelier: that is a choice between two, not a number that is fitted.
 
     Raises
     ------
     InputError : an unknown field, more than :data:`MOST_FIELDS`, or fewer rows than fields.
     """
+    base = _at_home(rows, base)
     chosen = tuple(dict.fromkeys(fields if fields is not None else default_fields(rows)))
     check_fields(chosen, len(rows))
     if "per_draft_step_s" in chosen and any(row.has_head for row in rows):
         base = base.of_heads  # the rows speak of their heads' steps: the card has no other number for these
     named = name, engine or base.engine, source or "rows of the user's own"
-    return min((_fit(rows, each, chosen, *named) for each in _caches(rows, base)), key=lambda fit: fit.misfit)
+    fits = [_fit(rows, each, chosen, *named) for each in _caches(rows, base)]
+    return min(fits, key=lambda fit: (fit.left_out_error or 0.0, fit.misfit))
+
+
+def _at_home(rows: Sequence[Row], base: Runtime) -> Runtime:
+    """The card to start from as it is on the rows' devices; on those without 4-bit products where there are both."""
+    devices = [find_hardware(name).device for name in {row.hardware for row in rows}]
+    return base.on(min(devices, key=lambda device: device.multiplies_4_bits)) if devices else base
 
 
 def _caches(rows: Sequence[Row], base: Runtime) -> Iterator[Runtime]:
@@ -232,6 +248,7 @@ def _solve(made: Features, base: Runtime, fields: tuple[str, ...]) -> _Solution:
         scaled = np.vstack([relative * prior_sd / noise, np.eye(len(at))])
         towards = np.concatenate([wanted / noise, values[at] / prior_sd])
         found = lsq_linear(scaled, towards, bounds=(0.0, upper / prior_sd), method="bvls").x * prior_sd
+        found = np.maximum(found, 0.0)  # its bounds are kept but for the last bit
         residual = relative @ found - wanted
         noise = max(_LEAST_NOISE, float(np.sqrt((residual**2).sum() / max(1, len(wanted) - len(at)))))
     strayed = (found - values[at]) / prior_sd
