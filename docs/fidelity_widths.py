@@ -18,7 +18,6 @@ import fidelity_mixtures
 import numpy as np
 import pandas as pd
 
-from calibration.runtimes.fit import EXPERTS, fit_numbers
 from calibration.runtimes.left_out import Outcome
 from calibration.runtimes.unseen import Unseen, case_of, covered_by
 from calibration.runtimes.widths import Law, best_constant, fit_law, scores_of, weights_of
@@ -84,13 +83,13 @@ class Engine:
         dense = [row for row in self.dense if not out(row)]
         if not _enough(dense):
             return None
-        card = fit_numbers(dense, self.group.base, self.card, self.group.engine).card
+        card = fidelity.fitted(self.group, dense).card
         others = [row for row in self.mixtures if not out(row)]
         if not mixtures or not others:
             return card
         if not _enough(others):
             return None
-        return fit_numbers(others, card, self.card, self.group.engine, EXPERTS).card
+        return fidelity_mixtures.fitted(others, card).card
 
 
 def _enough(rows: Sequence[Row]) -> bool:

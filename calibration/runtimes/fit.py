@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from calibration.runtimes.left_out import without_each
 from calibration.runtimes.unseen import Unseen, covered_by, factor_on_errors, scaled, with_law
 from ssdsim.checks import Array
 from ssdsim.errors import InputError, nearest
+from ssdsim.hardware.catalog import find_hardware
 from ssdsim.measured.row import Row
 from ssdsim.runtimes.card import NUMBERS, Evidence, Runtime
 from ssdsim.runtimes.covered import Covered
@@ -24,7 +26,14 @@ from ssdsim.transformer.operations import QUANTISED_BYTES
 DECODING = ("overlap", "attention", "communication", "per_layer_s", "per_step_s", "per_sequence_s")
 SPECULATING = ("per_draft_step_s", "per_round_layer_s")
 BOTH = ("overlap", "attention", "per_step_s", "per_sequence_s", *SPECULATING)
-EXPERTS = ("experts", "experts_4_bit", "per_expert_layer_s", "per_expert_token_s", "per_expert_prompt_s")
+EXPERTS = (
+    "experts",
+    "experts_4_bit",
+    "experts_nvfp4",
+    "prompt_experts_4_bit",
+    "per_expert_layer_s",
+    "per_expert_prompt_s",
+)
 """Of mixtures of experts, on a card that was fitted to dense models."""
 
 MOST_FIELDS = 6
@@ -76,6 +85,7 @@ def fit_runtime(
     engine: str = "",
     fields: Sequence[str] | None = None,
     source: str = "",
+    own_errors: bool = True,
 ) -> Fit:
     """The card called ``name`` that predicts ``rows`` best, drawn towards ``base`` where they say little.
 
@@ -83,17 +93,19 @@ def fit_runtime(
     the others stay as in ``base``. Series are left out one at a time for the error that the card carries; rows of
     speculation alone say nothing of a target pass by itself, whose error then stays that of ``base``.
 
-    Where rows do not say their cache's dtype beside quantised weights, the card keeps the likelier one: that is a
-    choice between two, not a number that is fitted.
+    Where rows do not say their cache's dtype beside quantised weights, the card keeps the one by which series left out
+    are missed by less, of one series the likelier: that is a choice between two, not a number that is fitted.
+
+    Its errors are those of ``base`` times what series show that were left out (``own_errors``), or those of ``base``.
 
     Raises
     ------
     InputError : an unknown field, more than :data:`MOST_FIELDS`, or fewer rows than fields.
     """
-    solved = fit_numbers(rows, base, name, engine, fields)
+    solved = _fit_numbers(rows, base, name, engine, fields)
     made, card = solved.made, solved.card
     errors = made.predicted(solved.solution.values) / made.seconds - 1.0
-    left_out, _ = _left_out(solved)
+    left_out, _ = solved.left_out
     evidence = Evidence(
         source=source or "rows of the user's own",
         rows=len(rows),
@@ -102,14 +114,14 @@ def fit_runtime(
         left_out_error=significant(float(np.abs(left_out).mean())) if left_out.size else None,
         note="" if left_out.size else "too few series to leave one out: the error is that of the rows fitted",
     )
-    card = _with_errors(solved).model_copy(update={"evidence": evidence})
+    card = (_with_errors(solved) if own_errors else card).model_copy(update={"evidence": evidence})
     solution = solved.solution
     low, high = solution.interval()
     return Fit(card, solution.fields, low, high, solution.told(), solution.alike(), errors, left_out, made.series)
 
 
 @dataclass(frozen=True)
-class Numbers:
+class _Numbers:
     """A card with its numbers fitted, what they leave open and the settings behind it; its errors are its base's."""
 
     card: Runtime
@@ -117,22 +129,53 @@ class Numbers:
     made: Features
     solution: _Solution
 
+    @cached_property
+    def left_out(self) -> tuple[Array, Array]:
+        """Of each row, predicted by the rows of the other series: its relative error, and the log-sd of their numbers.
 
-def fit_numbers(
+        Empty with one series, or where the others are too few.
+        """
+        made, fields = self.made, self.solution.fields
+        errors, told = np.full((2, len(made.rows)), np.nan)
+        for own in without_each(list(made.series)):
+            if (~own).sum() <= len(fields):
+                break
+            solution = _solve(made.of(~own), self.base, fields)
+            errors[own] = made.of(own).predicted(solution.values) / made.seconds[own] - 1.0
+            told[own] = solution.log_sd(made.of(own))
+        return (np.zeros(0), np.zeros(0)) if np.isnan(errors).any() else (errors, told)
+
+    @property
+    def left_out_error(self) -> float | None:
+        """Mean absolute error of series that were left out; None with one series."""
+        return float(np.abs(self.left_out[0]).mean()) if self.left_out[0].size else None
+
+
+def _fit_numbers(
     rows: Sequence[Row], base: Runtime, name: str, engine: str = "", fields: Sequence[str] | None = None
-) -> Numbers:
-    """The numbers of :func:`fit_runtime` alone, without their left-out errors, which take most of its time."""
+) -> _Numbers:
+    base = _at_home(rows, base)
     chosen = tuple(dict.fromkeys(fields if fields is not None else default_fields(rows)))
     check_fields(chosen, len(rows))
     if "per_draft_step_s" in chosen and any(row.has_head for row in rows):
         base = base.of_heads  # the rows speak of their heads' steps: the card has no other number for these
-    prepared = ((each, features(rows, each)) for each in _caches(rows, base))
-    solved = [(each, made, _solve(made, each, chosen)) for each, made in prepared]
-    base, made, solution = min(solved, key=lambda each: each[2].misfit)
-    card = _card(solution.values, base, name, engine or base.engine)
+    found = [_numbers(rows, each, chosen, name, engine or base.engine) for each in _caches(rows, base)]
+    return min(found, key=lambda each: (each.left_out_error or 0.0, each.solution.misfit))
+
+
+def _numbers(rows: Sequence[Row], base: Runtime, chosen: tuple[str, ...], name: str, engine: str) -> _Numbers:
+    made = features(rows, base)
+    solution = _solve(made, base, chosen)
+    card = _card(solution.values, base, name, engine)
     wander = (*_kept(base, chosen), *solution.wander())
     card = card.model_copy(update={"wander": wander, "covered": _covered(card, base, rows)})
-    return Numbers(card, base, made, solution)
+    return _Numbers(card, base, made, solution)
+
+
+def _at_home(rows: Sequence[Row], base: Runtime) -> Runtime:
+    """The card to start from as it is on the rows' devices; on those without 4-bit products where there are both."""
+    devices = [find_hardware(name).device for name in {row.hardware for row in rows}]
+    return base.on(min(devices, key=lambda device: device.multiplies_4_bits)) if devices else base
 
 
 def _caches(rows: Sequence[Row], base: Runtime) -> Iterator[Runtime]:
@@ -244,6 +287,7 @@ def _solve(made: Features, base: Runtime, fields: tuple[str, ...]) -> _Solution:
         scaled = np.vstack([relative * prior_sd / noise, np.eye(len(at))])
         towards = np.concatenate([wanted / noise, values[at] / prior_sd])
         found = lsq_linear(scaled, towards, bounds=(0.0, upper / prior_sd), method="bvls").x * prior_sd
+        found = np.maximum(found, 0.0)  # its bounds are kept but for the last bit
         residual = relative @ found - wanted
         noise = max(_LEAST_NOISE, float(np.sqrt((residual**2).sum() / max(1, len(wanted) - len(at)))))
     strayed = (found - values[at]) / prior_sd
@@ -270,23 +314,7 @@ def _design_effect(residual: Array, series: NDArray[np.str_]) -> float:
     return 1.0 + correlation * (float((counts**2).sum()) / len(residual) - 1.0)
 
 
-def _left_out(solved: Numbers) -> tuple[Array, Array]:
-    """Of each row, predicted by the rows of the other series: its relative error, and the log-sd of their numbers.
-
-    Empty with one series, or where the others are too few.
-    """
-    made, fields = solved.made, solved.solution.fields
-    errors, told = np.full((2, len(made.rows)), np.nan)
-    for own in without_each(list(made.series)):
-        if (~own).sum() <= len(fields):
-            break
-        solution = _solve(made.of(~own), solved.base, fields)
-        errors[own] = made.of(own).predicted(solution.values) / made.seconds[own] - 1.0
-        told[own] = solution.log_sd(made.of(own))
-    return (np.zeros(0), np.zeros(0)) if np.isnan(errors).any() else (errors, told)
-
-
-def _with_errors(solved: Numbers) -> Runtime:
+def _with_errors(solved: _Numbers) -> Runtime:
     """The card with the errors of its base, times what series show that were left out; with one series, its own rows.
 
     Rows of speculation alone say nothing of a target pass by itself.
@@ -299,10 +327,10 @@ def _with_errors(solved: Numbers) -> Runtime:
     return scaled(card, factor_on_errors(_unseen(card, solved), card))
 
 
-def _unseen(card: Runtime, solved: Numbers) -> Unseen:
+def _unseen(card: Runtime, solved: _Numbers) -> Unseen:
     """Each series by what the others say; with one series, its rows by the card itself."""
     made, bare = solved.made, card.model_copy(update={"wander": ()})
-    errors, told = _left_out(solved)
+    errors, told = solved.left_out
     if not errors.size:
         errors = made.predicted(solved.solution.values) / made.seconds - 1.0
         return Unseen.of(made.rows, bare, errors, solved.solution.log_sd(made))
