@@ -81,22 +81,14 @@ class Engine:
     def without(self, out: Callable[[Row], bool], mixtures: bool) -> Runtime | None:
         """The card of all rows but those, with what they say of mixtures where it is asked for those."""
         dense = [row for row in self.dense if not out(row)]
-        if not _enough(dense):
+        if not dense:
             return None
         card = fidelity.fitted(self.group, dense).card
         others = [row for row in self.mixtures if not out(row)]
         if not mixtures or not others:
             return card
-        if not _enough(others):
-            return None
         return fidelity_mixtures.fitted(others, card).card
 
-
-def _enough(rows: Sequence[Row]) -> bool:
-    return len(rows) > _MOST_NUMBERS
-
-
-_MOST_NUMBERS = 6
 
 Key = Callable[[Row], str]
 LEFT_OUT: Mapping[str, Key] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,18 +14,18 @@ from scipy.stats import t as student
 from calibration.bootstrap import significant
 from calibration.runtimes.features import FIELDS, Features, features, values_of
 from calibration.runtimes.left_out import without_each
+from calibration.runtimes.next_row import PRIOR_SD, Open
 from calibration.runtimes.unseen import Unseen, covered_by, factor_on_errors, scaled, with_law
 from ssdsim.checks import Array
 from ssdsim.errors import InputError, nearest
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.measured.row import Row
-from ssdsim.runtimes.card import NUMBERS, Evidence, Runtime
+from ssdsim.runtimes.card import NUMBERS, Evidence, Kernels, Runtime
 from ssdsim.runtimes.covered import Covered
 from ssdsim.transformer.operations import QUANTISED_BYTES
 
 DECODING = ("overlap", "attention", "communication", "per_layer_s", "per_step_s", "per_sequence_s")
 SPECULATING = ("per_draft_step_s", "per_round_layer_s")
-BOTH = ("overlap", "attention", "per_step_s", "per_sequence_s", *SPECULATING)
 EXPERTS = (
     "experts",
     "experts_4_bit",
@@ -36,14 +36,15 @@ EXPERTS = (
 )
 """Of mixtures of experts, on a card that was fitted to dense models."""
 
-MOST_FIELDS = 6
 MOST_OVERLAP = 0.9
-
-PRIOR_SD: Mapping[str, float] = {name: number.prior_sd for name, number in NUMBERS.items() if number.prior_sd}
-"""How far an engine may well be from a card of its kind, in each number: what few rows are drawn by."""
+FACTORS = tuple(name for name in Kernels.model_fields if name != "overlap")
+LEAST_FACTOR = 0.01
 
 _FIRST_NOISE = 0.05
-_LEAST_NOISE = 1e-3
+_USUAL_NOISE = 0.04
+_USUAL_ROWS = 4
+"""What a row is off by of a card that fits, and for how many rows that counts beside those there are."""
+
 _ROUNDS = 4
 _TOLD = 0.5  # of the prior's width: a number that the rows know better than that
 _HARDLY = 1e-4  # weight of a prior that only keeps a matrix invertible
@@ -55,7 +56,10 @@ _SAME = 0.9  # correlation from which on two numbers are not told apart
 
 @dataclass(frozen=True)
 class Fit:
-    """A card with what the rows say of each number: its interval at 95 %, and those that they cannot tell apart."""
+    """A card with what the rows say of each number: its interval at 95 %, and those that they cannot tell apart.
+
+    ``unpaid`` are usual numbers that no row pays; ``open`` is what is left open of all usual numbers together.
+    """
 
     card: Runtime
     fields: tuple[str, ...]
@@ -66,6 +70,8 @@ class Fit:
     errors: Array
     left_out: Array
     series: NDArray[np.str_]
+    unpaid: tuple[str, ...]
+    open: Open
 
     @property
     def error(self) -> float:
@@ -100,7 +106,7 @@ def fit_runtime(
 
     Raises
     ------
-    InputError : an unknown field, more than :data:`MOST_FIELDS`, or fewer rows than fields.
+    InputError : an unknown field, or none.
     """
     solved = _fit_numbers(rows, base, name, engine, fields)
     made, card = solved.made, solved.card
@@ -117,7 +123,20 @@ def fit_runtime(
     card = (_with_errors(solved) if own_errors else card).model_copy(update={"evidence": evidence})
     solution = solved.solution
     low, high = solution.interval()
-    return Fit(card, solution.fields, low, high, solution.told(), solution.alike(), errors, left_out, made.series)
+    usual = [name for name in (*DECODING, *EXPERTS, *SPECULATING) if name not in solution.fields]
+    return Fit(
+        card=card,
+        fields=solution.fields,
+        low=low,
+        high=high,
+        told=solution.told(),
+        alike=solution.alike(len(rows)),
+        errors=errors,
+        left_out=left_out,
+        series=made.series,
+        unpaid=tuple(name for name in usual if not made.per_unit[:, FIELDS.index(name)].any()),
+        open=Open.after(made, solution.values, solution.noise),
+    )
 
 
 @dataclass(frozen=True)
@@ -133,13 +152,11 @@ class _Numbers:
     def left_out(self) -> tuple[Array, Array]:
         """Of each row, predicted by the rows of the other series: its relative error, and the log-sd of their numbers.
 
-        Empty with one series, or where the others are too few.
+        Empty with one series.
         """
         made, fields = self.made, self.solution.fields
         errors, told = np.full((2, len(made.rows)), np.nan)
         for own in without_each(list(made.series)):
-            if (~own).sum() <= len(fields):
-                break
             solution = _solve(made.of(~own), self.base, fields)
             errors[own] = made.of(own).predicted(solution.values) / made.seconds[own] - 1.0
             told[own] = solution.log_sd(made.of(own))
@@ -155,16 +172,18 @@ def _fit_numbers(
     rows: Sequence[Row], base: Runtime, name: str, engine: str = "", fields: Sequence[str] | None = None
 ) -> _Numbers:
     base = _at_home(rows, base)
-    chosen = tuple(dict.fromkeys(fields if fields is not None else default_fields(rows)))
-    check_fields(chosen, len(rows))
-    if "per_draft_step_s" in chosen and any(row.has_head for row in rows):
+    if fields is not None:
+        check_fields(fields)
+    drafts = "per_draft_step_s" in (SPECULATING if fields is None else fields)
+    if drafts and any(row.has_head for row in rows):
         base = base.of_heads  # the rows speak of their heads' steps: the card has no other number for these
-    found = [_numbers(rows, each, chosen, name, engine or base.engine) for each in _caches(rows, base)]
+    found = [_numbers(rows, each, fields, name, engine or base.engine) for each in _caches(rows, base)]
     return min(found, key=lambda each: (each.left_out_error or 0.0, each.solution.misfit))
 
 
-def _numbers(rows: Sequence[Row], base: Runtime, chosen: tuple[str, ...], name: str, engine: str) -> _Numbers:
+def _numbers(rows: Sequence[Row], base: Runtime, fields: Sequence[str] | None, name: str, engine: str) -> _Numbers:
     made = features(rows, base)
+    chosen = tuple(dict.fromkeys(default_fields(made) if fields is None else fields))
     solution = _solve(made, base, chosen)
     card = _card(solution.values, base, name, engine)
     wander = (*_kept(base, chosen), *solution.wander())
@@ -186,23 +205,23 @@ def _caches(rows: Sequence[Row], base: Runtime) -> Iterator[Runtime]:
     yield from (base.model_copy(update={"cache_dtype": kept}) for kept in (None, "float8"))
 
 
-def default_fields(rows: Sequence[Row]) -> tuple[str, ...]:
-    """Those of decoding; of speculation where every row speculates (its target passes are not told apart); or both."""
-    speculate = [row.k is not None for row in rows]
-    if all(speculate):
-        return SPECULATING
-    return BOTH if any(speculate) else DECODING
+def default_fields(made: Features) -> tuple[str, ...]:
+    """Those that the rows pay: of decoding, of experts where mixtures are, of drafts where rows speculate.
+
+    Rows that all speculate do not tell a draft from the target pass behind it, whose numbers stay. A number that rows
+    tell little of stays near the start: that is not what many numbers cost.
+    """
+    usual = SPECULATING if all(row.k for row in made.rows) else (*DECODING, *EXPERTS, *SPECULATING)
+    return tuple(name for name in usual if made.per_unit[:, FIELDS.index(name)].any())
 
 
-def check_fields(fields: Sequence[str], rows: int) -> None:
+def check_fields(fields: Sequence[str]) -> None:
     """Raise :class:`InputError` at fields that no fit can have."""
     for each in fields:
         if each not in FIELDS:
             raise InputError(f"unknown field '{each}'{nearest(each, FIELDS)} Allowed: {', '.join(FIELDS)}")
-    if not 0 < len(set(fields)) <= MOST_FIELDS:
-        raise InputError(f"a card has between 1 and {MOST_FIELDS} fitted fields, got {len(set(fields))}")
-    if rows <= len(set(fields)):
-        raise InputError(f"{len(set(fields))} fields need more than {len(set(fields))} rows, got {rows}")
+    if not fields:
+        raise InputError("at least one field must be fitted, got none")
 
 
 @dataclass(frozen=True)
@@ -215,6 +234,7 @@ class _Solution:
     by_rows: Array
     rows: float
     misfit: float
+    noise: float
 
     @property
     def _sd(self) -> Array:
@@ -222,7 +242,7 @@ class _Solution:
 
     def interval(self) -> tuple[Array, Array]:
         at = self.values[_columns(self.fields)]
-        wide = student.ppf(0.975, max(1, self.rows - len(self.fields))) * self._sd
+        wide = student.ppf(0.975, _USUAL_ROWS + max(0.0, self.rows - len(self.told()))) * self._sd
         most = [MOST_OVERLAP if name == "overlap" else np.inf for name in self.fields]
         return np.maximum(at - wide, 0.0), np.minimum(at + wide, most)
 
@@ -251,8 +271,10 @@ class _Solution:
         """The fields that the rows know better than the prior does."""
         return tuple(f for f, sd in zip(self.fields, self._sd, strict=True) if sd < _TOLD * PRIOR_SD[f])
 
-    def alike(self) -> tuple[tuple[str, str], ...]:
-        """Pairs that may be traded for each other as far as the rows are concerned."""
+    def alike(self, rows: int) -> tuple[tuple[str, str], ...]:
+        """Pairs that may be traded for each other as far as so many rows are concerned; of few rows all may."""
+        if rows <= len(self.fields):
+            return ()
         sd = np.sqrt(np.diag(self.by_rows))
         correlation = self.by_rows / np.outer(sd, sd)
         return tuple(
@@ -282,14 +304,15 @@ def _solve(made: Features, base: Runtime, fields: tuple[str, ...]) -> _Solution:
     relative = made.per_unit[:, at] / made.seconds[:, None]
     wanted = 1.0 - fixed / made.seconds
     upper = np.array([MOST_OVERLAP if name == "overlap" else np.inf for name in fields])
+    lower = np.array([LEAST_FACTOR if name in FACTORS else 0.0 for name in fields])
     noise = _FIRST_NOISE
     for _ in range(_ROUNDS):
         scaled = np.vstack([relative * prior_sd / noise, np.eye(len(at))])
         towards = np.concatenate([wanted / noise, values[at] / prior_sd])
-        found = lsq_linear(scaled, towards, bounds=(0.0, upper / prior_sd), method="bvls").x * prior_sd
-        found = np.maximum(found, 0.0)  # its bounds are kept but for the last bit
+        found = lsq_linear(scaled, towards, bounds=(lower / prior_sd, upper / prior_sd), method="bvls").x
+        found = np.maximum(found * prior_sd, lower)  # its bounds are kept but for the last bit
         residual = relative @ found - wanted
-        noise = max(_LEAST_NOISE, float(np.sqrt((residual**2).sum() / max(1, len(wanted) - len(at)))))
+        noise = _noise_of(residual, len(at))
     strayed = (found - values[at]) / prior_sd
     misfit = float(2 * len(wanted) * np.log(noise) + (strayed**2).sum())
     alike = _design_effect(residual, made.series)
@@ -299,7 +322,13 @@ def _solve(made: Features, base: Runtime, fields: tuple[str, ...]) -> _Solution:
     )
     solved = values.copy()
     solved[at] = found
-    return _Solution(solved, fields, covariance, by_rows, len(wanted) / alike, misfit)
+    return _Solution(solved, fields, covariance, by_rows, len(wanted) / alike, misfit, noise)
+
+
+def _noise_of(residuals: Array, fitted: int) -> float:
+    """Of a row, from what so many numbers leave over of rows: of few rows nearly the usual one."""
+    counted = _USUAL_ROWS + max(1, len(residuals) - fitted)
+    return float(np.sqrt((_USUAL_ROWS * _USUAL_NOISE**2 + (residuals**2).sum()) / counted))
 
 
 def _design_effect(residual: Array, series: NDArray[np.str_]) -> float:
