@@ -74,8 +74,9 @@ def fit_law(unseen: Unseen, weights: Array | None = None) -> Law:
     weights = weights / weights.sum()
 
     def cost(log_sds: Array) -> float:
-        made = np.sqrt(unseen.known**2 + unseen.squares_of(log_sds[0], log_sds[1], log_sds[2:]) + _LEAST**2)
-        return float(weights @ scores_of(unseen.logs, made)) + _SHRINKS * float(log_sds[2:].sum())
+        beside, experts, *away = (float(each) for each in log_sds)
+        made = np.sqrt(unseen.known**2 + unseen.squares_of(beside, experts, away) + np.float64(_LEAST**2))
+        return float(weights @ scores_of(unseen.logs, made)) + _SHRINKS * sum(away)
 
     bounds = [(0.0, _MOST)] * (2 + len(STEPS))
     found = min(

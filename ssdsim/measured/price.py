@@ -92,8 +92,14 @@ def work_of(row: Row, runtime: Runtime = KERNELS) -> Work:
     assert scenario.site is not None  # it has hardware
     runtime = runtime.on(scenario.site.profile.device)
     kept = row.kv_dtype or runtime.cache_beside(scenario.site.precision_of("target"))
-    here = {"batch": row.batch, "context": row.context, "kv_dtype": kept}
-    site = replace(scenario.site, runtime=runtime, engine_version=row.stated_version, **here)
+    site = replace(
+        scenario.site,
+        batch=row.batch,
+        context=row.context,
+        runtime=runtime,
+        kv_dtype=kept,
+        engine_version=row.stated_version,
+    )
     steps = scenario.strategy.steps(site, scenario.drafter)
     if row.k is not None and "decode" in steps:
         raise InputError(f"{scenario.drafter.title} does not draft in every round: its rows cannot be predicted")
