@@ -46,10 +46,10 @@ def fit_generations(
 ) -> Generations:
     """The card that predicts rows of both generations, ``fields`` of each.
 
-    Those of the later one are drawn towards those of the earlier. A generation without rows has the numbers of the
-    other. What ``base`` says of each generation besides stays.
+    Those of the later one are drawn towards those of the earlier. A generation with no more rows than fields has the
+    numbers of the other. What ``base`` says of each generation besides stays.
     """
-    earlier, later = ([row for row in rows if on_four_bits(row) is there] for there in (False, True))
+    earlier, later = _by_generation(rows, len(fields))
     start = base.model_copy(update={"four_bits": None})
     before = fit_runtime(earlier, start, name, engine, fields, source) if earlier else None
     there = start if base.four_bits is None else _there(start, base.four_bits)
@@ -61,6 +61,14 @@ def fit_generations(
     fits = tuple(fit for fit in (before, after) if fit is not None)
     card = home.model_copy(update={"four_bits": _apart(home, other), "evidence": _together(fits, home)})
     return Generations(card, before, after)
+
+
+def _by_generation(rows: Sequence[Row], fields: int) -> tuple[Sequence[Row], Sequence[Row]]:
+    """Those before, and those on devices that multiply 4 bits; too few rows are none."""
+    parts = [[row for row in rows if on_four_bits(row) is there] for there in (False, True)]
+    few = [part if len(part) > fields else [] for part in parts]
+    earlier, later = few if any(few) else parts
+    return earlier, later
 
 
 def _there(start: Runtime, other: Elsewhere) -> Runtime:
