@@ -9,6 +9,7 @@ With ``--cards`` every bundled runtime gets the law and the settings of its rows
 from __future__ import annotations
 
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,8 @@ import fidelity_mixtures
 import numpy as np
 import pandas as pd
 
+from calibration.runtimes.fit import EXPERTS
+from calibration.runtimes.generations import GROUPINGS
 from calibration.runtimes.left_out import Outcome
 from calibration.runtimes.unseen import Unseen, case_of, covered_by
 from calibration.runtimes.widths import Law, best_constant, fit_law, scores_of, weights_of
@@ -45,7 +48,7 @@ the steps from the nearest setting behind the card (a card lists them, `covered`
 {law}
 
 Every number of it is fitted to predictions by cards that had not seen the rows: without their series, without their
-GPU's generation, without their engine's version, without their model, and mixtures by cards of dense models alone. It
+GPU's generation, their degree, their engine's version or their model, and mixtures by cards of dense models alone. It
 is what makes the mean interval score least (Gneiting and Raftery 2007: the width of an interval of 95 %, and 40 times
 what lies outside, both over the measured value); a series weighs as many independent errors as it counts for, and a
 log-sd that no row asks for is 0, since each costs a little. So an interval never narrows as a case moves away from the
@@ -85,26 +88,24 @@ class Engine:
             return None
         card = fidelity.fitted(self.group, dense).card
         others = [row for row in self.mixtures if not out(row)]
-        if not mixtures or not others:
+        if not mixtures or len(others) <= len(EXPERTS):
             return card
-        return fidelity_mixtures.fitted(others, card).card
+        return fidelity_mixtures.with_experts(card, fidelity_mixtures.fitted(others, card))
 
 
 Key = Callable[[Row], str]
 LEFT_OUT: Mapping[str, Key] = {
-    "series": lambda row: row.series_name,
-    "generation": lambda row: f"{case_of(row).peak_flops:g}",
-    "version": lambda row: row.engine_version,
+    **GROUPINGS,
     "model": lambda row: row.model,
     "kind": lambda row: "mixture" if case_of(row).experts else "",
 }
 """Whose rows are left out together; of the last, dense rows never are."""
 
 
-def engines(folder: Path, configs: Path) -> Iterator[Engine]:
-    """Every fitted card's rows."""
+def engines(folder: Path, models: Path) -> Iterator[Engine]:
+    """Every fitted card's rows; ``models`` has the mixtures' cards."""
     dense = pd.read_csv(folder / "ar_decode.csv", dtype=str).assign(value=lambda f: f["value"].astype(float))
-    mixtures = fidelity_mixtures.clean_rows(folder, configs)
+    _, mixtures = fidelity_mixtures.steady(pd.read_csv(folder / "moe_ar_decode.csv"), models)
     for group in fidelity.GROUPS:
         of_experts = [row for row in mixtures if row.engine == group.card]
         yield Engine(group.card, list(fidelity.rows_of(dense, group, ("yes", "approx"))), of_experts, group)
@@ -132,10 +133,10 @@ class Judged:
     seen: Unseen
 
 
-def judged(folder: Path, configs: Path) -> list[Judged]:
+def judged(all_rows: Sequence[Engine]) -> list[Judged]:
     """All predictions of rows that were left out."""
     found = []
-    for engine in engines(folder, configs):
+    for engine in all_rows:
         for name, key in LEFT_OUT.items():
             for rows, seen in unseen(engine, key):
                 found.append(Judged(name, engine.card, rows, seen))
@@ -196,9 +197,9 @@ def page(found: Sequence[Judged], law: Law) -> str:
     return _HEAD.format(law="\n".join(told)) + "\n".join(lines(found, crossed(found))) + "\n"
 
 
-def write_cards(folder: Path, configs: Path, law: Law) -> None:
+def write_cards(all_rows: Sequence[Engine], law: Law) -> None:
     """The law into every fitted card, with the settings of its rows, and into others that say what they cover."""
-    rows = {engine.card: (*engine.dense, *engine.mixtures) for engine in engines(folder, configs)}
+    rows = {engine.card: (*engine.dense, *engine.mixtures) for engine in all_rows}
     for name in runtime_names():
         card = find_runtime(name)
         if name in rows:
@@ -213,11 +214,15 @@ def _path(name: str) -> Path:
 
 def main(folder: Path, configs: Path, cards: bool) -> None:
     """Fit, judge, and write the page (and the cards)."""
-    found = judged(folder, configs)
-    law = law_of(found)
-    (Path(__file__).parent / "fidelity_widths.md").write_text(page(found, law), encoding="utf-8")
-    if cards:
-        write_cards(folder, configs, law)
+    with tempfile.TemporaryDirectory() as made:
+        models = pd.read_csv(folder / "moe_ar_decode.csv")["model"]
+        fidelity_mixtures.as_cards(models, configs, Path(made))
+        all_rows = list(engines(folder, Path(made)))
+        found = judged(all_rows)
+        law = law_of(found)
+        (Path(__file__).parent / "fidelity_widths.md").write_text(page(found, law), encoding="utf-8")
+        if cards:
+            write_cards(all_rows, law)
 
 
 if __name__ == "__main__":

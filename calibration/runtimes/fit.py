@@ -37,8 +37,8 @@ EXPERTS = (
 """Of mixtures of experts, on a card that was fitted to dense models."""
 
 MOST_OVERLAP = 0.9
-FACTORS = tuple(name for name in Kernels.model_fields if name != "overlap")
-LEAST_FACTOR = 0.01
+LEAST_FACTOR = 0.25
+"""No engine's kernels are four times as fast as those of another library: the rows then speak of something else."""
 
 _FIRST_NOISE = 0.05
 _USUAL_NOISE = 0.04
@@ -51,6 +51,7 @@ _HARDLY = 1e-4  # weight of a prior that only keeps a matrix invertible
 _OWN_ERROR = ("overlap", *(name for name, number in NUMBERS.items() if number.has_own_error))
 """Numbers without a direction: a log-sd tells how far they may be off, or (overlap) others do."""
 
+_FACTORS = frozenset(Kernels.model_fields) - {"overlap"}
 _SAME = 0.9  # correlation from which on two numbers are not told apart
 
 
@@ -95,9 +96,10 @@ def fit_runtime(
 ) -> Fit:
     """The card called ``name`` that predicts ``rows`` best, drawn towards ``base`` where they say little.
 
-    Least squares of relative errors with every number at least 0, over ``fields`` (:func:`default_fields` by default);
-    the others stay as in ``base``. Series are left out one at a time for the error that the card carries; rows of
-    speculation alone say nothing of a target pass by itself, whose error then stays that of ``base``.
+    Least squares of relative errors with every number at least 0 (a factor at least :data:`LEAST_FACTOR`), over
+    ``fields`` (:func:`default_fields` by default); the others stay as in ``base``. Series are left out one at a time
+    for the error that the card carries; rows of speculation alone say nothing of a target pass by itself, whose error
+    then stays that of ``base``.
 
     Where rows do not say their cache's dtype beside quantised weights, the card keeps the one by which series left out
     are missed by less, of one series the likelier: that is a choice between two, not a number that is fitted.
@@ -304,7 +306,7 @@ def _solve(made: Features, base: Runtime, fields: tuple[str, ...]) -> _Solution:
     relative = made.per_unit[:, at] / made.seconds[:, None]
     wanted = 1.0 - fixed / made.seconds
     upper = np.array([MOST_OVERLAP if name == "overlap" else np.inf for name in fields])
-    lower = np.array([LEAST_FACTOR if name in FACTORS else 0.0 for name in fields])
+    lower = np.array([LEAST_FACTOR if name in _FACTORS else 0.0 for name in fields])
     noise = _FIRST_NOISE
     for _ in range(_ROUNDS):
         scaled = np.vstack([relative * prior_sd / noise, np.eye(len(at))])

@@ -46,10 +46,11 @@ def fit_generations(
 ) -> Generations:
     """The card that predicts rows of both generations, ``fields`` of each.
 
-    Those of the later one are drawn towards those of the earlier. A generation without rows has the numbers of the
-    other. What ``base`` says of each generation besides stays, and of its errors: bundled cards have one law of these.
+    Those of the later one are drawn towards those of the earlier. A generation with no more rows than fields has the
+    numbers of the other. What ``base`` says of each generation besides stays, and of its errors: bundled cards have
+    one law of these.
     """
-    earlier, later = ([row for row in rows if on_four_bits(row) is there] for there in (False, True))
+    earlier, later = _by_generation(rows, len(fields))
     start = base.model_copy(update={"four_bits": None})
     before = fit_runtime(earlier, start, name, engine, fields, source, own_errors=False) if earlier else None
     there = start if base.four_bits is None else _there(start, base.four_bits)
@@ -63,6 +64,14 @@ def fit_generations(
     both = {"four_bits": _apart(home, other), "evidence": _together(fits, home), "covered": covered}
     card = home.model_copy(update=both)
     return Generations(card, before, after)
+
+
+def _by_generation(rows: Sequence[Row], fields: int) -> tuple[Sequence[Row], Sequence[Row]]:
+    """Those before, and those on devices that multiply 4 bits; too few rows are none."""
+    parts = [[row for row in rows if on_four_bits(row) is there] for there in (False, True)]
+    few = [part if len(part) > fields else [] for part in parts]
+    earlier, later = few if any(few) else parts
+    return earlier, later
 
 
 def _there(start: Runtime, other: Elsewhere) -> Runtime:
