@@ -43,7 +43,7 @@ what its rows leave open of them, and the third is what no number has. The third
 is a log-sd of the seconds in which no matrices are multiplied, and one of a whole pass of a mixture. Away it grows with
 the steps from the nearest setting behind the card (a card lists them, `covered`), in quadrature:
 
-| a step | log-sd of seconds beside matrices |
+| a step | log-sd, of seconds beside matrices or of the whole pass |
 |---|---|
 {law}
 
@@ -67,8 +67,9 @@ _WORDS = {
     "degree": "the degree: a doubling of the devices",
     "size": "the model: a doubling of the weights that a token uses",
     "batch": "the batch: a doubling beyond those seen",
-    "experts": "a mixture where only dense models were seen, or the other way round",
     "version": "a version of the engine that no row had",
+    "experts": "a mixture where only dense models were seen, or the other way round; the whole pass",
+    "experts_gpu": "the GPU, of a mixture: such a doubling; the whole pass",
 }
 
 
@@ -193,7 +194,7 @@ def page(found: Sequence[Judged], law: Law) -> str:
     """docs/fidelity_widths.md."""
     said = [("at home", law.beside), *((_WORDS[way], getattr(law.away, way)) for way in STEPS)]
     told = [f"| {what} | {log_sd:.3f} |" for what, log_sd in said]
-    told.append(f"| of a mixture, the whole pass (at home, too) | {law.experts:.3f} |")
+    told.insert(1, f"| at home, of a mixture; the whole pass | {law.experts:.3f} |")
     return _HEAD.format(law="\n".join(told)) + "\n".join(lines(found, crossed(found))) + "\n"
 
 

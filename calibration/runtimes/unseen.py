@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ from ssdsim.pricing.between_kernels import beside_matrices
 from ssdsim.pricing.cost import Cost
 from ssdsim.runtimes.card import Errors, Runtime
 from ssdsim.runtimes.catalog import find_runtime
-from ssdsim.runtimes.covered import STEPS, Away, Case, Covered, steps
+from ssdsim.runtimes.covered import OF_WHOLE, STEPS, Away, Case, Covered, steps
 
 _SHARED = 0.5
 """Of the squares of a series' errors, the share that all its rows have in common, over the same series (0.49)."""
@@ -31,6 +32,9 @@ The five cards' own mean squares differ no more than chance lets them, so that e
 than 8 are less likely by more than a test at 95 % bears.
 """
 
+
+_FAR = 1e3  # steps: no nearest setting
+_NOWHERE = 1e12
 
 OF_LAW = ("beside_log_sd", "experts_log_sd")
 """Of a card's errors, those that one law gives to all cards (:mod:`calibration.runtimes.widths`), beside ``away``."""
@@ -74,7 +78,7 @@ class Unseen:
 
     ``logs`` of predicted over measured; ``known``, the log-sd that the timings of kernels and the card's numbers give
     a row; ``beside``, the share of its seconds that multiplies no matrices; ``experts``, 1 where it is of a mixture;
-    ``steps``, its distance from each setting behind the card, shape ``(rows, settings, ways)``, infinite where there
+    ``steps``, its distance from each setting behind the card, shape ``(rows, settings, ways)``, far away where there
     are fewer settings; ``series``.
     """
 
@@ -108,7 +112,7 @@ class Unseen:
     def together(parts: Sequence[Unseen]) -> Unseen:
         most = max(part.steps.shape[1] for part in parts)
         wide = [
-            np.pad(part.steps, ((0, 0), (0, most - part.steps.shape[1]), (0, 0)), constant_values=np.inf)
+            np.pad(part.steps, ((0, 0), (0, most - part.steps.shape[1]), (0, 0)), constant_values=_FAR)
             for part in parts
         ]
         names = ("logs", "known", "beside", "experts", "series")
@@ -117,16 +121,19 @@ class Unseen:
 
     def where(self, kept: NDArray[np.bool_]) -> Unseen:
         """Some of the rows."""
-        return Unseen(*(getattr(self, name)[kept] for name in Unseen.__dataclass_fields__))
+        return Unseen(*(getattr(self, name)[kept] for name in (each.name for each in fields(Unseen))))
 
     def squares_of(self, beside: float, experts: float, away: Sequence[float]) -> Array:
         """What log-sds of these sizes add to the square of each row's."""
-        weights = np.square(np.asarray(away, dtype=float))
-        near = np.zeros(len(self.logs))
-        if self.steps.shape[1]:
-            squares = np.square(self.steps) @ weights if weights.any() else np.zeros(self.steps.shape[:2])
-            near = np.nan_to_num(squares, nan=np.inf).min(axis=1)
-        return np.asarray((beside**2 + near) * self.beside**2 + (experts * self.experts) ** 2)
+        squares, whole = self._squares * np.square(np.asarray(away)), np.isin(STEPS, OF_WHOLE)
+        near = [each.sum(axis=2).min(axis=1, initial=_NOWHERE) for each in (squares[..., ~whole], squares[..., whole])]
+        if not self.steps.shape[1]:
+            near = [np.zeros(len(self.logs))] * 2
+        return np.asarray((beside**2 + near[0]) * self.beside**2 + (experts * self.experts) ** 2 + near[1])
+
+    @cached_property
+    def _squares(self) -> Array:
+        return np.square(self.steps)
 
     def squares_by(self, card: Runtime) -> Array:
         """What a card's own errors add there."""

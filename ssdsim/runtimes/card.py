@@ -248,7 +248,8 @@ class Runtime(Card):
 
     def facing(self, case: Case) -> Runtime:
         """The runtime with the errors that it has so far from its rows."""
-        return _wider(self, distance(case, self.covered, self.away).log_sd)
+        far = distance(case, self.covered, self.away)
+        return _wider(self, far.beside_log_sd, far.whole_log_sd)
 
     @property
     def of_heads(self) -> Runtime:
@@ -276,11 +277,15 @@ def _of_heads(runtime: Runtime) -> Runtime:
 
 
 @lru_cache(maxsize=4096)
-def _wider(runtime: Runtime, log_sd: float) -> Runtime:
-    if not log_sd:
+def _wider(runtime: Runtime, beside_log_sd: float, whole_log_sd: float) -> Runtime:
+    if not beside_log_sd and not whole_log_sd:
         return runtime
-    beside = math.hypot(runtime.errors.beside_log_sd, log_sd)
-    return runtime.model_copy(update={"errors": runtime.errors.model_copy(update={"beside_log_sd": beside})})
+    errors = runtime.errors
+    wider = {
+        "beside_log_sd": math.hypot(errors.beside_log_sd, beside_log_sd),
+        "pass_log_sd": math.hypot(errors.pass_log_sd, whole_log_sd),
+    }
+    return runtime.model_copy(update={"errors": errors.model_copy(update=wider)})
 
 
 @lru_cache(maxsize=256)

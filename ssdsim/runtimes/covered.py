@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated
 
@@ -31,24 +31,29 @@ class Covered(Card):
 
 
 class Away(Card):
-    """What one step away from the rows adds to the log-sd of seconds beside matrices, in quadrature.
+    """What one step away from the rows adds to log-sds, in quadrature.
 
-    ``gpu``: a doubling of a device's arithmetic or of its bandwidth, whichever differs more; ``degree``: of the
-    devices; ``size``: of the weights that a token uses; ``batch``: beyond the batches seen. ``experts``: a mixture
-    where the rows are of dense models, or a dense model where they are of mixtures; ``version``: an engine's version
-    that no row had.
+    To that of seconds beside matrices: ``gpu``, a doubling of a device's arithmetic or of its bandwidth, whichever
+    differs more; ``degree``, of the devices; ``size``, of the weights that a token uses; ``batch``, beyond the batches
+    seen; ``version``, an engine's version that no row had. To that of a whole pass: ``experts``, a mixture where the
+    rows are of dense models, or a dense model where they are of mixtures; ``experts_gpu``, a doubling of the device
+    where the model is a mixture, whose kernels are another generation's.
     """
 
     gpu: LogSd = 0.0
     degree: LogSd = 0.0
     size: LogSd = 0.0
     batch: LogSd = 0.0
-    experts: LogSd = 0.0
     version: LogSd = 0.0
+    experts: LogSd = 0.0
+    experts_gpu: LogSd = 0.0
 
 
 STEPS = tuple(Away.model_fields)
 """The ways to be away, in the order of :func:`steps`."""
+
+OF_WHOLE = ("experts", "experts_gpu")
+"""Those that make a whole pass uncertain; the others, what is beside matrices."""
 
 
 @dataclass(frozen=True)
@@ -78,16 +83,17 @@ _PLAIN = ("bfloat16", "float16")
 def steps(case: Case, covered: Covered) -> tuple[float, ...]:
     """How many steps the case is away from a setting, each way of :data:`STEPS`."""
     low, high = covered.batches
+    gpu = max(
+        _doublings(case.peak_flops, covered.peak_flops), _doublings(case.memory_bandwidth, covered.memory_bandwidth)
+    )
     return (
-        max(
-            _doublings(case.peak_flops, covered.peak_flops),
-            _doublings(case.memory_bandwidth, covered.memory_bandwidth),
-        ),
+        gpu,
         _doublings(case.tp, covered.tp),
         _doublings(case.active_parameters, covered.active_parameters),
         max(0.0, math.log2(case.batch / high), math.log2(low / case.batch)),
-        float(case.experts != covered.experts),
         float(bool(case.version) and case.version not in covered.versions),
+        float(case.experts != covered.experts),
+        gpu if case.experts else 0.0,
     )
 
 
@@ -96,33 +102,64 @@ def _doublings(one: float, other: float) -> float:
 
 
 @dataclass(frozen=True)
-class Distance:
-    """From the ``nearest`` setting: what each way there adds to the square of a log-sd."""
+class Near:
+    """The ``nearest`` setting in some ways: what each of them adds to the square of a log-sd."""
 
-    nearest: Covered | None = None
-    squares: Mapping[str, float] = field(default_factory=dict)
+    nearest: Covered
+    squares: Mapping[str, float]
 
     @property
-    def log_sd(self) -> float:
-        return math.sqrt(sum(self.squares.values()))
+    def square(self) -> float:
+        return sum(self.squares.values())
+
+
+@dataclass(frozen=True)
+class Distance:
+    """From the nearest settings: in what is beside matrices, and in a whole pass; None where no rows are known."""
+
+    beside: Near | None = None
+    whole: Near | None = None
+
+    @property
+    def beside_log_sd(self) -> float:
+        return math.sqrt(self.beside.square) if self.beside else 0.0
+
+    @property
+    def whole_log_sd(self) -> float:
+        return math.sqrt(self.whole.square) if self.whole else 0.0
+
+    @property
+    def farther(self) -> Near | None:
+        """In what it is the farther."""
+        found = [near for near in (self.beside, self.whole) if near is not None]
+        return max(found, key=lambda near: near.square, default=None)
 
     @property
     def ways(self) -> tuple[str, ...]:
         """Those that matter: at least a quarter of what the longest adds."""
-        least = _MATTERS * max(self.squares.values(), default=0.0)
-        return tuple(way for way, square in self.squares.items() if square and square >= least)
+        squares = {**(self.beside.squares if self.beside else {}), **(self.whole.squares if self.whole else {})}
+        least = _MATTERS * max(squares.values(), default=0.0)
+        return tuple(way for way in STEPS if squares.get(way, 0.0) and squares[way] >= least)
 
 
 _MATTERS = 0.25
-NOWHERE = Distance()
 
 
 @lru_cache(maxsize=4096)
 def distance(case: Case, covered: tuple[Covered, ...], away: Away) -> Distance:
-    """How far a case is from the setting that is the nearest to it; nowhere away where nothing is known of rows."""
-    weights = [getattr(away, way) for way in STEPS]
-    found = (
-        Distance(each, {way: (w * n) ** 2 for way, w, n in zip(STEPS, weights, steps(case, each), strict=True)})
+    """How far a case is from the settings behind a card, each kind of error from the nearest of its own."""
+    if not covered:
+        return Distance()
+    squares = [
+        (each, {way: (getattr(away, way) * n) ** 2 for way, n in zip(STEPS, steps(case, each), strict=True)})
         for each in covered
-    )
-    return min(found, key=lambda far: far.log_sd, default=NOWHERE)
+    ]
+
+    def nearest(whole: bool) -> Near:
+        found = (
+            Near(each, {way: square for way, square in theirs.items() if (way in OF_WHOLE) is whole})
+            for each, theirs in squares
+        )
+        return min(found, key=lambda near: near.square)
+
+    return Distance(nearest(whole=False), nearest(whole=True))

@@ -15,24 +15,28 @@ _WORDS = {
     "size": "another size of model",
     "batch": "other batches",
     "version": "another version",
+    "experts": "another kind of model",
+    "experts_gpu": "another GPU",
 }
 
 
 def far_from_rows(runtime: Runtime, case: Case) -> frozenset[str]:
     """Where its nearest rows are and what is other there, if intervals are noticeably wider for it; else nothing."""
     far = distance(case, runtime.covered, runtime.away)
-    if far.nearest is None or _log_sd(runtime.facing(case)) < _NOTICED * _log_sd(runtime):
+    nearest = far.farther
+    if nearest is None or _log_sd(runtime.facing(case), case) < _NOTICED * _log_sd(runtime, case):
         return frozenset()
     unseen = all(each.device != case.device for each in runtime.covered)
     said = f"no row of the runtime {runtime.name} is on a {case.device}; " if unseen else ""
-    kinds = "mixtures of experts" if case.experts else "dense models"
-    words = (kinds if way == "experts" else _WORDS[way] for way in far.ways)
-    where = f"the nearest rows of {runtime.name} are {_setting(far.nearest)}"
+    words = dict.fromkeys(_WORDS[way] for way in far.ways)
+    where = f"the nearest rows of {runtime.name} are of {_setting(nearest.nearest)}"
     return frozenset([f"{said}{where}: intervals are wider for {' and '.join(words)}"])
 
 
-def _log_sd(runtime: Runtime) -> float:
-    return math.hypot(runtime.errors.pass_log_sd, runtime.errors.beside_log_sd)
+def _log_sd(runtime: Runtime, case: Case) -> float:
+    """Of seconds beside matrices, with what a whole pass is off by."""
+    errors = runtime.errors
+    return math.hypot(errors.pass_log_sd, errors.beside_log_sd, errors.experts_log_sd if case.experts else 0.0)
 
 
 def _setting(covered: Covered) -> str:
