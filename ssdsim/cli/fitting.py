@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from calibration.runtimes.fit import Fit
+    from calibration.runtimes.next_row import NextRow
     from ssdsim.measured.row import Row
 
 _LIKE = "vllm"  # where it is bundled
@@ -37,7 +38,7 @@ def command() -> None:
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @row_options(*FILLED)
 @click.option("--like", help=f"runtime to start from: a bundled card or a .toml [default: {_LIKE}, or {DEFAULT}]")
-@click.option("--fields", help="numbers to fit, such as gemm,per_step_s [default: decoding's, or a draft's]")
+@click.option("--fields", help="numbers to fit, such as gemm,per_step_s [default: those that the rows pay]")
 @click.option("--name", help="of the runtime [default: the output's name]")
 @click.option("-o", "--output", type=OutputFile(), required=True)
 @quiet_option
@@ -65,9 +66,10 @@ def runtime(
     fit = fit_runtime(rows, base, name or output.stem, engine, chosen, _source(files))
     save_runtime(fit.card, output)
     if as_json:
-        echo_json(_json(fit, output))
+        echo_json(_json(fit, output, rows))
         return
     _print(fit, base.name, rows)
+    _print_next(fit, rows)
     if not quiet:
         echo(f"written to {output}; next: {_next(rows, output)}", stderr=True)
 
@@ -91,6 +93,8 @@ def _print(fit: Fit, base: str, rows: Sequence[Row]) -> None:
     out.print(f"{fit.card.name}: {len(rows)} rows, started from {base}", style="bold")
     out.print(_fields_table(fit))
     out.print(_series_table(fit))
+    if fit.unpaid:
+        echo(f"No row pays {', '.join(fit.unpaid)}: they stay as in {base}.")
     if fit.alike:
         pairs = ", ".join(f"{one} and {other}" for one, other in fit.alike)
         echo(f"The rows cannot tell apart: {pairs}; rows at other batches, contexts or degrees would.")
@@ -98,6 +102,23 @@ def _print(fit: Fit, base: str, rows: Sequence[Row]) -> None:
     if fit.card.cache_dtype is not None:
         echo(f"Beside quantised weights its cache is taken to be {fit.card.cache_dtype} where rows do not say.")
     echo(f"Mean error {share(fit.error)} in fit{left}.")
+
+
+def _print_next(fit: Fit, rows: Sequence[Row]) -> None:
+    """The row that would tell most, as it would be asked for."""
+    from calibration.runtimes.next_row import next_row
+
+    found = next_row(rows, fit.card, fit.open)
+    if found is None:
+        return
+    row = found.row
+    drafted = f" --k {row.k}" if row.k else ""
+    where = f"--tp {row.tp} --b {row.batch} --context {row.context}{drafted}"
+    steps = f"steps of {row.model} on {row.hardware}"
+    echo(
+        f"One row more would tell most at {where}: the numbers leave {share(found.without)} of {steps} open, "
+        f"and would {share(found.with_it)}."
+    )
 
 
 def _fields_table(fit: Fit) -> Table:
@@ -127,8 +148,11 @@ def _fitted(fit: Fit) -> Iterator[tuple[str, float, float, float]]:
         yield field, float(fit.card.numbers[field]), float(low), float(high)
 
 
-def _json(fit: Fit, output: Path) -> dict[str, object]:
+def _json(fit: Fit, output: Path, rows: Sequence[Row]) -> dict[str, object]:
     from calibration.runtimes.fit import by_series
+    from calibration.runtimes.next_row import next_row
+
+    more = next_row(rows, fit.card, fit.open)
 
     fields = (dict(zip(("field", "value", "low", "high"), each, strict=True)) for each in _fitted(fit))
     series = (dict(zip(("series", "rows", "error", "left_out_error"), each, strict=True)) for each in by_series(fit))
@@ -138,5 +162,11 @@ def _json(fit: Fit, output: Path) -> dict[str, object]:
         "name": fit.card.name,
         "fields": [{**each, "told": each["field"] in fit.told} for each in fields],
         "series": list(series),
-        **picked(fit, "alike", "error", "left_out_error"),
+        **picked(fit, "alike", "unpaid", "error", "left_out_error"),
+        "next_row": None if more is None else _next_json(more),
     }
+
+
+def _next_json(more: NextRow) -> dict[str, object]:
+    asked = picked(more.row, "model", "hardware", "tp", "batch", "context", "k")
+    return {**asked, "open_without": more.without, "open_with": more.with_it}

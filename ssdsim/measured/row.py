@@ -72,9 +72,19 @@ class Row(Card):
         return self.series or " ".join(str(part) for part in (*parts, *spread, *method) if part)
 
     @property
+    def stated_version(self) -> str:
+        """The engine's version, empty where the row says that nobody stated it."""
+        return "" if self.engine_version.startswith("not ") else self.engine_version
+
+    @property
     def has_head(self) -> bool:
         """Whether it speculates with something else than a model of its own."""
         return self.k is not None and (self.drafter != "model" if self.drafter else self.draft is None)
+
+    @property
+    def waits_for_prompts(self) -> bool:
+        """Whether its value holds some of the prompts of others, and not all prompts, its own included."""
+        return self.metric == "tpot_ms"
 
     @property
     def context(self) -> int:

@@ -14,6 +14,8 @@ from ssdsim.pricing.cost import Cost
 from ssdsim.pricing.passes import cost_of_message, streaming_share
 from ssdsim.pricing.step import HostWork, Message, Pass, Piece, Step
 from ssdsim.runtimes.card import KERNELS, Runtime
+from ssdsim.runtimes.covered import Case
+from ssdsim.runtimes.far import far_from_rows
 from ssdsim.transformer.card import Transformer, legal_tensor_parallel
 from ssdsim.transformer.forward import degrees, forward_pass
 from ssdsim.transformer.operations import DTYPE_BYTES
@@ -54,7 +56,8 @@ class Site:
     and ``kv_dtype`` are of both models, ``draft_dtype`` of the draft in place of ``dtype``, as
     :meth:`Transformer.precision` takes them. ``options`` holds every option of the call: a strategy and a drafter read
     their own there. ``drift`` says how many times slower a pass is now than its profile says, by the pass's name (1
-    where it is not named). ``unit_free``: no hardware is read (:class:`ssdsim.pricing.unit_free.UnitFree`).
+    where it is not named). ``engine_version`` is empty where nobody said it. ``unit_free``: no hardware is read
+    (:class:`ssdsim.pricing.unit_free.UnitFree`).
     """
 
     unit_free: ClassVar[bool] = False
@@ -75,6 +78,7 @@ class Site:
     kv_dtype: str | None = None
     ep: int = 1
     spread: bool = False
+    engine_version: str = ""
     _known: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def with_options(self, options: Mapping[str, Any]) -> Site:
@@ -114,13 +118,29 @@ class Site:
         """Of the fullest of the target's devices."""
         return -(-self.batch * self.sharing // self.tp)
 
+    @cached_property
+    def case(self) -> Case:
+        """What is asked of the runtime."""
+        device, profile = self.profile.device, self.profile.name
+        return Case.of(self.target, device, profile, self.tp, self.batch, self.engine_version)
+
+    @cached_property
+    def facing(self) -> Runtime:
+        """The runtime, whose target passes are as uncertain as this is far from its rows."""
+        return self.runtime.facing(self.case)
+
+    @property
+    def far_from_rows(self) -> frozenset[str]:
+        """A warning where that makes intervals noticeably wider."""
+        return far_from_rows(self.runtime, self.case)
+
     # passes
 
     @_once
     def target_pass(self, name: str, queries: int, masked: bool = False) -> Pass:
         """One target pass over ``batch * queries`` tokens; ``masked`` where those of a sequence are a tree."""
         forward = self._forward(self.target, queries, self.tp, masked=masked, ep=self.ep, spread=self.spread)
-        return Pass(name, "target", forward, self.tp, self.profile, self.runtime)
+        return Pass(name, "target", forward, self.tp, self.profile, self.facing)
 
     @_once
     def draft_pass(
@@ -216,7 +236,8 @@ class Site:
     def sampling_step(self, speculates: bool = True) -> Step:
         """Sampling and host work after a target pass, of a round that ``speculates`` or of a step that does not."""
         paid = units_of_step(self.own_sequences, self.target.layers if speculates else 0)
-        return Step("host", (Piece("sample", cost_of_step(self.runtime, paid), paid=paid),))
+        cost = cost_of_step(self.facing, paid) + Cost(warnings=self.far_from_rows)
+        return Step("host", (Piece("sample", cost, paid=paid),))
 
     def launches(self, step: Pass, tokens: int) -> tuple[Piece, ...]:
         """What a round of ``tokens`` drafts beside the target waits for their launches; nothing where it does not."""
