@@ -15,6 +15,7 @@ from calibration.runtimes.features import FIELDS, Features, features, values_of
 from calibration.runtimes.unseen import beside_log_sd
 from ssdsim.checks import Array
 from ssdsim.errors import InputError, nearest
+from ssdsim.measured.price import work_of
 from ssdsim.measured.row import Row
 from ssdsim.runtimes.card import NUMBERS, Evidence, Runtime
 from ssdsim.transformer.operations import QUANTISED_BYTES
@@ -94,8 +95,9 @@ def fit_runtime(
     """
     chosen = tuple(dict.fromkeys(fields if fields is not None else default_fields(rows)))
     check_fields(chosen, len(rows))
-    if "per_draft_step_s" in chosen and any(row.has_head for row in rows):
-        base = base.of_heads  # the rows speak of their heads' steps: the card has no other number for these
+    heads = [row for row in rows if row.has_head]
+    if "per_draft_step_s" in chosen and heads:  # they speak of their heads' steps, as the card's one number for these
+        base = base.drafting_with(work_of(heads[0], base).site.draft.head)
     named = name, engine or base.engine, source or "rows of the user's own"
     return min((_fit(rows, each, chosen, *named) for each in _caches(rows, base)), key=lambda fit: fit.misfit)
 

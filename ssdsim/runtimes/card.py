@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from ssdsim.errors import nearest
 from ssdsim.records import FROM_LIST, Card, Coefficient, LogSd, NotNegative, Seconds
+from ssdsim.transformer.layers import Head
 from ssdsim.transformer.operations import DTYPES
 from ssdsim.transformer.precision import Precision
 
@@ -78,8 +79,12 @@ class Host(Card):
     ``per_expert_prompt_s`` of such a layer in a pass with parts of prompts, which no captured graph holds.
     ``per_pass_s``: of a target pass. ``per_step_s``: after each target pass (scheduling, sampling, detokenising), and
     ``per_sequence_s`` of it for every sequence of the batch. ``per_draft_step_s``: of every pass of a draft.
-    ``per_round_s``: of a round that verifies drafted tokens, more than of a step without, and ``per_round_layer_s`` of
-    it for every layer of the target: shapes for which no graph was captured, masks, a cache that is cut back.
+    ``per_round_s``: of a round that verifies drafted tokens, more than of a step without. Of it are
+    ``per_round_sequence_s`` for every sequence (what was accepted of it, its cache cut back, its next draft) and
+    ``per_round_layer_s`` for every layer of the target (shapes for which no graph was captured).
+    ``per_tree_layer_s``: of every layer of a pass over a tree, of target and draft, whose attention takes a kernel over
+    what all nodes see, one over the nodes under a mask, and one that merges both. ``per_tree_token_s``: of every
+    node in a draft's pass over a tree, whose likeliest children are sorted out of its vocabulary.
     """
 
     per_layer_s: Annotated[Seconds, Number("of every pass and layer", 10e-6, "layers")] = 0.0
@@ -89,6 +94,9 @@ class Host(Card):
     per_draft_step_s: Annotated[Seconds, Number("of every pass of a draft", 1.5e-3, "draft step", _OF_DRAFTING)] = 0.0
     per_round_s: Annotated[Seconds, Number("of a round that speculates", 3e-3, "round", _OF_ROUND)] = 0.0
     per_round_layer_s: Annotated[Seconds, Number("of it, a layer of the target", 50e-6, "round", _OF_ROUND)] = 0.0
+    per_round_sequence_s: Annotated[Seconds, Number("of it, a sequence of the batch", 0.1e-3, "round", _OF_ROUND)] = 0.0
+    per_tree_layer_s: Annotated[Seconds, Number("of every layer of a pass over a tree", 20e-6, "tree", _OF_ROUND)] = 0.0
+    per_tree_token_s: Annotated[Seconds, Number("of a draft's node in it", 5e-6, "tree step", _OF_DRAFTING)] = 0.0
     per_expert_layer_s: Annotated[Seconds, Number("of every layer with experts", 10e-6, "expert layers")] = 0.0
     per_expert_token_s: Annotated[Seconds, Number("of it, a token", 1e-6, "expert layers")] = 0.0
     per_expert_prompt_s: Annotated[Seconds, Number("of it, in a pass over prompts", 1e-3, "expert layers")] = 0.0
@@ -154,7 +162,8 @@ class Runtime(Card):
     ``draft_tp`` says on how many of the target's devices a draft beside it runs: on one, on all (each step then pays
     all-reduces), or on the faster of both. ``cache_dtype`` is that of its cache
     beside quantised weights, where neither a user nor the checkpoint says (None: the activations'). ``head_step_s`` is
-    the host's ``per_draft_step_s`` where the draft is a head of its target (None: the same).
+    the host's ``per_draft_step_s`` where the draft is a head of its target (None: the same), ``own_lm_head_step_s``
+    where that has an LM head of its own, whose tokens are then told in the target's vocabulary (None: a head's).
 
     ``launches`` is there where a draft model beside the target runs without graphs.
 
@@ -170,6 +179,7 @@ class Runtime(Card):
     draft_tp: DraftDegree = "faster"
     cache_dtype: CacheDtype | None = None
     head_step_s: Seconds | None = None
+    own_lm_head_step_s: Seconds | None = None
     kernels: Kernels = Kernels()
     host: Host = Host()
     errors: Errors = Errors()
@@ -205,10 +215,9 @@ class Runtime(Card):
         )
         return self.model_copy(update={"kernels": kernels, "host": host})
 
-    @property
-    def of_heads(self) -> Runtime:
-        """The runtime as a draft head has it."""
-        return _of_heads(self)
+    def drafting_with(self, head: Head | None) -> Runtime:
+        """The runtime as a draft has it: a head of the target, or (None) a model."""
+        return self if head is None else _drafting_with(self, head.own_lm_head)
 
     @property
     def summary(self) -> str:
@@ -224,10 +233,13 @@ class Runtime(Card):
 
 
 @lru_cache(maxsize=256)
-def _of_heads(runtime: Runtime) -> Runtime:
-    if runtime.head_step_s is None:
+def _drafting_with(runtime: Runtime, own_lm_head: bool) -> Runtime:
+    steps = (runtime.own_lm_head_step_s if own_lm_head else None, runtime.head_step_s)
+    step_s = next((each for each in steps if each is not None), None)
+    if step_s is None:
         return runtime
-    return runtime.with_numbers({"per_draft_step_s": runtime.head_step_s}).model_copy(update={"head_step_s": None})
+    told = {"head_step_s": None, "own_lm_head_step_s": None}
+    return runtime.with_numbers({"per_draft_step_s": step_s}).model_copy(update=told)
 
 
 KERNELS = Runtime(
