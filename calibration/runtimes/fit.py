@@ -23,7 +23,14 @@ from ssdsim.transformer.operations import QUANTISED_BYTES
 DECODING = ("overlap", "attention", "communication", "per_layer_s", "per_step_s", "per_sequence_s")
 SPECULATING = ("per_draft_step_s", "per_round_layer_s")
 BOTH = ("overlap", "attention", "per_step_s", "per_sequence_s", *SPECULATING)
-EXPERTS = ("experts", "experts_4_bit", "per_expert_layer_s", "per_expert_token_s", "per_expert_prompt_s")
+EXPERTS = (
+    "experts",
+    "experts_4_bit",
+    "experts_16_bit",
+    "per_expert_layer_s",
+    "per_expert_token_s",
+    "per_expert_prompt_s",
+)
 """Of mixtures of experts, on a card that was fitted to dense models."""
 
 MOST_FIELDS = 6

@@ -45,10 +45,11 @@ class Number:
 class Kernels(Card):
     """How the engine's kernels differ from those that were timed one by one on an idle device.
 
-    ``gemm``, ``attention``, ``communication``, ``elementwise``, ``experts`` (of 8 and 16 bits a weight) and
-    ``experts_4_bit``, which other kernels unpack as they read them, multiply their seconds. ``overlap`` is the share
-    of what GEMMs, attention and element-wise kernels take beyond their bytes and flops at the device's peaks that
-    their neighbours hide: launches, first loads and last waves (CUDA graphs, programmatic dependent launch, fusion).
+    ``gemm``, ``attention``, ``communication``, ``elementwise``, ``experts`` (of 8 bits a weight), ``experts_4_bit``,
+    which other kernels unpack as they read them, and ``experts_16_bit`` (of 16 or more) multiply their seconds.
+    ``overlap`` is the share of what GEMMs, attention and element-wise kernels take beyond their bytes and flops at the
+    device's peaks that their neighbours hide: launches, first loads and last waves (CUDA graphs, programmatic dependent
+    launch, fusion).
 
     Where the engine has kernels of its own, what another library's took says little. ``streaming_attention``: decode
     attention takes its launch and its bytes at the device's bandwidth. Messages of an all-reduce up to
@@ -61,8 +62,9 @@ class Kernels(Card):
     attention: Annotated[Factor, Number("attention", 0.25)] = 1.0
     communication: Annotated[Factor, Number("all-reduces", 0.3)] = 1.0
     elementwise: Annotated[Factor, Number("element-wise kernels", 0.5)] = 1.0
-    experts: Annotated[Factor, Number("layers of experts of 8 and 16 bits", 0.15)] = 1.0
+    experts: Annotated[Factor, Number("layers of experts of 8 bits", 0.15)] = 1.0
     experts_4_bit: Annotated[Factor, Number("of 4 bits", 0.15)] = 1.0
+    experts_16_bit: Annotated[Factor, Number("of 16 bits", 0.15)] = 1.0
     overlap: Annotated[float, Number("share beyond the roofs that is hidden", 0.3)] = Field(default=0.0, ge=0.0, le=0.9)
     streaming_attention: Annotated[bool, Number("attention at the bandwidth")] = False
     one_shot_bytes: Annotated[int, Number("all-reduces read by every rank")] = Field(default=0, ge=0, le=10**12)
