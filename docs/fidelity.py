@@ -17,20 +17,15 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from calibration.bootstrap import significant
 from calibration.runtimes.fit import EXPERTS, Fit, fit_runtime
+from calibration.runtimes.left_out import Outcome, left_out
 from ssdsim.bundled import models_folder
-from ssdsim.measured.price import seconds_of, work_of
 from ssdsim.measured.row import Row
-from ssdsim.pricing.cost import TimingErrors
 from ssdsim.runtimes.card import KERNELS, NUMBERS, Evidence, Host, Kernels, Runtime
 from ssdsim.runtimes.catalog import find_runtime, save_runtime
 
-Array = NDArray[np.float64]
-
-DRAWS = 400
 ABOUT = "fitted by docs/fidelity.py to published benchmarks; draft steps and rounds to the SSD paper's sweeps over K"
 OF_ROUNDS = tuple(name for name, number in NUMBERS.items() if number.has_own_error)
 OTHER_ERRORS = ("experts_log_sd", "draft_step_log_sd", "per_round_log_sd", "round_log_sd")
@@ -201,60 +196,12 @@ def fitted(group: Group, rows: Sequence[Row]) -> Fit:
     return fit_runtime(rows, group.base, group.card, group.engine, source=source)
 
 
-# How well cards predict rows.
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """Of rows: log(predicted / measured), and the lower and upper end of the 95 % interval over the measured value."""
-
-    rows: Sequence[Row]
-    errors: Array
-    low: Array
-    high: Array
-
-    @staticmethod
-    def of(rows: Sequence[Row], card: Runtime) -> Outcome:
-        errors = TimingErrors(DRAWS, 0)
-        made, ends = [], []
-        for row in rows:
-            cost, seconds = work_of(row, card).cost, seconds_of(row)
-            made.append(cost.seconds / seconds - 1.0)
-            ends.append(np.quantile(cost.sample(errors), (0.025, 0.975)) / seconds)
-        low, high = np.array(ends).T if ends else np.zeros((2, 0))
-        return Outcome(rows, np.array(made), low, high)
-
-    @staticmethod
-    def together(parts: Sequence[Outcome]) -> Outcome:
-        rows = [row for part in parts for row in part.rows]
-        columns = (np.concatenate([getattr(part, name) for part in parts]) for name in ("errors", "low", "high"))
-        return Outcome(rows, *columns)
-
-    def of_hardware(self, name: str) -> Outcome:
-        keep = np.array([row.hardware == name for row in self.rows], dtype=bool)
-        rows = [row for row, kept in zip(self.rows, keep, strict=True) if kept]
-        return Outcome(rows, self.errors[keep], self.low[keep], self.high[keep])
-
-    @property
-    def held(self) -> Array:
-        return np.asarray((self.low <= 1.0) & (self.high >= 1.0), dtype=float)
-
-    def cells(self) -> str:
-        """Mean absolute error, bias, coverage and the median half-width of the interval."""
-        if not self.rows:
-            return "| | | "
-        half = np.median((self.high - self.low) / 2.0 / (1.0 + self.errors))
-        return f"{np.abs(self.errors).mean():.1%} | {self.errors.mean():+.1%} | {self.held.mean():.0%} | ±{half:.0%}"
-
-
-def left_out(group: Group, rows: Sequence[Row]) -> Outcome:
-    """Every series predicted by the card that the other series give, its errors among them."""
-    names = sorted({row.series_name for row in rows})
-    parts = []
-    for name in names:
-        own = [row for row in rows if row.series_name == name]
-        parts.append(Outcome.of(own, fitted(group, [row for row in rows if row.series_name != name]).card))
-    return Outcome.together(parts)
+def cells(outcome: Outcome) -> str:
+    """Mean absolute error, bias, coverage and the median half-width of the interval."""
+    if not outcome.rows:
+        return "| | | "
+    errors, half = outcome.errors, np.median(outcome.half_widths)
+    return f"{np.abs(errors).mean():.1%} | {errors.mean():+.1%} | {outcome.held.mean():.0%} | ±{half:.0%}"
 
 
 # The page and the cards.
@@ -265,12 +212,11 @@ def page(results: Sequence[tuple[Group, Fit, Outcome, Outcome, Outcome, Outcome]
     lines = [_HEAD, f"| {' | '.join(_COLUMNS)} | unsteady: error |", "|---" * 17 + "|"]
     for group, _, alone, in_fit, out, unsteady in results:
         for name in sorted({row.hardware for row in in_fit.rows}):
-            parts = [each.of_hardware(name) for each in (alone, in_fit, out)]
-            cells = " | ".join(part.cells() for part in parts)
-            no = unsteady.of_hardware(name)
+            parts = [_on(each, name) for each in (alone, in_fit, out)]
+            no = _on(unsteady, name)
             beside = f"{np.abs(no.errors).mean():.0%} of {len(no.rows)}" if no.rows else ""
-            series = len({row.series_name for row in parts[1].rows})
-            lines.append(f"| `{group.card}` | {name} | {len(parts[1].rows)} | {series} | {cells} | {beside} |")
+            series, shown = len({row.series_name for row in parts[1].rows}), " | ".join(map(cells, parts))
+            lines.append(f"| `{group.card}` | {name} | {len(parts[1].rows)} | {series} | {shown} | {beside} |")
     lines.append(_coverage([out for *_, out, _ in results]))
     lines.append(_CARDS)
     for group, fit, *_ in results:
@@ -283,12 +229,16 @@ def page(results: Sequence[tuple[Group, Fit, Outcome, Outcome, Outcome, Outcome]
     return "\n".join(lines) + "\n"
 
 
+def _on(outcome: Outcome, hardware: str) -> Outcome:
+    return outcome.where(lambda row: row.hardware == hardware)
+
+
 def _coverage(outcomes: Sequence[Outcome]) -> str:
     """Over all rows left out, every source weighing the same."""
     everything = Outcome.together(outcomes)
     sources = np.array([row.source for row in everything.rows])
     covered = [everything.held[sources == name].mean() for name in sorted(set(sources))]
-    half = np.median((everything.high - everything.low) / 2.0 / (1.0 + everything.errors))
+    half = np.median(everything.half_widths)
     return (
         f"\nOf {len(everything.rows)} rows, each predicted by a card that its series had no part in, "
         f"{np.mean(covered):.0%} lie inside the 95 % interval where every source weighs the same "
@@ -304,11 +254,11 @@ def main(folder: Path, write_cards: bool) -> None:
     for group in GROUPS:
         rows = list(rows_of(frame, group, ("yes", "approx")))
         fit = fitted(group, rows)
-        out = left_out(group, rows)
+        out = left_out(rows, [row.series_name for row in rows], lambda kept, group=group: fitted(group, kept).card)
         fit = replace(fit, card=_with_errors(fit.card, out))
         unsteady = Outcome.of(list(rows_of(frame, group, ("no",))), fit.card)
         results.append((group, fit, Outcome.of(rows, KERNELS), Outcome.of(rows, fit.card), out, unsteady))
-        print(group.card, len(rows), "rows:", results[-1][3].cells(), "; left out", out.cells(), file=sys.stderr)
+        print(group.card, len(rows), "rows:", cells(results[-1][3]), "; left out", cells(out), file=sys.stderr)
     (Path(__file__).parent / "fidelity.md").write_text(page(results), encoding="utf-8")
     if write_cards:
         for group, fit, *_ in results:

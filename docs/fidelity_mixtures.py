@@ -16,12 +16,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import tomli_w
-from fidelity import Array, Outcome
+from fidelity import cells
 
 from calibration.bootstrap import significant
 from calibration.runtimes.fit import EXPERTS, Fit, fit_runtime
+from calibration.runtimes.left_out import Outcome, left_out
 from calibration.runtimes.unseen import log_sd_besides
 from ssdsim.bundled import models_folder
+from ssdsim.checks import Array
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.measured.row import Row
 from ssdsim.runtimes.card import KERNELS, Runtime
@@ -144,17 +146,18 @@ def with_experts(dense: Runtime, fit: Fit, errors: Array, rows: Sequence[Row]) -
     return card.model_copy(update={"errors": card.errors.model_copy(update={"experts_log_sd": besides})})
 
 
-def left_out(rows: Sequence[Row], clean: Sequence[Row], dense: Runtime) -> dict[str, Outcome]:
-    """Each series by what the others' clean rows give."""
-    found = {}
-    for name in sorted({row.series for row in rows}):
-        own, others = [row for row in rows if row.series == name], [row for row in clean if row.series != name]
-        card = dense
-        if others:
-            fit = fitted(others, dense)
-            card = with_experts(dense, fit, fit.left_out if fit.left_out.size else fit.errors, others)
-        found[name] = Outcome.of(own, card)
-    return found
+def unseen(rows: Sequence[Row], clean: Sequence[Row], dense: Runtime) -> Outcome:
+    """Each series by what the others' clean rows give; by the dense card where there are none."""
+    series, kept = [row.series for row in rows], {id(row) for row in clean}
+    if len(set(series)) == 1:
+        return Outcome.of(rows, dense)
+
+    def card(others: Sequence[Row]) -> Runtime:
+        others = [row for row in others if id(row) in kept]
+        fit = fitted(others, dense)
+        return with_experts(dense, fit, fit.left_out if fit.left_out.size else fit.errors, others)
+
+    return left_out(rows, series, card)
 
 
 def main(folder: Path, configs: Path, write_cards: bool) -> None:
@@ -169,19 +172,19 @@ def main(folder: Path, configs: Path, write_cards: bool) -> None:
         clean = [row for row in own if id(row) not in slips | twins]
         dense = without_experts(find_runtime(name))
         fit = fitted(clean, dense)
-        out = left_out(own, clean, dense)
-        unseen = np.concatenate([each.errors for each in out.values()])
-        card = with_experts(dense, fit, unseen, [row for each in out.values() for row in each.rows])
+        out = unseen(own, clean, dense)
+        card = with_experts(dense, fit, out.errors, own)
         cards.append(card)
-        for series_name, outcome in out.items():
+        for series_name in sorted({row.series for row in own}):
             of_series = [row for row in own if row.series == series_name]
+            outcome = out.where(lambda row, name=series_name: row.series == name)
             shown = {"dense": Outcome.of(of_series, dense), "fit": Outcome.of(of_series, card), "out": outcome}
             for kind, each in shown.items():
                 parts[kind].append(each)
             lines.append(_line(of_series[0], len(of_series), shown))
             print(lines[-1], file=sys.stderr)
     together = {kind: Outcome.together(each) for kind, each in parts.items()}
-    lines.append(f"| all | | | {len(rows)} | {' | '.join(each.cells() for each in together.values())} |")
+    lines.append(f"| all | | | {len(rows)} | {' | '.join(map(cells, together.values()))} |")
     head = _HEAD.format(rows=len(table), late=len(table) - len(rows))
     foot = _foot(rows, slips, together, table) + "".join(map(_numbers, cards))
     text = f"{head}| {' | '.join(_COLUMNS)} |\n|{'---|' * 16}\n" + "\n".join(lines) + "\n" + foot
@@ -194,7 +197,7 @@ def main(folder: Path, configs: Path, write_cards: bool) -> None:
 def _line(row: Row, count: int, shown: Mapping[str, Outcome]) -> str:
     model = Path(row.model).name.split("--")[1].removesuffix("_config.json")
     placement = f"{row.hardware}, TP {row.tp}" + (f", EP {row.ep}" if row.ep > 1 else "")
-    return f"| {row.engine} | {model} | {placement} | {count} | {' | '.join(o.cells() for o in shown.values())} |"
+    return f"| {row.engine} | {model} | {placement} | {count} | {' | '.join(map(cells, shown.values()))} |"
 
 
 def _numbers(card: Runtime) -> str:

@@ -17,13 +17,15 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from fidelity import GROUPS, OF_ROUNDS, Array, Outcome
+from fidelity import GROUPS, OF_ROUNDS
 from scipy.optimize import least_squares
 from scipy.stats import norm
 from scipy.stats import t as student
 
 from calibration.bootstrap import significant
+from calibration.runtimes.left_out import Outcome
 from ssdsim.bundled import models_folder
+from ssdsim.checks import Array
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.measured.price import seconds_of

@@ -12,6 +12,7 @@ from scipy.stats import t as student
 
 from calibration.bootstrap import significant
 from calibration.runtimes.features import FIELDS, Features, features, values_of
+from calibration.runtimes.left_out import without_each
 from calibration.runtimes.unseen import beside_log_sd
 from ssdsim.checks import Array
 from ssdsim.errors import InputError, nearest
@@ -269,20 +270,16 @@ def _design_effect(residual: Array, series: NDArray[np.str_]) -> float:
 def _left_out(made: Features, base: Runtime, fields: tuple[str, ...]) -> tuple[Array, Array]:
     """Of each row, predicted by the rows of the other series: its relative error, and the log-sd of their numbers.
 
-    Empty with one series.
+    Empty with one series, or where the others are too few.
     """
-    names = sorted(set(made.series))
-    errors, told = np.zeros((2, len(made.rows)))
-    if len(names) < 2:
-        return np.zeros(0), np.zeros(0)
-    for name in names:
-        own = made.series == name
+    errors, told = np.full((2, len(made.rows)), np.nan)
+    for own in without_each(list(made.series)):
         if (~own).sum() <= len(fields):
-            return np.zeros(0), np.zeros(0)
+            break
         solution = _solve(made.of(~own), base, fields)
         errors[own] = made.of(own).predicted(solution.values) / made.seconds[own] - 1.0
         told[own] = solution.log_sd(made.of(own))
-    return errors, told
+    return (np.zeros(0), np.zeros(0)) if np.isnan(errors).any() else (errors, told)
 
 
 def _beside(made: Features, base: Runtime, solution: _Solution, card: Runtime) -> float:
