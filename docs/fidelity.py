@@ -26,7 +26,7 @@ from ssdsim.measured.row import Row
 from ssdsim.runtimes.card import KERNELS, NUMBERS, Evidence, Host, Kernels, Runtime
 from ssdsim.runtimes.catalog import find_runtime, save_runtime
 
-ABOUT = "fitted by docs/fidelity.py to published benchmarks; draft steps and rounds to the SSD paper's sweeps over K"
+ABOUT = "fitted to published benchmarks by docs/fidelity.py, of mixtures and of rounds by the scripts beside it"
 OF_ROUNDS = tuple(name for name, number in NUMBERS.items() if number.has_own_error)
 OTHER_ERRORS = ("experts_log_sd", "draft_step_log_sd", "per_round_log_sd", "round_log_sd")
 """Numbers and errors of a card that are not fitted here: docs/fidelity_mixtures.py, docs/fidelity_rounds.py."""
@@ -140,7 +140,7 @@ def _base(kernels: Kernels, host: Host) -> Runtime:
 GROUPS = (
     Group("vllm", "vllm", "0.9 and later", lambda row: "LLM-Inf" not in row.source, _base(_OWN, _MODERN)),
     Group("trtllm", "tensorrt-llm", "1.0 and later", lambda row: "LLM-Inf" not in row.source, _base(_TRTLLM, _MODERN)),
-    Group("sglang", "sglang", "0.5", lambda row: True, _base(_OWN, _MODERN)),
+    Group("sglang", "sglang", "0.5, speculation v1 (to June 2026)", lambda row: True, _base(_OWN, _MODERN)),
     Group("vllm-0.5", "vllm", "0.5 and 0.6", lambda row: "LLM-Inf" in row.source, _base(_EAGER, _MODERN)),
     Group("trtllm-0.11", "tensorrt-llm", "0.11", lambda row: "LLM-Inf" in row.source, _base(_EAGER, _MODERN)),
 )

@@ -74,6 +74,7 @@ def options_of(row: Row) -> dict[str, Any]:
         head = "mtp" if find_transformer(row.model).mtp_layers else "eagle3"
         drafter = row.drafter or ("model" if row.draft else head)
         given |= {"strategies": ("sd",), "k": row.k, "drafter": drafter, "draft": row.draft, "sd_draft": "colocated"}
+        given["draft_dtype"] = row.draft_dtype
         given["alpha"] = 0.5  # what is accepted, the row says itself
     if row.tree_nodes is not None:
         tree = {"tree_nodes": row.tree_nodes, "tree_depth": row.k, "tree_beam": row.tree_beam}

@@ -30,9 +30,10 @@ class Row(Card):
     while they are served. ``batch`` is the sequences in flight (the concurrency). ``input_tokens`` and
     ``output_tokens`` are means over requests. With ``k`` drafted tokens a round, ``acceptance_length`` are the tokens
     that a round yields (bonus token included). ``drafter`` proposes them (``model``, ``eagle3``, ``mtp``, ...) and
-    ``draft`` names its card; with neither it is a head of the target. Where a round verifies a tree, ``k`` are its
-    levels, of each of which the draft goes on from the ``tree_beam`` likeliest nodes, and ``tree_nodes`` are verified
-    (without the root): of SGLang the steps, the top k, and the draft tokens less one.
+    ``draft`` names its card (``draft_dtype`` its format, where it is not the target's); with neither it is a head of
+    the target. Where a round verifies a tree, ``k`` are its levels, of each of which the draft goes on from the
+    ``tree_beam`` likeliest nodes, and ``tree_nodes`` are verified (without the root): of SGLang the steps, the top k,
+    and the draft tokens less one.
 
     Experts lie in ``ep`` groups of the ``tp`` devices.
 
@@ -53,6 +54,7 @@ class Row(Card):
     dtype: str | None = None
     kv_dtype: str | None = None
     draft: str | None = None
+    draft_dtype: str | None = None
     drafter: str | None = None
     k: Whole | None = None
     tree_nodes: Whole | None = None

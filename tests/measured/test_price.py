@@ -30,8 +30,8 @@ SETTINGS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"strategies": ("tree",), "draft": "llama-3.2-1b", "tree_depth": 3, "tree_beam": 4, "tree_nodes": 15},
     ),
     "MTP": (
-        {"k": 1, "model": "deepseek-r1", "hardware": "h200-sxm", "tp": 8},
-        {"k": 1, "target": "deepseek-r1", "hardware": "h200-sxm", "tp": 8, "drafter": "mtp"},
+        {"k": 1, "model": "deepseek-r1", "hardware": "h200-sxm", "tp": 8, "draft_dtype": "bfloat16"},
+        {"k": 1, "target": "deepseek-r1", "hardware": "h200-sxm", "tp": 8, "drafter": "mtp", "draft_dtype": "bfloat16"},
     ),
 }
 """Columns of a row, and the options of ``predict`` that say the same."""
