@@ -27,7 +27,7 @@ from ssdsim.measured.row import Row
 from ssdsim.runtimes.card import KERNELS, NUMBERS, Elsewhere, Evidence, Host, Kernels, Runtime
 from ssdsim.runtimes.catalog import find_runtime, save_runtime
 
-ABOUT = "fitted by docs/fidelity.py to published benchmarks; draft steps and rounds to the SSD paper's sweeps over K"
+ABOUT = "fitted to published benchmarks by docs/fidelity.py, of mixtures and of rounds by the scripts beside it"
 OF_ROUNDS = tuple(name for name, number in NUMBERS.items() if number.has_own_error)
 """Numbers and errors of a card that are not fitted here: docs/fidelity_mixtures.py, docs/fidelity_rounds.py."""
 
@@ -170,7 +170,14 @@ _OF_SGLANG = (*(field for field in DECODING if field != "per_layer_s"), "prompts
 GROUPS = (
     Group("vllm", "vllm", "0.9 to 0.23", _later, _base(_VLLM, _BY_LAYERS), _OF_VLLM),
     Group("trtllm", "tensorrt-llm", "1.0 and later", _later, _base(_TRTLLM, _MODERN)),
-    Group("sglang", "sglang", "0.5", lambda row: True, _base(_SGLANG, _BY_STEPS), _OF_SGLANG),
+    Group(
+        "sglang",
+        "sglang",
+        "0.5, speculation v1 (to June 2026)",
+        lambda row: True,
+        _base(_SGLANG, _BY_STEPS),
+        _OF_SGLANG,
+    ),
     Group("vllm-0.5", "vllm", "0.5 and 0.6", _published, _base(_EAGER, _MODERN)),
     Group("trtllm-0.11", "tensorrt-llm", "0.11", _published, _base(_EAGER, _MODERN)),
 )

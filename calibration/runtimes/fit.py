@@ -19,6 +19,7 @@ from calibration.runtimes.unseen import Unseen, covered_by, factor_on_errors, sc
 from ssdsim.checks import Array
 from ssdsim.errors import InputError, nearest
 from ssdsim.hardware.catalog import find_hardware
+from ssdsim.measured.price import work_of
 from ssdsim.measured.row import Row
 from ssdsim.runtimes.card import NUMBERS, Evidence, Kernels, Runtime
 from ssdsim.runtimes.covered import Covered
@@ -30,6 +31,7 @@ EXPERTS = (
     "experts",
     "experts_4_bit",
     "experts_nvfp4",
+    "experts_16_bit",
     "prompt_experts_4_bit",
     "per_expert_layer_s",
     "per_expert_prompt_s",
@@ -177,8 +179,9 @@ def _fit_numbers(
     if fields is not None:
         check_fields(fields)
     drafts = "per_draft_step_s" in (SPECULATING if fields is None else fields)
-    if drafts and any(row.has_head for row in rows):
-        base = base.of_heads  # the rows speak of their heads' steps: the card has no other number for these
+    heads = [row for row in rows if row.has_head]
+    if drafts and heads:  # they speak of their heads' steps, as the card's one number for these
+        base = base.drafting_with(work_of(heads[0], base).site.draft.head)
     found = [_numbers(rows, each, fields, name, engine or base.engine) for each in _caches(rows, base)]
     return min(found, key=lambda each: (each.left_out_error or 0.0, each.solution.misfit))
 

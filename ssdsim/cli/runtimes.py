@@ -64,8 +64,9 @@ def print_runtime(card: Runtime) -> None:
         table.add_row(name, shown(name, held[name]), number.about)
     out.print(table)
     out.print(f"A draft beside the target runs on {_DRAFTS[card.draft_tp]}; cache in {card.cache_dtype or _LIKE_MODEL}")
-    if card.head_step_s is not None:
-        out.print(f"A step of a draft head takes {shown('head_step_s', card.head_step_s)} between its kernels")
+    for heads, step_s in (("", card.head_step_s), (" with an LM head of its own", card.own_lm_head_step_s)):
+        if step_s is not None:
+            out.print(f"A step of a draft head{heads} takes {shown('head_step_s', step_s)} between its kernels")
     if card.launches is not None:
         times = f"{1e6 * card.launches.per_layer_s:.0f} µs a layer, {1e3 * card.launches.per_round_s:.1f} ms a round"
         out.print(f"The host launches a draft model's kernels one by one: {times}")

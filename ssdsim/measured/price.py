@@ -16,6 +16,7 @@ from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Pass, Piece, Step
 from ssdsim.runtimes.card import KERNELS, Runtime
 from ssdsim.scenario.configuration import configure
+from ssdsim.scenario.price import round_error
 from ssdsim.transformer.prefill import prefill_pass
 
 T = TypeVar("T")
@@ -28,15 +29,15 @@ PREFILL_CHUNK = 8192
 class Work:
     """What was done at ``site`` behind a row's value.
 
-    ``steps``, of a round where it ``speculates``, run ``rounds`` times in the time that the value speaks of; passes
-    over ``prompts`` each as often as it says.
+    ``steps``, of a round where it speculates, run ``rounds`` times in the time that the value speaks of; passes over
+    ``prompts`` each as often as it says. ``round_error`` is that of the strategy's rounds, a direction and its log-sd.
     """
 
     site: Site
     steps: Mapping[str, Step]
     rounds: float
     prompts: tuple[tuple[Pass, float], ...]
-    speculates: bool
+    round_error: tuple[str, float] | None
 
     @property
     def pieces(self) -> Iterator[tuple[Piece, float]]:
@@ -49,9 +50,7 @@ class Work:
     def cost(self) -> Cost:
         """The seconds of :func:`seconds_of`, as predicted."""
         whole = Cost.total((piece.cost, times) for piece, times in self.pieces)
-        runtime = self.site.runtime
-        log_sd = runtime.errors.round_log_sd
-        return whole.off_by(f"round@{runtime.name}", log_sd) if self.speculates and log_sd else whole
+        return whole if self.round_error is None else whole.off_by(*self.round_error)
 
 
 def options_of(row: Row) -> dict[str, Any]:
@@ -75,7 +74,11 @@ def options_of(row: Row) -> dict[str, Any]:
         head = "mtp" if find_transformer(row.model).mtp_layers else "eagle3"
         drafter = row.drafter or ("model" if row.draft else head)
         given |= {"strategies": ("sd",), "k": row.k, "drafter": drafter, "draft": row.draft, "sd_draft": "colocated"}
+        given["draft_dtype"] = row.draft_dtype
         given["alpha"] = 0.5  # what is accepted, the row says itself
+    if row.tree_nodes is not None:
+        tree = {"tree_nodes": row.tree_nodes, "tree_depth": row.k, "tree_beam": row.tree_beam}
+        given |= {"strategies": ("tree",), **tree, "k": None}
     return {name: value for name, value in given.items() if value is not None}
 
 
@@ -104,7 +107,8 @@ def work_of(row: Row, runtime: Runtime = KERNELS) -> Work:
     if row.k is not None and "decode" in steps:
         raise InputError(f"{scenario.drafter.title} does not draft in every round: its rows cannot be predicted")
     rounds, prompts = _counts(row, runtime.kernels.prompts)
-    return Work(site, steps, rounds, tuple(_prompts(site, row, prompts)), row.k is not None)
+    error = round_error(scenario.strategy, site)
+    return Work(site, steps, rounds, tuple(_prompts(site, row, prompts)), error)
 
 
 def _counts(row: Row, waited_for: float) -> tuple[float, float]:

@@ -30,7 +30,10 @@ class Row(Card):
     while they are served. ``batch`` is the sequences in flight (the concurrency). ``input_tokens`` and
     ``output_tokens`` are means over requests. With ``k`` drafted tokens a round, ``acceptance_length`` are the tokens
     that a round yields (bonus token included). ``drafter`` proposes them (``model``, ``eagle3``, ``mtp``, ...) and
-    ``draft`` names its card; with neither it is a head of the target.
+    ``draft`` names its card (``draft_dtype`` its format, where it is not the target's); with neither it is a head of
+    the target. Where a round verifies a tree, ``k`` are its levels, of each of which the draft goes on from the
+    ``tree_beam`` likeliest nodes, and ``tree_nodes`` are verified (without the root): of SGLang the steps, the top k,
+    and the draft tokens less one.
 
     Experts lie in ``ep`` groups of the ``tp`` devices.
 
@@ -51,8 +54,11 @@ class Row(Card):
     dtype: str | None = None
     kv_dtype: str | None = None
     draft: str | None = None
+    draft_dtype: str | None = None
     drafter: str | None = None
     k: Whole | None = None
+    tree_nodes: Whole | None = None
+    tree_beam: Whole | None = None
     acceptance_length: Annotated[float, Field(ge=1.0, le=1001.0)] | None = None
     source: str = ""
     series: str = ""
@@ -63,12 +69,20 @@ class Row(Card):
             raise ValueError(f"acceptance_length is needed beside k (but for step_ms), got k {self.k} alone")
         return self
 
+    @model_validator(mode="after")
+    def _a_tree_has_levels_beam_and_nodes(self) -> Row:
+        given = [name for name in ("k", "tree_nodes", "tree_beam") if getattr(self, name) is not None]
+        if given not in ([], ["k"], ["k", "tree_nodes", "tree_beam"]):
+            raise ValueError(f"a tree needs k, tree_nodes and tree_beam, got {' and '.join(given)} alone")
+        return self
+
     @property
     def series_name(self) -> str:
         """The series, or what makes one where none is given."""
         parts = (self.source, self.engine, self.engine_version, self.model, self.dtype, self.hardware, self.tp)
         spread = (f"ep {self.ep}",) if self.ep > 1 else ()
-        method = (f"k from {self.draft or self.drafter or 'a head'}",) if self.k else ()
+        proposed = "k" if self.tree_nodes is None else "trees"
+        method = (f"{proposed} from {self.draft or self.drafter or 'a head'}",) if self.k else ()
         return self.series or " ".join(str(part) for part in (*parts, *spread, *method) if part)
 
     @property
@@ -92,8 +106,8 @@ class Row(Card):
         return max(1, round(self.input_tokens + self.output_tokens / 2.0))
 
 
-_NUMBERS = ("tp", "ep", "batch", "input_tokens", "output_tokens", "value", "k", "acceptance_length")
-_WHOLE = ("tp", "ep", "batch", "k")
+_WHOLE = ("tp", "ep", "batch", "k", "tree_nodes", "tree_beam")
+_NUMBERS = (*_WHOLE, "input_tokens", "output_tokens", "value", "acceptance_length")
 COLUMNS = tuple(Row.model_fields)
 REQUIRED = tuple(name for name, field in Row.model_fields.items() if field.is_required())
 _NOTHING: Mapping[str, Any] = MappingProxyType({})

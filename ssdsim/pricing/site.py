@@ -197,7 +197,7 @@ class Site:
     @property
     def _drafts_on(self) -> Runtime:
         """The runtime as the draft has it."""
-        return self.runtime if self.draft.head is None else self.runtime.of_heads
+        return self.runtime.drafting_with(self.draft.head)
 
     @cached_property
     def _drafting(self) -> Site:

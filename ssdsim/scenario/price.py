@@ -70,10 +70,11 @@ def price(settings: Settings, strategy: Strategy, site: Site | None, drafter: Dr
     devices = strategy.devices(settings, site.tp, drafter)
     check_devices(strategy.title, site, devices, together)
     check_memory(site.batch, strategy.occupancies(site, drafter))
-    return Priced(strategy.steps(site, drafter), devices, _round_error(strategy, site))
+    return Priced(strategy.steps(site, drafter), devices, round_error(strategy, site))
 
 
-def _round_error(strategy: Strategy, site: Site) -> tuple[str, float] | None:
+def round_error(strategy: Strategy, site: Site) -> tuple[str, float] | None:
+    """What a round's description leaves out of a strategy's, as a direction and its log-sd; None where it says all."""
     log_sd = site.runtime.errors.round_log_sd
     if not strategy.drafts or log_sd == 0.0:
         return None

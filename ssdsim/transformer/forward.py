@@ -108,6 +108,11 @@ class ForwardPass:
         """Whether parts of prompts are among its tokens."""
         return any(isinstance(op, PrefillAttention) for op, _ in self.counted())
 
+    @cached_property
+    def over_trees(self) -> bool:
+        """Whether the tokens of a sequence are branches, under a mask."""
+        return any(isinstance(op, Attention | LatentAttention) and op.masked for op, _ in self.counted())
+
     @property
     def tokens(self) -> int:
         """Tokens in flight."""

@@ -321,10 +321,13 @@ class ExpertMlp(_OfWeights):
 
     @property
     def family(self) -> str:
-        """Other kernels unpack 4 bits, and others multiply them."""
+        """Other kernels unpack 4 bits, others multiply them, and others again multiply 8 bits than 16."""
         if self.in_4_bits:
             return "experts_nvfp4"
-        return "experts_4_bit" if WEIGHT_BYTES[self.dtype] < 1.0 else "experts"
+        weight_bytes = WEIGHT_BYTES[self.dtype]
+        if weight_bytes < 1.0:
+            return "experts_4_bit"
+        return "experts" if weight_bytes < 2.0 else "experts_16_bit"
 
     @property
     def shape(self) -> str:

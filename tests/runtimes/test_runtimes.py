@@ -24,6 +24,7 @@ from ssdsim.pricing.passes import cost_of_pass
 from ssdsim.runtimes.card import KERNELS, Errors, Evidence, Host, Kernels, Runtime
 from ssdsim.runtimes.catalog import DEFAULT, SUFFIX, find_runtime, load_runtime, runtime_names, runtime_of, save_runtime
 from ssdsim.transformer.forward import forward_pass
+from ssdsim.transformer.heads import eagle3_head, eagle_head
 from ssdsim.transformer.operations import Attention, Collective
 from ssdsim.validation.paper import load_published
 from tests.measured.engines import served
@@ -209,6 +210,31 @@ def test_a_draft_beside_the_target_runs_where_the_runtime_has_it() -> None:
         sd = predict(runtime=name, strategies=("ar", "sd")).configuration.scenarios["sd"]
         (degrees[name],) = [work.tp for work in sd.steps["draft"].passes]
     assert degrees == {"ssd-engine": 1, "vllm": 4}
+
+
+def test_a_head_has_the_step_of_its_kind() -> None:
+    """EAGLE has the target's LM head, EAGLE-3 one of its own, whose tokens are told in the target's vocabulary."""
+    card = find_runtime("vllm")
+    assert card.head_step_s is not None
+    assert card.own_lm_head_step_s is not None
+    target = find_transformer("llama-3.1-8b")
+    heads = {"eagle": eagle_head(target).head, "eagle3": eagle3_head(target).head}
+    found = {name: card.drafting_with(head).host.per_draft_step_s for name, head in heads.items()}
+    assert found == {"eagle": card.head_step_s, "eagle3": card.own_lm_head_step_s}
+    assert card.drafting_with(None) is card
+    alike = card.model_copy(update={"own_lm_head_step_s": None})
+    assert alike.drafting_with(heads["eagle3"]).host.per_draft_step_s == card.head_step_s
+
+
+def test_a_round_of_a_deep_target_is_not_charged_by_its_layers() -> None:
+    """What it costs beside its passes is the host's, whatever the target: about 1.2 ms of eight sequences."""
+    beside = {}
+    for target, tp in (("llama-3.1-8b", 1), ("llama-3.1-70b", 4)):
+        asked = {"target": target, "tp": tp, "b": 8, "k": 3, "hardware": "h200-sxm", "runtime": "sglang"}
+        scenarios = predict(**asked, strategies="ar,sd", drafter="eagle3").configuration.scenarios
+        beside[target] = scenarios["sd"].seconds["sample"] - scenarios["ar"].seconds["sample"]
+    assert beside["llama-3.1-70b"] == pytest.approx(beside["llama-3.1-8b"])
+    assert 0.9e-3 < beside["llama-3.1-70b"] < 1.5e-3
 
 
 def test_an_engine_keeps_the_cache_of_quantised_weights_as_its_card_says() -> None:
