@@ -25,6 +25,7 @@ class Counts:
     all before was accepted. ``lengths[j]`` rounds accepted exactly j. Each is None where the log does not say it, and
     so is ``k``, the tokens drafted in every round, where that varied (``varied``) or is not said. ``rounds`` is None
     where only their mean ``length`` is known. A prompt's first token, which its prefill makes, is in none of them.
+    ``undrafted`` are steps that drafted nothing, which engines leave out of their rounds; None where it is not told.
     """
 
     where: str
@@ -38,6 +39,7 @@ class Counts:
     lengths: tuple[int, ...] | None = None
     varied: bool = False
     is_request: bool = False
+    undrafted: float | None = None
 
 
 @dataclass(frozen=True)
@@ -206,6 +208,13 @@ def of_length(where: str, length: float, k: int | None, rounds: float | None = N
         raise InputError(f"{where}: a round yields at least 1 token, its bonus, but the mean is {length:g}")
     accepted = None if rounds is None else (length - 1.0) * rounds
     return Counts(where, rounds, accepted, length, k)
+
+
+def with_steps(found: Counts, steps: float | None) -> Counts:
+    """The counts with the steps that drafted nothing: those of ``steps``, all that there were, that are no rounds."""
+    if steps is None or found.rounds is None:
+        return found
+    return replace(found, undrafted=max(0.0, steps - found.rounds))
 
 
 def check_accepted(found: Counts, accepted: int | None) -> None:

@@ -20,8 +20,10 @@ _LINE = re.compile(
 )
 _TOKENS = re.compile(r"(?<!prompt )eval time =\s*[\d.]+ ms /\s*(\d+) (?:tokens|runs)")
 _TASK = re.compile(r"task (-?\d+) \|")
+_LOGGED = r"(?:[\d.]+ [A-Z] )?"  # newer versions print a clock and a letter before each line
 _EXAMPLE = {
-    name: re.compile(rf"^\s*{name}\s*=\s*(\d+)", re.M) for name in ("n_draft", "n_predict", "n_drafted", "n_accept")
+    name: re.compile(rf"^{_LOGGED}\s*{name}\s*=\s*(\d+)", re.M)
+    for name in ("n_draft", "n_predict", "n_drafted", "n_accept")
 }
 
 
