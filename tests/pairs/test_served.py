@@ -25,7 +25,7 @@ def counters(name: str) -> Findings:
 def test_steps_that_drafted_nothing_are_rounds() -> None:
     """8 answers of 48 tokens: 376 after the first ones, in 193 steps. 63 drafted, and accepted 213 tokens.
 
-    The rounds that drafted yield 4.38 tokens each, which is no speed of anything. Of what was accepted 30 tokens were cut
+    Rounds that drafted yield 4.38 tokens each, which is no speed of anything. Of what was accepted 30 tokens were cut
     at the ends of answers, so that what was put out does not tell the steps (376 - 213 = 163 are too few).
     """
     found = counters("ng-c4").length

@@ -14,7 +14,7 @@ class RequestLog:
 
     ``measured_ms`` are times that a benchmark saw, by metric (``ttft``, ``tpot``, ``e2el``); NaN where a request has
     none. ``concurrency`` is what the file says were in flight, where it names no arrivals. ``notes`` say what was left
-    out, or taken for something else.
+    out, or taken for something else. ``model`` is the name that a benchmark calls it by.
     """
 
     form: str
@@ -24,3 +24,4 @@ class RequestLog:
     measured_ms: Mapping[str, Array] = field(default_factory=dict)
     concurrency: int | None = None
     notes: tuple[str, ...] = ()
+    model: str | None = None

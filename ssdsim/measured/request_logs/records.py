@@ -10,8 +10,11 @@ import numpy as np
 
 from ssdsim.checks import Array
 from ssdsim.errors import InputError, told
+from ssdsim.measured import aiperf, guidellm, sglang_bench, vllm_bench
+from ssdsim.measured.guidellm import benchmarks, model_of
 from ssdsim.measured.request_logs.conversations import read_conversations
 from ssdsim.measured.request_logs.log import RequestLog
+from ssdsim.pairs.importers.fields import text_in
 
 Record = Mapping[str, Any]
 Read = Callable[[Sequence[Record], str], RequestLog]
@@ -39,7 +42,7 @@ def read_records(records: Sequence[Any], where: str, tokenizer: Path | None = No
     for _, knows, read in _FORMS:
         if knows(found[0]):
             return read(found, where)
-    known = ", ".join([*(name for name, _, _ in _FORMS), "ShareGPT"])
+    known = ", ".join([*dict.fromkeys(name for name, _, _ in _FORMS), "ShareGPT"])
     raise InputError(f"{where}: no log of requests that is known here (those of {known}, or a CSV table)")
 
 
@@ -87,6 +90,7 @@ def _benchmark(form: str, records: Sequence[Record], where: str) -> RequestLog:
         {name: values[kept] for name, values in measured.items()},
         None if start is not None or concurrency is None else int(concurrency),
         tuple(notes),
+        text_in(record.get("model_id")),
     )
 
 
@@ -117,6 +121,30 @@ def _aiperf(records: Sequence[Record], where: str) -> RequestLog:
     with np.errstate(divide="ignore", invalid="ignore"):
         tpot = np.where(outputs > 1, (whole - ttft) / (outputs - 1.0), np.nan)
     return RequestLog("AIPerf", arrival_s, inputs, outputs, {"ttft": ttft, "tpot": tpot, "e2el": whole}, notes=notes)
+
+
+def _guidellm(records: Sequence[Record], where: str) -> RequestLog:
+    """The requests of a report that succeeded, in all of its benchmarks."""
+    (record,) = records
+    found = [each for one in benchmarks(record) for each in (one.get("requests") or {}).get("successful") or ()]
+    if not found:
+        raise InputError(f"{where}: has no requests; let guidellm keep them in its report (sample-size)")
+    start, inputs, outputs = (
+        _column(found, (name,), where) for name in ("request_start_time", "prompt_tokens", "output_tokens")
+    )
+    ttft, tpot = (_column(found, (f"{name}_ms",), where) for name in ("time_to_first_token", "inter_token_latency"))
+    whole = 1e3 * _column(found, ("request_latency",), where)
+    measured = {"ttft": ttft, "tpot": tpot, "e2el": whole}
+    return RequestLog("guidellm", start, inputs, outputs, measured, model=text_in(model_of(record)))
+
+
+def _summary(needs: str) -> Read:
+    """Of a benchmark whose file has sums alone."""
+
+    def read(records: Sequence[Record], where: str) -> RequestLog:
+        raise InputError(f"{where}: a benchmark without a line a request; {needs}")
+
+    return read
 
 
 def _metric(records: Sequence[Record], name: str, where: str, unit: str | None = None) -> Array:
@@ -160,6 +188,10 @@ def _has(*names: str) -> Callable[[Record], bool]:
 _FORMS: tuple[tuple[str, Callable[[Record], bool], Read], ...] = (
     ("SGLang bench_serving", _has("input_lens", "output_lens", "accept_length"), _sglang),
     ("vLLM bench serve", _has("input_lens", "output_lens"), _vllm),
+    ("SGLang bench_serving", sglang_bench.knows, _summary("run bench_serving with --output-details")),
+    ("vLLM bench serve", vllm_bench.knows, _summary("run vllm bench serve with --save-detailed")),
+    ("guidellm", guidellm.knows, _guidellm),
+    ("AIPerf", aiperf.knows, _summary("run aiperf with --export-level records, and give profile_export.jsonl")),
     ("AIPerf", _has("metrics", "metadata"), _aiperf),
     ("Mooncake", _has("input_length", "output_length"), _mooncake),
     ("Mooncake's aliases", _has("input_tokens", "output_tokens"), _mooncake),
