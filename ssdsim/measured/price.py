@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -28,8 +28,8 @@ PREFILL_CHUNK = 8192
 class Work:
     """What was done at ``site`` behind a row's value.
 
-    ``steps``, of a round where it ``speculates``, run ``rounds`` times in the time that the value speaks of; passes
-    over ``prompts`` each as often as it says.
+    ``steps``, of a round where it ``speculates``, run ``rounds`` times in the time that the value speaks of, or in the
+    share of them that ``often`` says; passes over ``prompts`` each as often as it says.
     """
 
     site: Site
@@ -37,12 +37,14 @@ class Work:
     rounds: float
     prompts: tuple[tuple[Pass, float], ...]
     speculates: bool
+    often: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def pieces(self) -> Iterator[tuple[Piece, float]]:
         """Everything that was done, with how often."""
-        for step in self.steps.values():
-            yield from ((piece, self.rounds * piece.times) for piece in step.pieces)
+        for name, step in self.steps.items():
+            rounds = self.rounds * self.often.get(name, 1.0)
+            yield from ((piece, rounds * piece.times) for piece in step.pieces)
         yield from ((self.site.piece(prompt), times) for prompt, times in self.prompts)
 
     @cached_property
@@ -76,6 +78,7 @@ def options_of(row: Row) -> dict[str, Any]:
         drafter = row.drafter or ("model" if row.draft else head)
         given |= {"strategies": ("sd",), "k": row.k, "drafter": drafter, "draft": row.draft, "sd_draft": "colocated"}
         given["alpha"] = 0.5  # what is accepted, the row says itself
+        given["found"] = row.found
     return {name: value for name, value in given.items() if value is not None}
 
 
@@ -85,18 +88,24 @@ def work_of(row: Row, runtime: Runtime = KERNELS) -> Work:
     Raises
     ------
     InputError : no such card or profile, a degree that does not divide the model, or a drafter that does not draft in
-        every round, of which a row does not say enough.
+        every round, of a row that does not say in how many it did.
     """
     # whoever ran the row had room for its batch and context: that is not asked again
     (scenario,) = configure(**options_of(row) | {"b": 1, "context": 1, "runtime": KERNELS.name}).scenarios.values()
     assert scenario.site is not None  # it has hardware
     kept = row.kv_dtype or runtime.cache_beside(scenario.site.precision_of("target"))
     site = replace(scenario.site, batch=row.batch, context=row.context, runtime=runtime, kv_dtype=kept)
+    site = site.with_options({**site.options, "b": row.batch})
     steps = scenario.strategy.steps(site, scenario.drafter)
+    often: dict[str, float] = {}
     if row.k is not None and "decode" in steps:
-        raise InputError(f"{scenario.drafter.title} does not draft in every round: its rows cannot be predicted")
+        if row.found is None:
+            said = "rows must say rounds and undrafted_rounds"
+            raise InputError(f"{scenario.drafter.title} does not draft in every round: {said}")
+        verified = 1.0 - (1.0 - row.found) ** row.batch  # steps of a batch in which any sequence has a draft
+        often = {"verify": verified, "decode": 1.0 - verified}
     rounds, prompts = _counts(row)
-    return Work(site, steps, rounds, tuple(_prompts(site, row, prompts)), row.k is not None)
+    return Work(site, steps, rounds, tuple(_prompts(site, row, prompts)), row.k is not None, often)
 
 
 def _counts(row: Row) -> tuple[float, float]:
