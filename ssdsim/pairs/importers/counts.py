@@ -217,6 +217,35 @@ def with_steps(found: Counts, steps: float | None) -> Counts:
     return replace(found, undrafted=max(0.0, steps - found.rounds))
 
 
+def pooled(where: str, counts: Sequence[Counts]) -> Counts:
+    """All of them together, as far as every one says it."""
+
+    def total(name: str) -> float | None:
+        values = [getattr(each, name) for each in counts]
+        return None if any(value is None for value in values) else float(sum(values))
+
+    def totals(name: str) -> tuple[float, ...] | None:
+        told = [row for each in counts if (row := getattr(each, name)) is not None]
+        if len(told) < len(counts) or len({len(row) for row in told}) > 1:
+            return None
+        return tuple(sum(column) for column in zip(*told, strict=True))
+
+    rounds, accepted = total("rounds"), total("accepted")
+    known = {each.k for each in counts}
+    return Counts(
+        where,
+        rounds,
+        accepted,
+        1.0 + accepted / rounds if rounds and accepted is not None else counts[0].length,
+        k=known.pop() if len(known) == 1 else None,
+        drafted=total("drafted"),
+        survived=totals("survived"),
+        tried=totals("tried"),
+        varied=any(each.varied for each in counts) or len(known) > 1,
+        undrafted=total("undrafted"),
+    )
+
+
 def check_accepted(found: Counts, accepted: int | None) -> None:
     """Raise :class:`InputError` where another counter of accepted tokens is far from what the histogram adds up to."""
     if accepted is not None and abs((found.accepted or 0.0) - accepted) > 1.0 + _COUNTERS_APART * accepted:

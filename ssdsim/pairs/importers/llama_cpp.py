@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from ssdsim.documents import parse_records
 from ssdsim.errors import InputError
 from ssdsim.pairs.importers.counts import Asked, Counts, Log, Source, joined, of_positions, of_totals
-from ssdsim.pairs.importers.fields import count, found_with
+from ssdsim.pairs.importers.fields import Record, count, found_with
 
 _LINE = re.compile(
     r"draft acceptance(?: rate)? = ([\d.]+) \(\s*(\d+) accepted /\s*(\d+) generated\)"
@@ -62,6 +62,23 @@ def _timings(source: Source, asked: Asked) -> list[Counts]:
     if not found:
         raise InputError(f"{source.path}: no timings with draft_n in it: the server drafted nothing")
     return found
+
+
+def of_all_timings(timings: Sequence[Record], where: str) -> Counts | None:
+    """The steps of some requests together, of their ``timings``; None where none drafted anything.
+
+    Raises
+    ------
+    InputError : more was accepted than came.
+    """
+    drafted, accepted, tokens = (
+        sum(count(own, (name,), where) or 0 for own in timings)
+        for name in ("draft_n", "draft_n_accepted", "predicted_n")
+    )
+    if not drafted:
+        return None
+    rounds = tokens - len(timings) - accepted  # the first token of each is its prompt's
+    return of_totals(where, rounds, accepted, drafted)
 
 
 def _of_tokens(where: str, tokens: int, accepted: int, drafted: int, asked: Asked) -> Counts:

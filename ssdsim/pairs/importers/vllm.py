@@ -162,6 +162,23 @@ def _metrics(sources: Sequence[Source], asked: Asked) -> Log:
     return Log("vllm-metrics", [_of_counters(difference, where, asked)], target=model or None)
 
 
+def between(before: Source, after: Source, served: str) -> Counts | None:
+    """What was counted of a model between two snapshots; None of a server that does not speculate.
+
+    Raises
+    ------
+    InputError : counters that fall, or contradict each other.
+    """
+    taken = [_by_model(prometheus(source.text)).get(served) for source in (before, after)]
+    earlier, later = taken
+    if later is None:
+        return None
+    earlier = earlier or _Counters()
+    _check_rising(earlier, later, before, after)
+    moved = _difference(earlier, later)
+    return _of_counters(moved, str(after.path), Asked()) if moved.total("drafts") else None
+
+
 def _by_model(samples: Sequence[Sample]) -> dict[str, _Counters]:
     found: dict[str, _Counters] = {}
     for sample in samples:
