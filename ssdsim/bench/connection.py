@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -133,8 +133,8 @@ async def connected(url: str, key: str | None, timeout_s: float, most: int) -> A
         yield Connection(client, at, key)
 
 
-async def wait_for(connection: Connection, seconds: float) -> None:
-    """Wait until the server lists its models, for at most so long.
+async def wait_for(connection: Connection, seconds: float, alive: Callable[[], None]) -> None:
+    """Wait until the server lists its models, for at most so long, and as long as it is ``alive``.
 
     Raises
     ------
@@ -142,6 +142,7 @@ async def wait_for(connection: Connection, seconds: float) -> None:
     """
     end = time.monotonic() + seconds
     while True:
+        alive()
         try:
             if await connection.text("/v1/models") is not None or time.monotonic() >= end:
                 return

@@ -31,7 +31,10 @@ _CACHED = 0.1
 
 @dataclass(frozen=True)
 class Work:
-    """What is asked of a server: ``points`` in their order, after a warm-up at the highest load."""
+    """What is asked of a server: ``points`` in their order, after a warm-up at the highest load.
+
+    ``alive`` raises where the server has ended that is waited for.
+    """
 
     url: str
     points: Sequence[Point]
@@ -43,6 +46,7 @@ class Work:
     wait_s: float = 0.0
     seed: int = 0
     key: str | None = field(default=None, repr=False)
+    alive: Callable[[], None] = lambda: None
 
     @property
     def most(self) -> int:
@@ -62,6 +66,10 @@ class Work:
         outputs = sum(point.asked_tokens for point in every)
         probes = 0 if self.prompts else len(_PROBE_WORDS)
         return probes + sum(p.answers for p in every), probes * _PROBE_TOKENS + outputs, inputs
+
+
+Begins = Callable[[Work, Server, Sequence[Point]], None]
+"""Is told who answers, and which points are left, before anything is asked for."""
 
 
 @dataclass
@@ -115,12 +123,10 @@ class _Bench:
 def measure(
     work: Work,
     path: Path,
-    begins: Callable[[Server, Sequence[Point]], None] = lambda server, points: None,
+    begins: Begins = lambda work, server, points: None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Measured:
     """Measure the points that ``path`` has no row of yet, and add each to it when it is done.
-
-    ``begins`` is told who answers and which points are left before anything is asked for.
 
     Raises
     ------
@@ -132,18 +138,18 @@ def measure(
 async def _measure(
     work: Work,
     path: Path,
-    begins: Callable[[Server, Sequence[Point]], None],
+    begins: Begins,
     progress: Callable[[int, int], None],
 ) -> Measured:
     kept = read_rows(path) if path.exists() and path.stat().st_size else []
     async with connected(work.url, work.key, work.timeout_s, work.most) as connection:
-        await wait_for(connection, work.wait_s)
+        await wait_for(connection, work.wait_s, work.alive)
         server = await asked(connection, work.served)
         setting = described(server, work.given, connection.at) | said_of_draft(work.given)
         found = Measured(server, kept)
         if not (left := left_of(work.points, kept, setting)):
             return found
-        begins(server, left)
+        begins(work, server, left)
         prompts = own_prompts(work.prompts) if work.prompts else Words(np.random.default_rng(work.seed))
         bench = _Bench(work, connection, server, dialect_of(server), prompts)
         await bench.learn()

@@ -77,13 +77,10 @@ def config(found: Candidates, names: Sequence[str], notes: list[str], seed: int)
         notes.append("AR is best everywhere: start vLLM without --speculative-config")
         return "null\n"
     method = METHODS[drafter_of(found)]
-    made: dict[str, Any] = {"method": method.name}
-    if method.names_model:
-        made["model"] = hub_name(card(found, "draft"), notes)
-    made |= {"num_speculative_tokens": max(lookaheads.values()), **method.more}
+    draft = hub_name(card(found, "draft"), notes) if method.names_model else None
+    tp = 1 if engines > 1 else found.options.get("tp", DEFAULTS["tp"])
+    made = speculative_config(method, draft, max(lookaheads.values()), tp)
     if method.has_layers:
-        tp = found.options.get("tp", DEFAULTS["tp"])
-        made["draft_tensor_parallel_size"] = 1 if engines > 1 else tp  # of a model it refuses any other
         _note_draft_devices(found.points[drafting[0]["point"]], notes)
     if method.note:
         notes.append(method.note)
@@ -96,6 +93,17 @@ def config(found: Candidates, names: Sequence[str], notes: list[str], seed: int)
                 f"vLLM documents the table over batch sizes as tested with EAGLE and DFlash only, not {method.title}"
             )
     return json.dumps(made) + "\n"
+
+
+def speculative_config(method: Method, draft: str | None, k: int, tp: int) -> dict[str, Any]:
+    """The object that starts a drafter, whose model (where it has one) is called ``draft``; ``tp`` is the target's."""
+    made: dict[str, Any] = {"method": method.name}
+    if method.names_model:
+        made["model"] = draft
+    made |= {"num_speculative_tokens": k, **method.more}
+    if method.has_layers:
+        made["draft_tensor_parallel_size"] = tp  # of a model it refuses any other
+    return made
 
 
 def lookahead(row: Mapping[Any, Any]) -> int:
