@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from site_generator.json_reference import undescribed
 from ssdsim.bench.noise import repeated
 from ssdsim.bench.points import Point, shuffled
 from ssdsim.measured.row import Row, read_rows
@@ -240,7 +241,9 @@ def test_a_served_name_with_a_card_needs_none(tmp_path: Path) -> None:
         size = [*SIZE, "--repeats", "1"]
         answer = asked("bench", server.url, "-o", str(tmp_path / "r.csv"), *size, "--hardware", "h100-sxm", "--json")
     assert answer.returncode == 0, answer.stderr
-    assert {each["model"] for each in json.loads(answer.stdout)["settings"]} == {"llama-3.1-8b"}
+    found = json.loads(answer.stdout)
+    assert {each["model"] for each in found["settings"]} == {"llama-3.1-8b"}
+    assert undescribed("bench", found) == []
 
 
 def test_what_drafts_must_be_said_of_a_server_that_speculates_and_only_of_one(tmp_path: Path) -> None:
