@@ -86,7 +86,7 @@ def script(engine: str, servers: Sequence[Served], port: int, options: Sequence[
     """A shell script that starts each server, measures it with ``options`` of ``ssdsim bench``, and ends it."""
     lines = [
         "#!/bin/sh",
-        f"# Starts of a server, one after the other: {len(servers)}. What is measured is kept: run it again where it was stopped.",
+        f"# {len(servers)} servers, one after the other. What is measured is kept: run it again where it was stopped.",
         "set -eu",
         "server=",
         'end() { [ -z "$server" ] || { kill "$server" 2>/dev/null && wait "$server" || true; }; server=; }',
