@@ -82,8 +82,8 @@ def command(
     command goes on. --plan prints the servers that tell most, of which a forced share is accepted where the engine has
     that; with --launch they are run.
     """
-    from ssdsim.bench.noise import repeated
     from ssdsim.bench.run import Work
+    from ssdsim.measured.noise import repeated
 
     if (url is None) == (plan is None):
         raise InputError("give the server's URL, such as http://127.0.0.1:8000, or --plan ENGINE")

@@ -10,10 +10,10 @@ from ssdsim.cli.tables import Table
 from ssdsim.plain import plain
 
 if TYPE_CHECKING:
-    from ssdsim.bench.noise import Repeated
     from ssdsim.bench.points import Point
     from ssdsim.bench.run import Work
     from ssdsim.bench.server import Server
+    from ssdsim.measured.noise import Repeated
 
 
 def say_what_comes(work: Work, server: Server, points: Sequence[Point]) -> None:
@@ -30,7 +30,7 @@ def say_what_comes(work: Work, server: Server, points: Sequence[Point]) -> None:
 
 def print_settings(settings: Sequence[Repeated]) -> None:
     """A row a setting: its mean over repeats, how far they lie apart, and what else was seen."""
-    from ssdsim.bench.noise import noise_of
+    from ssdsim.measured.noise import noise_of
 
     out = console()
     table = Table(names=3, pad_edge=True)

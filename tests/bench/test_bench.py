@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from site_generator.json_reference import undescribed
-from ssdsim.bench.noise import repeated
 from ssdsim.bench.points import Point, shuffled
+from ssdsim.measured.noise import repeated
 from ssdsim.measured.row import Row, read_rows
 from ssdsim.pairs.file import load_pair
 from tests.bench.server import Law, Misdeeds, Server, serving
