@@ -89,6 +89,9 @@ class Server:
             for request in batch:
                 self.round(request)
 
+    def begins(self, request: Request, text: str) -> None:
+        """For those whose engine is a real one."""
+
     def round(self, request: Request) -> None:
         """The prompt's token, or what a round yields; tokens beyond the end are counted and cut, as engines do."""
         drafted = accepted = 0
@@ -212,6 +215,7 @@ class Server:
         prompt = len(text) if isinstance(text, list) else round(1.25 * len(text.split())) + 3
         request = Request(max(1, wanted // 2) if self.wrong.stops_early else wanted, prompt)
         self.requests.append(request)
+        self.begins(request, text)
         self.running.append(request)
         self.most = max(self.most, len(self.running))
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")

@@ -72,3 +72,16 @@ def test_each_steps_drafted_tokens_tell_rates_by_position() -> None:
 def test_llama_cpp_begins_its_lines_with_a_clock() -> None:
     found = read("llama-cpp", "llama-speculative.log").length
     assert (found.rounds, found.drafted, found.accepted, found.k) == (47, 141, 1, 3)
+
+
+def test_drafts_of_different_lengths_may_have_a_whole_mean(tmp_path: Path) -> None:
+    """As many rounds of 8 tokens as of 4: position 7 is accepted, where 6 are drafted on average."""
+    lines = (
+        (SERVED / "ng-c4-1.txt").read_text().replace('draft_tokens_total{engine="0",model_name="m"} 626.0', "{} 504.0")
+    )
+    lines = lines.replace(
+        "vllm:spec_decode_num_{} 504.0", 'vllm:spec_decode_num_draft_tokens_total{model_name="m"} 504.0'
+    )
+    (tmp_path / "once.txt").write_text(lines)
+    found = import_acceptance("vllm", [tmp_path / "once.txt"], {}, Asked(since_start=True), Named()).by_temperature[0]
+    assert (found.length.k, found.alpha_k, found.length.drafted) == (None, None, 504)
