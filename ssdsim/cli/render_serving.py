@@ -63,7 +63,9 @@ def _within_slo(found: Serving) -> list[str]:
 def print_compared(name: str, workload: Workload, rows: Sequence[Compared], configuration: Configuration) -> None:
     """Measured, predicted, and by how much they differ."""
     out = console()
-    out.print(f"{name} against the benchmark: {workload.requests} requests, {workload.source}", style="bold")
+    settings = configuration.settings
+    what = f"{settings['target']} on {settings['hardware']}, TP {settings['tp']}"
+    out.print(f"{name} against the benchmark: {workload.requests} requests, {workload.source}; {what}", style="bold")
     table = Table(names=2)
     table.add_column("", words=True)
     table.add_column(" ", words=True)

@@ -109,6 +109,9 @@ def _settle_acceptance(settings: Settings, found: Chosen) -> None:
     _derive(settings, "alpha", rates, found.source)
     if isinstance(rates, tuple) and not is_given(settings, "k") and len(rates) < settings["k"]:
         settings.settle("k", len(rates), f"as far as {found.name} knows acceptance")
+    share = findings.length.found
+    if share is not None and share < 1.0:
+        _derive(settings, "found", share, found.source)
     spread = findings.requests
     if findings.rates and spread.concentration and not spread.alike:
         _derive(settings, "alpha_concentration", spread.concentration, found.source)

@@ -470,3 +470,9 @@ def test_the_command_writes_a_file_and_speaks_on_stderr(tmp_path: Path) -> None:
     assert (answer["schema"], answer["format"]) == (1, "vllm")
     assert answer["text"] == path.read_text()
     assert quiet.stderr == ""
+
+
+def test_heads_of_the_target_have_no_ssd_to_search() -> None:
+    """By default SSD is among the strategies, and its outcomes fill a window that such heads cannot draft in."""
+    exported = export("vllm", drafter="medusa", b=[1, 4])
+    assert json.loads(exported.text)["method"] == "medusa"

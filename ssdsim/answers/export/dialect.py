@@ -193,11 +193,15 @@ def is_data_parallel(found: Candidates) -> bool:
 
 
 def checkpoint(found: Candidates, role: str, notes: list[str]) -> str:
-    """What the engine loads: the hub's name or the folder that a user gave, else what the card says to serve.
+    """What the engine loads of a role: as :func:`loaded_name` has it."""
+    return loaded_name(str(found.options.get(role) or ""), card(found, role), notes)
+
+
+def loaded_name(named: str, known: Transformer, notes: list[str]) -> str:
+    """The hub's name or the folder that a user gave, else what the card says to serve.
 
     Where no checkpoint is known a word stands in its place that no engine takes for one, and a note says so.
     """
-    named, known = str(found.options.get(role) or ""), card(found, role)
     path = Path(expanduser(named))
     if named and (isdir(path) or path.suffix == ".json"):
         return str(path if isdir(path) else path.parent)

@@ -43,18 +43,32 @@ def command(engine: Dialect, found: Candidates, names: Sequence[str], notes: lis
         notes.append("AR is best on the whole: the command has no speculative flags")
         return shlex.join(words) + "\n"
     drafter = drafter_of(found)
-    words += ["--speculative-algorithm", ALGORITHMS[drafter]]
     if drafter == "ngram":
         notes.append("SGLang's NGRAM drafts a tree of matches, wider than the one chain that is priced here")
-        return shlex.join([*words, "--speculative-num-draft-tokens", str(k + 1)]) + "\n"
-    if drafter != "mtp":  # whose layer is in the target's checkpoint
-        words += ["--speculative-draft-model-path", checkpoint(found, "draft", notes)]
-    if drafter == "dflash":
-        return shlex.join([*words, "--speculative-dflash-block-size", str(k + 1)]) + "\n"
-    # with one candidate a step, a chain, SGLang verifies num-steps + 1 tokens
-    words += ["--speculative-num-steps", str(k), "--speculative-eagle-topk", str(tree.beam if tree else 1)]
-    words += ["--speculative-num-draft-tokens", str((tree.nodes if tree else k) + 1)]
+    draft = checkpoint(found, "draft", notes) if names_model(drafter) else None
+    words += speculative_flags(drafter, draft, k, tree.beam if tree else 1, tree.nodes if tree else k)
     return shlex.join(words) + "\n"
+
+
+def names_model(drafter: str) -> bool:
+    """Whether it has a checkpoint of its own: a target's MTP layer is in the target's."""
+    return drafter not in ("ngram", "mtp")
+
+
+def speculative_flags(drafter: str, draft: str | None, k: int, beam: int, nodes: int) -> list[str]:
+    """The flags that start a drafter of ``k`` steps, whose model (where it has one) is called ``draft``.
+
+    With one candidate a step, a chain of ``nodes`` tokens, SGLang verifies one more.
+    """
+    words = ["--speculative-algorithm", ALGORITHMS[drafter]]
+    if draft is not None:
+        words += ["--speculative-draft-model-path", draft]
+    if drafter == "ngram":
+        return [*words, "--speculative-num-draft-tokens", str(k + 1)]
+    if drafter == "dflash":
+        return [*words, "--speculative-dflash-block-size", str(k + 1)]
+    words += ["--speculative-num-steps", str(k), "--speculative-eagle-topk", str(beam)]
+    return [*words, "--speculative-num-draft-tokens", str(nodes + 1)]
 
 
 @dataclass(frozen=True)

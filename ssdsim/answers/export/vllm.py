@@ -99,13 +99,10 @@ def speculative(engine: Dialect, found: Candidates, names: Sequence[str], notes:
     if not drafting:
         return None
     method = METHODS[drafter_of(found)]
-    made: dict[str, Any] = {"method": method.name}
-    if method.names_model:
-        made["model"] = checkpoint(found, "draft", notes)
-    made |= {"num_speculative_tokens": max(lookaheads.values()), **method.more}
+    draft = checkpoint(found, "draft", notes) if method.names_model else None
+    tp = 1 if is_data_parallel(found) else found.options.get("tp", DEFAULTS["tp"])
+    made = speculative_config(method, draft, max(lookaheads.values()), tp)
     if method.has_layers:
-        tp = found.options.get("tp", DEFAULTS["tp"])
-        made["draft_tensor_parallel_size"] = 1 if is_data_parallel(found) else tp  # of a model it refuses any other
         _note_draft_devices(found.points[drafting[0]["point"]], notes)
     if method.note:
         notes.append(method.note)
@@ -124,6 +121,17 @@ def speculative(engine: Dialect, found: Candidates, names: Sequence[str], notes:
 
 
 _ALL_APART = "vLLM spreads experts over all {tp} devices; they are priced in {ep} groups of {each}"
+
+
+def speculative_config(method: Method, draft: str | None, k: int, tp: int) -> dict[str, Any]:
+    """The object that starts a drafter, whose model (where it has one) is called ``draft``; ``tp`` is the target's."""
+    made: dict[str, Any] = {"method": method.name}
+    if method.names_model:
+        made["model"] = draft
+    made |= {"num_speculative_tokens": k, **method.more}
+    if method.has_layers:
+        made["draft_tensor_parallel_size"] = tp  # of a model it refuses any other
+    return made
 
 
 def _note_experts(found: Candidates, notes: list[str]) -> None:
