@@ -13,13 +13,13 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field
 
 from ssdsim import strategies
 from ssdsim.documents import as_record, parse_json, read_json, read_text, read_toml
 from ssdsim.errors import InputError, nearest, told
 from ssdsim.measured.row import Metric
+from ssdsim.parquet import read_table
 from ssdsim.records import Coefficient, NotNegative, Positive
 from ssdsim.runs.layout import (
     CONFIG,
@@ -271,10 +271,7 @@ def _needed(options: Mapping[str, Any], grid: Mapping[str, Sequence[Any]]) -> li
 
 
 def _table(path: Path, columns: Sequence[str], axes: Collection[str]) -> pa.Table:
-    try:
-        results = pq.read_table(path.absolute())  # which pyarrow does not take for a URI, whatever the names in it
-    except (OSError, ValueError, pa.ArrowException) as error:
-        raise InputError(f"{path}: not a Parquet file ({error})") from None
+    results = read_table(path)
     lacking = [name for name in columns if name not in results.column_names]
     if lacking:
         raise InputError(f"{path}: lacks the columns {', '.join(lacking)}; it is of another version: sweep anew")

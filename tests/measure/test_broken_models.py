@@ -81,9 +81,10 @@ def test_code_in_a_folder_never_runs(folder: Path, monkeypatch: pytest.MonkeyPat
     read, write = os.pipe()
     os.write(write, b"y\n" * 9)
     os.close(write)
-    with os.fdopen(read) as answers, pytest.raises(InputError, match="not a model that transformers can load"):
+    with os.fdopen(read) as answers:
         monkeypatch.setattr("sys.stdin", answers)
-        load_model(str(folder), "float32", "cpu")
+        with pytest.raises(InputError, match="not a model that transformers can load"):
+            load_model(str(folder), "float32", "cpu")
     assert not ran.exists()
 
 
