@@ -11,6 +11,7 @@ from ssdsim.answers.export.export import FORMATS, export
 from ssdsim.answers.schedule.candidates import CELLS, choices, fixed_options
 from ssdsim.cli.console import console, echo, print_labelled
 from ssdsim.cli.options import Verb, chosen_options, common_options, echo_json
+from ssdsim.cli.output import print_out
 from ssdsim.cli.values import OutputFile
 from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.files import write_whole
@@ -53,7 +54,7 @@ def command(format_: str, output: Path | None, as_json: bool, seed: int, quiet: 
         said = picked(exported, "text", "refusal", "notes", "inputs", "warnings")
         echo_json({"schema": 1, "format": format_, **said})
     elif output is None:
-        click.echo(exported.text, nl=False)
+        print_out(exported.text.removesuffix("\n"))
     if not quiet and not as_json:
         log = console(stderr=True)
         for note in exported.notes:

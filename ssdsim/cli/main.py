@@ -12,6 +12,7 @@ from io import TextIOWrapper
 import click
 
 from ssdsim import __version__
+from ssdsim.cli.output import ReaderLeftError, flush
 from ssdsim.errors import InputError, nearest
 
 # verb -> (module, one-line help), so that --help imports no verb
@@ -69,8 +70,11 @@ def cli() -> None:
     """Is speculative speculative decoding worth one more GPU, and with which K, fan-out and fallback?"""
 
 
+_READER_LEFT = 141  # 128 + SIGPIPE, as shells have it
+
+
 def main() -> None:
-    """Entry point. Exit codes: 0 done, 1 the answer is no, 2 bad input, 130 interrupted."""
+    """Entry point. Exit codes: 0 done, 1 the answer is no, 2 bad input, 130 interrupted, 141 nobody reads."""
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # else it looks through every package for some
     gc.set_threshold(100_000)  # what a verb makes lives to its end: looking through it again and again found nothing
     atexit.register(gc.freeze)  # nor would a last look, whose memory the system takes back anyway
@@ -79,6 +83,7 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")
     try:
         code = cli.main(standalone_mode=False)
+        flush()
     except InputError as error:
         _fail(str(error))
     except click.exceptions.NoArgsIsHelpError as error:
@@ -86,6 +91,9 @@ def main() -> None:
         code = 2
     except click.ClickException as error:
         _fail(error.format_message())
+    except ReaderLeftError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the last flush complains
+        sys.exit(_READER_LEFT)
     except OSError as error:  # a folder that is not there, a disk that is full
         _fail(f"{error.filename or 'input and output'}: {error.strerror or error}")
     except (KeyboardInterrupt, click.Abort):

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from ssdsim import kinds
+from ssdsim.cli.output import print_out
 from ssdsim.cli.values import Lists, Values
 from ssdsim.option import Option
 from ssdsim.plain import plain
@@ -296,4 +297,4 @@ def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def echo_json(value: Any) -> None:
     """A record, or a mapping of records, as :func:`ssdsim.plain.plain` has it."""
-    click.echo(json.dumps(plain(value), indent=2, allow_nan=False))
+    print_out(json.dumps(plain(value), indent=2, allow_nan=False))

@@ -8,6 +8,7 @@ import click
 
 from ssdsim.cli.console import echo
 from ssdsim.cli.options import common_options, echo_json
+from ssdsim.cli.output import print_out
 from ssdsim.cli.values import OutputFile
 from ssdsim.plain import picked
 
@@ -40,7 +41,7 @@ def command(run_folder: Path, output: Path | None, as_json: bool, seed: int, qui
     if made.unfinished:
         echo(made.unfinished)
     echo(made.sentence)
-    click.echo(f"{path}: {len(made.figures)} figures, {path.stat().st_size / 1e6:.1f} MB")
+    print_out(f"{path}: {len(made.figures)} figures, {path.stat().st_size / 1e6:.1f} MB")
     if not quiet:
         for item in made.left_out:
             echo(f"not shown: {item.what} ({item.why})", stderr=True)

@@ -23,6 +23,7 @@ from ssdsim.answers.serving.slo import Slo
 from ssdsim.answers.serving.timeline import timeline
 from ssdsim.answers.serving.workload import Arrivals, Workload, synthetic
 from ssdsim.answers.workers import check_workers
+from ssdsim.checks import within
 from ssdsim.cli.options import Verb, chosen_options, common_options, echo_json, work_options
 from ssdsim.cli.progress import shown
 from ssdsim.cli.render_serving import print_compared, print_serving
@@ -37,6 +38,7 @@ from ssdsim.runs.serving_folder import opened_for_serving
 from ssdsim.scenario.asked import subject_among
 
 _INPUT, _OUTPUT, _REQUESTS, _ATTAINMENT = "1024", "256", 2000, 0.9
+_MOST_SECONDS = 1e9  # thirty years
 _MADE_UP = ("concurrency", "input_len", "output_len", "requests", "seconds", "burstiness", "ramp_up")
 _NO_LOG = RequestLog("made up", None, np.zeros(0), np.zeros(0))
 
@@ -237,6 +239,7 @@ def _made_up(options: dict[str, Any], rates: list[float] | None, seed: int) -> W
     if concurrency is not None and concurrency < 1:
         raise InputError(f"--concurrency must be at least 1, got {concurrency}")
     if seconds is not None:
+        within("--seconds", seconds, 0.0, _MOST_SECONDS)
         if requests is not None or rates is None or not np.isfinite(max(rates)):
             raise InputError("--seconds needs a finite --rate, and stands in the place of --requests")
         requests = max(1, round(seconds * max(rates)))

@@ -551,9 +551,9 @@ SHARED: tuple[Option, ...] = (
     Option(
         name="spread",
         default=0.0,
-        kind=NumberOrWord(Number(10.0), "profile"),
-        about="relative spread of every duration (lognormal); or profile: as it was measured",
-        axis="relative spread of durations",
+        kind=NumberOrWord(Number(2.0), "profile"),
+        about="standard deviation of the logarithm of every duration (0.1: about 10 %); or profile: as it was measured",
+        axis="log-sd of durations",
         groups=(Group.GIVEN_DURATIONS,),
         excludes=(Excludes(("t_sd",), "--spread profile needs hardware (unit-free mode reads none)", being="profile"),),
     ),

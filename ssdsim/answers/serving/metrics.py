@@ -102,7 +102,7 @@ def measure(run: Run, slo: Slo | None) -> Metrics:
     if good is not None and window.size:
         shares = np.zeros(window.size)
         shares[np.isin(window, kept[good])] = 1.0
-        attainment = mean(shares)
+        attainment = mean(shares).of_a_share
     tokens_per_s = tokens / span_s
     paces = each["tpot"][kept]
     paces = paces[np.isfinite(paces) & (paces > 0.0)]
