@@ -64,7 +64,7 @@ class Basis:
     @property
     def told(self) -> str:
         """One line: ``timings ±9 %, acceptance ±31 %: measure acceptance first``; empty where nothing is in doubt."""
-        shown = [each for each in self.doubts if each.half >= _SHOWN or each.what == TIMINGS]
+        shown = [each for each in self.doubts if each.half >= _SHOWN]
         if not shown:
             return ""
         widest = max(shown, key=lambda each: each.half)
@@ -94,8 +94,12 @@ class Basis:
 
     def _over(self, versus: Sequence[Versus]) -> str:
         """``; over 0.5-0.9 it is 1.34-1.41x``; empty where no input lies in a range."""
-        spans = [_span(each.lowest, each.highest) for each in versus if each.lowest is not None]
-        return f"; over {self.where} it {' and '.join(spans)}" if spans and self.where else ""
+        spans = [f"{each.lowest:.2f}-{each.highest:.2f}x" for each in versus if each.lowest is not None]
+        if not spans or not self.where:
+            return ""
+        (only, *others), same = spans, versus[0].stays
+        said = f"stays {same}" if same and not others else f"is {' and '.join((only, *others))}"
+        return f"; over {self.where} it {said}"
 
     def _open(self, found: Contest[Key], versus: Sequence[Versus]) -> str:
         """Why nothing is decided."""
@@ -122,11 +126,6 @@ class Basis:
 
 SURE = Basis()
 """Nothing is known to be in doubt."""
-
-
-def _span(lowest: float | None, highest: float | None) -> str:
-    ends = f"{lowest:.2f}", f"{highest:.2f}"
-    return f"stays {ends[0]}x" if ends[0] == ends[1] else f"is {ends[0]}-{ends[1]}x"
 
 
 def listed(inputs: Iterable[TokenInput]) -> str:
