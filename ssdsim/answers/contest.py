@@ -53,6 +53,14 @@ class Versus:
         return self.low is not None and f"{self.low:.2f} {self.high:.2f}" == "1.00 1.00"
 
     @property
+    def stays(self) -> str:
+        """The ratio that it is over all ranges, to the digits that are shown; empty where it moves."""
+        if self.lowest is None or self.highest is None:
+            return ""
+        lowest, highest = f"{self.lowest:.2f}x", f"{self.highest:.2f}x"
+        return lowest if lowest == highest else ""
+
+    @property
     def turns(self) -> bool:
         """Somewhere in the ranges of the token inputs the other one is faster, at the timings as they are predicted."""
         return self.lowest is not None and self.highest is not None and self.lowest <= 1.0 < self.highest

@@ -13,7 +13,7 @@ from ssdsim.answers.contest import SIGN_OPEN, Contest, Key, Versus
 from ssdsim.answers.swings import inputs_of, swings
 from ssdsim.scenario.options import ALL
 from ssdsim.scenario.scenario import Scenario
-from ssdsim.scenario.standing import TokenInput
+from ssdsim.scenario.standing import ACCEPTANCE, TokenInput
 
 TIMINGS = "timings"
 _SHOWN = 0.005  # of a ratio: what rounds to 0 %
@@ -24,11 +24,12 @@ class Doubt:
     """By how much a ratio may be off for a reason: ``half`` of its range, relative, the others being as they are taken.
 
     For ``timings`` of its 95 % interval, for ``acceptance`` and ``hits`` of what it is over their ranges, or over the
-    95 % intervals of a pair's.
+    95 % intervals of a pair's. ``turns`` where one of these inputs alone turns the sign.
     """
 
     what: str
     half: float
+    turns: bool = False
 
     def __str__(self) -> str:
         return f"{self.what} ±{self.half:.0%}".replace("%", " %")
@@ -45,9 +46,11 @@ class Basis:
     def of(cls, first: Scenario, other: Scenario, timings: float | None) -> Basis:
         """Of ``first`` over ``other``; ``timings`` is how far these alone move their ratio, where that is said."""
         widths: dict[str, float] = {}
-        for swing in swings(first, other):
+        moving = swings(first, other)
+        for swing in moving:
             widths[swing.of] = math.hypot(widths.get(swing.of, 0.0), swing.width)
-        tokens = [Doubt(what, math.expm1(width / 2.0)) for what, width in widths.items()]
+        turning = {swing.of for swing in moving if swing.lowest <= 1.0 < swing.highest}
+        tokens = [Doubt(what, math.expm1(width / 2.0), what in turning) for what, width in widths.items()]
         of_timings = [] if timings is None else [Doubt(TIMINGS, timings)]
         return cls(inputs_of(first, other), (*of_timings, *sorted(tokens, key=lambda each: -each.half)))
 
@@ -64,7 +67,7 @@ class Basis:
     @property
     def told(self) -> str:
         """One line: ``timings ±9 %, acceptance ±31 %: measure acceptance first``; empty where nothing is in doubt."""
-        shown = [each for each in self.doubts if each.half >= _SHOWN or each.what == TIMINGS]
+        shown = [each for each in self.doubts if each.half >= _SHOWN]
         if not shown:
             return ""
         widest = max(shown, key=lambda each: each.half)
@@ -94,8 +97,12 @@ class Basis:
 
     def _over(self, versus: Sequence[Versus]) -> str:
         """``; over 0.5-0.9 it is 1.34-1.41x``; empty where no input lies in a range."""
-        spans = [_span(each.lowest, each.highest) for each in versus if each.lowest is not None]
-        return f"; over {self.where} it {' and '.join(spans)}" if spans and self.where else ""
+        spans = [f"{each.lowest:.2f}-{each.highest:.2f}x" for each in versus if each.lowest is not None]
+        if not spans or not self.where:
+            return ""
+        (only, *others), same = spans, versus[0].stays
+        said = f"stays {same}" if same and not others else f"is {' and '.join((only, *others))}"
+        return f"; over {self.where} it {said}"
 
     def _open(self, found: Contest[Key], versus: Sequence[Versus]) -> str:
         """Why nothing is decided."""
@@ -107,8 +114,9 @@ class Basis:
         """The sign is the tokens', where it ``turns`` within their ranges; else the errors leave it open."""
         names = [each.what for each in self.tokens if each.half >= _SHOWN]
         if turns and names:
+            names = [each.what for each in self.tokens if each.turns] or names
             whose = " and ".join(f"{name}'" if name.endswith("s") else f"{name}'s" for name in names)
-            return f", so the sign is {whose}: measure {'them' if len(names) > 1 else 'it'}"
+            return f", so the sign is {whose}: measure {'it' if names == [ACCEPTANCE] else 'them'}"
         if not names:
             return f"; {SIGN_OPEN}"
         return f"; the timings' errors and what is not known of {' and '.join(names)} leave the sign open"
@@ -122,11 +130,6 @@ class Basis:
 
 SURE = Basis()
 """Nothing is known to be in doubt."""
-
-
-def _span(lowest: float | None, highest: float | None) -> str:
-    ends = f"{lowest:.2f}", f"{highest:.2f}"
-    return f"stays {ends[0]}x" if ends[0] == ends[1] else f"is {ends[0]}-{ends[1]}x"
 
 
 def listed(inputs: Iterable[TokenInput]) -> str:

@@ -39,7 +39,8 @@ def print_prediction(prediction: Prediction, quiet: bool) -> None:
     if verdict.probability_best is not None:
         others = " and ".join(map(title_of, verdict.over))
         faster = f"P({title_of(verdict.subject)} faster than {others}) = {verdict.probability_best:.2f}"
-        print_labelled(out, UNLABELLED, f"{faster}; not known: {verdict.doubts_told}")
+        rest = f"; not known: {verdict.doubts_told}" if verdict.doubts_told else ""
+        print_labelled(out, UNLABELLED, faster + rest)
     _print_notes(prediction, out)
     print_warnings(prediction.configuration.warnings, quiet)
 

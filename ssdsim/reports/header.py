@@ -23,7 +23,8 @@ def verdict_lines(study: Study) -> tuple[str, list[str]]:
     if verdict.probability_best is not None:
         others = enumerated([title_of(name) for name in verdict.over])
         faster = f"{title_of(verdict.subject)} is faster than {others}"
-        lines.append(f"P({faster}) = {verdict.probability_best:.2f}; not known: {verdict.doubts_told}.")
+        rest = f"; not known: {verdict.doubts_told}" if verdict.doubts_told else ""
+        lines.append(f"P({faster}) = {verdict.probability_best:.2f}{rest}.")
     lines.append(" ".join([_gpus(study), *_hit_rates(study)]))
     refused = prediction.configuration.no_room.items()
     lines += [f"No room for {title_of(name)}: {why}." for name, why in refused if name != verdict.subject]

@@ -50,7 +50,7 @@ def test_where_the_sign_is_that_of_placeholders_no_winner_is_named() -> None:
     assert found.winner is None
     assert found.sentence.startswith("Undecided at batch 1 on up to 2 GPUs, Tree SSD or ")
     assert "if acceptance is near 0.8 and hits follow 1 - 0.4 F^-0.7, Tree SSD TP 1 + 1 is " in found.sentence
-    assert "so the sign is hits' and acceptance's: measure them." in found.sentence
+    assert "so the sign is hits': measure them." in found.sentence
     assert {each.standing for each in found.inputs} == {"placeholder"}
     assert {each.name: each.read_by for each in found.inputs}["hit_c"] == (
         "treessd",

@@ -111,7 +111,7 @@ def test_errors_of_timings_that_both_sides_share_cancel(eight: Recommendation) -
     errors = Errors(eight.request)
     count = next(c for c in eight.equal_counts if c.gpus == 5)
     same = next(v for v in count.over if v.what == "SD, TP 4 as SSD")
-    independent = errors.per_user(count.subject) / errors.per_user(same.deployment)[::-1]
+    independent = errors.per_user(count.subject).joint / errors.per_user(same.deployment).joint[::-1]
     low, high = np.percentile(independent, (2.5, 97.5))
     assert same.low < same.ratio < same.high
     assert same.high - same.low < 0.8 * (high - low)
