@@ -63,7 +63,7 @@ class Comparison:
 
 
 def compare(
-    *, gpus: int, b: int = 1, ranges: Mapping[str, Range] | None = None, seed: int = 0, **options: Any
+    *, gpus: int | str, b: int = 1, ranges: Mapping[str, Range] | None = None, seed: int = 0, **options: Any
 ) -> Comparison:
     """Which strategy serves ``b`` sequences the fastest on at most ``gpus`` GPUs, and how sure that is.
 
@@ -120,7 +120,7 @@ def compare(
         inputs=inputs,
         impossible=impossible,
         winner=winner,
-        sentence=_sentence(compared, held, inputs, winner, gpus, b),
+        sentence=_sentence(compared, held, inputs, winner, request.gpus, b),
         runtime=runtime_for(request.options).summary,
         warnings=(*request.warnings, *sorted(search.warnings)),
         apart=apart_from(search, b, next(iter(found.values()))),
