@@ -130,9 +130,9 @@ def _cost(entrance: Door, request: Request) -> str:
     needed, everything = entrance.cost
     used, idle = entrance.deployment.gpus, request.gpus - entrance.deployment.gpus
     if request.use == "all" or not idle:
-        return f"{everything:.2f} a million tokens, on all {request.gpus} GPUs at {request.gpu_hour:g} an hour"
-    on = f"on {used} GPUs at {request.gpu_hour:g} an hour"
-    return f"{needed:.2f} a million tokens {on}; {everything:.2f} if the {idle} idle ones are paid for (--use all)"
+        return f"${everything:.2f} a million tokens on all {request.gpus} GPUs, each ${request.gpu_hour:g} an hour"
+    on = f"on {used} GPU{'s' if used > 1 else ''}, each ${request.gpu_hour:g} an hour"
+    return f"${needed:.2f} a million tokens {on}; ${everything:.2f} if the {idle} idle ones are paid for (--use all)"
 
 
 def _print_command(entrance: Door, out: Console) -> None:
