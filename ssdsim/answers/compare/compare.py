@@ -65,7 +65,7 @@ class Comparison:
     apart: Mapping[str, Apart] = field(default_factory=dict)
 
 
-def compare(*, gpus: int, b: int = 1, seed: int = 0, **options: Any) -> Comparison:
+def compare(*, gpus: int | str, b: int = 1, seed: int = 0, **options: Any) -> Comparison:
     """Which strategy serves ``b`` sequences the fastest on at most ``gpus`` GPUs, and how sure that is.
 
     Parameters
@@ -121,7 +121,7 @@ def compare(*, gpus: int, b: int = 1, seed: int = 0, **options: Any) -> Comparis
         winner=likeliest if held.outcome == "wins" else None,
         likeliest=likeliest,
         over={deployment.shape.strategy: versus for deployment, versus in held.over.items()},
-        sentence=_sentence(compared, held, basis, first, gpus, b),
+        sentence=_sentence(compared, held, basis, first, request.gpus, b),
         doubts=basis.doubts,
         doubts_told=basis.told,
         runtime=runtime_for(request.options).summary,

@@ -15,6 +15,7 @@ import numpy as np
 
 from ssdsim import strategies
 from ssdsim.answers.schedule.candidates import Candidates
+from ssdsim.answers.schedule.file import Cell
 from ssdsim.drafters.model import ModelDrafter
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_transformer
@@ -45,7 +46,8 @@ class Dialect:
 
     What the engine runs is that card's to say, or that of another runtime of the same engine which a user names
     (``named``, by :meth:`priced_on`). ``drafters`` are those that the words can say. ``check`` raises
-    :class:`InputError` where the engine cannot run what the options ask for, whichever strategy is best.
+    :class:`InputError` where the engine cannot run what the options ask for, whichever strategy is best. ``one`` is the
+    command of a single cell, of an engine that takes nothing over batch sizes.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Dialect:
     write: Write
     drafters: Sequence[str] = (ModelDrafter.name,)
     check: Callable[[Mapping[str, Any]], None] | None = None
+    one: Callable[[Cell, Mapping[str, Any]], str] | None = None
     named: Runs | None = None
 
     @property
@@ -175,11 +178,11 @@ def ranges(lookaheads: Mapping[int, int]) -> list[list[int]]:
     return found
 
 
-def card(found: Candidates, role: str) -> Transformer:
+def card(options: Mapping[str, Any], role: str) -> Transformer:
     """The target's or the draft's."""
     if role == "draft":
-        return draft_by_options(found.options)
-    return find_transformer(found.options.get(role, DEFAULTS[role]))
+        return draft_by_options(options)
+    return find_transformer(options.get(role, DEFAULTS[role]))
 
 
 def drafter_of(found: Candidates) -> str:
@@ -194,7 +197,7 @@ def is_data_parallel(found: Candidates) -> bool:
 
 def checkpoint(found: Candidates, role: str, notes: list[str]) -> str:
     """What the engine loads of a role: as :func:`loaded_name` has it."""
-    return loaded_name(str(found.options.get(role) or ""), card(found, role), notes)
+    return loaded_name(str(found.options.get(role) or ""), card(found.options, role), notes)
 
 
 def loaded_name(named: str, known: Transformer, notes: list[str]) -> str:

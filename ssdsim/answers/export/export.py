@@ -19,7 +19,7 @@ from ssdsim.answers.schedule.schedule import inputs_behind, of_candidates
 from ssdsim.errors import InputError, nearest
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.option import spelled
-from ssdsim.runtimes.catalog import BY_DEFAULT, runtime_of
+from ssdsim.runtimes.catalog import BY_DEFAULT, find_runtime, runtime_of
 from ssdsim.scenario.engines import titles
 from ssdsim.scenario.options import ALL, DEFAULTS
 from ssdsim.scenario.standing import TokenInput
@@ -102,6 +102,14 @@ def export(format: str, *, seed: int = 0, **options: Any) -> Exported:
             refusal = f"nothing fits that {engine.title} has: {titles(own, 'or')} finds no room"
         text = "" if refusal else engine.write(engine, found, own, notes, seed)
     return Exported(text, tuple(notes), tuple(found.warnings), inputs, refusal)
+
+
+def engine_of(runtime: str) -> Dialect | None:
+    """The dialect of the engine that a runtime is of, for a command line; None where none is known."""
+    of = find_runtime(runtime).engine
+    commands = (vllm.SERVE, sglang.DIALECT, trtllm.DIALECT, ssd_engine.DIALECT)
+    found = next((each for each in commands if find_runtime(each.runtime).engine == of), None)
+    return found and found.priced_on({"runtime": runtime})
 
 
 def _formats(options: Mapping[str, Any]) -> list[str]:

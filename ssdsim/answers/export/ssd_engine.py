@@ -37,31 +37,37 @@ def commands(engine: Dialect, found: Candidates, names: Sequence[str], notes: li
             rate = f"{cell.tokens_per_second:.0f} tokens/s ({cell.low:.0f}-{cell.high:.0f})"
             title = strategies.ALL.named(cell.strategy).title
             lines.append(f"# batch {cell.b}, context {cell.context}: {title}, {rate}")
-            lines.append(shlex.join([*_command(cell, found), *FLAGS[cell.strategy](cell, found)]))
+            lines.append(command(cell, found.options))
     notes.append("bench.py cuts prompts to --input_len and does not lengthen them: a long context needs long prompts")
     return "\n".join(lines) + "\n"
 
 
-def _command(cell: Cell, found: Candidates) -> Iterator[str]:
+def command(cell: Cell, options: Mapping[str, Any]) -> str:
+    """The command line of one cell."""
+    assert cell.strategy is not None  # something fits there
+    return shlex.join([*_command(cell, options), *FLAGS[cell.strategy](cell, options)])
+
+
+def _command(cell: Cell, options: Mapping[str, Any]) -> Iterator[str]:
     """What every strategy takes."""
-    family, size = _model(card(found, "target"))
+    family, size = _model(card(options, "target"))
     yield from ("python", "-O", "bench/bench.py", f"--{family}", "--size", size)
     yield from ("--gpus", str(cell.gpus), "--b", str(cell.b))
     yield from ("--input_len", str(cell.context), "--max_model_len", str(max(8192, cell.context + _OUTPUT_TOKENS)))
-    yield from ("--temp", f"{found.options.get('temperature', 0.0):g}")
+    yield from ("--temp", f"{options.get('temperature', 0.0):g}")
 
 
-def _no_flags(cell: Cell, found: Candidates) -> Iterator[str]:
+def _no_flags(cell: Cell, options: Mapping[str, Any]) -> Iterator[str]:
     yield from ()
 
 
-def _synchronous(cell: Cell, found: Candidates) -> Iterator[str]:
-    _, draft_size = _model(card(found, "draft"))
+def _synchronous(cell: Cell, options: Mapping[str, Any]) -> Iterator[str]:
+    _, draft_size = _model(card(options, "draft"))
     yield from ("--draft", draft_size, "--spec", "--k", str(cell.settings["k"]))
 
 
-def _asynchronous(cell: Cell, found: Candidates) -> Iterator[str]:
-    yield from _synchronous(cell, found)
+def _asynchronous(cell: Cell, options: Mapping[str, Any]) -> Iterator[str]:
+    yield from _synchronous(cell, options)
     yield from ("--async", "--backup", str(cell.settings["backup"]))
     yield from _fan_outs(cell.settings)
 
@@ -76,7 +82,7 @@ def _fan_outs(settings: Mapping[str, Any]) -> Iterator[str]:
             yield from (flag, *map(str, fan_outs))
 
 
-FLAGS: Mapping[str, Callable[[Cell, Candidates], Iterator[str]]] = {
+FLAGS: Mapping[str, Callable[[Cell, Mapping[str, Any]], Iterator[str]]] = {
     Autoregressive.name: _no_flags,
     Speculative.name: _synchronous,
     SSD.name: _asynchronous,
@@ -108,4 +114,5 @@ DIALECT = Dialect(
     runtime="ssd-engine",
     write=commands,
     check=check_models,
+    one=command,
 )

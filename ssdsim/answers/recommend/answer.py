@@ -98,10 +98,11 @@ class Recommendation:
 
 def recommend(
     *,
-    gpus: int,
+    gpus: int | str,
     b: int | Sequence[int] = 1,
     rank: str = "user",
     gpu_hour: float | None = None,
+    use: str = "needed",
     at_least: float | None = None,
     seed: int = 0,
     **options: Any,
@@ -110,10 +111,11 @@ def recommend(
 
     Parameters
     ----------
-    gpus : the budget; fewer may be used.
+    gpus : the budget, fewer of which may be used; ``8xh200`` also names their profile.
     b : sequences in flight over all copies, one batch or several.
     rank : ``user`` (tokens/s per user), ``gpu`` (tokens/s per GPU in use) or ``cost`` (of a token, with ``gpu_hour``).
     gpu_hour : price of a GPU for an hour.
+    use : a token is counted to the GPUs ``needed``, or to ``all`` of the budget.
     at_least : tokens/s that a user must get.
     seed : of the draws of what is not known, behind intervals and probabilities.
     options : the workload, as :func:`ssdsim.configure` takes it (target, draft, hardware, context, alpha, ...);
@@ -135,7 +137,8 @@ def recommend(
     >>> [answer.best.name for answer in found.answers], found.answers[0].apart["ssd"].sentence
     (['SD TP 8', 'SD TP 8'], 'with SSD, which SGLang does not have: 1.15x')
     """
-    request = make_request(gpus=gpus, b=b, rank=rank, gpu_hour=gpu_hour, at_least=at_least, seed=seed, given=options)
+    asked = {"gpus": gpus, "b": b, "rank": rank, "gpu_hour": gpu_hour, "use": use, "at_least": at_least, "seed": seed}
+    request = make_request(**asked, given=options)  # type: ignore[arg-type]  # which it checks
     return _recommendation(request, Search(request))
 
 

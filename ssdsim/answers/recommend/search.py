@@ -139,8 +139,9 @@ class Search:
         return engine.lacks(shape.strategy) or engine.lacks_devices(shape.devices.draft)
 
     def _priced(self, batch: int) -> list[Deployment]:
+        paid = self.request.gpus if self.request.use == "all" else None
         return [
-            Deployment(shape, copies, batch, scenario)
+            Deployment(shape, copies, batch, scenario, paid)
             for (shape, copy_batch), scenario in self.scenarios.items()
             for copies, size in splits(self.request, shape, batch)
             if size == copy_batch
