@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from pydantic import AfterValidator, Field, model_validator
 
 from ssdsim.checks import Array
-from ssdsim.hardware.laws import CorrectedRoofline, Directions, ModelOfVariables, Scaling, directions_of
+from ssdsim.hardware.laws import CorrectedRoofline, Directions, ModelOfVariables, Scaling, clamped, directions_of
 from ssdsim.hardware.nodes import Lattice, continued, doublings, in_proportion, midway
 from ssdsim.hardware.timing import Law, Timing, of_dtype, timed
 from ssdsim.records import FROM_LIST, Card, Count, Positive, Seconds
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _KV_HEADS = np.array([1.0, 2.0, 4.0, 8.0])
 """Nodes: kernels take few of them in ways of their own; more are so many more sequences."""
+
+_MOST_KV_HEADS = 8
 
 _BEYOND = 64.0
 """How many times the largest timed value nodes reach; kernels of more work stream or multiply and nothing else."""
@@ -107,14 +109,15 @@ class DecodeAttention(ModelOfVariables):
             return None
         largest = {name: limits[1] for name, limits in self.domain.items()}
         groups = np.union1d(_nodes_up_to(largest["group"]), self._timed_groups)
-        axes = (_nodes_up_to(largest["batch"]), _KV_HEADS, groups, _nodes_up_to(largest["context"]))
-        batch, kv_heads, group, context = np.ix_(*axes)
+        timed = (_nodes_up_to(largest["batch"]), _KV_HEADS, groups, _nodes_up_to(largest["context"]))
+        batch, kv_heads, group, context = np.ix_(*timed)
         values = self.values(batch, group, context, kv_heads, kv_heads, head_dim, element_bytes)
         seconds = np.maximum(self._seconds(values, element_bytes), values["kv"] / (self.streaming or np.inf))
-        seconds = continued(seconds, axes[3], (values["kv"] <= largest["kv"]) & (context <= largest["context"]), 3)
-        seconds = self._with_more_rows(seconds, axes, head_dim, element_bytes)
-        seconds = continued(seconds, axes[2], group <= largest["group"], 2)
-        seconds = continued(seconds, axes[0], batch <= largest["batch"], 0)
+        seconds = self._with_more_rows(seconds, timed, head_dim, element_bytes)
+        axes = tuple(nodes if nodes is _KV_HEADS else _and_beyond(nodes) for nodes in timed)
+        seconds = continued(seconds, axes[3], 3, values["kv"] <= largest["kv"])
+        for axis in (2, 0):
+            seconds = continued(seconds, axes[axis], axis)
         return AttentionNodes(self.packed, *(_set_right(axes, seconds, of) for of in (slice(0, 1), slice(1, None))))
 
     @property
@@ -149,8 +152,12 @@ class DecodeAttention(ModelOfVariables):
 
 
 def _nodes_up_to(largest: float) -> Array:
-    """Doublings, the largest timed one and doublings of it far beyond."""
-    return np.union1d(doublings(1.0, largest)[:-1], doublings(largest, _BEYOND * largest))
+    """Doublings and the largest timed one."""
+    return np.append(doublings(1.0, largest)[:-1], largest) if largest > 1.0 else np.ones(1)
+
+
+def _and_beyond(nodes: Array) -> Array:
+    return np.concatenate([nodes, doublings(nodes[-1], _BEYOND * nodes[-1])[1:]])
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,16 +174,14 @@ class AttentionNodes:
 
     def seconds(self, *shape: Any) -> Array:
         """Of ``batch, queries, context, heads, kv_heads``, which broadcast together."""
-        batch, queries, context, heads, kv_heads = (np.asarray(size, float) for size in shape)
+        batch, queries, context, heads, kv_heads = shape
         kv_heads = kv_heads if self.packed else heads
-        most = _KV_HEADS[-1]
-        sequences, kv_heads_of_each = batch * np.maximum(kv_heads / most, 1.0), np.minimum(kv_heads, most)
-        group = queries * heads / kv_heads
-        log_seconds = self.several.at(sequences, kv_heads_of_each, np.maximum(group, 2.0), context)
-        alone = heads <= kv_heads
+        sequences, of_each = batch * np.maximum(kv_heads / _MOST_KV_HEADS, 1.0), np.minimum(kv_heads, _MOST_KV_HEADS)
+        log_seconds = self.several.at(sequences, of_each, queries * heads / kv_heads, context)
+        alone = np.less_equal(heads, kv_heads)
         if alone.any():
-            one = self.single.at(sequences, kv_heads_of_each, 1.0, context)
-            of_rows = np.clip(log_seconds, one, one + np.log(queries))
+            one = self.single.at(sequences, of_each, 1.0, context)
+            of_rows = clamped(log_seconds, one, one + np.log(queries))
             log_seconds = np.where(alone, of_rows, log_seconds)
         return np.asarray(np.exp(log_seconds))
 
@@ -333,10 +338,9 @@ class AttentionLaw(Law[Attention]):
         where, dtype = self._timed(op)
         model = self._model(op)
         shape = (op.batch, op.queries, op.context, op.heads, op.kv_heads)
-        seconds, outside, wander = model.timed((*shape, op.head_dim), DTYPE_BYTES[dtype])
         nodes = self._on_nodes(model, where, dtype, op.head_dim)
-        if nodes:
-            seconds = nodes.seconds(*shape)
+        set_right = nodes.seconds(*shape) if nodes else None
+        seconds, outside, wander = model.timed((*shape, op.head_dim), DTYPE_BYTES[dtype], set_right)
         if dtype != op.cache_dtype:
             outside = f"a {op.cache_dtype} cache was not timed, a {dtype} one was"
         elif op.masked and where != "attention_masked" and outside is None:

@@ -138,7 +138,7 @@ class GemmModel(TimingModel):
     def _set_right(self, log_seconds_of: Callable[[GemmSegment, Array], Array], most: float) -> Lattice:
         """On nodes of ``m``; beyond ``most`` rows along the line through the last."""
         m, steps = _row_nodes(self.tiled)
-        seconds = continued(self._blended(m, lambda segment: log_seconds_of(segment, m)), m, m <= most, 0)
+        seconds = continued(self._blended(m, lambda segment: log_seconds_of(segment, m)), m, 0, m <= most)
         return Lattice((m,), in_proportion(padded(np.log(seconds)), m, 0, steps))
 
     @property

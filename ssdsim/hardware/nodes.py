@@ -7,6 +7,8 @@ both. Beyond the timed nodes seconds go on along the line through the last ones.
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,13 +31,10 @@ class Lattice:
     log_seconds: Array
 
     @cached_property
-    def _axes(self) -> list[tuple[Array, Array, int]]:
-        """Of each axis: logarithms of its nodes, their places, and how far apart two are in the flat values."""
+    def _axes(self) -> list[tuple[list[float], int]]:
+        """Of each axis: logarithms of its nodes, and how far apart two are in the flat values."""
         strides = [*accumulate(reversed(self.log_seconds.shape[1:]), mul, initial=1)][::-1]
-        return [
-            (np.log(nodes), np.arange(len(nodes), dtype=float), stride)
-            for nodes, stride in zip(self.nodes, strides, strict=True)
-        ]
+        return [(np.log(nodes).tolist(), stride) for nodes, stride in zip(self.nodes, strides, strict=True)]
 
     @cached_property
     def _flat(self) -> Array:
@@ -43,18 +42,30 @@ class Lattice:
 
     def at(self, *values: ArrayLike) -> Array:
         """Logarithms of seconds at values of the axes, which broadcast together."""
+        if all(np.ndim(value) == 0 for value in values):
+            return np.asarray(self._at_one(*map(float, values)))  # type: ignore[arg-type]
         corners: list[tuple[NDArray[np.intp], Array]] = [(np.zeros((), np.intp), np.ones(()))]
-        for (logs, places, stride), value in zip(self._axes, values, strict=True):
-            place = np.interp(np.log(value), logs, places)
-            before = np.minimum(place.astype(np.intp), max(len(places) - 2, 0))
-            share = place - before
-            after = np.minimum(before + 1, len(places) - 1)
+        for (logs, stride), value in zip(self._axes, values, strict=True):
+            place = np.interp(np.log(value), logs, np.arange(len(logs)))
+            before = place.astype(np.intp)
+            after = np.minimum(before + 1, len(logs) - 1)
             corners = [
                 (flat + stride * node, weight * part)
                 for flat, weight in corners
-                for node, part in ((before, 1.0 - share), (after, share))
+                for node, part in ((before, 1.0 - (place - before)), (after, place - before))
             ]
         return np.asarray(sum(weight * self._flat[flat] for flat, weight in corners))
+
+    def _at_one(self, *values: float) -> float:
+        """The same without arrays, which take ten times as long for one number; most values are nodes."""
+        corners = [(0, 1.0)]
+        for (logs, stride), value in zip(self._axes, values, strict=True):
+            log = min(max(math.log(value), logs[0]), logs[-1])
+            after = bisect_left(logs, log)
+            share = (logs[after] - log) / (logs[after] - logs[after - 1]) if logs[after] > log else 0.0
+            parts = ((after, 1.0 - share), (after - 1, share)) if share else ((after, 1.0),)
+            corners = [(flat + stride * node, weight * part) for flat, weight in corners for node, part in parts]
+        return sum(weight * float(self._flat[flat]) for flat, weight in corners)
 
 
 def doublings(start: float, end: float) -> Array:
@@ -86,10 +97,15 @@ def in_proportion(log_seconds: Array, nodes: Array, axis: int, steps: Sequence[i
     return np.moveaxis(found, -1, axis)
 
 
-def continued(seconds: Array, nodes: Array, inside: NDArray[np.bool_], axis: int) -> Array:
-    """``seconds`` where ``inside`` along ``axis``; behind the last such node the line through the last ones goes on."""
-    found = np.moveaxis(np.array(seconds), axis, -1)
-    timed = np.moveaxis(np.broadcast_to(inside, seconds.shape), axis, -1)
+def continued(seconds: Array, nodes: Array, axis: int, inside: NDArray[np.bool_] | None = None) -> Array:
+    """``seconds`` of the first of ``nodes`` along ``axis``, and from there on along the line through the last ones.
+
+    So they go on, too, where the first are not ``inside`` what was timed.
+    """
+    more = [(0, 0)] * (seconds.ndim - 1) + [(0, len(nodes) - seconds.shape[axis])]
+    found = np.pad(np.moveaxis(seconds, axis, -1), more)
+    of_timings = np.broadcast_to(True if inside is None else inside, seconds.shape)
+    timed = np.pad(np.moveaxis(of_timings, axis, -1), more)
     slope = np.zeros(found.shape[:-1])
     for node in range(1, len(nodes)):
         last, before = node - 1, max(0, node - 1 - _SLOPE_NODES)
