@@ -306,7 +306,7 @@ def _solve(made: Features, base: Runtime, fields: tuple[str, ...]) -> _Solution:
     relative = made.per_unit[:, at] / made.seconds[:, None]
     wanted = 1.0 - fixed / made.seconds
     upper = np.array([MOST_OVERLAP if name == "overlap" else np.inf for name in fields])
-    lower = np.array([LEAST_FACTOR if name in _FACTORS else 0.0 for name in fields])
+    lower = np.array([_least(name, base) for name in fields])
     noise = _FIRST_NOISE
     for _ in range(_ROUNDS):
         scaled = np.vstack([relative * prior_sd / noise, np.eye(len(at))])
@@ -331,6 +331,13 @@ def _noise_of(residuals: Array, fitted: int) -> float:
     """Of a row, from what so many numbers leave over of rows: of few rows nearly the usual one."""
     counted = _USUAL_ROWS + max(1, len(residuals) - fitted)
     return float(np.sqrt((_USUAL_ROWS * _USUAL_NOISE**2 + (residuals**2).sum()) / counted))
+
+
+def _least(field: str, base: Runtime) -> float:
+    """Attention at the bandwidth is no faster than that."""
+    if field == "attention" and base.kernels.streaming_attention:
+        return 1.0
+    return LEAST_FACTOR if field in _FACTORS else 0.0
 
 
 def _design_effect(residual: Array, series: NDArray[np.str_]) -> float:
