@@ -99,14 +99,13 @@ unclear settings, which were never fitted, under the bundled card.
 
 An interval holds three errors. That of the timings of kernels is the profile's. That of the card's numbers is what
 its rows leave open of them: a card that was fitted to one model knows how much the host takes there, not how that
-splits into layers and steps, which another model finds out. The third is an engine's structure that no number has: a
-log-sd of seconds in which no matrices are multiplied, of 0.133 over all cards' unseen series, to which each card's
-own is drawn. Beside the others, whole passes have none: rows that are three quarters matrices are missed by 6 %
-(root mean square), those that are one quarter by 11 %. One log-sd for whole passes, 0.085, held as many rows only
-with intervals a quarter wider: too wide where matrices are most of a pass, too narrow at large batches.
+splits into layers and steps, which another model finds out. The third is an engine's structure that no number has. It
+grows with the distance from the rows behind a card, by one law for all cards ([widths](fidelity_widths.md)). At home it
+is of the seconds in which no matrices are multiplied: rows that are three quarters matrices are missed by 6 % (root
+mean square), those that are one quarter by 11 %.
 
 Not left out with a series: the choice of what a card has numbers for (overlap, kernels of its own, which engines'
-all-reduces wait), the widths of the priors, and the log-sd of 0.133. So coverage and errors of rows that nobody here
+all-reduces wait), the widths of the priors, and the law of the third error. So coverage and errors of rows that nobody here
 has seen may be somewhat worse. One model was kept until all else was done: the cards without it predicted the 61 rows
 of Qwen2-7B on vLLM 0.5 with an error of 6.0 % (95 % inside the interval) and its 48 rows on TensorRT-LLM 0.11 with
 11.9 % (75 % inside); now it is among the rows.

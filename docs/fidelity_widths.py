@@ -56,8 +56,8 @@ rows.
 
 ## Beside one constant
 
-*Score* is that of intervals whose law was fitted without the engine's own rows, *constant* that of the one half-width
-for all rows of the line around the same predictions that scores best, chosen in hindsight.
+*Score* is that of intervals whose law was fitted without the row's series, *constant* that of the one half-width for
+all rows of the line around the same predictions that scores best, chosen in hindsight.
 
 | left out | models | rows | series | error | inside | median width | score | constant | its score | ratio |
 |---|---|---|---|---|---|---|---|---|---|---|
@@ -126,7 +126,7 @@ def unseen(engine: Engine, key: Key) -> Iterator[tuple[Sequence[Row], Unseen]]:
 
 @dataclass(frozen=True)
 class Judged:
-    """Rows left out of one kind of group, with the law that the other engines' rows give."""
+    """Rows of one group that was left out, as the others predict them."""
 
     left_out: str
     card: str
@@ -151,17 +151,21 @@ def law_of(found: Sequence[Judged]) -> Law:
     return fit_law(Unseen.together([each.seen for each in found]), weights)
 
 
-def _engine_of(card: str) -> str:
-    return card.split("-")[0]
-
-
 def crossed(found: Sequence[Judged]) -> list[Array]:
-    """The log-sds of each group's rows by the law of the other engines' groups."""
-    laws = {
-        name: law_of([each for each in found if _engine_of(each.card) != name])
-        for name in {_engine_of(each.card) for each in found}
-    }
-    return [laws[_engine_of(each.card)].log_sds(each.seen) for each in found]
+    """The log-sds of each group's rows, each by the law that four fifths of the series give, its own not among them."""
+    names = sorted({name for each in found for name in each.seen.series})
+    fold = {name: number % _FOLDS for number, name in enumerate(names)}
+    log_sds = [np.zeros(len(each.rows)) for each in found]
+    for left in range(_FOLDS):
+        own = [np.array([fold[name] == left for name in each.seen.series]) for each in found]
+        kept = [each.seen.where(~out) for each, out in zip(found, own, strict=True)]
+        law = fit_law(Unseen.together(kept), np.concatenate([weights_of(each.series) for each in kept]))
+        for each, out, sds in zip(found, own, log_sds, strict=True):
+            sds[out] = law.log_sds(each.seen)[out]
+    return log_sds
+
+
+_FOLDS = 5
 
 
 def lines(found: Sequence[Judged], log_sds: Sequence[Array]) -> Iterator[str]:
@@ -199,14 +203,17 @@ def page(found: Sequence[Judged], law: Law) -> str:
 
 
 def write_cards(all_rows: Sequence[Engine], law: Law) -> None:
-    """The law into every fitted card, with the settings of its rows, and into others that say what they cover."""
-    rows = {engine.card: (*engine.dense, *engine.mixtures) for engine in all_rows}
+    """The law into every card that was fitted here, with the settings of its rows.
+
+    Cards of other rows keep their own errors at home; what they do not say of their settings is their engine's.
+    """
+    covered = {engine.card: covered_by((*engine.dense, *engine.mixtures)) for engine in all_rows}
     for name in runtime_names():
         card = find_runtime(name)
-        if name in rows:
-            save_runtime(law.of(card).model_copy(update={"covered": covered_by(rows[name])}), _path(name))
-        elif card.covered:
-            save_runtime(card.model_copy(update={"away": law.away}), _path(name))
+        if name in covered:
+            save_runtime(law.of(card).model_copy(update={"covered": covered[name]}), _path(name))
+        elif known := card.covered or covered.get(card.engine):
+            save_runtime(card.model_copy(update={"away": law.away, "covered": known}), _path(name))
 
 
 def _path(name: str) -> Path:

@@ -34,7 +34,6 @@ than 8 are less likely by more than a test at 95 % bears.
 
 
 _FAR = 1e3  # steps: no nearest setting
-_NOWHERE = 1e12
 
 OF_LAW = ("beside_log_sd", "experts_log_sd")
 """Of a card's errors, those that one law gives to all cards (:mod:`calibration.runtimes.widths`), beside ``away``."""
@@ -125,15 +124,19 @@ class Unseen:
 
     def squares_of(self, beside: float, experts: float, away: Sequence[float]) -> Array:
         """What log-sds of these sizes add to the square of each row's."""
-        squares, whole = self._squares * np.square(np.asarray(away)), np.isin(STEPS, OF_WHOLE)
-        near = [each.sum(axis=2).min(axis=1, initial=_NOWHERE) for each in (squares[..., ~whole], squares[..., whole])]
         if not self.steps.shape[1]:
-            near = [np.zeros(len(self.logs))] * 2
-        return np.asarray((beside**2 + near[0]) * self.beside**2 + (experts * self.experts) ** 2 + near[1])
+            return np.asarray((beside * self.beside) ** 2 + (experts * self.experts) ** 2)
+        known, at = self._squares
+        squares, whole = known * np.square(np.asarray(away)), np.isin(STEPS, OF_WHOLE)
+        of_beside, of_pass = (squares[..., ways].sum(axis=2).min(axis=1)[at] for ways in (~whole, whole))
+        return np.asarray((beside**2 + of_beside) * self.beside**2 + (experts * self.experts) ** 2 + of_pass)
 
     @cached_property
-    def _squares(self) -> Array:
-        return np.square(self.steps)
+    def _squares(self) -> tuple[Array, NDArray[np.int_]]:
+        """Of the steps, each row's once, and where each row has them."""
+        rows, settings, ways = self.steps.shape
+        found, at = np.unique(self.steps.reshape(rows, settings * ways), axis=0, return_inverse=True)
+        return np.square(found.reshape(-1, settings, ways)), at.reshape(-1)
 
     def squares_by(self, card: Runtime) -> Array:
         """What a card's own errors add there."""
