@@ -10,7 +10,7 @@ the bundled runtimes are fitted anew. No row is written anywhere.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,12 @@ import numpy as np
 import pandas as pd
 
 from calibration.bootstrap import significant
-from calibration.runtimes.fit import EXPERTS, Fit, fit_runtime
+from calibration.runtimes.fit import DECODING, EXPERTS, Fit
+from calibration.runtimes.generations import GROUPINGS, Generations, fit_generations
 from calibration.runtimes.left_out import Outcome, left_out
 from ssdsim.bundled import models_folder
 from ssdsim.measured.row import Row
-from ssdsim.runtimes.card import KERNELS, NUMBERS, Evidence, Host, Kernels, Runtime
+from ssdsim.runtimes.card import KERNELS, NUMBERS, Elsewhere, Evidence, Host, Kernels, Runtime
 from ssdsim.runtimes.catalog import find_runtime, save_runtime
 
 ABOUT = "fitted to published benchmarks by docs/fidelity.py, of mixtures and of rounds by the scripts beside it"
@@ -41,6 +42,7 @@ MODELS = {
     "meta-llama/Llama-2-7b-hf": "llama-2-7b",
     "Qwen/Qwen3-8B": "qwen3-8b",
     "Qwen/Qwen2-7B": "qwen2-7b",
+    "Qwen/Qwen3-32B": "qwen3-32b",
 }
 HARDWARE = {
     "H100-80GB (4-GPU node, JLSE)": "h100-sxm",
@@ -58,8 +60,10 @@ DTYPES = {
     "fp16": "bfloat16",
     "bf16": "bfloat16",
     "not stated (bf16)": "bfloat16",
+    "unstated (column empty; checkpoint default bf16)": "bfloat16",
     "fp8": "float8",
     "fp8 (block)": "float8-block",
+    "nvfp4": "nvfp4",
 }
 METRICS = {
     "latency_s": ("latency_s", 1.0),
@@ -72,11 +76,13 @@ METRICS = {
 SHAREGPT = {"ShareGPT (mean 233)": 233.0, "ShareGPT (mean 221)": 221.0, "MT-Bench": 100.0}
 
 # vLLM and SGLang read small messages in one shot up to 512 KiB on four GPUs; TensorRT-LLM does so for larger ones.
-_OWN = Kernels(overlap=0.5, streaming_attention=True, one_shot_bytes=1 << 19)
-_TRTLLM = _OWN.model_copy(update={"one_shot_bytes": 1 << 21})
+_VLLM = Kernels(overlap=0.5, one_shot_bytes=1 << 19)
+_SGLANG = _VLLM.model_copy(update={"streaming_attention": True})
+_TRTLLM = _SGLANG.model_copy(update={"one_shot_bytes": 1 << 21})
 # Ranks wait for each other there, and the profile's all-reduce is a later engine's.
 _EAGER = Kernels(communication=2.7, streaming_attention=True)
 _MODERN = Host(per_layer_s=10e-6, per_step_s=1e-3)
+_BY_LAYERS, _BY_STEPS = Host(per_layer_s=10e-6), Host(per_step_s=1e-3)
 
 
 _HEAD = """# How well it predicts real engines
@@ -106,19 +112,33 @@ of Qwen2-7B on vLLM 0.5 with an error of 6.0 % (95 % inside the interval) and it
 """
 _WAYS = ("kernels", "in fit", "left out")
 _COLUMNS = ("runtime", "GPU", "rows", "series", *(f"{what}: error | bias | inside | width" for what in _WAYS))
+_LEFT_COLUMNS = tuple(f"{name}: error | bias | inside | width" for name in GROUPINGS)
+
+_LEFT_OUT = """
+## Left out by more than a series
+
+The same rows, predicted by cards that had no row of their series, of their tensor-parallel degree, of their engine's
+version, or of their generation of GPUs (Blackwell's, which multiply 4 bits, or before). Nothing stands where all rows
+of a card are of one. What a generation without rows would take is what the other's rows say.
+
+"""
 
 _CARDS = """
 ## What the cards say
 
 Factors on kernels that were timed alone, and the host's time. *Overlap*: the share of what a kernel takes beyond its
-bytes and flops at the device's peaks that its neighbours hide. `vllm`, `trtllm` and `sglang` have kernels of their
-own: decode attention is its launch and its bytes at the memory's bandwidth, an all-reduce its latency and every other
-rank's message over the link while it is small, times the factor. The older engines' factors are on the profile's
-tables. *Told*: numbers that the rows know better than the prior (how far an engine may be from another); the others
-stay near it.
+bytes and flops at the device's peaks that its neighbours hide; 4-bit products hide nothing. All but the older engines
+have all-reduces of their own: the latency and every other rank's message over the link while it is small, times the
+factor. `trtllm` and `sglang` have decode attention of their own: its launch and its bytes at the memory's bandwidth.
+The other factors are on the profile's tables. *Prompts*: the share of other requests' prompts that a token waits for.
+*Told*: numbers that the rows know better than the prior (how far an engine may be from another); the others stay near
+it. *4 bits*: on Blackwell, drawn towards what the engine does before it.
 
-| card | versions | overlap | attention | communication | µs a layer | ms a step | µs a sequence | 8-bit cache | told |
-|---|---|---|---|---|---|---|---|---|---|"""
+"""
+_NUMBERS = (
+    *("card", "versions", "GPUs", "overlap", "attention", "communication", "µs a layer", "ms a step"),
+    *("µs a sequence", "prompts", "8-bit cache", "told"),
+)
 
 
 @dataclass(frozen=True)
@@ -130,6 +150,7 @@ class Group:
     versions: str
     holds: Callable[[Any], bool]
     base: Runtime
+    fields: Sequence[str] = DECODING
 
 
 def _base(kernels: Kernels, host: Host) -> Runtime:
@@ -137,12 +158,29 @@ def _base(kernels: Kernels, host: Host) -> Runtime:
     return Runtime(name="base", engine="", draft_tp="all", kernels=kernels, host=host, evidence=evidence)
 
 
+def _published(row: Any) -> bool:
+    return "LLM-Inf" in row.source
+
+
+def _later(row: Any) -> bool:
+    return not _published(row)
+
+
+_OF_VLLM = tuple(field for field in DECODING if field != "per_step_s")
+_OF_SGLANG = (*(field for field in DECODING if field != "per_layer_s"), "prompts")
 GROUPS = (
-    Group("vllm", "vllm", "0.9 and later", lambda row: "LLM-Inf" not in row.source, _base(_OWN, _MODERN)),
-    Group("trtllm", "tensorrt-llm", "1.0 and later", lambda row: "LLM-Inf" not in row.source, _base(_TRTLLM, _MODERN)),
-    Group("sglang", "sglang", "0.5, speculation v1 (to June 2026)", lambda row: True, _base(_OWN, _MODERN)),
-    Group("vllm-0.5", "vllm", "0.5 and 0.6", lambda row: "LLM-Inf" in row.source, _base(_EAGER, _MODERN)),
-    Group("trtllm-0.11", "tensorrt-llm", "0.11", lambda row: "LLM-Inf" in row.source, _base(_EAGER, _MODERN)),
+    Group("vllm", "vllm", "0.9 to 0.23", _later, _base(_VLLM, _BY_LAYERS), _OF_VLLM),
+    Group("trtllm", "tensorrt-llm", "1.0 and later", _later, _base(_TRTLLM, _MODERN)),
+    Group(
+        "sglang",
+        "sglang",
+        "0.5, speculation v1 (to June 2026)",
+        lambda row: True,
+        _base(_SGLANG, _BY_STEPS),
+        _OF_SGLANG,
+    ),
+    Group("vllm-0.5", "vllm", "0.5 and 0.6", _published, _base(_EAGER, _MODERN)),
+    Group("trtllm-0.11", "tensorrt-llm", "0.11", _published, _base(_EAGER, _MODERN)),
 )
 
 
@@ -190,10 +228,10 @@ def rows_of(frame: pd.DataFrame, group: Group, steady: Sequence[str]) -> Iterato
         )
 
 
-def fitted(group: Group, rows: Sequence[Row]) -> Fit:
+def fitted(group: Group, rows: Sequence[Row]) -> Generations:
     """The card of a group."""
     source = ", ".join(sorted({row.source for row in rows}))
-    return fit_runtime(rows, group.base, group.card, group.engine, source=source)
+    return fit_generations(rows, group.base, group.card, group.engine, group.fields, source)
 
 
 def cells(outcome: Outcome) -> str:
@@ -207,30 +245,73 @@ def cells(outcome: Outcome) -> str:
 # The page and the cards.
 
 
-def page(results: Sequence[tuple[Group, Fit, Outcome, Outcome, Outcome, Outcome]]) -> str:
+@dataclass(frozen=True)
+class Result:
+    """A group's fit, and how well rows are predicted: by kernels alone, in fit, left out by each of GROUPINGS."""
+
+    group: Group
+    fit: Generations
+    alone: Outcome
+    in_fit: Outcome
+    out: Mapping[str, Outcome]
+    unsteady: Outcome
+
+    @staticmethod
+    def of(group: Group, frame: pd.DataFrame) -> Result:
+        rows = list(rows_of(frame, group, ("yes", "approx")))
+        fit = fitted(group, rows)
+        out = {
+            name: left_out(rows, [named(row) for row in rows], lambda kept: fitted(group, kept).card)
+            for name, named in GROUPINGS.items()
+        }
+        fit = replace(fit, card=_with_errors(fit.card, out["series"]))
+        unsteady = Outcome.of(list(rows_of(frame, group, ("no",))), fit.card)
+        return Result(group, fit, Outcome.of(rows, KERNELS), Outcome.of(rows, fit.card), out, unsteady)
+
+
+def page(results: Sequence[Result]) -> str:
     """docs/fidelity.md."""
     lines = [_HEAD, f"| {' | '.join(_COLUMNS)} | unsteady: error |", "|---" * 17 + "|"]
-    for group, _, alone, in_fit, out, unsteady in results:
-        for name in sorted({row.hardware for row in in_fit.rows}):
-            parts = [_on(each, name) for each in (alone, in_fit, out)]
-            no = _on(unsteady, name)
+    for result in results:
+        for name in sorted({row.hardware for row in result.in_fit.rows}):
+            parts = [_on(each, name) for each in (result.alone, result.in_fit, result.out["series"])]
+            no = _on(result.unsteady, name)
             beside = f"{np.abs(no.errors).mean():.0%} of {len(no.rows)}" if no.rows else ""
             series, shown = len({row.series_name for row in parts[1].rows}), " | ".join(map(cells, parts))
-            lines.append(f"| `{group.card}` | {name} | {len(parts[1].rows)} | {series} | {shown} | {beside} |")
-    lines.append(_coverage([out for *_, out, _ in results]))
-    lines.append(_CARDS)
-    for group, fit, *_ in results:
-        kernels, host = fit.card.kernels, fit.card.host
-        lines.append(
-            f"| `{group.card}` | {group.versions} | {kernels.overlap:.2f} | {kernels.attention:.2f} | "
-            f"{kernels.communication:.2f} | {1e6 * host.per_layer_s:.0f} | {1e3 * host.per_step_s:.2f} | "
-            f"{1e6 * host.per_sequence_s:.0f} | {'yes' if fit.card.cache_dtype else ''} | {', '.join(fit.told)} |"
-        )
+            lines.append(f"| `{result.group.card}` | {name} | {len(parts[1].rows)} | {series} | {shown} | {beside} |")
+    lines.append(_coverage([result.out["series"] for result in results]))
+    lines.append(_LEFT_OUT + f"| card | {' | '.join(_LEFT_COLUMNS)} |\n|{'---|' * 17}")
+    lines += [f"| `{r.group.card}` | {' | '.join(_or_nothing(each) for each in r.out.values())} |" for r in results]
+    everything = [Outcome.together([r.out[name] for r in results if _told(r.out[name])]) for name in GROUPINGS]
+    lines.append(f"| all that have them | {' | '.join(map(cells, everything))} |")
+    lines.append(_CARDS + f"| {' | '.join(_NUMBERS)} |\n|{'---|' * len(_NUMBERS)}")
+    for result in results:
+        lines += [_numbers(result, fit) for fit in result.fit.fits]
     return "\n".join(lines) + "\n"
 
 
 def _on(outcome: Outcome, hardware: str) -> Outcome:
     return outcome.where(lambda row: row.hardware == hardware)
+
+
+def _told(outcome: Outcome) -> bool:
+    return not np.isnan(outcome.errors).any()
+
+
+def _or_nothing(outcome: Outcome) -> str:
+    return cells(outcome) if _told(outcome) else "| | | "
+
+
+def _numbers(result: Result, fit: Fit) -> str:
+    card = fit.card
+    kernels, host = card.kernels, card.host
+    where = "4 bits" if fit is result.fit.four_bits else "before"
+    return (
+        f"| `{result.group.card}` | {result.group.versions} | {where} | {kernels.overlap:.2f} | "
+        f"{kernels.attention:.2f} | {kernels.communication:.2f} | {1e6 * host.per_layer_s:.0f} | "
+        f"{1e3 * host.per_step_s:.2f} | {1e6 * host.per_sequence_s:.0f} | {kernels.prompts:.2f} | "
+        f"{'yes' if card.cache_dtype else ''} | {', '.join(fit.told)} |"
+    )
 
 
 def _coverage(outcomes: Sequence[Outcome]) -> str:
@@ -252,17 +333,15 @@ def main(folder: Path, write_cards: bool) -> None:
     frame = pd.read_csv(folder / "ar_decode.csv", dtype=str).assign(value=lambda f: f["value"].astype(float))
     results = []
     for group in GROUPS:
-        rows = list(rows_of(frame, group, ("yes", "approx")))
-        fit = fitted(group, rows)
-        out = left_out(rows, [row.series_name for row in rows], lambda kept, group=group: fitted(group, kept).card)
-        fit = replace(fit, card=_with_errors(fit.card, out))
-        unsteady = Outcome.of(list(rows_of(frame, group, ("no",))), fit.card)
-        results.append((group, fit, Outcome.of(rows, KERNELS), Outcome.of(rows, fit.card), out, unsteady))
-        print(group.card, len(rows), "rows:", cells(results[-1][3]), "; left out", cells(out), file=sys.stderr)
+        result = Result.of(group, frame)
+        results.append(result)
+        shown = [f"{name} {cells(each)}" for name, each in [("in fit", result.in_fit), *result.out.items()]]
+        print(group.card, len(result.in_fit.rows), "rows:", "; ".join(shown), file=sys.stderr)
     (Path(__file__).parent / "fidelity.md").write_text(page(results), encoding="utf-8")
     if write_cards:
-        for group, fit, *_ in results:
-            card = with_other_fits(fit.card).model_copy(update={"versions": group.versions, "about": ABOUT})
+        for result in results:
+            group, card = result.group, with_other_fits(result.fit.card)
+            card = card.model_copy(update={"versions": group.versions, "about": ABOUT})
             save_runtime(card, models_folder() / "runtimes" / f"{group.card}.toml")
 
 
@@ -272,16 +351,33 @@ def with_other_fits(card: Runtime) -> Runtime:
     Those are numbers of experts, and what a round costs that speculates.
     """
     before = find_runtime(card.name)
-    wander = tuple(way for way in before.wander if set(way) & set(EXPERTS))
     evidence = card.evidence.model_copy(update={"note": before.evidence.note})
-    return card.with_numbers({name: before.numbers[name] for name in (*EXPERTS, *OF_ROUNDS)}).model_copy(
+    return card.with_numbers(
+        {name: before.numbers[name] for name in (*EXPERTS, "experts_16_bit", *OF_ROUNDS)}
+    ).model_copy(
         update={
             "head_step_s": before.head_step_s,
-            "wander": card.wander + wander,
+            "own_lm_head_step_s": before.own_lm_head_step_s,
+            "wander": (*card.wander, *_of_experts(before.wander)),
+            "four_bits": _elsewhere(card.four_bits, before.four_bits),
             "evidence": evidence,
             "errors": card.errors.model_copy(update={name: getattr(before.errors, name) for name in OTHER_ERRORS}),
         }
     )
+
+
+def _elsewhere(dense: Elsewhere | None, before: Elsewhere | None) -> Elsewhere | None:
+    """What dense models gave, with the experts' numbers of ``before``."""
+    if before is None:
+        return dense
+    dense = dense or Elsewhere()
+    numbers = {name: value for name, value in before.numbers.items() if name in EXPERTS}
+    wander = (*dense.wander, *_of_experts(before.wander))
+    return dense.model_copy(update={"numbers": {**dense.numbers, **numbers}, "wander": wander})
+
+
+def _of_experts(wander: Sequence[Mapping[str, float]]) -> tuple[Mapping[str, float], ...]:
+    return tuple(way for way in wander if set(way) & {*EXPERTS, "experts_16_bit"})
 
 
 def _with_errors(card: Runtime, out: Outcome) -> Runtime:

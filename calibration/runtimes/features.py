@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.measured.price import Work, each_row, seconds_of, work_of
+from ssdsim.measured.price import each_row, seconds_of, work_of
 from ssdsim.measured.row import Row
 from ssdsim.pricing.between_kernels import Units, units_of_kernels
 from ssdsim.pricing.cost import Cost
@@ -50,7 +51,7 @@ def features(rows: Iterable[Row], like: Runtime) -> Features:
     InputError : a row's card, profile or timing is missing, by the row's number.
     """
     rows = list(rows)
-    found = each_row(rows, lambda row: _of_row(work_of(row, like), like))
+    found = each_row(rows, lambda row: _of_row(row, like))
     return Features(
         rows=rows,
         seconds=np.array([seconds_of(row) for row in rows]),
@@ -65,19 +66,23 @@ def values_of(card: Runtime) -> NDArray[np.float64]:
     return np.array([card.numbers[name] for name in FIELDS], dtype=float)
 
 
-def _of_row(work: Work, like: Runtime) -> tuple[float, NDArray[np.float64]]:
+@lru_cache(maxsize=16384)
+def _of_row(row: Row, like: Runtime) -> tuple[float, NDArray[np.float64]]:
     """What no field moves, and what each does: the price is linear in them, and ``like`` makes one."""
-    found = dict.fromkeys(FIELDS, 0.0)
+    work, found = work_of(row, like), dict.fromkeys(FIELDS, 0.0)
     for piece, times in work.pieces:
         for name, count in {**piece.units, **_of_kernels(piece.work, like)}.items():
             found[name] += times * count
+    if row.waits_for_prompts:
+        waited_s = sum(times * prompt.cost.seconds for prompt, times in work.prompts)
+        found["prompts"] = waited_s / like.kernels.prompts
     per_unit = np.array(list(found.values()))
     return work.cost.seconds - float(per_unit @ values_of(like)), per_unit
 
 
 def _of_kernels(work: object, like: Runtime) -> Units:
-    """Of decoding's kernels; those of prompts have no factors."""
-    if not isinstance(work, Pass) or work.forward.over_prompts:
+    """Of decoding's kernels; those of prompts have one factor."""
+    if not isinstance(work, Pass):
         return {}
 
     def kernels(overlap: float) -> Cost:
@@ -86,5 +91,8 @@ def _of_kernels(work: object, like: Runtime) -> Units:
         return cost_of_operations(work.forward.counted(), work.profile, alone)
 
     whole = kernels(0.0)
+    found = units_of_kernels(work.forward, whole.by_kind(), Kernels())
+    if work.forward.over_prompts:
+        return {"prompt_experts_4_bit": found.get("experts_4_bit", 0.0)}
     hidden_s = (whole.seconds - kernels(_HALF).seconds) / _HALF
-    return {**units_of_kernels(work.forward, whole.by_kind(), Kernels()), "overlap": -hidden_s}
+    return {**found, "overlap": -hidden_s}

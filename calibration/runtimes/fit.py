@@ -16,9 +16,10 @@ from calibration.runtimes.left_out import without_each
 from calibration.runtimes.unseen import beside_log_sd
 from ssdsim.checks import Array
 from ssdsim.errors import InputError, nearest
+from ssdsim.hardware.catalog import find_hardware
 from ssdsim.measured.price import work_of
 from ssdsim.measured.row import Row
-from ssdsim.runtimes.card import NUMBERS, Evidence, Runtime
+from ssdsim.runtimes.card import NUMBERS, Evidence, Kernels, Runtime
 from ssdsim.transformer.operations import QUANTISED_BYTES
 
 DECODING = ("overlap", "attention", "communication", "per_layer_s", "per_step_s", "per_sequence_s")
@@ -27,15 +28,17 @@ BOTH = ("overlap", "attention", "per_step_s", "per_sequence_s", *SPECULATING)
 EXPERTS = (
     "experts",
     "experts_4_bit",
-    "experts_16_bit",
+    "experts_nvfp4",
+    "prompt_experts_4_bit",
     "per_expert_layer_s",
-    "per_expert_token_s",
     "per_expert_prompt_s",
 )
 """Of mixtures of experts, on a card that was fitted to dense models."""
 
 MOST_FIELDS = 6
 MOST_OVERLAP = 0.9
+LEAST_FACTOR = 0.25
+"""No engine's kernels are four times as fast as those of another library: the rows then speak of something else."""
 
 PRIOR_SD: Mapping[str, float] = {name: number.prior_sd for name, number in NUMBERS.items() if number.prior_sd}
 """How far an engine may well be from a card of its kind, in each number: what few rows are drawn by."""
@@ -48,6 +51,7 @@ _HARDLY = 1e-4  # weight of a prior that only keeps a matrix invertible
 _OWN_ERROR = ("overlap", *(name for name, number in NUMBERS.items() if number.has_own_error))
 """Numbers without a direction: a log-sd tells how far they may be off, or (overlap) others do."""
 
+_FACTORS = frozenset(Kernels.model_fields) - {"overlap"}
 _SAME = 0.9  # correlation from which on two numbers are not told apart
 
 
@@ -59,6 +63,7 @@ class Fit:
     """
 
     card: Runtime
+    rows: Sequence[Row]
     fields: tuple[str, ...]
     low: Array
     high: Array
@@ -90,24 +95,33 @@ def fit_runtime(
 ) -> Fit:
     """The card called ``name`` that predicts ``rows`` best, drawn towards ``base`` where they say little.
 
-    Least squares of relative errors with every number at least 0, over ``fields`` (:func:`default_fields` by default);
-    the others stay as in ``base``. Series are left out one at a time for the error that the card carries; rows of
-    speculation alone say nothing of a target pass by itself, whose error then stays that of ``base``.
+    Least squares of relative errors with every number at least 0 (a factor at least :data:`LEAST_FACTOR`), over
+    ``fields`` (:func:`default_fields` by default); the others stay as in ``base``. Series are left out one at a time
+    for the error that the card carries; rows of speculation alone say nothing of a target pass by itself, whose error
+    then stays that of ``base``.
 
-    Where rows do not say their cache's dtype beside quantised weights, the card keeps the likelier one: that is a
-    choice between two, not a number that is fitted.
+    Where rows do not say their cache's dtype beside quantised weights, the card keeps the one by which series left out
+    are missed by less, of one series the likelier: that is a choice between two, not a number that is fitted.
 
     Raises
     ------
     InputError : an unknown field, more than :data:`MOST_FIELDS`, or fewer rows than fields.
     """
+    base = _at_home(rows, base)
     chosen = tuple(dict.fromkeys(fields if fields is not None else default_fields(rows)))
     check_fields(chosen, len(rows))
     heads = [row for row in rows if row.has_head]
     if "per_draft_step_s" in chosen and heads:  # they speak of their heads' steps, as the card's one number for these
         base = base.drafting_with(work_of(heads[0], base).site.draft.head)
     named = name, engine or base.engine, source or "rows of the user's own"
-    return min((_fit(rows, each, chosen, *named) for each in _caches(rows, base)), key=lambda fit: fit.misfit)
+    fits = [_fit(rows, each, chosen, *named) for each in _caches(rows, base)]
+    return min(fits, key=lambda fit: (fit.left_out_error or 0.0, fit.misfit))
+
+
+def _at_home(rows: Sequence[Row], base: Runtime) -> Runtime:
+    """The card to start from as it is on the rows' devices; on those without 4-bit products where there are both."""
+    devices = [find_hardware(name).device for name in {row.hardware for row in rows}]
+    return base.on(min(devices, key=lambda device: device.multiplies_4_bits)) if devices else base
 
 
 def _caches(rows: Sequence[Row], base: Runtime) -> Iterator[Runtime]:
@@ -139,7 +153,7 @@ def _fit(rows: Sequence[Row], base: Runtime, chosen: tuple[str, ...], name: str,
         of_passes |= {"pass_log_sd": 0.0, "beside_log_sd": _beside(made, base, solution, card)}
     card = card.model_copy(update={"evidence": evidence, "errors": base.errors.model_copy(update=of_passes)})
     told, alike = solution.told(), solution.alike()
-    return Fit(card, chosen, low, high, told, alike, errors, left_out, made.series, solution.misfit)
+    return Fit(card, rows, chosen, low, high, told, alike, errors, left_out, made.series, solution.misfit)
 
 
 def default_fields(rows: Sequence[Row]) -> tuple[str, ...]:
@@ -236,11 +250,13 @@ def _solve(made: Features, base: Runtime, fields: tuple[str, ...]) -> _Solution:
     relative = made.per_unit[:, at] / made.seconds[:, None]
     wanted = 1.0 - fixed / made.seconds
     upper = np.array([MOST_OVERLAP if name == "overlap" else np.inf for name in fields])
+    lower = np.array([LEAST_FACTOR if name in _FACTORS else 0.0 for name in fields])
     noise = _FIRST_NOISE
     for _ in range(_ROUNDS):
         scaled = np.vstack([relative * prior_sd / noise, np.eye(len(at))])
         towards = np.concatenate([wanted / noise, values[at] / prior_sd])
-        found = lsq_linear(scaled, towards, bounds=(0.0, upper / prior_sd), method="bvls").x * prior_sd
+        found = lsq_linear(scaled, towards, bounds=(lower / prior_sd, upper / prior_sd), method="bvls").x * prior_sd
+        found = np.maximum(found, lower)  # its bounds are kept but for the last bit
         residual = relative @ found - wanted
         noise = max(_LEAST_NOISE, float(np.sqrt((residual**2).sum() / max(1, len(wanted) - len(at)))))
     strayed = (found - values[at]) / prior_sd

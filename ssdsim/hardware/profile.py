@@ -27,6 +27,7 @@ from ssdsim.hardware.prefill_attention import PrefillAttentionLaw, PrefillAttent
 from ssdsim.hardware.timing import Law, ProvenanceKind, Timing, lacks, timed
 from ssdsim.records import FROM_LIST, Card, Count, LogSd, Positive
 from ssdsim.transformer.operations import (
+    FOUR_BITS,
     Attention,
     Collective,
     CollectiveKind,
@@ -91,6 +92,11 @@ class Device(Card):
         if any(rows[a][b] != rows[b][a] for a in range(len(rows)) for b in range(a)):
             raise ValueError("nvlinks: two devices have as many links one way as the other")
         return self
+
+    @property
+    def multiplies_4_bits(self) -> bool:
+        """Whether its peak of 4-bit products is known: Blackwell and later."""
+        return FOUR_BITS in self.peak_flops
 
     def multiplies_in(self, op: Operation) -> str | None:
         """The best dtype for ``op`` of which a peak is known."""

@@ -93,19 +93,21 @@ def work_of(row: Row, runtime: Runtime = KERNELS) -> Work:
     # whoever ran the row had room for its batch and context: that is not asked again
     (scenario,) = configure(**options_of(row) | {"b": 1, "context": 1, "runtime": KERNELS.name}).scenarios.values()
     assert scenario.site is not None  # it has hardware
+    runtime = runtime.on(scenario.site.profile.device)
     kept = row.kv_dtype or runtime.cache_beside(scenario.site.precision_of("target"))
     site = replace(scenario.site, batch=row.batch, context=row.context, runtime=runtime, kv_dtype=kept)
     steps = scenario.strategy.steps(site, scenario.drafter)
     if row.k is not None and "decode" in steps:
         raise InputError(f"{scenario.drafter.title} does not draft in every round: its rows cannot be predicted")
-    rounds, prompts = _counts(row)
+    rounds, prompts = _counts(row, runtime.kernels.prompts)
     return Work(site, steps, rounds, tuple(_prompts(site, row, prompts)), round_error(scenario.strategy, site))
 
 
-def _counts(row: Row) -> tuple[float, float]:
+def _counts(row: Row, waited_for: float) -> tuple[float, float]:
     """How many steps of the batch, and how many prompts, are in the time that a row speaks of.
 
-    While a request decodes, each of the others in flight is replaced once in as many tokens as it puts out.
+    While a request decodes, each of the others in flight is replaced once in as many tokens as it puts out; of their
+    prompts it waits for the share ``waited_for``.
     """
     tokens_a_step = row.acceptance_length or 1.0
     match row.metric:
@@ -114,7 +116,7 @@ def _counts(row: Row) -> tuple[float, float]:
         case "latency_s":
             return (row.output_tokens - 1.0) / tokens_a_step, float(row.batch)
         case "tpot_ms":
-            return 1.0 / tokens_a_step, (row.batch - 1) / row.output_tokens
+            return 1.0 / tokens_a_step, waited_for * (row.batch - 1) / row.output_tokens
         case _:
             return 1.0 / tokens_a_step, row.batch / row.output_tokens
 

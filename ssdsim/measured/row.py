@@ -91,6 +91,11 @@ class Row(Card):
         return self.k is not None and (self.drafter != "model" if self.drafter else self.draft is None)
 
     @property
+    def waits_for_prompts(self) -> bool:
+        """Whether its value holds some of the prompts of others, and not all prompts, its own included."""
+        return self.metric == "tpot_ms"
+
+    @property
     def context(self) -> int:
         """Cached tokens of a sequence, on average over its decoding."""
         return max(1, round(self.input_tokens + self.output_tokens / 2.0))

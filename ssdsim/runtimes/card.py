@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Literal
@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from ssdsim.errors import nearest
+from ssdsim.hardware.profile import Device
 from ssdsim.records import FROM_LIST, Card, Coefficient, LogSd, NotNegative, Seconds
 from ssdsim.transformer.layers import Head
 from ssdsim.transformer.operations import DTYPES
@@ -45,11 +46,15 @@ class Number:
 class Kernels(Card):
     """How the engine's kernels differ from those that were timed one by one on an idle device.
 
-    ``gemm``, ``attention``, ``communication``, ``elementwise``, ``experts`` (of 8 bits a weight), ``experts_4_bit``,
-    which other kernels unpack as they read them, and ``experts_16_bit`` (of 16 or more) multiply their seconds.
-    ``overlap`` is the share of what GEMMs, attention and element-wise kernels take beyond their bytes and flops at the
-    device's peaks that their neighbours hide: launches, first loads and last waves (CUDA graphs, programmatic dependent
-    launch, fusion).
+    ``gemm``, ``attention``, ``communication``, ``elementwise``, ``experts`` (of 8 bits a weight), ``experts_16_bit``,
+    ``experts_4_bit`` (MXFP4 and int4, which other kernels unpack as they read them) and ``experts_nvfp4`` multiply
+    their seconds. ``overlap`` is the share of what GEMMs, attention and element-wise kernels take beyond their bytes
+    and flops at the device's peaks that their neighbours hide: launches, first loads and last waves (CUDA graphs,
+    programmatic dependent launch, fusion). Products of 4 bits hide nothing: quantising their inputs takes that time.
+
+    Passes over prompts have no factors but these. ``prompt_experts_4_bit`` multiplies their experts of 4 bits.
+    ``prompts`` is the share of other requests' prompts that tokens of a served request wait for; the rest is in their
+    first token's time (an engine that processes prompts first, of requests that arrive together).
 
     Where the engine has kernels of its own, what another library's took says little. ``streaming_attention``: decode
     attention takes its launch and its bytes at the device's bandwidth. Messages of an all-reduce up to
@@ -63,8 +68,11 @@ class Kernels(Card):
     communication: Annotated[Factor, Number("all-reduces", 0.3)] = 1.0
     elementwise: Annotated[Factor, Number("element-wise kernels", 0.5)] = 1.0
     experts: Annotated[Factor, Number("layers of experts of 8 bits", 0.15)] = 1.0
-    experts_4_bit: Annotated[Factor, Number("of 4 bits", 0.15)] = 1.0
     experts_16_bit: Annotated[Factor, Number("of 16 bits", 0.15)] = 1.0
+    experts_4_bit: Annotated[Factor, Number("of 4 bits, unpacked", 0.25)] = 1.0
+    experts_nvfp4: Annotated[Factor, Number("of 4 bits, multiplied as such", 0.25)] = 1.0
+    prompt_experts_4_bit: Annotated[Factor, Number("of 4 bits, unpacked, in passes over prompts", 0.5)] = 1.0
+    prompts: Annotated[Factor, Number("share of others' prompts that a served token waits for", 0.3)] = 1.0
     overlap: Annotated[float, Number("share beyond the roofs that is hidden", 0.3)] = Field(default=0.0, ge=0.0, le=0.9)
     streaming_attention: Annotated[bool, Number("attention at the bandwidth")] = False
     one_shot_bytes: Annotated[int, Number("all-reduces read by every rank")] = Field(default=0, ge=0, le=10**12)
@@ -158,6 +166,27 @@ class Evidence(Card):
     note: str = ""
 
 
+def _check_names(names: Iterable[str], where: str) -> None:
+    for name in names:
+        if name not in NUMBERS:
+            hint, allowed = nearest(name, NUMBERS), ", ".join(NUMBERS)
+            raise ValueError(f"unknown number '{name}' in {where}{hint} Allowed: {allowed}")
+
+
+class Elsewhere(Card):
+    """What differs where an engine has other kernels: its ``numbers``, with what is open of all, and its cache."""
+
+    cache_dtype: CacheDtype | None = None
+    numbers: dict[str, NotNegative] = Field(default_factory=dict)
+    wander: Annotated[tuple[dict[str, Coefficient], ...], FROM_LIST] = ()
+
+    @model_validator(mode="after")
+    def _knows_its_numbers(self) -> Elsewhere:
+        _check_names(self.numbers, "numbers")
+        _check_names({name for direction in self.wander for name in direction}, "wander")
+        return self
+
+
 class Runtime(Card):
     """An engine in a range of ``versions``; what it adds to a hardware profile, which holds kernels only.
 
@@ -171,6 +200,9 @@ class Runtime(Card):
 
     ``wander`` holds what the rows that the card was fitted to leave open of its numbers: independent directions, each
     of which moves fields of ``kernels`` and ``host`` together, by one standard deviation.
+
+    ``four_bits`` is there where the engine is another one on devices that multiply 4 bits themselves (Blackwell):
+    other kernels for experts, all-reduces fused with what comes after them.
     """
 
     schema_: Literal[1] = Field(default=1, alias="schema")
@@ -187,6 +219,7 @@ class Runtime(Card):
     errors: Errors = Errors()
     launches: Launches | None = None
     wander: Annotated[tuple[dict[str, Coefficient], ...], FROM_LIST] = ()
+    four_bits: Elsewhere | None = None
     evidence: Evidence
 
     def __hash__(self) -> int:
@@ -198,11 +231,12 @@ class Runtime(Card):
 
     @model_validator(mode="after")
     def _wanders_in_its_numbers(self) -> Runtime:
-        for name in {name for direction in self.wander for name in direction}:
-            if name not in NUMBERS:
-                hint, allowed = nearest(name, NUMBERS), ", ".join(NUMBERS)
-                raise ValueError(f"unknown number '{name}' in wander{hint} Allowed: {allowed}")
+        _check_names({name for direction in self.wander for name in direction}, "wander")
         return self
+
+    def on(self, device: Device) -> Runtime:
+        """The runtime as it is on ``device``."""
+        return self if self.four_bits is None else _on(self, device.multiplies_4_bits)
 
     @property
     def numbers(self) -> dict[str, float]:
@@ -242,6 +276,15 @@ def _drafting_with(runtime: Runtime, own_lm_head: bool) -> Runtime:
         return runtime
     told = {"head_step_s": None, "own_lm_head_step_s": None}
     return runtime.with_numbers({"per_draft_step_s": step_s}).model_copy(update=told)
+
+
+@lru_cache(maxsize=256)
+def _on(runtime: Runtime, multiplies_4_bits: bool) -> Runtime:
+    alone, other = runtime.model_copy(update={"four_bits": None}), runtime.four_bits
+    if other is None or not multiplies_4_bits:
+        return alone
+    own = {"cache_dtype": other.cache_dtype, "wander": other.wander}
+    return alone.with_numbers(other.numbers).model_copy(update=own)
 
 
 KERNELS = Runtime(

@@ -29,6 +29,9 @@ WEIGHT_BYTES: dict[str, float] = {dtype: DTYPE_BYTES[dtype] for dtype in DTYPES}
 WEIGHTS_ARITHMETIC = {"float8": "float8", "float8-block": "float8", "nvfp4": "nvfp4", "int8": "int8"}
 """What quantised weights are multiplied in where the device can; the other formats are turned back into 16 bits."""
 
+FOUR_BITS = "nvfp4"
+"""Products of two operands of 4 bits."""
+
 CollectiveKind = Literal["all_reduce", "all_gather", "all_to_all"]
 
 
@@ -95,6 +98,11 @@ class _OfWeights(Operation):
     def arithmetic(self) -> tuple[str, ...]:
         activations = self.activations_dtype
         return tuple(dict.fromkeys((WEIGHTS_ARITHMETIC.get(self.dtype, activations), activations)))
+
+    @property
+    def in_4_bits(self) -> bool:
+        """Whether inputs are quantised to 4 bits, too, and multiplied as such."""
+        return WEIGHTS_ARITHMETIC.get(self.dtype) == FOUR_BITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,8 +307,10 @@ class ExpertMlp(_OfWeights):
 
     @property
     def family(self) -> str:
-        """Other kernels unpack 4 bits, and others again multiply 8 bits than 16."""
+        """Other kernels unpack 4 bits, others multiply them, and others again multiply 8 bits than 16."""
         weight_bytes = WEIGHT_BYTES[self.dtype]
+        if self.in_4_bits:
+            return "experts_nvfp4"
         if weight_bytes < 1.0:
             return "experts_4_bit"
         return "experts" if weight_bytes < 2.0 else "experts_16_bit"
