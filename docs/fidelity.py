@@ -24,9 +24,10 @@ from calibration.runtimes.generations import GROUPINGS, Generations, fit_generat
 from calibration.runtimes.left_out import Outcome, left_out
 from ssdsim.bundled import models_folder
 from ssdsim.measured.row import Row
-from ssdsim.runtimes.card import KERNELS, NUMBERS, Elsewhere, Evidence, Host, Kernels, Runtime
+from ssdsim.runtimes.card import KERNELS, NUMBERS, Elsewhere, Errors, Evidence, Host, Kernels, Runtime
 from ssdsim.runtimes.catalog import find_runtime, save_runtime
 
+_ABOUT_COMPILED = "one process a GPU, the whole step compiled and replayed as a graph, batch 1: no server"
 ABOUT = "fitted to published benchmarks by docs/fidelity.py, of mixtures and of rounds by the scripts beside it"
 OF_ROUNDS = tuple(name for name, number in NUMBERS.items() if number.has_own_error)
 OTHER_ERRORS = ("experts_log_sd", "draft_step_log_sd", "per_round_log_sd", "round_log_sd")
@@ -76,11 +77,12 @@ METRICS = {
 SHAREGPT = {"ShareGPT (mean 233)": 233.0, "ShareGPT (mean 221)": 221.0, "MT-Bench": 100.0}
 
 # vLLM and SGLang read small messages in one shot up to 512 KiB on four GPUs; TensorRT-LLM does so for larger ones.
-_VLLM = Kernels(overlap=0.5, one_shot_bytes=1 << 19)
-_SGLANG = _VLLM.model_copy(update={"streaming_attention": True})
-_TRTLLM = _SGLANG.model_copy(update={"one_shot_bytes": 1 << 21})
+_OWN = Kernels(overlap=0.5, streaming_attention=True, one_shot_bytes=1 << 19)
+_TRTLLM = _OWN.model_copy(update={"one_shot_bytes": 1 << 21})
 # Ranks wait for each other there, and the profile's all-reduce is a later engine's.
 _EAGER = Kernels(communication=2.7, streaming_attention=True)
+# No scheduler and no gaps: torch.compile's own kernels, whose products of one token are not cuBLAS's.
+_COMPILED = Kernels(one_shot_bytes=1 << 19)
 _MODERN = Host(per_layer_s=10e-6, per_step_s=1e-3)
 _BY_LAYERS, _BY_STEPS = Host(per_layer_s=10e-6), Host(per_step_s=1e-3)
 
@@ -127,12 +129,13 @@ _CARDS = """
 ## What the cards say
 
 Factors on kernels that were timed alone, and the host's time. *Overlap*: the share of what a kernel takes beyond its
-bytes and flops at the device's peaks that its neighbours hide; 4-bit products hide nothing. All but the older engines
-have all-reduces of their own: the latency and every other rank's message over the link while it is small, times the
-factor. `trtllm` and `sglang` have decode attention of their own: its launch and its bytes at the memory's bandwidth.
-The other factors are on the profile's tables. *Prompts*: the share of other requests' prompts that a token waits for.
-*Told*: numbers that the rows know better than the prior (how far an engine may be from another); the others stay near
-it. *4 bits*: on Blackwell, drawn towards what the engine does before it.
+bytes and flops at the device's peaks that its neighbours hide; 4-bit products hide nothing. `vllm`, `trtllm` and
+`sglang` have kernels of their own: decode attention is its launch and its bytes at the memory's bandwidth, which no
+factor makes faster, an all-reduce its latency and every other rank's message over the link while it is small
+(`compiled` has that, too), times the factor. The other factors are on the profile's tables. `compiled` has a factor on
+matrices: torch.compile's kernels for one token are not cuBLAS's. *Prompts*: the share of other requests' prompts that a
+token waits for. *Told*: numbers that the rows know better than the prior (how far an engine may be from another); the
+others stay near it. *4 bits*: on Blackwell, drawn towards what the engine does before it.
 
 """
 _NUMBERS = (
@@ -151,6 +154,32 @@ class Group:
     holds: Callable[[Any], bool]
     base: Runtime
     fields: Sequence[str] = DECODING
+    published: Sequence[Row] = ()
+    """Rows that are not in the folder."""
+
+
+def _gpt_fast(model: str, tp: int, tokens_per_s: float) -> Row:
+    return Row(
+        model=model,
+        hardware="a100-sxm",
+        tp=tp,
+        batch=1,
+        input_tokens=5,
+        output_tokens=200,
+        metric="step_ms",
+        value=1e3 / tokens_per_s,
+        engine="gpt-fast",
+        engine_version="2023-12",
+        dtype="bfloat16",
+        source="gpt-fast's README",
+    )
+
+
+_GPT_FAST = (
+    *(_gpt_fast("llama-2-7b", tp, speed) for tp, speed in ((1, 104.9), (2, 168.84), (4, 254.02), (8, 328.43))),
+    *(_gpt_fast("llama-2-70b", tp, speed) for tp, speed in ((2, 21.32), (4, 38.01), (8, 62.5))),
+)
+"""github.com/pytorch-labs/gpt-fast, at 0f925b5d4c: bfloat16, prompts of 5 tokens, A100-80GB limited to 330 W."""
 
 
 def _base(kernels: Kernels, host: Host) -> Runtime:
@@ -167,21 +196,21 @@ def _later(row: Any) -> bool:
 
 
 _OF_VLLM = tuple(field for field in DECODING if field != "per_step_s")
+_OF_V1 = "0.5, speculation v1 (to June 2026)"
 _OF_SGLANG = (*(field for field in DECODING if field != "per_layer_s"), "prompts")
 GROUPS = (
-    Group("vllm", "vllm", "0.9 to 0.23", _later, _base(_VLLM, _BY_LAYERS), _OF_VLLM),
+    Group("vllm", "vllm", "0.9 to 0.23", _later, _base(_OWN, _BY_LAYERS), _OF_VLLM),
     Group("trtllm", "tensorrt-llm", "1.0 and later", _later, _base(_TRTLLM, _MODERN)),
-    Group(
-        "sglang",
-        "sglang",
-        "0.5, speculation v1 (to June 2026)",
-        lambda row: True,
-        _base(_SGLANG, _BY_STEPS),
-        _OF_SGLANG,
-    ),
+    Group("sglang", "sglang", _OF_V1, lambda row: True, _base(_OWN, _BY_STEPS), _OF_SGLANG),
     Group("vllm-0.5", "vllm", "0.5 and 0.6", _published, _base(_EAGER, _MODERN)),
     Group("trtllm-0.11", "tensorrt-llm", "0.11", _published, _base(_EAGER, _MODERN)),
 )
+"""Engines that serve; their rounds are in docs/fidelity_rounds.py."""
+
+_UNTOLD = Errors(draft_step_log_sd=0.7, per_round_log_sd=0.9, round_log_sd=0.05)
+_LIKE_SSD = _base(_COMPILED, Host(per_draft_step_s=3e-4)).model_copy(update={"errors": _UNTOLD})
+_ALONE = Group("compiled", "gpt-fast", "2023-12", _later, _LIKE_SSD, ("gemm", "communication"), _GPT_FAST)
+"""Its rounds were published with one speed, without its acceptance: a draft's step is the SSD paper's engine's."""
 
 
 def _engine(text: str) -> str:
@@ -195,6 +224,8 @@ def _tokens(text: str) -> float:
 
 def rows_of(frame: pd.DataFrame, group: Group, steady: Sequence[str]) -> Iterator[Row]:
     """The rows of a group that are complete."""
+    if "yes" in steady:
+        yield from group.published
     for each in frame.itertuples():
         if _engine(each.engine) != group.engine or not group.holds(each) or each.steady_decode not in steady:
             continue
@@ -332,7 +363,7 @@ def main(folder: Path, write_cards: bool) -> None:
     """Fit, predict, and write the page (and the cards)."""
     frame = pd.read_csv(folder / "ar_decode.csv", dtype=str).assign(value=lambda f: f["value"].astype(float))
     results = []
-    for group in GROUPS:
+    for group in (*GROUPS, _ALONE):
         result = Result.of(group, frame)
         results.append(result)
         shown = [f"{name} {cells(each)}" for name, each in [("in fit", result.in_fit), *result.out.items()]]
@@ -341,7 +372,8 @@ def main(folder: Path, write_cards: bool) -> None:
     if write_cards:
         for result in results:
             group, card = result.group, with_other_fits(result.fit.card)
-            card = card.model_copy(update={"versions": group.versions, "about": ABOUT})
+            about = _ABOUT_COMPILED if group.published else ABOUT
+            card = card.model_copy(update={"versions": group.versions, "about": about})
             save_runtime(card, models_folder() / "runtimes" / f"{group.card}.toml")
 
 
@@ -350,6 +382,9 @@ def with_other_fits(card: Runtime) -> Runtime:
 
     Those are numbers of experts, and what a round costs that speculates.
     """
+    if card.name == _ALONE.card:
+        note = "a draft's step: as ssd-engine's; of what its rounds cost besides nothing is known"
+        return card.model_copy(update={"evidence": card.evidence.model_copy(update={"note": note})})
     before = find_runtime(card.name)
     evidence = card.evidence.model_copy(update={"note": before.evidence.note})
     return card.with_numbers(
@@ -359,21 +394,23 @@ def with_other_fits(card: Runtime) -> Runtime:
             "head_step_s": before.head_step_s,
             "own_lm_head_step_s": before.own_lm_head_step_s,
             "wander": (*card.wander, *_of_experts(before.wander)),
-            "four_bits": _elsewhere(card.four_bits, before.four_bits),
+            "four_bits": _elsewhere(card, before.four_bits),
             "evidence": evidence,
             "errors": card.errors.model_copy(update={name: getattr(before.errors, name) for name in OTHER_ERRORS}),
         }
     )
 
 
-def _elsewhere(dense: Elsewhere | None, before: Elsewhere | None) -> Elsewhere | None:
-    """What dense models gave, with the experts' numbers of ``before``."""
+def _elsewhere(card: Runtime, before: Elsewhere | None) -> Elsewhere | None:
+    """What ``card`` has elsewhere, with the experts' numbers of ``before``."""
     if before is None:
-        return dense
-    dense = dense or Elsewhere()
-    numbers = {name: value for name, value in before.numbers.items() if name in EXPERTS}
+        return card.four_bits
+    dense = card.four_bits or Elsewhere(cache_dtype=before.cache_dtype, wander=card.wander)
+    experts = {name: value for name, value in before.numbers.items() if name in EXPERTS}
+    numbers = {**dense.numbers, **experts}
     wander = (*dense.wander, *_of_experts(before.wander))
-    return dense.model_copy(update={"numbers": {**dense.numbers, **numbers}, "wander": wander})
+    in_order = {name: numbers[name] for name in NUMBERS if name in numbers}
+    return dense.model_copy(update={"numbers": in_order, "wander": wander})
 
 
 def _of_experts(wander: Sequence[Mapping[str, float]]) -> tuple[Mapping[str, float], ...]:

@@ -100,15 +100,15 @@ the factor on experts of 16 bits. Errors of series that were left out, in AR ste
 """
 
 _SHAPES = """
-A constant and a cost a sequence are taken: the scheduler of speculation v1 does not overlap with the devices, and goes
-through its requests one by one. No layer has a reason to cost more in a round, since the verification is a captured
+The first three predict alike, a cost by the layer alone worst. A constant and a cost a sequence are taken: the
+scheduler of speculation v1 does not overlap with the devices, and goes through its requests one by one. No layer has a reason to cost more in a round, since the verification is a captured
 graph like any other; of 8B alone one cannot tell a layer from a constant, and with 80 layers one can. By the layer, as
 the sweeps below had it, 70B's rounds came out 1.40 AR steps long at K 3, now {now_round}; {seen_round} are measured.
 
 A verification of a tree takes longer by the layer: SGLang's attention reads what all nodes see, then the nodes under
 their mask, and merges both. A chain's step of 8B costs {step_ms:.2f} ms beyond its kernels, a tree's of four nodes
-{tree_ms:.2f}. Rows of SpecForge's issue 339 (Qwen3-30B on two H100s) are in no fit: there a chain of three takes 11.6 ms where
-a tree of three takes 9.6. All eight are slower than AR; predicted they are between 18 % slower and 14 % faster.
+{tree_ms:.2f}. Rows of SpecForge's issue 339 (Qwen3-30B on two H100s) are in no fit: there a chain of three takes
+11.6 ms where a tree of three takes 9.6. All eight are slower than AR; predicted they are 18 % slower to 14 % faster.
 
 How many experts a verification touches is as before. With bf16 experts' factor at {experts:.2f} in the place of fp8's
 {fp8:.2f}, 235B at K 3 and without speculation agree with 70B's record. Over K rounds of 235B are said to grow half as
@@ -162,8 +162,8 @@ has a larger one. There the devices are the slower ones: 512 tokens take 34 ms o
 four, as the card `vllm` prices them, and the host, at its 0.41 ms a layer, 13 and 33 ms.
 
 The log-sd of a round's cost is 0.9. SpecBundle's rounds of one GPU and of four agree within a tenth of a millisecond,
-but GPUStack's host takes 2 ms where the card has 1, the sweeps' 3 to 4, and rounds of SpecForge's issue 339 are 1 to 7 ms
-longer than predicted; vLLM's have come down from 0.8 ms to none. That of a draft step is 0.7.
+but GPUStack's host takes 2 ms where the card has 1, the sweeps' 3 to 4, and rounds of SpecForge's issue 339 are 1 to
+7 ms longer than predicted; vLLM's have come down from 0.8 ms to none. That of a draft step is 0.7.
 """
 
 

@@ -250,7 +250,7 @@ def _solve(made: Features, base: Runtime, fields: tuple[str, ...]) -> _Solution:
     relative = made.per_unit[:, at] / made.seconds[:, None]
     wanted = 1.0 - fixed / made.seconds
     upper = np.array([MOST_OVERLAP if name == "overlap" else np.inf for name in fields])
-    lower = np.array([LEAST_FACTOR if name in _FACTORS else 0.0 for name in fields])
+    lower = np.array([_least(name, base) for name in fields])
     noise = _FIRST_NOISE
     for _ in range(_ROUNDS):
         scaled = np.vstack([relative * prior_sd / noise, np.eye(len(at))])
@@ -269,6 +269,13 @@ def _solve(made: Features, base: Runtime, fields: tuple[str, ...]) -> _Solution:
     solved = values.copy()
     solved[at] = found
     return _Solution(solved, fields, covariance, by_rows, len(wanted) / alike, misfit)
+
+
+def _least(field: str, base: Runtime) -> float:
+    """Attention at the bandwidth is no faster than that."""
+    if field == "attention" and base.kernels.streaming_attention:
+        return 1.0
+    return LEAST_FACTOR if field in _FACTORS else 0.0
 
 
 def _design_effect(residual: Array, series: NDArray[np.str_]) -> float:

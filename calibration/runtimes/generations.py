@@ -54,12 +54,15 @@ def fit_generations(
     before = fit_runtime(earlier, start, name, engine, fields, source) if earlier else None
     there = start if base.four_bits is None else _there(start, base.four_bits)
     if before is not None:
+        found = [way for way in before.card.wander if set(way) & set(fields)]
         there = there.with_numbers({field: before.card.numbers[field] for field in fields})
+        there = there.model_copy(update={"wander": (*there.wander, *found)})
     after = fit_runtime(later, there, name, engine, fields, source) if later else None
     home = before.card if before is not None else _with_fields_of(after, start, fields)
-    other = after.card if after is not None else there
+    other = after.card if after is not None else None if base.four_bits is None else there
     fits = tuple(fit for fit in (before, after) if fit is not None)
-    card = home.model_copy(update={"four_bits": _apart(home, other), "evidence": _together(fits, home)})
+    four_bits = None if other is None else _apart(home, other)
+    card = home.model_copy(update={"four_bits": four_bits, "evidence": _together(fits, home)})
     return Generations(card, before, after)
 
 

@@ -100,7 +100,8 @@ def long_run(
         keeps = np.where(middle > 0.0, sure / np.where(middle > 0.0, middle, 1.0), 0.0)
         certain = keeps >= 1.0 - _FORGOTTEN
         sums = np.where(certain, later, sums + later * keeps / np.where(certain, 1.0, 1.0 - keeps))
-        sums[2] = np.where(certain, sums[1] * np.maximum(step, run_s / (most + 1)), sums[2])
+        # of its tokens, not its seconds: no pass is shorter than the target takes
+        sums[1] = np.where(certain, sums[2] / np.maximum(step, run_s / (most + 1)), sums[1])
     return Rounds(sums[1] / sums[0], sums[2] / sums[0])
 
 

@@ -45,6 +45,7 @@ cards = st.builds(
         communication=factors,
         elementwise=factors,
         overlap=st.floats(0.0, 0.85),
+        prompts=factors,
         streaming_attention=st.booleans(),
         one_shot_bytes=st.sampled_from([0, 1 << 19]),
     ),
@@ -54,7 +55,7 @@ cards = st.builds(
 rows = st.builds(
     Row,
     model=st.just("llama-3.1-8b"),
-    hardware=st.sampled_from(["h100-sxm", "h200-sxm"]),
+    hardware=st.sampled_from(["h100-sxm", "h200-sxm", "b200-sxm"]),
     tp=st.sampled_from([1, 2, 4]),
     batch=st.integers(1, 64),
     input_tokens=st.sampled_from([0, 128, 1000]),

@@ -67,6 +67,7 @@ def test_events_and_monte_carlo_agree(
 
 
 @given(d=st.floats(0.02, 2.0), least=st.integers(1, 4))
+@example(d=0.3928264741858303, least=1)
 @settings(deadline=None, max_examples=25)
 def test_a_sure_draft_decodes_at_its_own_speed(d: float, least: int) -> None:
     assert rate(amusd(1.0, d, least)) == pytest.approx(1.0 / d, rel=1e-3)
