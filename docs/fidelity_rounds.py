@@ -101,9 +101,10 @@ the factor on experts of 16 bits. Errors of series that were left out, in AR ste
 
 _SHAPES = """
 The first three predict alike, a cost by the layer alone worst. A constant and a cost a sequence are taken: the
-scheduler of speculation v1 does not overlap with the devices, and goes through its requests one by one. No layer has a reason to cost more in a round, since the verification is a captured
-graph like any other; of 8B alone one cannot tell a layer from a constant, and with 80 layers one can. By the layer, as
-the sweeps below had it, 70B's rounds came out 1.40 AR steps long at K 3, now {now_round}; {seen_round} are measured.
+scheduler of speculation v1 does not overlap with the devices, and goes through its requests one by one. No layer has a
+reason to cost more in a round, since the verification is a captured graph like any other; of 8B alone one cannot tell a
+layer from a constant, and with 80 layers one can. By the layer, as the sweeps below had it,
+70B's rounds came out 1.40 AR steps long at K 3, now {now_round}; {seen_round} are measured.
 
 A verification of a tree takes longer by the layer: SGLang's attention reads what all nodes see, then the nodes under
 their mask, and merges both. A chain's step of 8B costs {step_ms:.2f} ms beyond its kernels, a tree's of four nodes

@@ -23,7 +23,7 @@ from ssdsim.runtimes.card import NUMBERS, Evidence, Kernels, Runtime
 from ssdsim.transformer.operations import QUANTISED_BYTES
 
 DECODING = ("overlap", "attention", "communication", "per_layer_s", "per_step_s", "per_sequence_s")
-SPECULATING = ("per_draft_step_s", "per_round_layer_s")
+SPECULATING = ("per_draft_step_s", "per_round_s")
 BOTH = ("overlap", "attention", "per_step_s", "per_sequence_s", *SPECULATING)
 EXPERTS = (
     "experts",
