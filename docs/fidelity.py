@@ -392,9 +392,12 @@ def with_other_fits(card: Runtime) -> Runtime:
         return card.model_copy(update={"evidence": card.evidence.model_copy(update={"note": note})})
     before = find_runtime(card.name)
     evidence = card.evidence.model_copy(update={"note": before.evidence.note})
-    return card.with_numbers({name: before.numbers[name] for name in (*EXPERTS, *OF_ROUNDS)}).model_copy(
+    return card.with_numbers(
+        {name: before.numbers[name] for name in (*EXPERTS, "experts_16_bit", *OF_ROUNDS)}
+    ).model_copy(
         update={
             "head_step_s": before.head_step_s,
+            "own_lm_head_step_s": before.own_lm_head_step_s,
             "wander": (*card.wander, *_of_experts(before.wander)),
             "four_bits": _elsewhere(card, before.four_bits),
             "evidence": evidence,
@@ -418,7 +421,7 @@ def _elsewhere(card: Runtime, before: Elsewhere | None) -> Elsewhere | None:
 
 
 def _of_experts(wander: Sequence[Mapping[str, float]]) -> tuple[Mapping[str, float], ...]:
-    return tuple(way for way in wander if set(way) & set(EXPERTS))
+    return tuple(way for way in wander if set(way) & {*EXPERTS, "experts_16_bit"})
 
 
 def _with_errors(card: Runtime, out: Outcome) -> Runtime:
