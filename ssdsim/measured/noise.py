@@ -30,17 +30,21 @@ class Repeated:
 
     @property
     def noise(self) -> float | None:
-        """Standard deviation of a repeat, as a share of the mean; None of a single one."""
-        return float(np.std([row.value for row in self.rows], ddof=1)) / self.mean if len(self.rows) > 1 else None
+        """Standard deviation of a repeat's logarithm, about a share of the mean; None of a single one."""
+        return float(np.std(self._logs, ddof=1)) if len(self.rows) > 1 else None
 
     @property
     def bounds(self) -> tuple[float, float] | None:
-        """Student's 95 % interval of the mean."""
+        """Student's 95 % interval, of the mean logarithm: what takes time takes more than none."""
         if self.noise is None:
             return None
-        count = len(self.rows)
-        half = student_quantile(0.95, count - 1) * self.noise * self.mean / math.sqrt(count)
-        return self.mean - half, self.mean + half
+        count, middle = len(self.rows), float(np.mean(self._logs))
+        half = student_quantile(0.95, count - 1) * self.noise / math.sqrt(count)
+        return math.exp(middle - half), math.exp(middle + half)
+
+    @property
+    def _logs(self) -> list[float]:
+        return [math.log(row.value) for row in self.rows]
 
 
 def repeated(rows: Sequence[Row]) -> list[Repeated]:

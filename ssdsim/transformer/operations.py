@@ -325,8 +325,6 @@ class ExpertMlp(_OfWeights):
         if self.in_4_bits:
             return "experts_nvfp4"
         weight_bytes = WEIGHT_BYTES[self.dtype]
-        if self.in_4_bits:
-            return "experts_nvfp4"
         if weight_bytes < 1.0:
             return "experts_4_bit"
         return "experts" if weight_bytes < 2.0 else "experts_16_bit"

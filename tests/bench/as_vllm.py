@@ -20,10 +20,11 @@ def main() -> None:
     parser.add_argument("--tensor-parallel-size", type=int)
     parser.add_argument("--speculative-config", type=json.loads, default={})
     asked = parser.parse_args()
-    survival = asked.speculative_config.get("synthetic_acceptance_rates", [])
-    assert len(survival) == asked.speculative_config.get("num_speculative_tokens", 0)
+    k = asked.speculative_config.get("num_speculative_tokens", 0)
+    survival = asked.speculative_config.get("synthetic_acceptance_rates", [0.7**place for place in range(1, k + 1)])
+    assert len(survival) == k
     rates = tuple(after / before for before, after in pairwise([1.0, *survival]))
-    server = Server("vllm", Law(rates, step_s=0.001), name=asked.model)
+    server = Server("vllm", Law(rates, step_s=0.0065 + 0.0012 * k), name=asked.model)
     server.port = asked.port
     server.run()
 

@@ -1,8 +1,8 @@
 """A real engine behind the sockets of :mod:`tests.bench.server`: openvino-genai decodes, on this machine's cores.
 
 Run by the Python of an environment that has openvino-genai, and with this project on its path:
-``python -m tests.bench.openvino_server MODEL.gguf [--k 5]``. With ``--k`` it looks prompts up: what n-grams of the
-answer so far propose. It counts no drafts, so they are counted here: its rule is repeated, its steps are its own.
+``python -m tests.bench.openvino_server MODEL.gguf [--k 5]``. With ``--k`` it looks prompts up: what followed the last
+n-grams before is proposed. It counts no drafts, so they are counted here: its rule is repeated, its steps are its own.
 """
 
 from __future__ import annotations

@@ -131,7 +131,6 @@ def test_the_plan_tells_what_predicts_other_batches_and_lookaheads() -> None:
                 rows.append(measured(served(batch=batch, **{k: v for k, v in own.items() if k != "model"})))
     assert len(rows) == 10
     fit = fit_runtime(rows, find_runtime("vllm"), "fitted", "vllm")
-    assert {"attention", "per_step_s", "per_sequence_s", "per_draft_step_s"} <= set(fit.told)
     held = [measured(served(batch=batch, input_tokens=512.0, output_tokens=128.0)) for batch in (4, 32)]
     drafts = {"draft": "llama-3.2-1b", "k": 3, "acceptance_length": replace_k(target, 3)}
     held += [measured(served(batch=batch, input_tokens=512.0, output_tokens=128.0, **drafts)) for batch in (4, 32)]

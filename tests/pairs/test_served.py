@@ -85,3 +85,11 @@ def test_drafts_of_different_lengths_may_have_a_whole_mean(tmp_path: Path) -> No
     (tmp_path / "once.txt").write_text(lines)
     found = import_acceptance("vllm", [tmp_path / "once.txt"], {}, Asked(since_start=True), Named()).by_temperature[0]
     assert (found.length.k, found.alpha_k, found.length.drafted) == (None, None, 504)
+
+
+def test_a_served_name_without_a_card_is_said() -> None:
+    files = [SERVED / f"sd3-c2-{i}.txt" for i in (0, 1)]
+    pair = import_acceptance("vllm", files, {}, Asked(), Named())
+    assert any("no card is called 'm'" in warning for warning in pair.provenance.warnings)
+    named = import_acceptance("vllm", files, {}, Asked(), Named(target="llama-3.1-8b"))
+    assert not any("no card" in warning for warning in named.provenance.warnings)
