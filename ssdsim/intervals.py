@@ -1,4 +1,4 @@
-"""Intervals: of simulated and measured means, of shares, and of tokens/s from draws under the timings' errors."""
+"""Intervals: of simulated and measured means, of shares, and of tokens/s from draws of what is not known."""
 
 from __future__ import annotations
 
@@ -18,8 +18,13 @@ def centred_on(rate: Any, draws: ArrayLike) -> Draws:
     The error of a sum of timings is skewed; the prediction itself stays in the middle.
     """
     draws = np.asarray(draws, dtype=float)
-    (median,) = _quantiles(draws, 0.5)
-    return np.asarray(rate * (draws / median[..., None]))
+    return np.asarray(rate * (draws / median(draws)[..., None]))
+
+
+def median(draws: Draws) -> Draws:
+    """Along the last axis."""
+    (found,) = _quantiles(draws, 0.5)
+    return found
 
 
 def bounds_95(draws: Draws) -> tuple[Any, Any]:

@@ -33,6 +33,7 @@ VERBS = {
     "models": ("ssdsim.cli.models", "List and show transformer cards."),
     "hardware": ("ssdsim.cli.hardware", "List and show hardware profiles."),
     "runtimes": ("ssdsim.cli.runtimes", "List and show runtimes: what an engine adds to a hardware profile."),
+    "bench": ("ssdsim.cli.bench", "Measure a running server: rows for fit runtime and validate."),
     "fit": ("ssdsim.cli.fitting", "Fit a runtime to your engine's own benchmarks."),
     "import": ("ssdsim.cli.importing", "Make a profile of another tool's timings, a pair of an engine's log."),
     "doctor": ("ssdsim.cli.doctor", "What this machine and this installation can do."),

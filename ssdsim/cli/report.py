@@ -11,6 +11,7 @@ from ssdsim.cli.options import common_options, echo_json
 from ssdsim.cli.output import print_out
 from ssdsim.cli.values import OutputFile
 from ssdsim.plain import picked
+from ssdsim.runs.layout import REPORT
 
 
 @click.command("report")
@@ -25,7 +26,7 @@ def command(run_folder: Path, output: Path | None, as_json: bool, seed: int, qui
     from ssdsim.reports.build import report
 
     made = report(run_folder, seed)
-    path = run_folder / "report.html" if output is None else output
+    path = run_folder / REPORT if output is None else output
     made.save(path)
     if as_json:
         echo_json(

@@ -8,9 +8,10 @@ from typing import Any
 
 import click
 
+from ssdsim.answers.inputs_told import inputs_told
 from ssdsim.answers.reads import check_owners, check_read
 from ssdsim.checks import whole
-from ssdsim.cli.console import console, print_labelled
+from ssdsim.cli.console import console, print_labelled, print_origins
 from ssdsim.cli.options import Verb, common_options, echo_json, scenario_options
 from ssdsim.cli.render import title, title_of
 from ssdsim.cli.tables import Table
@@ -86,7 +87,7 @@ def command(
         strategies = {name: run_as_json(run, unit) for name, run in runs.items()}
         no_room = dict(configuration.no_room)
         head = {"schema": 2, "unit": unit, "engine": engine, "seed": seed}
-        echo_json({**head, "strategies": strategies, "no_room": no_room})
+        echo_json({**head, "strategies": strategies, "no_room": no_room, "inputs": configuration.inputs})
         return
     _print(configuration, runs)
     if trace is not None and not quiet:
@@ -128,6 +129,7 @@ def _print(configuration: Configuration, runs: dict[str, SimulatedRounds]) -> No
             print_labelled(out, f"{title_of(name):{label}}", f"busy: {busy}", "dim")
     for reason in configuration.no_room.values():
         out.print(reason, style="yellow")
+    print_origins(out, (), None, inputs_told(configuration.inputs))
 
 
 def _table(runs: dict[str, SimulatedRounds], scale: float, unit: str) -> Table:

@@ -14,7 +14,7 @@ from click.core import ParameterSource
 from ssdsim.checks import whole
 from ssdsim.cli.calibrate import alone_under_torchrun
 from ssdsim.cli.console import console, echo
-from ssdsim.cli.measured_files import by_column, row_options
+from ssdsim.cli.measured_files import PARAMETERS, by_column, row_options
 from ssdsim.cli.options import Share, Verb, WholeNumbers, chosen_options, common_options, echo_json
 from ssdsim.cli.progress import shown
 from ssdsim.cli.tables import Table
@@ -35,7 +35,8 @@ _OUTPUT = "validation"
 _CALIBRATION_MINUTES = 5.0
 _COMMON = ("hardware", "max_error", "as_json", "seed", "quiet")
 _OF_PAPER = ("paper", *_COMMON)  # options that --paper takes
-_ONLY_MEASURED = ("measured", "files", "runtime", "tp", "b", "kv_dtype", "k", "acceptance_length", "drafter")
+_OF_ROWS = ("tp", "batch", "kv_dtype", "k", "tree_nodes", "tree_beam", "acceptance_length", "drafter")
+_ONLY_MEASURED = ("measured", "files", "runtime", *(PARAMETERS.get(name, name) for name in _OF_ROWS))
 _ONLY_PAIR = ("pair", "prompts", "requests", "max_new_tokens", "f", "visits")
 _OF_PAIR = (
     *_ONLY_PAIR,
@@ -58,7 +59,7 @@ _OF_MEASURED = (*_ONLY_MEASURED, "target", "dtype", "draft", "output", *_COMMON)
     help="with --measured: the engine's card, several with a comma, or engine: that of each row's engine "
     "[default: the one that predict takes]",
 )
-@row_options("tp", "batch", "kv_dtype", "k", "acceptance_length", "drafter")
+@row_options(*_OF_ROWS)
 @click.option(
     "--pair",
     type=click.Path(path_type=Path),

@@ -129,7 +129,7 @@ def _over_rate(answer: Answer, rows: pd.DataFrame, metric: str) -> Figure:
         plot=plot,
         table=rows[columns],
         provenance=_provenance(answer),
-        interval="Bars: 95 % of a run of as many requests; grey: 95 % of the crossing from the timings' errors.",
+        interval="Bars: 95 % of a run of as many requests; grey: 95 % of the crossing from what is not known.",
     )
 
 
@@ -150,7 +150,7 @@ def _closed(answer: Answer, rows: pd.DataFrame) -> Figure:
         plot=plot,
         table=rows[["rate", "strategy", "gpus", "closed tpot_ms"]],
         provenance=_provenance(answer),
-        interval="Grey: 95 % of the crossing from the timings' errors.",
+        interval="Grey: 95 % of the crossing from what is not known.",
     )
 
 

@@ -11,6 +11,7 @@ from pydantic import model_validator
 
 from ssdsim.errors import InputError, nearest
 from ssdsim.records import Card
+from ssdsim.transformer.block_loops import loop_parameters
 from ssdsim.transformer.layers import LARGEST, Experts, Head, Latent, Size, Some, Window
 from ssdsim.transformer.operations import DTYPE_BYTES, DTYPES, WEIGHT_BYTES
 from ssdsim.transformer.precision import FORMATS, KV_DTYPES, DType, Format, KvDType, Precision
@@ -60,6 +61,8 @@ class Transformer(Card):
     Layers may have ``experts``, a ``latent`` cache or a ``window``; ``keys_are_values`` has one projection for both
     (in layers without a window). ``mtp_layers`` predict tokens beyond the next: they draft, and are not counted here.
     A draft ``head`` reads another model's hidden states beside its tokens.
+    ``family`` names its vocabulary: models of one family can draft for each other. ``checkpoint`` is what to serve, on
+    the Hugging Face hub: the tuned model where people serve that, of the same shape.
     ``dtype`` is that of the activations and of all that ``weights`` and ``kv_dtype`` do not say to be quantised.
     """
 
@@ -87,6 +90,8 @@ class Transformer(Card):
     dtype: DType = "bfloat16"
     weights: Weights = Weights()
     kv_dtype: KvDType | None = None
+    family: str = ""
+    checkpoint: str = ""
     source: str
 
     def __hash__(self) -> int:
@@ -176,6 +181,7 @@ class Transformer(Card):
         }
         if self.head is not None:
             by_part["mlp"] += self.head.fused(self.hidden_size) * self.hidden_size
+            by_part["mlp"] += loop_parameters(self.head.loop, self.hidden_size, self.vocab_size)
         if self.experts is not None:
             by_part["mlp"] += self.expert_layers * 3 * self.hidden_size * self.experts.shared_width
             by_part["experts"] = self.expert_layers * self.experts.count * self.expert_parameters

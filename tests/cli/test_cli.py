@@ -74,7 +74,7 @@ def test_the_measured_engines_are_reproduced() -> None:
         ("predict --t-sd 0.2 --context 10", "--context has no effect with --t-sd"),
         ("predict --contxt 10", "No such option '--contxt'"),
         ("predict --backup jti", "'jti' is not one of 'jit'"),
-        ("predict --dtype float16", "has no float16 gemm timings (it has bfloat16"),
+        ("predict --dtype float32", "has no float32 gemm timings (it has bfloat16"),
         ("predict --hardware v100-sxm2-32gb --target llama-3.1-8b --tp 2", "float32); give --dtype float16"),
         ("validate --paper kumar2026 --rounds 12", "--rounds has no effect with --paper"),
         ("predict --strategy ssd --hardware v100-sxm2-32gb --dtype float16 --tp 8", "the nearest that fits is tp 4"),

@@ -13,6 +13,7 @@ from ssdsim.answers.serving.curve import spaced
 from ssdsim.answers.serving.policy import Policy, Variant
 from ssdsim.answers.serving.workload import Workload
 from ssdsim.checks import Array
+from ssdsim.intervals import Draws
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.rounds.kernel import Kernel
 from ssdsim.transformer.mixed import Chunk
@@ -137,8 +138,9 @@ class Served:
 
 def sharing(
     policy: Policy, workload: Workload, batching: Batching, errors: TimingErrors | None = None
-) -> tuple[Sharing, Sharing | None]:
-    """What a policy makes of a workload's mean request; and the same under draws of the timings' errors.
+) -> tuple[Sharing, Sharing | None, Sharing | None]:
+    """What a policy makes of a workload's mean request; the same under draws of all that is not known; and over the
+    ranges of tokens with timings as they are predicted, where it has any.
 
     Rates between the batches that are worked out (25 % apart) are interpolated.
     """
@@ -155,11 +157,17 @@ def sharing(
     elsewhere = batching.prefill == "none"
     mean = Sharing(phi, lost, tokens, round_s, prompt_s, out, elsewhere)
     if errors is None:
-        return mean, None
-    drawn = np.array([policy.at(m, context).table.drawn_rates(m, context, errors) for m in nodes])
-    factors = drawn / np.median(drawn, axis=1, keepdims=True)
-    between = np.array([np.interp(n, nodes, column) for column in factors.T])
-    return mean, Sharing(phi * between, lost / between, tokens, round_s, prompt_s, out, elsewhere)
+        return mean, None, None
+    drawn = [policy.at(m, context).table.drawn(m, context, errors) for m in nodes]
+
+    def moved(factors: Sequence[Draws]) -> Sharing:
+        between = np.array([np.interp(n, nodes, column) for column in np.array(factors).T])
+        return Sharing(phi * between, lost / between, tokens, round_s, prompt_s, out, elsewhere)
+
+    looks = [np.ones(1) if each.across is None else each.across for each in drawn]
+    most_looks = max(each.size for each in looks)
+    across = moved([np.broadcast_to(each, most_looks) for each in looks]) if most_looks > 1 else None
+    return mean, moved([each.joint for each in drawn]), across
 
 
 def most_sequences(policy: Policy, workload: Workload, batching: Batching) -> int:

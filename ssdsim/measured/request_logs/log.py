@@ -28,7 +28,7 @@ class RequestLog:
 
     ``measured_ms`` are times that a benchmark saw, by metric (``ttft``, ``tpot``, ``e2el``); NaN where a request has
     none. ``concurrency`` is what the file says were in flight, where it names no arrivals. ``notes`` say what was left
-    out, or taken for something else.
+    out, or taken for something else. ``model`` is the name that a benchmark calls it by.
     """
 
     form: str
@@ -38,6 +38,7 @@ class RequestLog:
     measured_ms: Mapping[str, Array] = field(default_factory=dict)
     concurrency: int | None = None
     notes: tuple[str, ...] = ()
+    model: str | None = None
 
     def __post_init__(self) -> None:
         columns = {"arrivals": (self.arrival_s, LATEST), "input tokens": (self.input_tokens, MOST_TOKENS)}

@@ -13,8 +13,11 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 from ssdsim.checks import Array
 from ssdsim.documents import as_record
 from ssdsim.errors import InputError, told
+from ssdsim.measured import aiperf, guidellm, sglang_bench, vllm_bench
+from ssdsim.measured.guidellm import benchmarks, model_of
 from ssdsim.measured.request_logs.conversations import read_conversations
 from ssdsim.measured.request_logs.log import Milliseconds, RequestLog, Seconds, Tokens
+from ssdsim.pairs.importers.fields import text_in
 
 Record = Mapping[str, Any]
 Read = Callable[[Sequence[Record], str], RequestLog]
@@ -35,7 +38,7 @@ def read_records(records: Sequence[Any], where: str, tokenizer: Path | None = No
     for _, knows, read in _FORMS:
         if knows(found[0]):
             return read(found, where)
-    known = ", ".join([*(name for name, _, _ in _FORMS), "ShareGPT"])
+    known = ", ".join([*dict.fromkeys(name for name, _, _ in _FORMS), "ShareGPT"])
     raise InputError(f"{where}: no log of requests that is known here (those of {known}, or a CSV table)")
 
 
@@ -59,6 +62,7 @@ class _Benchmark(BaseModel):
     ttfts: list[Seconds] | None = None
     itls: list[list[Seconds] | None] | None = None
     max_concurrency: Annotated[int, Field(ge=1, le=10**6)] | None = None
+    model_id: str | None = None
 
     @model_validator(mode="after")
     def _of_the_same_requests(self) -> _Benchmark:
@@ -105,6 +109,7 @@ def _benchmark(form: str, records: Sequence[Record], where: str) -> RequestLog:
         {name: values[kept] for name, values in record.measured_ms.items()},
         None if start is not None else record.max_concurrency,
         tuple(notes),
+        record.model_id,
     )
 
 
@@ -166,6 +171,44 @@ def _aiperf(records: Sequence[Record], where: str) -> RequestLog:
     return RequestLog("AIPerf", arrival_s, of("input_sequence_length"), outputs, measured, notes=notes)
 
 
+class _GuidedRequest(BaseModel):
+    """A request of a guidellm report."""
+
+    model_config = ConfigDict(frozen=True)
+    request_start_time: Seconds
+    prompt_tokens: Tokens
+    output_tokens: Tokens
+    time_to_first_token_ms: Milliseconds
+    inter_token_latency_ms: Milliseconds
+    request_latency: Seconds
+
+
+def _guidellm(records: Sequence[Record], where: str) -> RequestLog:
+    """The requests of a report that succeeded, in all of its benchmarks."""
+    (record,) = records
+    found = [each for one in benchmarks(record) for each in (one.get("requests") or {}).get("successful") or ()]
+    if not found:
+        raise InputError(f"{where}: has no requests; let guidellm keep them in its report (sample-size)")
+    read = [as_record(_GuidedRequest, each, f"{where} request {number}", "one") for number, each in enumerate(found, 1)]
+
+    def of(name: str) -> Array:
+        return np.array([getattr(each, name) for each in read], dtype=float)
+
+    whole = 1e3 * of("request_latency")
+    measured = {"ttft": of("time_to_first_token_ms"), "tpot": of("inter_token_latency_ms"), "e2el": whole}
+    start, inputs, outputs = (of(name) for name in ("request_start_time", "prompt_tokens", "output_tokens"))
+    return RequestLog("guidellm", start, inputs, outputs, measured, model=text_in(model_of(record)))
+
+
+def _summary(needs: str) -> Read:
+    """Of a benchmark whose file has sums alone."""
+
+    def read(records: Sequence[Record], where: str) -> RequestLog:
+        raise InputError(f"{where}: a benchmark without a line a request; {needs}")
+
+    return read
+
+
 class _Mooncake(BaseModel):
     """A line of a trace, by Mooncake's names or by those that others call the same."""
 
@@ -202,6 +245,10 @@ def _has(*names: str) -> Callable[[Record], bool]:
 _FORMS: tuple[tuple[str, Callable[[Record], bool], Read], ...] = (
     ("SGLang bench_serving", _has("input_lens", "output_lens", "accept_length"), _sglang),
     ("vLLM bench serve", _has("input_lens", "output_lens"), _vllm),
+    ("SGLang bench_serving", sglang_bench.knows, _summary("run bench_serving with --output-details")),
+    ("vLLM bench serve", vllm_bench.knows, _summary("run vllm bench serve with --save-detailed")),
+    ("guidellm", guidellm.knows, _guidellm),
+    ("AIPerf", aiperf.knows, _summary("run aiperf with --export-level records, and give profile_export.jsonl")),
     ("AIPerf", _has("metrics", "metadata"), _aiperf),
     ("Mooncake", _has("input_length", "output_length"), _mooncake),
     ("Mooncake's aliases", _has("input_tokens", "output_tokens"), _mooncake),

@@ -18,6 +18,7 @@ from ssdsim.pairs.importers.counts import Asked, Counts, Log, Source, joined, of
 from ssdsim.pairs.importers.fields import (
     MOST_TOKENS,
     Line,
+    Record,
     WrittenAmount,
     WrittenCount,
     WrittenTokens,
@@ -31,8 +32,9 @@ _LINE = re.compile(
 )
 _TOKENS = re.compile(r"(?<!prompt )eval time =\s*[\d.]+ ms /\s*(\d+) (?:tokens|runs)")
 _TASK = re.compile(r"task (-?\d+) \|")
+_LOGGED = r"(?:[\d.]+ [A-Z] )?"  # newer versions print a clock and a letter before each line
 _EXAMPLE = {
-    name: re.compile(rf"^[ \t]*{name}[ \t]*=[ \t]*(\d+)", re.M)
+    name: re.compile(rf"^{_LOGGED}[ \t]*{name}[ \t]*=[ \t]*(\d+)", re.M)
     for name in ("n_draft", "n_predict", "n_drafted", "n_accept")
 }
 
@@ -90,6 +92,23 @@ def _timings(source: Source, asked: Asked) -> list[Counts]:
     if not found:
         raise InputError(f"{source.path}: no timings with draft_n in it: the server drafted nothing")
     return found
+
+
+def of_all_timings(timings: Sequence[Record], where: str) -> Counts | None:
+    """The steps of some requests together, of their ``timings``; None where none drafted anything.
+
+    Raises
+    ------
+    InputError : more was accepted than came.
+    """
+    drafted, accepted, tokens = (
+        sum(count(own, (name,), where) or 0 for own in timings)
+        for name in ("draft_n", "draft_n_accepted", "predicted_n")
+    )
+    if not drafted:
+        return None
+    rounds = tokens - len(timings) - accepted  # the first token of each is its prompt's
+    return of_totals(where, rounds, accepted, drafted)
 
 
 def _of_tokens(where: str, tokens: int, accepted: int, drafted: int, asked: Asked) -> Counts:

@@ -121,6 +121,16 @@ def _requests(records: Sequence[Any], source: Source, asked: Asked) -> Log:
     return Log("sglang-requests", counts, warnings=warnings, notes=notes)
 
 
+def of_request(own: Record, where: str, k: int | None = None) -> Counts | None:
+    """The rounds of one request, of its ``meta_info``; None where it had none.
+
+    Raises
+    ------
+    InputError : its numbers contradict each other.
+    """
+    return _request(own, where, Asked(k)) if count(own, _ROUNDS, where) else None
+
+
 def _request(own: Record, where: str, asked: Asked) -> Counts:
     rounds, accepted = count(own, _ROUNDS, where), count(own, _ACCEPTED, where)
     drafted, histogram = count(own, _DRAFTED, where), counts_by_index(own, _HISTOGRAM, where)
@@ -204,6 +214,13 @@ def _server(records: Sequence[Any], source: Source, asked: Asked) -> Log:
 
 def _arguments(value: Any) -> Record:
     return next(iter(found_with(value, ("speculative_num_steps", "speculative_num_draft_tokens"))), {})
+
+
+def lookahead_of(settings: Record, where: str) -> int | None:
+    """Tokens that a server drafts a round by its settings; None where it does not speculate, or adapts them."""
+    steps = count(settings, ("speculative_num_steps",), where)
+    verified = count(settings, ("speculative_num_draft_tokens",), where)
+    return None if settings.get("speculative_adaptive") else steps or (verified - 1 if verified else None)
 
 
 def _lookahead(settings: Record, source: Source) -> int | None:

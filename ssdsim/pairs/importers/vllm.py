@@ -1,7 +1,8 @@
 """vLLM: snapshots of its counters, statistics of requests, its log, and what ``vllm bench serve`` saved.
 
-Counters and rates by position are of *all* rounds. Counters grow from the server's start on, so that two snapshots are
-needed. The log of the old engine (V0) counts tokens that were accepted after a rejected one: what it emitted is right.
+Counters and rates by position are of *all* rounds that drafted; steps that drafted nothing are in none of them, and
+follow from what else vLLM counts. Counters grow from the server's start on, so that two snapshots are needed. The log
+of the old engine (V0) counts tokens that were accepted after a rejected one: what it emitted is right.
 """
 
 from __future__ import annotations
@@ -17,7 +18,17 @@ from pydantic import BaseModel, ConfigDict, Field
 from ssdsim.documents import as_record, parse_json, parse_records
 from ssdsim.errors import InputError, nearest
 from ssdsim.pairs.importers import statistics
-from ssdsim.pairs.importers.counts import Asked, Counts, Log, Source, joined, of_length, of_positions, of_totals
+from ssdsim.pairs.importers.counts import (
+    Asked,
+    Counts,
+    Log,
+    Source,
+    joined,
+    of_length,
+    of_positions,
+    of_totals,
+    with_steps,
+)
 from ssdsim.pairs.importers.fields import (
     MOST_TOKENS,
     Index,
@@ -38,6 +49,13 @@ from ssdsim.pairs.importers.fields import (
 _PREFIX = "vllm:spec_decode_num_"
 _COUNTERS = ("drafts", "draft_tokens", "accepted_tokens", "emitted_tokens")
 _PER_POSITION = "accepted_tokens_per_pos"
+_BESIDE = {
+    "vllm:generation_tokens": "generated",
+    "vllm:request_success": "finished",
+    "vllm:inter_token_latency_seconds_count": "steps",
+    "vllm:time_per_output_token_seconds_count": "older_steps",
+}
+"""Of all that a server did. Each step of a request has one time between outputs, whatever it drafted or accepted."""
 _IN_PROCESS = re.compile(
     r"name=['\"](vllm:spec_decode_\w+)['\"],\s*labels=(\{[^{}]*\}),\s*values?=(\[[^\[\]]*\]|[\d.e+]+)\s*\)"
 )
@@ -120,6 +138,22 @@ class _Counters:
         return sum(found) if found else None
 
     @property
+    def speculates(self) -> bool:
+        return any(name in _COUNTERS for name, _ in self.by_engine)
+
+    @property
+    def steps(self) -> float | None:
+        """Steps of all requests. Without their times: what was generated but by prompts, less what was accepted.
+
+        That is too few by what was accepted beyond the ends of answers, which is counted and thrown away.
+        """
+        timed = self.total("steps") or self.total("older_steps")
+        generated, finished, accepted = (self.total(name) for name in ("generated", "finished", "accepted_tokens"))
+        if timed is not None or generated is None or finished is None:
+            return timed
+        return generated - finished - (accepted or 0.0)
+
+    @property
     def positions(self) -> list[float]:
         places = [int(name.removeprefix(_PER_POSITION + ":")) for name, _ in self.by_engine if ":" in name]
         return [self.total(f"{_PER_POSITION}:{place}") or 0.0 for place in range(max(places, default=-1) + 1)]
@@ -146,22 +180,44 @@ def _metrics(sources: Sequence[Source], asked: Asked) -> Log:
     return Log("vllm-metrics", [_of_counters(difference, where, asked)], target=model or None)
 
 
+def between(before: Source, after: Source, served: str) -> Counts | None:
+    """What was counted of a model between two snapshots; None of a server that does not speculate.
+
+    Raises
+    ------
+    InputError : counters that fall, or contradict each other.
+    """
+    taken = [_by_model(prometheus(source.text)).get(served) for source in (before, after)]
+    earlier, later = taken
+    if later is None:
+        return None
+    earlier = earlier or _Counters()
+    _check_rising(earlier, later, before, after)
+    moved = _difference(earlier, later)
+    return _of_counters(moved, str(after.path), Asked()) if moved.total("drafts") else None
+
+
 def _by_model(samples: Sequence[Sample]) -> dict[str, _Counters]:
     found: dict[str, _Counters] = {}
     for sample in samples:
-        name = sample.name.replace("vllm_spec", "vllm:spec", 1).removesuffix("_total")
-        if not name.startswith(_PREFIX):
-            continue
-        name = name.removeprefix(_PREFIX)
-        if name == _PER_POSITION:
-            place = as_record(Index, sample.labels.get("position", "0"), sample.name, "position")
-            name = f"{name}:{place}"
-        elif name not in _COUNTERS:
+        name = _own_name(sample)
+        if name is None:
             continue
         counters = found.setdefault(sample.labels.get("model_name", ""), _Counters())
         counter = (name, sample.labels.get("engine", ""))
         counters.by_engine[counter] = counters.by_engine.get(counter, 0.0) + sample.value
-    return found
+    return {model: counters for model, counters in found.items() if counters.speculates}
+
+
+def _own_name(sample: Sample) -> str | None:
+    """What a counter is called here; None of one that says nothing of rounds."""
+    name = sample.name.replace("vllm_spec", "vllm:spec", 1).removesuffix("_total")
+    if not name.startswith(_PREFIX):
+        return _BESIDE.get(name)
+    name = name.removeprefix(_PREFIX)
+    if name == _PER_POSITION:
+        return f"{name}:{as_record(Index, sample.labels.get('position', '0'), sample.name, 'position')}"
+    return name if name in _COUNTERS else None
 
 
 class _Metric(BaseModel):
@@ -235,8 +291,10 @@ def _of_counters(counters: _Counters, where: str, asked: Asked) -> Counts:
     if emitted is not None and counters.total("drafts") is None:  # the old engine, which counts accepted ones otherwise
         return of_length(where, emitted / rounds, asked.k, rounds)
     if counters.positions:
-        return of_positions(where, rounds, accepted, drafted, counters.positions)
-    return of_totals(where, rounds, accepted, drafted)
+        found = of_positions(where, rounds, accepted, drafted, counters.positions)
+    else:
+        found = of_totals(where, rounds, accepted, drafted)
+    return with_steps(found, counters.steps)
 
 
 # the log
@@ -369,16 +427,34 @@ def _bench(record: Record, where: str, asked: Asked) -> Counts:
             f"{where}: {accepted} accepted tokens in {rounds} rounds are {1.0 + accepted / rounds:.3f} a round with "
             f"the bonus, but spec_decode_acceptance_length is {length:.3f}"
         )
+    steps = _steps_of_bench(record, accepted, where)
     if isinstance(shares, list) and shares:
         positions = [(number({"share": share}, ("share",), f"{where}: rates by position") or 0.0) for share in shares]
         if max(positions) > 1.0:
             raise InputError(f"{where}: a rate by position is {max(positions):g}; they are shares of 1, no percent")
-        return of_positions(where, rounds, accepted, drafted, [share * rounds for share in positions])
-    return of_totals(where, rounds, accepted, drafted)
+        found = of_positions(where, rounds, accepted, drafted, [share * rounds for share in positions])
+    else:
+        found = of_totals(where, rounds, accepted, drafted)
+    return with_steps(found, steps)
+
+
+def _steps_of_bench(record: Record, accepted: float, where: str) -> float | None:
+    """Steps of all requests, from their tokens, and of a detailed result from the times between its messages.
+
+    Either may be too few: what was accepted beyond the end of an answer is counted, and messages may hold two steps.
+    """
+    generated, completed = count(record, ("total_output_tokens",), where), count(record, ("completed",), where)
+    if generated is None or completed is None:
+        return None
+    times = record.get("itls")
+    messages = sum(len(each) for each in times if isinstance(each, list)) if isinstance(times, list) else 0
+    return max(generated - completed - accepted, messages)
 
 
 def speculation_of(record: Record, where: str) -> tuple[int | None, float | None]:
-    """Tokens drafted a round and tokens yielded, of a result of ``vllm bench serve``; None where it has none.
+    """Tokens drafted a round and tokens that a step yielded, of ``vllm bench serve``; None where it has none.
+
+    Steps that drafted nothing count, and tokens that were cut at the ends of answers do not: they took no time.
 
     Raises
     ------
@@ -388,4 +464,8 @@ def speculation_of(record: Record, where: str) -> tuple[int | None, float | None
         return None, None
     counts = _bench(record, where, Asked())
     mean = (counts.drafted or 0.0) / (counts.rounds or 1.0)
-    return counts.k or max(1, round(mean)), counts.length
+    k = counts.k or max(1, round(mean))
+    if counts.undrafted is None or counts.rounds is None:
+        return k, counts.length
+    put_out = record["total_output_tokens"] - record["completed"]
+    return k, max(1.0, put_out / (counts.rounds + counts.undrafted))
