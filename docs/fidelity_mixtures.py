@@ -10,22 +10,24 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import tomli_w
-from fidelity import Array, Outcome
+from fidelity import cells
 
-from calibration.bootstrap import significant
-from calibration.runtimes.fit import EXPERTS, Fit, fit_runtime
-from calibration.runtimes.unseen import log_sd_besides
+from calibration.runtimes.fit import EXPERTS
+from calibration.runtimes.generations import GROUPINGS, Generations, fit_generations, on_four_bits
+from calibration.runtimes.left_out import Outcome, left_out
 from ssdsim.bundled import models_folder
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.measured.row import Row
 from ssdsim.runtimes.card import KERNELS, Runtime
 from ssdsim.runtimes.catalog import find_runtime, save_runtime
+from ssdsim.transformer.operations import QUANTISED_BYTES
 
 MOST_TTFT_MS = 1000.0
 """Rows with a later first token waited in a queue."""
@@ -37,18 +39,30 @@ _NONE = {name: getattr(KERNELS.kernels, name, 0.0) for name in EXPERTS}
 _HEAD = """# How well it predicts engines that run mixtures of experts
 
 Made by `python docs/fidelity_mixtures.py`, from published end-to-end measurements that are not part of this project:
-decoding while {rows} settings of gpt-oss-120b, DeepSeek-R1 and MiniMax-M2.5 were served, of which {late} are left out
-since their first token took longer than a second. A series is one model, GPU and placement with all its batches and
-lengths. *Dense*: the runtime as dense models alone gave it. *In fit*: with the five numbers that it has for experts
-(a factor on their kernels, one for 8 and 16 bits a weight and one for 4, which other kernels unpack; and what the host
-takes for a layer with experts, a token there, and such a layer of a prompt). *Left out*: every series predicted by
-what the engine's other series give; where there are none, by the dense card. Columns: mean absolute error, bias, share
-of rows inside the 95 % interval, median half-width of that interval.
+decoding while {rows} settings of gpt-oss-120b, DeepSeek-R1 and V3, and MiniMax-M2.5 were served. {late} are left out
+since their first token took longer than a second, {drafted} of DeepSeek-V3 on TensorRT-LLM without a version, which
+may have speculated, and {repeated} that repeat another to the last digit. A series is one model, format, GPU and
+placement with all its batches, lengths and versions. *Dense*: the runtime as dense models alone gave it. *In fit*:
+with the six numbers that it has for experts (factors on their kernels of 8 and 16 bits, of 4 bits that are unpacked
+and of 4 bits that are multiplied as such; one on unpacked ones in passes over prompts; what the host takes for a layer
+with experts, and for such a layer of a prompt), on Blackwell and before it. *Left out*: every series predicted by what
+the engine's other series give; where there are none, by the dense card. Columns: mean absolute error, bias, share of
+rows inside the 95 % interval, median half-width of that interval.
 
 """
-_COLUMNS = ("engine", "model", "placement", "rows", *(f"{what}: error | bias | inside | width" for what in
-            ("dense", "in fit", "left out")))  # fmt: skip
+_WAYS = ("dense", "in fit", "left out")
+_COLUMNS = ("engine", "model", "placement", "rows", *(f"{what}: error | bias | inside | width" for what in _WAYS))
+_LEFT_OUT = """
+## Left out by more than a series
+
+The same rows, predicted by cards that had no row of their series, of their tensor-parallel degree, of their engine's
+version, or of their generation of GPUs (Blackwell's, which multiply 4 bits, or before); and without slips.
+Nothing stands where all rows are of one.
+
+"""
 _FOOT = """
+## Rows that cannot be
+
 {slips} rows are slower by more than 5 % than a row with more sequences in flight, or than one on half as many GPUs: no
 engine is, so they are counted above but never fitted. Without them the errors are {dense_clean} (dense) and
 {out_clean} (left out).
@@ -64,46 +78,81 @@ With TP 2, EP 2 for a label they are missed by {twin_error} (left out, as TP 2's
 {labelled}, and all rows by {corrected}. Without them, and without slips, all rows are missed by {dense_last} (dense)
 and {out_last} (left out).
 
-One factor for all experts' kernels, whatever their weights' format, was a mistake: gpt-oss has 4 bits a weight and
-MiniMax-M2.5 has 8, in other kernels, and with one factor the left-out rows of MiniMax are missed by 11.7 % and all rows
-by 7.2 % (6.3 % without slips).
+## What the numbers say
 
-What dense models do not have is the prompt. On TensorRT-LLM a prompt of gpt-oss stops the others' decoding for 35 to
-60 ms more than its kernels take, by the difference between rows of 1024 and of 8192 answered tokens, whether it has
-1,024 tokens or 8,192 and on one GPU as on eight: what the host takes to launch layers with experts when no graph holds
-them, which dense 70B's longer kernels hide. On vLLM it grows with the tokens instead.
+*Blackwell is another engine.* The profile of the B200 has MXFP4 experts as a kernel that unpacks them to 16 bits;
+engines there multiply them beside inputs of 8 bits. So their factor is far below 1, and over prompts, where they
+multiply and do not read, lower still. gpt-oss on TensorRT-LLM before Blackwell is a development version of August
+2025, whose host takes a long time for a layer; newer versions on Blackwell do not. One card for both missed the B200's
+rows by 84 %.
 
-How many experts a batch touches rests on one number for all models, the skew of the experts' popularity. It is not
-what the left-out errors hang on: with any skew from 0 to 0.95 those of vLLM are 6.4 to 7.4 % and those of
-TensorRT-LLM 8.0 to 8.4 %, since the factor on experts follows. Published counts of experts alone ask for 0.95, and for
-0.65 to 1.25 where one of three sources is left out; 0.75 is between them and what the dense cards ask for. With
-balanced experts the dense cards miss these rows by {balanced}, with the skew by {skewed}. Nothing of DeepSeek-R1 was
-fitted otherwise: {r1_balanced} and {r1_skewed}.
+*The prompt.* On TensorRT-LLM before Blackwell a prompt of gpt-oss stops the others' decoding for 35 to 60 ms more than
+its kernels take, by the difference between rows of 1024 and of 8192 answered tokens, whether it has 1,024 tokens or
+8,192 and on one GPU as on eight: what the host takes to launch layers with experts when no graph holds them. On vLLM it
+grows with the tokens instead: its kernels for experts are slower than those timed.
 
-| card | factor on experts | of 4 bits | µs a layer | µs a token and layer | ms a layer and prompt | log-sd besides |
-|---|---|---|---|---|---|---|
+*Versions.* vLLM 0.17 took 10 to 20 % longer for MiniMax-M2.5 on two B200 than 0.19 did; one card has both.
+
+How many experts a batch touches rests on one number for all models, the skew of the experts' popularity: 0.75, between
+what published counts of experts ask for (0.95; 0.65 to 1.25 where one of three sources is left out) and what the dense
+cards ask for. With balanced experts the dense cards miss these rows by {balanced}, with the skew by {skewed}. The
+factors on experts follow: on the first 174 of these rows any skew from 0 to 0.95 left errors within one percentage
+point.
+
 """
+_NUMBERS = (
+    *("card", "GPUs", "experts", "of 4 bits, unpacked", "NVFP4", "4 bits over prompts", "µs a layer"),
+    *("ms a layer and prompt"),
+)
 
 
-def rows_of(table: pd.DataFrame, configs: Path) -> list[Row]:
-    """Every row of the table as one of a card."""
-    return [
-        Row(
-            model=str(configs / f"{each.model.replace('/', '--')}_config.json"),
-            hardware=each.gpu.replace("_", "-"),
-            tp=int(each.tp),
-            ep=int(each.moe_ep),
-            batch=int(each.concurrency),
-            input_tokens=float(each.input_len),
-            output_tokens=float(each.output_len),
-            metric="tpot_ms",
-            value=float(each.tpot_ms),
-            engine=each.engine,
-            source=each.source,
-            series=f"{each.engine} {each.model.split('/')[1]} {each.gpu} tp {int(each.tp)} ep {int(each.moe_ep)}",
-        )
-        for each in table.itertuples()
-    ]
+def as_cards(models: Iterable[str], configs: Path, cards: Path) -> None:
+    """Write a card of each model's config to ``cards``: one is read once, a config as often as it is asked for."""
+    for model in set(models):
+        name = model.replace("/", "--")
+        card = find_transformer(configs / f"{name}_config.json")
+        (cards / f"{name}.toml").write_text(tomli_w.dumps(card.model_dump(exclude_none=True)), encoding="utf-8")
+
+
+def steady(table: pd.DataFrame, models: Path) -> tuple[list[Row], list[Row]]:
+    """The rows that neither waited nor may have speculated, and those of them that are no slips and no twins."""
+    late, drafted = table["ttft_ms"] > MOST_TTFT_MS, may_have_drafted(table)
+    rows = rows_of(table[~late & ~drafted], models)
+    left = {id(row) for row in rows if is_slip(row, rows)} | {id(row) for row in twins_of_tp_2(rows)}
+    return rows, [row for row in rows if id(row) not in left]
+
+
+def rows_of(table: pd.DataFrame, cards: Path) -> list[Row]:
+    """Every row of the table, each measurement once; ``cards`` has the models'."""
+    found = (_row_of(each, cards) for each in table.itertuples())
+    return list(dict.fromkeys(found))
+
+
+def _row_of(each: Any, cards: Path) -> Row:
+    placement = f"{each.gpu} tp {int(each.tp)} ep {int(each.moe_ep)}"
+    dtype = each.moe_dtype if each.moe_dtype in QUANTISED_BYTES and "gpt-oss" not in each.model else None
+    return Row(
+        model=str(cards / f"{each.model.replace('/', '--')}.toml"),
+        hardware=each.gpu.replace("_", "-"),
+        tp=int(each.tp),
+        ep=int(each.moe_ep),
+        batch=int(each.concurrency),
+        input_tokens=float(each.input_len),
+        output_tokens=float(each.output_len),
+        metric="tpot_ms",
+        value=float(each.tpot_ms),
+        engine=each.engine,
+        engine_version="" if pd.isna(each.engine_version) else each.engine_version,
+        dtype=dtype,
+        source=each.source,
+        series=f"{each.engine} {each.model.split('/')[1]} {dtype or ''} {placement}",
+    )
+
+
+def may_have_drafted(table: pd.DataFrame) -> pd.Series:
+    """Rows whose run may have speculated: the dump dropped the flag, and by date and times both are possible."""
+    unnamed = (table["engine"] == "trtllm") & table["engine_version"].isna()
+    return unnamed & table["model"].str.contains("DeepSeek")
 
 
 def is_slip(row: Row, rows: Sequence[Row]) -> bool:
@@ -111,7 +160,8 @@ def is_slip(row: Row, rows: Sequence[Row]) -> bool:
     same = [
         other
         for other in rows
-        if (other.model, other.engine, other.hardware) == (row.model, row.engine, row.hardware)
+        if all(getattr(other, name) == getattr(row, name) for name in ("model", "engine", "hardware", "dtype"))
+        and other.engine_version == row.engine_version
         and (other.input_tokens, other.output_tokens) == (row.input_tokens, row.output_tokens)
     ]
     fuller = [other for other in same if other.series == row.series and other.batch > row.batch]
@@ -124,86 +174,127 @@ def twins_of_tp_2(rows: Sequence[Row]) -> list[Row]:
     return [row for row in rows if row.engine == "trtllm" and (row.tp, row.ep) == (4, 2)]
 
 
-def fitted(rows: Sequence[Row], dense: Runtime) -> Fit:
+def fitted(rows: Sequence[Row], dense: Runtime) -> Generations:
     """The engine's numbers for experts."""
-    return fit_runtime(rows, dense, dense.name, dense.engine, EXPERTS)
+    return fit_generations(rows, dense, dense.name, dense.engine, EXPERTS)
 
 
 def without_experts(card: Runtime) -> Runtime:
     """The card as dense models gave it."""
-    errors = card.errors.model_copy(update={"experts_log_sd": 0.0})
-    wander = tuple(way for way in card.wander if not set(way) & set(EXPERTS))
-    return card.with_numbers(_NONE).model_copy(update={"errors": errors, "wander": wander})
+    four_bits = card.four_bits
+    if four_bits is not None:
+        numbers = {name: value for name, value in four_bits.numbers.items() if name not in EXPERTS}
+        known = {"numbers": numbers, "wander": _of_dense(four_bits.wander)}
+        four_bits = four_bits.model_copy(update=known) if numbers else None
+    covered = tuple(each for each in card.covered if not each.experts)
+    plain = {"wander": _of_dense(card.wander), "four_bits": four_bits, "covered": covered}
+    return card.with_numbers(_NONE).model_copy(update=plain)
 
 
-def with_experts(dense: Runtime, fit: Fit, errors: Array, rows: Sequence[Row]) -> Runtime:
-    """The card with the numbers of a fit, and besides what it says of its error what ``errors`` of ``rows`` add."""
+def _of_dense(wander: Sequence[Mapping[str, float]]) -> tuple[Mapping[str, float], ...]:
+    return tuple(way for way in wander if not set(way) & set(EXPERTS))
+
+
+def with_experts(dense: Runtime, fit: Generations) -> Runtime:
+    """The dense card with the numbers of a fit, and the settings of its rows."""
     numbers = {name: fit.card.numbers[name] for name in EXPERTS}
-    card = dense.with_numbers(numbers).model_copy(update={"wander": fit.card.wander})
-    besides = significant(log_sd_besides(errors, rows, card))
-    return card.model_copy(update={"errors": card.errors.model_copy(update={"experts_log_sd": besides})})
+    covered = tuple(dict.fromkeys((*dense.covered, *fit.card.covered)))
+    known = {"wander": fit.card.wander, "four_bits": fit.card.four_bits, "covered": covered}
+    return dense.with_numbers(numbers).model_copy(update=known)
 
 
-def left_out(rows: Sequence[Row], clean: Sequence[Row], dense: Runtime) -> dict[str, Outcome]:
-    """Each series by what the others' clean rows give."""
-    found = {}
-    for name in sorted({row.series for row in rows}):
-        own, others = [row for row in rows if row.series == name], [row for row in clean if row.series != name]
-        card = dense
-        if others:
-            fit = fitted(others, dense)
-            card = with_experts(dense, fit, fit.left_out if fit.left_out.size else fit.errors, others)
-        found[name] = Outcome.of(own, card)
-    return found
+def unseen(rows: Sequence[Row], clean: Sequence[Row], dense: Runtime, named: Callable[[Row], str]) -> Outcome | None:
+    """Each group of rows by what the others' clean rows give; None where all are of one."""
+    groups, kept = [named(row) for row in rows], {id(row) for row in clean}
+    if len(set(groups)) == 1:
+        return None
+
+    def card(others: Sequence[Row]) -> Runtime:
+        others = [row for row in others if id(row) in kept]
+        if len(others) <= len(EXPERTS):
+            return dense
+        return with_experts(dense, fitted(others, dense))
+
+    return left_out(rows, groups, card)
 
 
 def main(folder: Path, configs: Path, write_cards: bool) -> None:
     """Fit, predict, and write the page (and the cards)."""
     table = pd.read_csv(folder / "moe_ar_decode.csv")
-    rows = rows_of(table[table["ttft_ms"] <= MOST_TTFT_MS], configs)
+    with tempfile.TemporaryDirectory() as cards:
+        as_cards(table["model"], configs, Path(cards))
+        report(table, Path(cards), write_cards)
+
+
+def report(table: pd.DataFrame, models: Path, write_cards: bool) -> None:
+    """Of the settings of ``table``, whose models' cards are in a folder."""
+    late, drafted = table["ttft_ms"] > MOST_TTFT_MS, may_have_drafted(table)
+    rows = rows_of(table[~late & ~drafted], models)
     slips, twins = {id(row) for row in rows if is_slip(row, rows)}, {id(row) for row in twins_of_tp_2(rows)}
     lines, cards = [], []
     parts: dict[str, list[Outcome]] = {"dense": [], "fit": [], "out": []}
+    apart: dict[str, list[Outcome]] = {name: [] for name in GROUPINGS}
     for name in sorted({row.engine for row in rows}):
         own = [row for row in rows if row.engine == name]
         clean = [row for row in own if id(row) not in slips | twins]
         dense = without_experts(find_runtime(name))
         fit = fitted(clean, dense)
-        out = left_out(own, clean, dense)
-        unseen = np.concatenate([each.errors for each in out.values()])
-        card = with_experts(dense, fit, unseen, [row for each in out.values() for row in each.rows])
+        found = {kind: unseen(own, clean, dense, named) for kind, named in GROUPINGS.items()}
+        out = found["series"] or Outcome.of(own, dense)
+        card = with_experts(dense, fit)
         cards.append(card)
-        for series_name, outcome in out.items():
+        for kind, outcome in found.items():
+            apart[kind] += [outcome] if outcome is not None else []
+        for series_name in sorted({row.series for row in own}):
             of_series = [row for row in own if row.series == series_name]
+            outcome = out.where(lambda row, name=series_name: row.series == name)
             shown = {"dense": Outcome.of(of_series, dense), "fit": Outcome.of(of_series, card), "out": outcome}
             for kind, each in shown.items():
                 parts[kind].append(each)
             lines.append(_line(of_series[0], len(of_series), shown))
             print(lines[-1], file=sys.stderr)
     together = {kind: Outcome.together(each) for kind, each in parts.items()}
-    lines.append(f"| all | | | {len(rows)} | {' | '.join(each.cells() for each in together.values())} |")
-    head = _HEAD.format(rows=len(table), late=len(table) - len(rows))
-    foot = _foot(rows, slips, together, table) + "".join(map(_numbers, cards))
-    text = f"{head}| {' | '.join(_COLUMNS)} |\n|{'---|' * 16}\n" + "\n".join(lines) + "\n" + foot
+    lines.append(f"| all | | | {len(rows)} | {' | '.join(map(cells, together.values()))} |")
+    kept = int((~late & ~drafted).sum())
+    counts = {"late": int(late.sum()), "drafted": int((drafted & ~late).sum()), "repeated": kept - len(rows)}
+    text = f"{_HEAD.format(rows=len(table), **counts)}| {' | '.join(_COLUMNS)} |\n|{'---|' * 16}\n"
+    text += "\n".join(lines) + "\n" + _apart(apart, slips | twins)
+    text += _foot(rows, slips, together, table) + f"| {' | '.join(_NUMBERS)} |\n|{'---|' * len(_NUMBERS)}\n"
+    text += "".join(map(_numbers, cards))
     (Path(__file__).parent / "fidelity_mixtures.md").write_text(text, encoding="utf-8")
     if write_cards:
         for card in cards:
             save_runtime(card, models_folder() / "runtimes" / f"{card.name}.toml")
 
 
+def _apart(found: Mapping[str, Sequence[Outcome]], leave: set[int]) -> str:
+    """The table of rows left out by each of GROUPINGS."""
+    text = (
+        _LEFT_OUT
+        + "| left out | rows | error | bias | inside | width | without slips: rows | error | bias | inside | width |\n"
+    )
+    text += f"|{'---|' * 11}\n"
+    for name, outcomes in found.items():
+        everything = Outcome.together(outcomes)
+        clean = everything.where(lambda row: id(row) not in leave)
+        text += f"| {name} | {len(everything.rows)} | {cells(everything)} | {len(clean.rows)} | {cells(clean)} |\n"
+        print(name, cells(everything), "; without slips", cells(clean), file=sys.stderr)
+    return text
+
+
 def _line(row: Row, count: int, shown: Mapping[str, Outcome]) -> str:
-    model = Path(row.model).name.split("--")[1].removesuffix("_config.json")
+    model = Path(row.model).stem.split("--")[1] + (f" {row.dtype}" if row.dtype else "")
     placement = f"{row.hardware}, TP {row.tp}" + (f", EP {row.ep}" if row.ep > 1 else "")
-    return f"| {row.engine} | {model} | {placement} | {count} | {' | '.join(o.cells() for o in shown.values())} |"
+    return f"| {row.engine} | {model} | {placement} | {count} | {' | '.join(map(cells, shown.values()))} |"
 
 
 def _numbers(card: Runtime) -> str:
-    host = card.host
-    return (
-        f"| `{card.name}` | {card.kernels.experts:.2f} | {card.kernels.experts_4_bit:.2f} | "
-        f"{1e6 * host.per_expert_layer_s:.1f} | "
-        f"{1e6 * host.per_expert_token_s:.2f} | {1e3 * host.per_expert_prompt_s:.2f} | "
-        f"{card.errors.experts_log_sd:.3f} |\n"
+    there = {**card.numbers, **card.four_bits.numbers} if card.four_bits else card.numbers
+    return "".join(
+        f"| `{card.name}` | {where} | {numbers['experts']:.2f} | {numbers['experts_4_bit']:.2f} | "
+        f"{numbers['experts_nvfp4']:.2f} | {numbers['prompt_experts_4_bit']:.2f} | "
+        f"{1e6 * numbers['per_expert_layer_s']:.1f} | {1e3 * numbers['per_expert_prompt_s']:.2f} |\n"
+        for where, numbers in (("before", card.numbers), ("4 bits", there))
     )
 
 
@@ -225,8 +316,6 @@ def _foot(rows: Sequence[Row], slips: set[int], found: Mapping[str, Outcome], ta
     def error(kind: str, leave: set[int]) -> str:
         return f"{np.abs(kept(kind, leave)).mean():.1%}"
 
-    balanced, r1_balanced = _balanced(rows)
-    r1 = np.array(["DeepSeek-R1" in row.model for row in found["dense"].rows])
     return _FOOT.format(
         slips=len(slips),
         dense_clean=error("dense", slips),
@@ -238,10 +327,8 @@ def _foot(rows: Sequence[Row], slips: set[int], found: Mapping[str, Outcome], ta
         corrected=f"{np.abs([*kept('out', twin_ids), *relabelled.errors]).mean():.1%}",
         dense_last=error("dense", slips | twin_ids),
         out_last=error("out", slips | twin_ids),
-        balanced=balanced,
+        balanced=_balanced(rows),
         skewed=f"{np.abs(found['dense'].errors).mean():.1%}",
-        r1_balanced=r1_balanced,
-        r1_skewed=f"{np.abs(found['dense'].errors[r1]).mean():.1%}",
     )
 
 
@@ -256,13 +343,16 @@ def _first_tokens(table: pd.DataFrame) -> dict[str, float]:
 def _without_twos(rows: Sequence[Row], slips: set[int]) -> Runtime:
     """TensorRT-LLM's card of rows that neither are on two GPUs nor look so."""
     dense, twins = without_experts(find_runtime("trtllm")), {id(row) for row in twins_of_tp_2(rows)}
-    others = [row for row in rows if row.engine == "trtllm" and row.tp != 2 and id(row) not in slips | twins]
-    fit = fitted(others, dense)
-    return with_experts(dense, fit, fit.left_out, others)
+    others = [
+        row
+        for row in rows
+        if row.engine == "trtllm" and row.tp != 2 and not on_four_bits(row) and id(row) not in slips | twins
+    ]
+    return with_experts(dense, fitted(others, dense))
 
 
-def _balanced(rows: Sequence[Row]) -> tuple[str, str]:
-    """Mean errors of all rows and of DeepSeek-R1's where all experts are as popular."""
+def _balanced(rows: Sequence[Row]) -> str:
+    """Mean error of all rows where all experts are as popular."""
     with tempfile.TemporaryDirectory() as folder:
         paths = {}
         for number, model in enumerate(sorted({row.model for row in rows})):
@@ -275,8 +365,7 @@ def _balanced(rows: Sequence[Row]) -> tuple[str, str]:
         for row in rows:
             card = without_experts(find_runtime(row.engine))
             errors.append(Outcome.of([row.model_copy(update={"model": str(paths[row.model])})], card).errors[0])
-    r1 = [e for row, e in zip(rows, errors, strict=True) if "DeepSeek-R1" in row.model]
-    return f"{np.abs(errors).mean():.1%}", f"{np.abs(r1).mean():.1%}"
+    return f"{np.abs(errors).mean():.1%}"
 
 
 if __name__ == "__main__":

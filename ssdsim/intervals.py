@@ -76,6 +76,11 @@ class Measured:
         slack = 1e-9 * abs(truth)
         return self.low - slack <= truth <= self.high + slack
 
+    @property
+    def of_a_share(self) -> Measured:
+        """The same with bounds that a probability may have."""
+        return Measured(self.value, float(np.clip(self.low, 0.0, 1.0)), float(np.clip(self.high, 0.0, 1.0)))
+
     def as_mean(self, scale: float = 1.0) -> dict[str, float]:
         """As JSON names it."""
         return {"mean": scale * self.value, "low": scale * self.low, "high": scale * self.high}

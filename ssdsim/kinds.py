@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Protocol
 
 from ssdsim.checks import text
@@ -86,6 +87,19 @@ class OneOf:
     def meant(self, spelling: str) -> str:
         """The word that a spelling means, or itself."""
         return spelling if spelling in self.words else dict(self.also).get(spelling.lower(), spelling)
+
+
+@dataclass(frozen=True)
+class Flag:
+    """Yes or no; on the command line a word that stands alone."""
+
+    must = "be true or false"
+    depth = 0
+
+    def checked(self, said: str, value: Any) -> bool:
+        if not isinstance(value, bool):
+            raise InputError(f"{said} must {self.must}, got {told(value)}")
+        return value
 
 
 class Registered(Protocol):
@@ -223,6 +237,23 @@ class HitRates:
                 raise InputError(f"{said} must {self.must}, got {told(pair)}")
             for number in pair:
                 Number(self.most).checked(said, number)
+        return value
+
+
+@dataclass(frozen=True)
+class PassTimes:
+    """Rows of a pass with the time that it takes: rows rise, times never fall."""
+
+    must = "be pairs of rows and a time, with rising rows and times that never fall"
+    depth = 2
+
+    def checked(self, said: str, value: Any) -> Any:
+        pairs = [tuple(pair) if isinstance(pair, list | tuple) else () for pair in _list(said, value)]
+        numbers = all(len(pair) == 2 and all(isinstance(each, int | float) for each in pair) for pair in pairs)
+        if not numbers or any(not 0.0 <= each <= 1e9 for pair in pairs for each in pair):
+            raise InputError(f"{said} must {self.must}, got {told(value)}")
+        if any(after[0] <= before[0] or after[1] < before[1] for before, after in pairwise(pairs)):
+            raise InputError(f"{said} must {self.must}, got {told(value)}")
         return value
 
 

@@ -103,7 +103,7 @@ class Option:
         """What it is and what it is where nobody says, on one line."""
         shown = self.otherwise if self.default is None else self.default
         shown = ",".join(shown) if isinstance(shown, tuple) else shown
-        return f"{self.about} [default: {shown}]" if shown != "" else self.about
+        return f"{self.about} [default: {shown}]" if shown != "" and shown is not False else self.about
 
     def checked(self, value: Any) -> Any:
         """``value`` as it is used; InputError where it is out of range, or of another kind."""

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.measured.price import Work, each_row, seconds_of, work_of
+from ssdsim.measured.price import each_row, seconds_of, work_of
 from ssdsim.measured.row import Row
 from ssdsim.pricing.between_kernels import Units, units_of_kernels
 from ssdsim.pricing.cost import Cost
 from ssdsim.pricing.passes import cost_of_operations
 from ssdsim.pricing.step import Pass
-from ssdsim.runtimes.card import NUMBERS, Kernels, Runtime
+from ssdsim.runtimes.card import KERNELS, NUMBERS, Errors, Kernels, Runtime
+from ssdsim.runtimes.covered import Away
 
 FIELDS = tuple(name for name, number in NUMBERS.items() if number.prior_sd is not None)
 _HALF = 0.5  # of what a kernel takes beyond the roofs: so much hidden, none is at its shortest
@@ -50,7 +52,8 @@ def features(rows: Iterable[Row], like: Runtime) -> Features:
     InputError : a row's card, profile or timing is missing, by the row's number.
     """
     rows = list(rows)
-    found = each_row(rows, lambda row: _of_row(work_of(row, like), like))
+    plain = _without_numbers(like)
+    found = each_row(rows, lambda row: _of_row(row, like if row.k else plain))
     return Features(
         rows=rows,
         seconds=np.array([seconds_of(row) for row in rows]),
@@ -65,19 +68,29 @@ def values_of(card: Runtime) -> NDArray[np.float64]:
     return np.array([card.numbers[name] for name in FIELDS], dtype=float)
 
 
-def _of_row(work: Work, like: Runtime) -> tuple[float, NDArray[np.float64]]:
+def _without_numbers(like: Runtime) -> Runtime:
+    """The same for every card of these kernels, cache and degrees: without speculation no feature reads a number."""
+    same = {"wander": (), "covered": (), "away": Away(), "errors": Errors(), "evidence": KERNELS.evidence}
+    return like.with_numbers({name: KERNELS.numbers[name] for name in FIELDS}).model_copy(update=same)
+
+
+@lru_cache(maxsize=16384)
+def _of_row(row: Row, like: Runtime) -> tuple[float, NDArray[np.float64]]:
     """What no field moves, and what each does: the price is linear in them, and ``like`` makes one."""
-    found = dict.fromkeys(FIELDS, 0.0)
+    work, found = work_of(row, like), dict.fromkeys(FIELDS, 0.0)
     for piece, times in work.pieces:
         for name, count in {**piece.units, **_of_kernels(piece.work, like)}.items():
             found[name] += times * count
+    if row.waits_for_prompts:
+        waited_s = sum(times * prompt.cost.seconds for prompt, times in work.prompts)
+        found["prompts"] = waited_s / like.kernels.prompts
     per_unit = np.array(list(found.values()))
     return work.cost.seconds - float(per_unit @ values_of(like)), per_unit
 
 
 def _of_kernels(work: object, like: Runtime) -> Units:
-    """Of decoding's kernels; those of prompts have no factors."""
-    if not isinstance(work, Pass) or work.forward.over_prompts:
+    """Of decoding's kernels; those of prompts have one factor."""
+    if not isinstance(work, Pass):
         return {}
 
     def kernels(overlap: float) -> Cost:
@@ -86,5 +99,8 @@ def _of_kernels(work: object, like: Runtime) -> Units:
         return cost_of_operations(work.forward.counted(), work.profile, alone)
 
     whole = kernels(0.0)
+    found = units_of_kernels(work.forward, whole.by_kind(), Kernels())
+    if work.forward.over_prompts:
+        return {"prompt_experts_4_bit": found.get("experts_4_bit", 0.0)}
     hidden_s = (whole.seconds - kernels(_HALF).seconds) / _HALF
-    return {**units_of_kernels(work.forward, whole.by_kind(), Kernels()), "overlap": -hidden_s}
+    return {**found, "overlap": -hidden_s}

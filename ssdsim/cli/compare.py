@@ -10,12 +10,12 @@ from ssdsim.answers.compare.as_json import as_json as comparison_json
 from ssdsim.answers.compare.compare import compare
 from ssdsim.answers.recommend.request import workload
 from ssdsim.cli.options import Verb, chosen_options, common_options, echo_json, late_options
-from ssdsim.cli.recommend import beside_searched, narrowed
+from ssdsim.cli.recommend import Gpus, beside_searched, narrowed
 from ssdsim.scenario.options import ALL
 
 
 @click.command("compare", cls=Verb)
-@click.option("--gpus", type=int, required=True, help="GPUs that may be used, over all copies")
+@click.option("--gpus", type=Gpus(), required=True, help="GPUs that may be used, over all copies: 8, or 8xh200")
 @click.option(*ALL["b"].flags, "b", type=int, default=1, show_default=True, help="sequences in flight")
 @click.option("--strategies", help="whom to compare [default: all]")
 @late_options(narrowed)

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import NoReturn
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ssdsim.cli.output import ReaderLeftError
+
 PIPE_WIDTH = 120
 UNLABELLED = " " * len("Verdict  ")
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> NoReturn:
+        raise ReaderLeftError
 
 
 def console(stderr: bool = False) -> Console:
@@ -17,7 +25,7 @@ def console(stderr: bool = False) -> Console:
 
     Text is shown as it is: names and titles come from files, and what looks like markup in one is none.
     """
-    found = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    found = _Console(stderr=stderr, highlight=False, markup=False, emoji=False)
     if not found.is_terminal:
         found.width = PIPE_WIDTH
     return found

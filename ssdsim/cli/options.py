@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from ssdsim import kinds
+from ssdsim.cli.output import print_out
 from ssdsim.cli.values import Lists, Values
 from ssdsim.option import Option
 from ssdsim.plain import plain
@@ -162,15 +163,16 @@ class NumberOrWord(_Parsed):
         return self.number(text)
 
 
-class HitCurve(_Parsed):
-    """Measured hit rates at some fan-outs: ``1:0.6,2:0.7,4:0.8``."""
+class Pairs(_Parsed):
+    """Pairs of numbers, such as measured hit rates at some fan-outs: ``1:0.6,2:0.7,4:0.8``."""
 
-    name = "f:h[,f:h...]"
-    unless = "not a list of fan-outs and hit rates such as 1:0.6,2:0.7,4:0.8"
+    def __init__(self, name: str, such_as: str) -> None:
+        self.name = name
+        self.unless = f"not a list of {such_as}"
 
     def parse(self, text: str) -> list[tuple[float, float]]:
         pairs = [part.split(":") for part in text.split(",")]
-        return [(float(fan_out), float(rate)) for fan_out, rate in pairs]
+        return [(float(one), float(other)) for one, other in pairs]
 
 
 def chosen_options(
@@ -187,6 +189,8 @@ def chosen_options(
     def one(option: Option, own: Mapping[str, Any]) -> click.Option:
         shown = option.help if defaults else option.about
         shown = f"{option.about} [default: {own[option.name]}]" if option.name in own else shown
+        if isinstance(option.kind, kinds.Flag):
+            return click.Option([*option.flags, option.name], is_flag=True, default=None, help=option.help)
         if isinstance(option.kind, kinds.Ranges):
             return _again_for_each(option, shown)
         kind = several_of(option) if several else _single(option)
@@ -225,7 +229,9 @@ def _single(option: Option) -> Any:
         case kinds.ListOf(number):
             return WholeNumbers() if isinstance(number, kinds.Whole) else Numbers()
         case kinds.HitRates():
-            return HitCurve()
+            return Pairs("f:h[,f:h...]", "fan-outs and hit rates such as 1:0.6,2:0.7,4:0.8")
+        case kinds.PassTimes():
+            return Pairs("rows:time[,...]", "rows and times such as 16:1,64:1.1,128:2")
     raise TypeError(f"the command line knows no type for {option.kind}")
 
 
@@ -240,7 +246,7 @@ def several_of(option: Option) -> click.ParamType[Any]:
             return Values(float)
         case kinds.NumberOrWord(number, word):
             return Values(_number(number), (word,))
-        case kinds.ListOf() | kinds.HitRates():
+        case kinds.ListOf() | kinds.HitRates() | kinds.PassTimes():
             return Lists(_single(option))
     return Values(_single(option))
 
@@ -291,4 +297,4 @@ def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def echo_json(value: Any) -> None:
     """A record, or a mapping of records, as :func:`ssdsim.plain.plain` has it."""
-    click.echo(json.dumps(plain(value), indent=2, allow_nan=False))
+    print_out(json.dumps(plain(value), indent=2, allow_nan=False))

@@ -55,8 +55,9 @@ def title(configuration: Configuration) -> str:
     v = configuration.settings
     shape = configuration.shape
     if configuration.site is None:
-        units = [f"{ALL[name].axis.split()[-2]} {v[name]:g}" for name in members(Group.UNIT_FREE) if name in v]
-        return f"Unit-free (T_v = 1): {', '.join(units)}; {shape}"
+        given = [name for name in members(Group.UNIT_FREE) if name in v and name != "t_v"]
+        units = [f"{ALL[name].axis.split()[-2]} {v[name]:g}" for name in given]
+        return f"Unit-free (T_v {'by rows' if 't_v' in v else '= 1'}): {', '.join(units)}; {shape}"
     hardware = v["hardware"] if v["hardware"] == v["draft_hardware"] else f"{v['hardware']} + {v['draft_hardware']}"
     return f"{v['target']} + {v['draft']} on {hardware}, {configuration.site.degrees}, context {v['context']}; {shape}"
 

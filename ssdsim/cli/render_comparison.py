@@ -28,6 +28,8 @@ def print_comparison(found: Comparison, quiet: bool) -> None:
         style="bold",
     )
     out.print(_strategies(found))
+    for each in found.apart.values():
+        out.print(f"apart: {each.sentence} ({each.deployment.name})", style="yellow")
     for name, reason in found.impossible.items():
         out.print(f"no {strategies.ALL.named(name).title}: {reason}", style="yellow")
     out.print()

@@ -29,6 +29,8 @@ def print_serving(found: Serving, gpu_hour: float | None) -> None:
     out.print(found.verdict.sentence, style="bold")
     out.print()
     print_labelled(out, "saturated from  ", "; ".join(_capacities(found)))
+    for each in found.apart.values():
+        print_labelled(out, "apart           ", each.sentence)
     if found.within_slo:
         print_labelled(out, "within the SLO  ", "; ".join(_within_slo(found)))
     for point in found.points:
@@ -61,7 +63,9 @@ def _within_slo(found: Serving) -> list[str]:
 def print_compared(name: str, workload: Workload, rows: Sequence[Compared], configuration: Configuration) -> None:
     """Measured, predicted, and by how much they differ."""
     out = console()
-    out.print(f"{name} against the benchmark: {workload.requests} requests, {workload.source}", style="bold")
+    settings = configuration.settings
+    what = f"{settings['target']} on {settings['hardware']}, TP {settings['tp']}"
+    out.print(f"{name} against the benchmark: {workload.requests} requests, {workload.source}; {what}", style="bold")
     table = Table(names=2)
     table.add_column("", words=True)
     table.add_column(" ", words=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite, isnan
 from pathlib import Path
 from typing import Any
 
@@ -119,8 +120,9 @@ def _print(configuration: Configuration, runs: dict[str, SimulatedRounds]) -> No
             hits = f"hit rate {p_hit.value:.4f} ({p_hit.low:.4f}-{p_hit.high:.4f})"
             said = f"{hits}, clean rounds {clean.value:.2%} ({clean.low:.2%}-{clean.high:.2%})"
             print_labelled(out, f"{title_of(name):{label}}", said)
-            lengths = f"{scale * run.clean_round_s:.3f} {unit}, one with a miss {scale * run.missed_round_s:.3f}"
-            print_labelled(out, " " * label, f"a clean round takes {lengths} {unit}")
+            lengths = {"a clean round takes": run.clean_round_s, "one with a miss": run.missed_round_s}
+            took = [f"{what} {scale * length:.3f} {unit}" for what, length in lengths.items() if not isnan(length)]
+            print_labelled(out, " " * label, ", ".join(took))
     for name, run in runs.items():
         busy = ", ".join(f"{role} {share:.1%}" for role, share in run.utilisation.items() if share)
         if busy:
@@ -143,7 +145,7 @@ def _table(runs: dict[str, SimulatedRounds], scale: float, unit: str) -> Table:
             title_of(run.strategy),
             str(run.rounds),
             f"{rates.value:.4g}",
-            f"{rates.low:.4g}-{rates.high:.4g}",
+            f"{rates.low:.4g}-{rates.high:.4g}" if isfinite(rates.high) else "unknown",
             f"{scale * run.tpot_s:.3f}",
             *(f"{scale * run.round_histogram.quantile(q):.3f}" for q in (0.5, 0.9, 0.99)),
             f"{scale * run.gap_quantile_s(0.99):.3f}",

@@ -18,6 +18,7 @@ from ssdsim.answers.verdict import rivals
 from ssdsim.answers.workers import check_workers
 from ssdsim.cli.console import console
 from ssdsim.cli.options import Verb, common_options, echo_json, grid_options, work_options
+from ssdsim.cli.output import print_out
 from ssdsim.cli.progress import shown
 from ssdsim.cli.render import title_of
 from ssdsim.cli.tables import Table
@@ -82,7 +83,7 @@ def command(
         return
     _print(plan, results, sort, _TOP if top is None else top)
     if output is not None:
-        click.echo(f"{len(results)} rows in {output}/results.parquet")
+        print_out(f"{len(results)} rows in {output}/results.parquet")
     print_warnings(results.attrs["warnings"], quiet)
 
 

@@ -11,7 +11,7 @@ from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.pricing.cost import Cost
 from ssdsim.runtimes.card import NUMBERS, Host, Kernels, Runtime
 from ssdsim.transformer.forward import ForwardPass
-from ssdsim.transformer.operations import Collective, CollectiveKind, ExpertMlp, Operation
+from ssdsim.transformer.operations import Collective, CollectiveKind, ExpertMlp, Gemm, Operation
 
 Model = Literal["target", "draft"]
 
@@ -28,7 +28,7 @@ def kernel_factor(op: Operation, seconds: float, profile: HardwareProfile, kerne
         return factor * _all_reduce_s(op, seconds, profile, kernels.one_shot_bytes) / seconds
     if op.family == "attention" and kernels.streaming_attention:
         return factor * _streaming_s(op, profile) / seconds
-    if op.family == "communication" or kernels.overlap == 0.0:
+    if op.family == "communication" or kernels.overlap == 0.0 or (isinstance(op, Gemm) and op.in_4_bits):
         return factor
     hidden_s = kernels.overlap * profile.law(op).waiting_s(op, seconds)
     return max(factor - hidden_s / seconds, min(factor, _SHORTEST_SHARE))
@@ -38,7 +38,8 @@ def kernel_factor(op: Operation, seconds: float, profile: HardwareProfile, kerne
 def of_prompts(runtime: Runtime) -> Runtime:
     """The runtime of passes over prompts: long kernels, whose factors are not those of decoding's short ones."""
     wander = tuple({name: sd for name, sd in way.items() if name in Host.model_fields} for way in runtime.wander)
-    return runtime.model_copy(update={"kernels": Kernels(), "wander": wander})
+    kernels = Kernels(experts_4_bit=runtime.kernels.prompt_experts_4_bit)
+    return runtime.model_copy(update={"kernels": kernels, "wander": wander})
 
 
 def _streaming_s(op: Operation, profile: HardwareProfile) -> float:
@@ -72,19 +73,23 @@ Units = Mapping[str, float]
 def units(forward: ForwardPass, model: Model) -> Units:
     """How often a pass pays the host's numbers."""
     layers, tokens = forward.expert_work
-    return {
+    paid = {
         "per_layer_s": forward.layers,
         "per_expert_layer_s": layers,
         "per_expert_token_s": tokens,
         "per_expert_prompt_s": layers if forward.over_prompts else 0,
         "per_pass_s" if model == "target" else "per_draft_step_s": 1,
     }
+    if forward.over_trees:
+        paid |= {"per_tree_layer_s": forward.layers, "per_tree_token_s": forward.tokens if model == "draft" else 0}
+    return paid
 
 
 def units_of_step(sequences: int, speculated_layers: int = 0) -> Units:
     """How often the host's numbers are paid after a target pass, by its sequences; in a round by its layers, too."""
     step = {"per_step_s": 1, "per_sequence_s": sequences}
-    return step | ({"per_round_s": 1, "per_round_layer_s": speculated_layers} if speculated_layers else {})
+    of_round = {"per_round_s": 1, "per_round_sequence_s": sequences, "per_round_layer_s": speculated_layers}
+    return step | (of_round if speculated_layers else {})
 
 
 _MATRICES = frozenset({"gemm", "experts"})

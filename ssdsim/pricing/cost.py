@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -48,6 +49,13 @@ class Cost:
     @cached_property
     def seconds(self) -> float:
         return sum(seconds for seconds, _ in self.terms.values())
+
+    @property
+    def log_sd(self) -> float:
+        """Standard deviation of the logarithm, to first order."""
+        squares = sum((seconds * sd) ** 2 for seconds, sd in self.terms.values())
+        squares += sum(moved**2 for moved in self.shared.values())
+        return math.sqrt(squares) / self.seconds if self.seconds else 0.0
 
     def __add__(self, other: Cost) -> Cost:
         return Cost.total(((self, 1), (other, 1)))

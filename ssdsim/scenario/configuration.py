@@ -13,6 +13,7 @@ from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.room import NoRoom
 from ssdsim.pricing.site import Site
 from ssdsim.scenario.asked import Asked
+from ssdsim.scenario.engines import engine_warnings
 from ssdsim.scenario.measured_pair import pair_of
 from ssdsim.scenario.options import beside
 from ssdsim.scenario.scenario import Scenario
@@ -127,7 +128,9 @@ def configure(**given: Any) -> Configuration:
         raise NoRoom(no_room[asked.subject])
     said = {name: value for name, value in settings.items() if settings.source(name) == GIVEN}
     shaping = settings.that_shape(reads & beside(settings, said).keys())
+    said_of_engine = {name: settings[name] for name in ("runtime", "drafter") if settings.source(name) == GIVEN}
     warnings, pair = asked.warnings(scenarios, settings), pair_of(settings)
+    warnings = (*warnings, *engine_warnings(scenarios, said_of_engine))
     return Configuration(shaping, asked.subject, scenarios, no_room, asked.site, warnings, pair, frozenset(reads))
 
 

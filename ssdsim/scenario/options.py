@@ -11,6 +11,7 @@ from ssdsim.drafters.model import DRAFT
 from ssdsim.errors import InputError, nearest
 from ssdsim.kinds import (
     SHARE,
+    Flag,
     HitRates,
     ListOf,
     Member,
@@ -20,6 +21,7 @@ from ssdsim.kinds import (
     NumberOrWord,
     OneOf,
     OneOrByPosition,
+    PassTimes,
     Ranges,
     Whole,
 )
@@ -129,9 +131,17 @@ SHARED: tuple[Option, ...] = (
         needs=Needs(("pair",), "(which has the backups)"),
     ),
     Option(
+        name="extrapolate",
+        default=False,
+        kind=Flag(),
+        about="use the pair beyond the K, the temperature and the fan-outs that it was measured at",
+        axis="pairs beyond what was measured",
+        needs=Needs(("pair",), "(which says how far it was measured)"),
+    ),
+    Option(
         name="acceptance",
         kind=Name(),
-        about="a card of rates (.toml), or a trace of accepted lengths (.csv, .jsonl)",
+        about="a card of rates (.toml), a trace of accepted lengths (.csv, .jsonl), or synthetic:3.3 tokens a round",
         axis="acceptance file",
         groups=(Group.ACCEPTANCE,),
         excludes=(
@@ -217,7 +227,7 @@ SHARED: tuple[Option, ...] = (
         kind=ListOf(Whole(0)),
         about="the K+1 fan-outs after a miss",
         axis="fan-outs after a miss",
-        otherwise="--fl",
+        otherwise="--fl; without it, as --fan-out-policy spreads them at --alpha-backup",
         varied_by=("recommend", "schedule"),
         groups=(Group.CACHE_SHAPE, Group.BACKUP_QUALITY),
         needs=Needs(("fl",), "(the fan-outs after a hit)"),
@@ -226,7 +236,7 @@ SHARED: tuple[Option, ...] = (
         name="fan_out_policy",
         default="geometric",
         kind=OneOf(("uniform", "geometric", "optimal")),
-        about="how the outcomes are spread over accepted lengths",
+        about="how the outcomes are spread over accepted lengths; geometric is uniform where that hits more",
         axis="fan-out policy",
         groups=(Group.CACHE_SHAPE, Group.CHOICE),
     ),
@@ -316,6 +326,14 @@ SHARED: tuple[Option, ...] = (
         ),
     ),
     Option(
+        name="hit_fan_out",
+        kind=Whole(),
+        about="guesses a position beyond which hit rates rise no more",
+        axis="fan-out up to which hits are known",
+        groups=(Group.CACHE_SHAPE,),
+        otherwise="the largest that --pair saw, else none",
+    ),
+    Option(
         name="hit_concentration",
         kind=Number(),
         about="misses of a batch go together: its hit rate is drawn each round, Beta with this a + b",
@@ -371,6 +389,14 @@ SHARED: tuple[Option, ...] = (
         kind=Name(),
         about="the draft's card; of another --drafter, a drafter card or a config.json",
         axis="draft",
+        groups=(Group.HARDWARE,),
+    ),
+    Option(
+        name="any_vocabulary",
+        default=False,
+        kind=Flag(),
+        about="price a draft of another vocabulary than the target's, which engines refuse",
+        axis="drafts of any vocabulary",
         groups=(Group.HARDWARE,),
     ),
     Option(
@@ -525,9 +551,9 @@ SHARED: tuple[Option, ...] = (
     Option(
         name="spread",
         default=0.0,
-        kind=NumberOrWord(Number(10.0), "profile"),
-        about="relative spread of every duration (lognormal); or profile: as it was measured",
-        axis="relative spread of durations",
+        kind=NumberOrWord(Number(2.0), "profile"),
+        about="standard deviation of the logarithm of every duration (0.1: about 10 %); or profile: as it was measured",
+        axis="log-sd of durations",
         groups=(Group.GIVEN_DURATIONS,),
         excludes=(Excludes(("t_sd",), "--spread profile needs hardware (unit-free mode reads none)", being="profile"),),
     ),
@@ -545,6 +571,15 @@ SHARED: tuple[Option, ...] = (
                 beside=("p_hit",),
             ),
         ),
+    ),
+    Option(
+        name="t_v",
+        kind=PassTimes(),
+        about="unit-free mode: time of a target pass by its rows, over the whole batch; linear between and beyond",
+        axis="pass times T_v (by rows)",
+        otherwise="1, whatever its rows",
+        groups=(Group.UNIT_FREE, Group.GIVEN_DURATIONS),
+        needs=Needs(("t_sd",), "(unit-free mode)"),
     ),
     Option(
         name="t_p",

@@ -31,10 +31,11 @@ def site_of(settings: Settings) -> Site | None:
     if spread:
         settings.derive("ep", settings["tp"], "tp, beside data-parallel attention")
         _check_spread(target)
+    profile = _placed(settings["hardware"], settings)
     site = Site(
         target=target,
         draft=routed(draft_of(settings).card, settings, "draft"),
-        profile=_placed(settings["hardware"], settings),
+        profile=profile,
         draft_profile=_placed(settings["draft_hardware"], settings),
         tp=settings["tp"],
         ep=settings["ep"],
@@ -44,7 +45,7 @@ def site_of(settings: Settings) -> Site | None:
         sampling=settings["temperature"] > 0,
         dtype=settings["dtype"],
         options=settings,
-        runtime=_settled_runtime(settings),
+        runtime=_settled_runtime(settings).on(profile.device),
         draft_dtype=settings["draft_dtype"],
         kv_dtype=settings["kv_dtype"],
     )

@@ -12,7 +12,20 @@ from click.testing import CliRunner
 from ssdsim import InputError, compare, recommend
 from tests.pairs import made
 
-ALL = ("ar", "sd", "ssd", "pearl", "specbranch", "dsi", "amusd", "tree", "treessd", "swiftspec")
+ALL = (
+    "ar",
+    "sd",
+    "ssd",
+    "pearl",
+    "specbranch",
+    "dsi",
+    "amusd",
+    "tree",
+    "treessd",
+    "swiftspec",
+    "minedraft",
+    "adaptive",
+)
 NARROWED: dict[str, dict[str, Any]] = {
     "sd": {"k": [4, 8]},
     "ssd": {"k": [4, 8], "budget": 8},
@@ -21,6 +34,8 @@ NARROWED: dict[str, dict[str, Any]] = {
     "dsi": {"dsi_k": 4, "dsi_targets": 1},
     "tree": {"tree_nodes": [8, 16], "tree_depth": 4},
     "swiftspec": {"swift_width": 2, "swift_nodes": [4, 8]},
+    "minedraft": {"minedraft_k": [2, 4]},
+    "adaptive": {"adaptive_k": [2, 4]},
 }
 
 

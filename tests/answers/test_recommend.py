@@ -25,6 +25,7 @@ from ssdsim.scenario.configuration import configure
 from tests.answers.decoding import decoding
 from tests.cli.in_process import asked
 from tests.cli.test_cli import answer
+from tests.runtimes.unlimited import unlimited
 
 pytestmark = pytest.mark.long
 
@@ -33,7 +34,7 @@ FEW: dict[str, Any] = {"k": [4, 6, 8], "draft_gpus": 1, "tp": 4}
 
 @pytest.fixture(scope="module")
 def eight() -> Recommendation:
-    return recommend(gpus=8, b=[1, 16, 64], runtime="sglang")
+    return recommend(gpus=8, b=[1, 16, 64], runtime=unlimited("sglang"))
 
 
 def a_request(**given: Any) -> Any:
@@ -147,7 +148,7 @@ def test_chains_and_trees_that_are_cached_are_searched_together() -> None:
 
 def test_twice_the_speed_of_everything_is_twice_the_tokens() -> None:
     """Tokens/s are homogeneous of degree -1 in all durations, so the elasticities of the times sum to -1 (Euler)."""
-    found = recommend(gpus=5, b=4, runtime="vllm", **FEW)
+    found = recommend(gpus=5, b=4, runtime=unlimited("vllm"), **FEW)
     times = [e.elasticity for e in found.elasticities if "time" in e.what]
     assert len(times) == 4
     assert sum(times) == pytest.approx(-1.0, abs=0.05)
@@ -343,12 +344,12 @@ def test_the_largest_batch_does_not_depend_on_the_batch_that_is_asked_about() ->
     """To a sequence, as settings in coarse steps allow; a fresh search agrees two of them on either side."""
     bounds = []
     for batch in (1, 16):
-        found = recommend(gpus=8, b=[batch], runtime="sglang")
+        found = recommend(gpus=8, b=[batch], runtime=unlimited("sglang"))
         bounds += [bound.value for bound in found.break_evens if bound.what == "batch" and bound.value is not None]
     least, most = int(min(bounds)), int(max(bounds))
     assert len(bounds) == 2
     assert most - least <= 1
-    fresh = recommend(gpus=8, b=[least - 2, most + 2], runtime="sglang")
+    fresh = recommend(gpus=8, b=[least - 2, most + 2], runtime=unlimited("sglang"))
     assert [answer.best.shape.strategy for answer in fresh.answers if answer.best] == ["ssd", "sd"]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from ssdsim import strategies
 from ssdsim.answers.contest import DECIDED, Contest, Versus, share_fastest
 from ssdsim.answers.doubts import Basis, Doubt
+from ssdsim.answers.recommend.answer import Apart, apart_from
 from ssdsim.answers.recommend.choice import best
 from ssdsim.answers.recommend.deployment import Deployment
 from ssdsim.answers.recommend.equal_count import Errors, basis_of, held_against
@@ -44,7 +45,8 @@ class Comparison:
     """Strategies from the fastest to the slowest; ``winner`` is None where it is open, or another is as fast.
 
     ``likeliest`` is most often the fastest, and ``over`` holds it against each other one. ``doubts`` are by how much
-    its ratio to the closest may be off, in one line ``doubts_told``. ``impossible`` says why others have no room.
+    its ratio to the closest may be off, in one line ``doubts_told``. ``impossible`` says why others have no room;
+    ``apart`` are those that the engine cannot run.
     """
 
     request: Request
@@ -60,9 +62,10 @@ class Comparison:
     doubts_told: str
     runtime: str
     warnings: Sequence[str]
+    apart: Mapping[str, Apart] = field(default_factory=dict)
 
 
-def compare(*, gpus: int, b: int = 1, seed: int = 0, **options: Any) -> Comparison:
+def compare(*, gpus: int | str, b: int = 1, seed: int = 0, **options: Any) -> Comparison:
     """Which strategy serves ``b`` sequences the fastest on at most ``gpus`` GPUs, and how sure that is.
 
     Parameters
@@ -89,7 +92,7 @@ def compare(*, gpus: int, b: int = 1, seed: int = 0, **options: Any) -> Comparis
     found = _best_of_each(search, b)
     impossible = search.why_not(b)
     if not found:
-        raise NoRoom(impossible[request.strategies[0]])
+        raise NoRoom(impossible[request.ranked[0]])
     errors = Errors(request)
     rates = {name: errors.per_user(deployment).joint for name, deployment in found.items()}
     ends = {name: bounds_95(rates[name]) for name in found}
@@ -118,11 +121,12 @@ def compare(*, gpus: int, b: int = 1, seed: int = 0, **options: Any) -> Comparis
         winner=likeliest if held.outcome == "wins" else None,
         likeliest=likeliest,
         over={deployment.shape.strategy: versus for deployment, versus in held.over.items()},
-        sentence=_sentence(compared, held, basis, first, gpus, b),
+        sentence=_sentence(compared, held, basis, first, request.gpus, b),
         doubts=basis.doubts,
         doubts_told=basis.told,
         runtime=runtime_for(request.options).summary,
         warnings=(*request.warnings, *sorted(search.warnings)),
+        apart=apart_from(search, b, next(iter(found.values()))),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
@@ -15,7 +15,7 @@ from ssdsim.answers.recommend.deployment import Deployment
 from ssdsim.answers.recommend.elasticity import Elasticity, elasticities
 from ssdsim.answers.recommend.equal_count import EqualCount, Errors, equal_count, held_against
 from ssdsim.answers.recommend.request import Request, make_request
-from ssdsim.answers.recommend.search import Search
+from ssdsim.answers.recommend.search import INDIFFERENT, Search
 from ssdsim.answers.swings import Swing, inputs_of, swings
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.provenance import summary
@@ -30,12 +30,27 @@ from ssdsim.transformer.forward import DATA_PARALLEL
 
 
 @dataclass(frozen=True)
+class Apart:
+    """What the engine cannot run, at its best: ``worth`` is its score over that of what is recommended."""
+
+    deployment: Deployment
+    worth: float
+    lacking: str
+
+    @property
+    def sentence(self) -> str:
+        """``with SSD, which vLLM does not have: 1.31x``."""
+        named = self.deployment.title if self.lacking.endswith("have") else self.deployment.name
+        return f"with {named}, {self.lacking}: {self.worth:.2f}x"
+
+
+@dataclass(frozen=True)
 class Answer:
     """At one batch: the best deployment, the best of another strategy, and how the best stands against all others.
 
     ``error`` says why there is no best. ``interval`` bounds its tokens/s per user at 95 %; ``margin`` is its score over
     the runner-up's, less 1. ``by_strategy`` has the best of each strategy that fits, ``impossible`` the reason of each
-    that does not.
+    that does not; ``apart`` are those that the engine cannot run.
     """
 
     batch: int
@@ -49,6 +64,7 @@ class Answer:
     margin: float | None = None
     contest: Contest[Deployment] | None = None
     error: str | None = None
+    apart: Mapping[str, Apart] = field(default_factory=dict)
 
     @property
     def probability(self) -> float | None:
@@ -82,10 +98,11 @@ class Recommendation:
 
 def recommend(
     *,
-    gpus: int,
+    gpus: int | str,
     b: int | Sequence[int] = 1,
     rank: str = "user",
     gpu_hour: float | None = None,
+    use: str = "needed",
     at_least: float | None = None,
     seed: int = 0,
     **options: Any,
@@ -94,10 +111,11 @@ def recommend(
 
     Parameters
     ----------
-    gpus : the budget; fewer may be used.
+    gpus : the budget, fewer of which may be used; ``8xh200`` also names their profile.
     b : sequences in flight over all copies, one batch or several.
     rank : ``user`` (tokens/s per user), ``gpu`` (tokens/s per GPU in use) or ``cost`` (of a token, with ``gpu_hour``).
     gpu_hour : price of a GPU for an hour.
+    use : a token is counted to the GPUs ``needed``, or to ``all`` of the budget.
     at_least : tokens/s that a user must get.
     seed : of the draws of what is not known, behind intervals and probabilities.
     options : the workload, as :func:`ssdsim.configure` takes it (target, draft, hardware, context, alpha, ...);
@@ -115,11 +133,12 @@ def recommend(
     ------
     InputError : an unknown option or value, or one without effect here.
 
-    >>> found = recommend(gpus=8, b=[1, 64], k=[4, 8], draft_gpus=[1, 4], tp=[4, 8], runtime="sglang")
-    >>> [answer.best.name for answer in found.answers]
-    ['SSD TP 4 + 4', 'SD TP 8']
+    >>> found = recommend(gpus=8, b=[1, 64], k=[4, 8], tp=[4, 8], draft_gpus=[1, 4], runtime="sglang")
+    >>> [answer.best.name for answer in found.answers], found.answers[0].apart["ssd"].sentence
+    (['SD TP 8', 'SD TP 8'], 'with SSD, which SGLang does not have: 1.15x')
     """
-    request = make_request(gpus=gpus, b=b, rank=rank, gpu_hour=gpu_hour, at_least=at_least, seed=seed, given=options)
+    asked = {"gpus": gpus, "b": b, "rank": rank, "gpu_hour": gpu_hour, "use": use, "at_least": at_least, "seed": seed}
+    request = make_request(**asked, given=options)  # type: ignore[arg-type]  # which it checks
     return _recommendation(request, Search(request))
 
 
@@ -154,7 +173,7 @@ def _answer(search: Search, errors: Errors, batch: int) -> Answer:
     deployments = search.deployments(batch)
     impossible = search.why_not(batch)
     if not deployments:
-        reason = impossible[request.strategies[0]]
+        reason = impossible[request.ranked[0]]
         return Answer(batch, {}, impossible, error=reason)
     by_strategy = {}
     for strategy in request.strategies:
@@ -181,7 +200,23 @@ def _answer(search: Search, errors: Errors, batch: int) -> Answer:
         impossible=impossible,
         pareto=frontier,
         equal=equal,
+        apart=apart_from(search, batch, top),
     )
+
+
+def apart_from(search: Search, batch: int, top: Deployment) -> dict[str, Apart]:
+    """The best of each strategy that the engine lacks; of one that it has, where it would be worth more."""
+    request, found = search.request, {}
+    beyond = search.apart(batch)
+    for name in request.strategies:
+        own = best((d for d in beyond if d.shape.strategy == name), request.rank, request.at_least)
+        lacking = None if own is None else search.lacks(own)
+        if own is None or lacking is None:
+            continue
+        worth = score(own, request.rank) / score(top, request.rank)
+        if request.engine.lacks(name) is not None or worth > 1.0 + INDIFFERENT:
+            found[name] = Apart(own, worth, lacking)
+    return found
 
 
 def _swings(about: Answer | None) -> tuple[Swing, ...]:
@@ -213,12 +248,13 @@ def _sentence(request: Request, answers: Sequence[Answer]) -> str:
         alike = f"{rival.title} is as good" if answer.contest.over[rival].as_fast else "undecided"
         return f"{answer.best.title} ({alike})"
 
+    engine = f", of what {request.engine.called} runs" if request.engine.called else ""
     parts = []
     for what, group in groupby(answers, said):
         batches = [answer.batch for answer in group]
         span = f"{batches[0]}" if len(batches) == 1 else f"{batches[0]}-{batches[-1]}"
         parts.append(f"{what} at batch {span}")
-    lead = f"By {counted} on up to {request.gpus} GPUs"
+    lead = f"By {counted} on up to {request.gpus} GPUs{engine}"
     return f"{lead}{', ' if condition else ''}{condition}: {', '.join(parts)}."
 
 

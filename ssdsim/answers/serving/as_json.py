@@ -30,6 +30,7 @@ def as_json(found: Serving, gpu_hour: float | None = None) -> dict[str, Any]:
         **picked(found, "crossings", "verdict", "warnings"),
         **configured(configuration, left_out=("b", "context")),
         "no_room": found.policies.no_room,
+        "apart": {name: picked(each, "capacity", "worth", "sentence") for name, each in found.apart.items()},
         "slo": None if found.slo is None else found.slo.bounds_ms,
         "points": [_point(found, point, gpu_hour) for point in found.points],
         "capacities": {name: {"rate": r, **low_and_high(within)} for name, (r, within) in found.capacities.items()},

@@ -1,0 +1,103 @@
+"""A card for two generations of devices: those that multiply 4 bits themselves, and all before them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from calibration.bootstrap import significant
+from calibration.runtimes.fit import Fit, fit_runtime
+from ssdsim.hardware.catalog import find_hardware
+from ssdsim.measured.row import Row
+from ssdsim.runtimes.card import Elsewhere, Evidence, Runtime
+
+
+@dataclass(frozen=True)
+class Generations:
+    """A fit for each generation that has rows, and the card of both."""
+
+    card: Runtime
+    before: Fit | None
+    four_bits: Fit | None
+
+    @property
+    def fits(self) -> tuple[Fit, ...]:
+        return tuple(fit for fit in (self.before, self.four_bits) if fit is not None)
+
+
+def on_four_bits(row: Row) -> bool:
+    """Whether its devices multiply 4 bits themselves."""
+    return find_hardware(row.hardware).device.multiplies_4_bits
+
+
+GROUPINGS: Mapping[str, Callable[[Row], str]] = {
+    "series": lambda row: row.series_name,
+    "degree": lambda row: f"TP {row.tp}",
+    "version": lambda row: row.engine_version or "not stated",
+    "generation": lambda row: "4 bits" if on_four_bits(row) else "before",
+}
+"""By what rows are left out together."""
+
+
+def fit_generations(
+    rows: Sequence[Row], base: Runtime, name: str, engine: str, fields: Sequence[str], source: str = ""
+) -> Generations:
+    """The card that predicts rows of both generations, ``fields`` of each.
+
+    Those of the later one are drawn towards those of the earlier. A generation with no more rows than fields has the
+    numbers of the other. What ``base`` says of each generation besides stays, and of its errors: bundled cards have
+    one law of these.
+    """
+    earlier, later = _by_generation(rows, len(fields))
+    start = base.model_copy(update={"four_bits": None})
+    before = fit_runtime(earlier, start, name, engine, fields, source, own_errors=False) if earlier else None
+    there = start if base.four_bits is None else _there(start, base.four_bits)
+    if before is not None:
+        found = [way for way in before.card.wander if set(way) & set(fields)]
+        there = there.with_numbers({field: before.card.numbers[field] for field in fields})
+        there = there.model_copy(update={"wander": (*there.wander, *found)})
+    after = fit_runtime(later, there, name, engine, fields, source, own_errors=False) if later else None
+    home = before.card if before is not None else _with_fields_of(after, start, fields)
+    other = after.card if after is not None else None if base.four_bits is None else there
+    fits = tuple(fit for fit in (before, after) if fit is not None)
+    covered = tuple(dict.fromkeys(each for fit in fits for each in fit.card.covered))
+    four_bits = None if other is None else _apart(home, other)
+    both = {"four_bits": four_bits, "evidence": _together(fits, home), "covered": covered}
+    card = home.model_copy(update=both)
+    return Generations(card, before, after)
+
+
+def _by_generation(rows: Sequence[Row], fields: int) -> tuple[Sequence[Row], Sequence[Row]]:
+    """Those before, and those on devices that multiply 4 bits; too few rows are none."""
+    parts = [[row for row in rows if on_four_bits(row) is there] for there in (False, True)]
+    few = [part if len(part) > fields else [] for part in parts]
+    earlier, later = few if any(few) else parts
+    return earlier, later
+
+
+def _there(start: Runtime, other: Elsewhere) -> Runtime:
+    own = {"cache_dtype": other.cache_dtype, "wander": other.wander}
+    return start.with_numbers(other.numbers).model_copy(update=own)
+
+
+def _with_fields_of(fit: Fit | None, start: Runtime, fields: Sequence[str]) -> Runtime:
+    assert fit is not None  # one generation has rows
+    return fit.card.with_numbers({n: v for n, v in start.numbers.items() if n not in fields})
+
+
+def _apart(home: Runtime, other: Runtime) -> Elsewhere | None:
+    """What ``other`` has that ``home`` has not; None where they are one."""
+    numbers = {name: value for name, value in other.numbers.items() if value != home.numbers[name]}
+    if not numbers and (other.cache_dtype, other.wander) == (home.cache_dtype, home.wander):
+        return None
+    return Elsewhere(cache_dtype=other.cache_dtype, numbers=numbers, wander=other.wander)
+
+
+def _together(fits: Sequence[Fit], home: Runtime) -> Evidence:
+    errors = np.concatenate([fit.errors for fit in fits])
+    counted = {"rows": len(errors), "series": sum(fit.card.evidence.series for fit in fits)}
+    sources = sorted({each for fit in fits for each in fit.card.evidence.source.split(", ")})
+    known = {**counted, "error": significant(float(np.abs(errors).mean())), "source": ", ".join(sources)}
+    return home.evidence.model_copy(update=known)

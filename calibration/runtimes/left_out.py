@@ -1,0 +1,81 @@
+"""How well cards predict rows: those that they were fitted to, or groups of rows that had no part in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ssdsim.checks import Array
+from ssdsim.measured.price import seconds_of, work_of
+from ssdsim.measured.row import Row
+from ssdsim.pricing.cost import TimingErrors
+from ssdsim.runtimes.card import Runtime
+
+DRAWS = 400
+_ENDS = (0.025, 0.975)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Of rows: predicted / measured - 1, and the lower and upper end of the 95 % interval over the measured value."""
+
+    rows: Sequence[Row]
+    errors: Array
+    low: Array
+    high: Array
+
+    @staticmethod
+    def of(rows: Sequence[Row], card: Runtime) -> Outcome:
+        draws = TimingErrors(DRAWS, 0)
+        made, ends = [], []
+        for row in rows:
+            cost, seconds = work_of(row, card).cost, seconds_of(row)
+            made.append(cost.seconds / seconds - 1.0)
+            ends.append(np.quantile(cost.sample(draws), _ENDS) / seconds)
+        low, high = np.array(ends).T if ends else np.zeros((2, 0))
+        return Outcome(rows, np.array(made), low, high)
+
+    @staticmethod
+    def together(parts: Sequence[Outcome]) -> Outcome:
+        rows = [row for part in parts for row in part.rows]
+        columns = (np.concatenate([getattr(part, name) for part in parts]) for name in ("errors", "low", "high"))
+        return Outcome(rows, *columns)
+
+    def where(self, kept: Callable[[Row], bool]) -> Outcome:
+        """Some of the rows."""
+        at = [number for number, row in enumerate(self.rows) if kept(row)]
+        return Outcome([self.rows[number] for number in at], self.errors[at], self.low[at], self.high[at])
+
+    @property
+    def held(self) -> Array:
+        return np.asarray((self.low <= 1.0) & (self.high >= 1.0), dtype=float)
+
+    @property
+    def half_widths(self) -> Array:
+        """Of the intervals, relative to what is predicted."""
+        return (self.high - self.low) / 2.0 / (1.0 + self.errors)
+
+
+def without_each(groups: Sequence[str]) -> Iterator[NDArray[np.bool_]]:
+    """The rows of each group, one group after the other; none where all rows are of one."""
+    names = np.asarray(groups)
+    found = np.unique(names)
+    if len(found) > 1:
+        yield from (names == name for name in found)
+
+
+def left_out(rows: Sequence[Row], groups: Sequence[str], fitted: Callable[[Sequence[Row]], Runtime]) -> Outcome:
+    """Each group of rows predicted by the card that ``fitted`` makes of all others, in the order of ``rows``.
+
+    ``groups`` names the group of every row: its series, its GPU's generation, its engine's version. Where all rows are
+    of one group, nothing predicts them: nan.
+    """
+    errors, low, high = np.full((3, len(rows)), np.nan)
+    for own in without_each(groups):
+        card = fitted([row for row, out in zip(rows, own, strict=True) if not out])
+        found = Outcome.of([row for row, out in zip(rows, own, strict=True) if out], card)
+        errors[own], low[own], high[own] = found.errors, found.low, found.high
+    return Outcome(rows, errors, low, high)
