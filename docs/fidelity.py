@@ -25,7 +25,7 @@ from calibration.runtimes.left_out import Outcome, left_out
 from ssdsim.bundled import models_folder
 from ssdsim.measured.row import Row
 from ssdsim.runtimes.card import KERNELS, NUMBERS, Elsewhere, Errors, Evidence, Host, Kernels, Runtime
-from ssdsim.runtimes.catalog import find_runtime, save_runtime
+from ssdsim.runtimes.catalog import find_runtime, runtime_names, save_runtime
 
 _ABOUT_COMPILED = "one process a GPU, the whole step compiled and replayed as a graph, batch 1: no server"
 ABOUT = "fitted to published benchmarks by docs/fidelity.py, of mixtures and of rounds by the scripts beside it"
@@ -106,8 +106,8 @@ mean square), those that are one quarter by 11 %.
 
 Not left out with a series: the choice of what a card has numbers for (overlap, kernels of its own, which engines'
 all-reduces wait), the widths of the priors, and the law of the third error. So coverage and errors of rows that nobody
-here has seen may be somewhat worse. One model was kept until all else was done: the cards without it predicted the 61 rows
-of Qwen2-7B on vLLM 0.5 with an error of 6.0 % (95 % inside the interval) and its 48 rows on TensorRT-LLM 0.11 with
+here has seen may be somewhat worse. One model was kept until all else was done: the cards without it predicted the 61
+rows of Qwen2-7B on vLLM 0.5 with an error of 6.0 % (95 % inside the interval) and its 48 rows on TensorRT-LLM 0.11 with
 11.9 % (75 % inside); now it is among the rows.
 """
 _WAYS = ("kernels", "in fit", "left out")
@@ -378,7 +378,13 @@ def main(folder: Path, write_cards: bool) -> None:
             group, card = result.group, with_other_fits(result.fit.card)
             about = _ABOUT_COMPILED if group.published else ABOUT
             card = card.model_copy(update={"versions": group.versions, "about": about})
-            save_runtime(card, models_folder() / "runtimes" / f"{group.card}.toml")
+            save_card(card)
+
+
+def save_card(card: Runtime) -> None:
+    """Bundle ``card``; what its engine runs was read in documentation and stays."""
+    known = find_runtime(card.name).runs if card.name in runtime_names() else card.runs
+    save_runtime(card.model_copy(update={"runs": known}), models_folder() / "runtimes" / f"{card.name}.toml")
 
 
 def with_other_fits(card: Runtime) -> Runtime:
