@@ -25,7 +25,7 @@ from calibration.runtimes.left_out import Outcome, left_out
 from ssdsim.bundled import models_folder
 from ssdsim.measured.row import Row
 from ssdsim.runtimes.card import KERNELS, NUMBERS, Elsewhere, Errors, Evidence, Host, Kernels, Runtime
-from ssdsim.runtimes.catalog import find_runtime, runtime_names, save_runtime
+from ssdsim.runtimes.catalog import find_runtime, save_runtime
 
 _ABOUT_COMPILED = "one process a GPU, the whole step compiled and replayed as a graph, batch 1: no server"
 ABOUT = "fitted to published benchmarks by docs/fidelity.py, of mixtures and of rounds by the scripts beside it"
@@ -378,13 +378,7 @@ def main(folder: Path, write_cards: bool) -> None:
             group, card = result.group, with_other_fits(result.fit.card)
             about = _ABOUT_COMPILED if group.published else ABOUT
             card = card.model_copy(update={"versions": group.versions, "about": about})
-            save_card(card)
-
-
-def save_card(card: Runtime) -> None:
-    """Bundle ``card``; what its engine runs was read in documentation and stays."""
-    known = find_runtime(card.name).runs if card.name in runtime_names() else card.runs
-    save_runtime(card.model_copy(update={"runs": known}), models_folder() / "runtimes" / f"{card.name}.toml")
+            save_runtime(card, models_folder() / "runtimes" / f"{group.card}.toml")
 
 
 def with_other_fits(card: Runtime) -> Runtime:

@@ -17,15 +17,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import tomli_w
-from fidelity import cells, save_card
+from fidelity import cells
 
 from calibration.runtimes.fit import EXPERTS
 from calibration.runtimes.generations import GROUPINGS, Generations, fit_generations, on_four_bits
 from calibration.runtimes.left_out import Outcome, left_out
+from ssdsim.bundled import models_folder
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.measured.row import Row
 from ssdsim.runtimes.card import KERNELS, Runtime
-from ssdsim.runtimes.catalog import find_runtime
+from ssdsim.runtimes.catalog import find_runtime, save_runtime
 from ssdsim.transformer.operations import QUANTISED_BYTES
 
 MOST_TTFT_MS = 1000.0
@@ -263,7 +264,7 @@ def report(table: pd.DataFrame, models: Path, write_cards: bool) -> None:
     (Path(__file__).parent / "fidelity_mixtures.md").write_text(text, encoding="utf-8")
     if write_cards:
         for card in cards:
-            save_card(card)
+            save_runtime(card, models_folder() / "runtimes" / f"{card.name}.toml")
 
 
 def _apart(found: Mapping[str, Sequence[Outcome]], leave: set[int]) -> str:

@@ -18,17 +18,18 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from fidelity import ABOUT, DTYPES, GROUPS, HARDWARE, MODELS, OF_ROUNDS, Group, cells, save_card
+from fidelity import ABOUT, DTYPES, GROUPS, HARDWARE, MODELS, OF_ROUNDS, Group, cells
 from fidelity_sweeps import Sweep, sweeps
 from scipy.optimize import nnls
 
 from calibration.bootstrap import significant
 from calibration.runtimes.fit import PRIOR_SD, Fit, fit_runtime
 from calibration.runtimes.left_out import Outcome, left_out
+from ssdsim.bundled import models_folder
 from ssdsim.measured.price import seconds_of, value_of, work_of
 from ssdsim.measured.row import Row
 from ssdsim.runtimes.card import Runtime
-from ssdsim.runtimes.catalog import find_runtime
+from ssdsim.runtimes.catalog import find_runtime, save_runtime
 from ssdsim.validation.drafted import PublishedRows, Rounds
 from ssdsim.validation.paper import load_paper
 
@@ -605,7 +606,7 @@ def main(folder: Path, write_cards: bool) -> None:
     (Path(__file__).parent / "fidelity_rounds.md").write_text(text, encoding="utf-8")
     if write_cards:
         for card, _ in cards:
-            save_card(card)
+            save_runtime(card, models_folder() / "runtimes" / f"{card.name}.toml")
 
 
 if __name__ == "__main__":
