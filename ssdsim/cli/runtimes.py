@@ -67,6 +67,10 @@ def print_runtime(card: Runtime) -> None:
         table.add_row(name, shown(name, held[name]), number.about)
     out.print(table)
     out.print(f"A draft beside the target runs on {_DRAFTS[card.draft_tp]}; cache in {card.cache_dtype or _LIKE_MODEL}")
+    if card.four_bits is not None:
+        there = [f"{name} {shown(name, value)}" for name, value in card.four_bits.numbers.items()]
+        cache = f"; cache in {card.four_bits.cache_dtype or _LIKE_MODEL}"
+        print_labelled(out, "On devices that multiply 4 bits (Blackwell): ", ", ".join(there) + cache)
     for heads, step_s in (("", card.head_step_s), (" with an LM head of its own", card.own_lm_head_step_s)):
         if step_s is not None:
             out.print(f"A step of a draft head{heads} takes {shown('head_step_s', step_s)} between its kernels")

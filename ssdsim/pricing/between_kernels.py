@@ -42,6 +42,12 @@ def of_prompts(runtime: Runtime) -> Runtime:
     return runtime.model_copy(update={"kernels": kernels, "wander": wander})
 
 
+@lru_cache(maxsize=256)
+def beside_prompts(runtime: Runtime) -> Runtime:
+    """The runtime of what is decoded in a pass with parts of prompts: its experts have as many tokens as theirs."""
+    return runtime.with_numbers({"experts_4_bit": runtime.kernels.prompt_experts_4_bit})
+
+
 def _streaming_s(op: Operation, profile: HardwareProfile) -> float:
     """Decode attention that does nothing but read its cache, and multiply where that takes longer."""
     launch_s = profile.elementwise.launch_s if profile.elementwise else profile.launch_seconds(op)

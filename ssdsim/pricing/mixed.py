@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ssdsim.hardware.profile import HardwareProfile
-from ssdsim.pricing.between_kernels import Model, cost_between_kernels, of_prompts
+from ssdsim.pricing.between_kernels import Model, beside_prompts, cost_between_kernels, of_prompts
 from ssdsim.pricing.cost import Cost
 from ssdsim.pricing.passes import cost_of_operations
 from ssdsim.runtimes.card import Runtime
@@ -37,7 +37,7 @@ def cost_of_mixed_pass(
     counted = forward.counted()
     parts = [(cost_of_operations(ops, profile, runtime), 1.0) for ops in (over_cache(counted),) if ops]
     ops = over_tokens(counted)
-    parts += [(cost_of_operations(ops, profile, runtime), share)] if share > 0.0 else []
+    parts += [(cost_of_operations(ops, profile, beside_prompts(runtime)), share)] if share > 0.0 else []
     parts += [(cost_of_operations(ops, profile, of_prompts(runtime)), 1.0 - share)] if share < 1.0 else []
     kernels = Cost.total(parts)
     return kernels + cost_between_kernels(forward, kernels, runtime, model)

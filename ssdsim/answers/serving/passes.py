@@ -9,7 +9,7 @@ from typing import Any
 from ssdsim.answers.serving.curve import Curve
 from ssdsim.errors import InputError
 from ssdsim.hardware.profile import HardwareProfile
-from ssdsim.pricing.between_kernels import Model, cost_between_kernels, of_prompts
+from ssdsim.pricing.between_kernels import Model, beside_prompts, cost_between_kernels, of_prompts
 from ssdsim.pricing.cost import Cost
 from ssdsim.pricing.mixed import Counted, over_cache, over_tokens
 from ssdsim.pricing.passes import cost_of_operations
@@ -66,7 +66,8 @@ class PromptTable:
 
     def __init__(self, place: Place) -> None:
         self._place = place
-        self._beside = Curve(lambda tokens: self._tokens_s(tokens, place.runtime))
+        self._decoded = Curve(lambda tokens: self._tokens_s(tokens, place.runtime))
+        self._beside = Curve(lambda tokens: self._tokens_s(tokens, beside_prompts(place.runtime)))
         self._alone = Curve(lambda tokens: self._tokens_s(tokens, of_prompts(place.runtime)))
         self._heads = Curve(self._head_s)
         self._attention = Curve(self._attention_s)
@@ -77,7 +78,7 @@ class PromptTable:
         """What ``chunks`` add to a pass over ``decoded`` tokens."""
         total = decoded + sum(chunk.tokens for chunk in chunks)
         share = decoded / total
-        tokens_s = share * self._beside(total) + (1.0 - share) * self._alone(total) - self._beside(decoded)
+        tokens_s = share * self._beside(total) + (1.0 - share) * self._alone(total) - self._decoded(decoded)
         heads_s = self._heads(decoded + len(chunks)) - self._heads(decoded)
         host_s = self._host_with_prompts(total) - self._host_decoding(decoded)
         return tokens_s + heads_s + self._over_cache_s(chunks) + host_s
