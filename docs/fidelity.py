@@ -28,7 +28,7 @@ from ssdsim.runtimes.card import KERNELS, NUMBERS, Elsewhere, Errors, Evidence, 
 from ssdsim.runtimes.catalog import find_runtime, save_runtime
 
 _ABOUT_COMPILED = "one process a GPU, the whole step compiled and replayed as a graph, batch 1: no server"
-ABOUT = "fitted by docs/fidelity.py to published benchmarks; draft steps and rounds to the SSD paper's sweeps over K"
+ABOUT = "fitted to published benchmarks by docs/fidelity.py, of mixtures and of rounds by the scripts beside it"
 OF_ROUNDS = tuple(name for name, number in NUMBERS.items() if number.has_own_error)
 """Numbers and errors of a card that are not fitted here: docs/fidelity_mixtures.py, docs/fidelity_rounds.py."""
 
@@ -194,11 +194,12 @@ def _later(row: Any) -> bool:
 
 
 _OF_VLLM = tuple(field for field in DECODING if field != "per_step_s")
+_OF_V1 = "0.5, speculation v1 (to June 2026)"
 _OF_SGLANG = (*(field for field in DECODING if field != "per_layer_s"), "prompts")
 GROUPS = (
     Group("vllm", "vllm", "0.9 to 0.23", _later, _base(_OWN, _BY_LAYERS), _OF_VLLM),
     Group("trtllm", "tensorrt-llm", "1.0 and later", _later, _base(_TRTLLM, _MODERN)),
-    Group("sglang", "sglang", "0.5", lambda row: True, _base(_OWN, _BY_STEPS), _OF_SGLANG),
+    Group("sglang", "sglang", _OF_V1, lambda row: True, _base(_OWN, _BY_STEPS), _OF_SGLANG),
     Group("vllm-0.5", "vllm", "0.5 and 0.6", _published, _base(_EAGER, _MODERN)),
     Group("trtllm-0.11", "tensorrt-llm", "0.11", _published, _base(_EAGER, _MODERN)),
 )
@@ -391,9 +392,12 @@ def with_other_fits(card: Runtime) -> Runtime:
         return card.model_copy(update={"evidence": card.evidence.model_copy(update={"note": note})})
     before = find_runtime(card.name)
     evidence = card.evidence.model_copy(update={"note": before.evidence.note})
-    return card.with_numbers({name: before.numbers[name] for name in (*EXPERTS, *OF_ROUNDS)}).model_copy(
+    return card.with_numbers(
+        {name: before.numbers[name] for name in (*EXPERTS, "experts_16_bit", *OF_ROUNDS)}
+    ).model_copy(
         update={
             "head_step_s": before.head_step_s,
+            "own_lm_head_step_s": before.own_lm_head_step_s,
             "wander": (*card.wander, *_of_experts(before.wander)),
             "four_bits": _elsewhere(card, before.four_bits),
             "evidence": evidence,
@@ -417,7 +421,7 @@ def _elsewhere(card: Runtime, before: Elsewhere | None) -> Elsewhere | None:
 
 
 def _of_experts(wander: Sequence[Mapping[str, float]]) -> tuple[Mapping[str, float], ...]:
-    return tuple(way for way in wander if set(way) & set(EXPERTS))
+    return tuple(way for way in wander if set(way) & {*EXPERTS, "experts_16_bit"})
 
 
 def _with_errors(card: Runtime, out: Outcome) -> Runtime:

@@ -19,17 +19,19 @@ from calibration.runtimes.unseen import Unseen, covered_by, factor_on_errors, sc
 from ssdsim.checks import Array
 from ssdsim.errors import InputError, nearest
 from ssdsim.hardware.catalog import find_hardware
+from ssdsim.measured.price import work_of
 from ssdsim.measured.row import Row
 from ssdsim.runtimes.card import NUMBERS, Evidence, Kernels, Runtime
 from ssdsim.runtimes.covered import Covered
 from ssdsim.transformer.operations import QUANTISED_BYTES
 
 DECODING = ("overlap", "attention", "communication", "per_layer_s", "per_step_s", "per_sequence_s")
-SPECULATING = ("per_draft_step_s", "per_round_layer_s")
+SPECULATING = ("per_draft_step_s", "per_round_s")
 EXPERTS = (
     "experts",
     "experts_4_bit",
     "experts_nvfp4",
+    "experts_16_bit",
     "prompt_experts_4_bit",
     "per_expert_layer_s",
     "per_expert_prompt_s",
@@ -177,8 +179,9 @@ def _fit_numbers(
     if fields is not None:
         check_fields(fields)
     drafts = "per_draft_step_s" in (SPECULATING if fields is None else fields)
-    if drafts and any(row.has_head for row in rows):
-        base = base.of_heads  # the rows speak of their heads' steps: the card has no other number for these
+    heads = [row for row in rows if row.has_head]
+    if drafts and heads:  # they speak of their heads' steps, as the card's one number for these
+        base = base.drafting_with(work_of(heads[0], base).site.draft.head)
     found = [_numbers(rows, each, fields, name, engine or base.engine) for each in _caches(rows, base)]
     return min(found, key=lambda each: (each.left_out_error or 0.0, each.solution.misfit))
 
@@ -387,7 +390,9 @@ def _covered(card: Runtime, base: Runtime, rows: Sequence[Row]) -> tuple[Covered
 
 def _card(values: Array, base: Runtime, name: str, engine: str) -> Runtime:
     held = {field: significant(float(value)) for field, value in zip(FIELDS, values, strict=True)}
-    return base.with_numbers(held).model_copy(update={"name": name, "engine": engine, "versions": "", "about": ""})
+    runs = base.runs if engine == base.engine else None  # of another engine nothing is known
+    told = {"name": name, "engine": engine, "versions": "", "about": "", "runs": runs}
+    return base.with_numbers(held).model_copy(update=told)
 
 
 def by_series(fit: Fit) -> Iterator[tuple[str, int, float, float]]:

@@ -11,8 +11,9 @@ import click
 
 from ssdsim.cli.console import console, echo
 from ssdsim.cli.groups import Group
+from ssdsim.cli.held import held_json, print_decision, print_held, refused
 from ssdsim.cli.measured_files import FILLED, by_column, row_options, rows_of
-from ssdsim.cli.options import echo_json, json_option, quiet_option
+from ssdsim.cli.options import Share, echo_json, json_option, quiet_option
 from ssdsim.cli.runtimes import share, shown
 from ssdsim.cli.tables import Table
 from ssdsim.cli.values import OutputFile
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from calibration.runtimes.fit import Fit
     from calibration.runtimes.next_row import NextRow
     from ssdsim.measured.row import Row
+    from ssdsim.validation.held import Held
 
 _LIKE = "vllm"  # where it is bundled
 
@@ -40,6 +42,8 @@ def command() -> None:
 @click.option("--like", help=f"runtime to start from: a bundled card or a .toml [default: {_LIKE}, or {DEFAULT}]")
 @click.option("--fields", help="numbers to fit, such as gemm,per_step_s [default: those that the rows pay]")
 @click.option("--name", help="of the runtime [default: the output's name]")
+@click.option("--hold", type=Share(), help="share of the settings to put aside first, and to predict: 0.3")
+@click.option("--within", type=Share(), default="10%", show_default=True, help="of --hold: error that is asked for")
 @click.option("-o", "--output", type=OutputFile(), required=True)
 @quiet_option
 @json_option
@@ -48,30 +52,56 @@ def runtime(
     like: str | None,
     fields: str | None,
     name: str | None,
+    hold: float | None,
+    within: float,
     output: Path,
     quiet: bool,
     as_json: bool,
     **given: Any,
-) -> None:
+) -> int:
     """What your engine adds to a hardware profile, from its own benchmarks: CSV rows, or results of
-    vllm bench serve, sglang.bench_serving, trtllm-bench or aiperf.
+    vllm bench serve, sglang.bench_serving, trtllm-bench, aiperf, guidellm or llama-bench.
+
+    With --hold it ends with what to run on this engine, and with 1 where what was put aside is not predicted --within.
     """
     from calibration.runtimes.fit import fit_runtime
+    from ssdsim.validation.held import predict_aside
 
-    rows = rows_of(files, by_column(given))
+    every = rows_of(files, by_column(given))
+    held = _put_aside(every, hold, within) if hold is not None else None
+    rows = every if held is None else list(held.fitted)
     base = find_runtime(like or (_LIKE if _LIKE in runtime_names() else DEFAULT))
     chosen = tuple(field.strip() for field in fields.split(",")) if fields is not None else None
     engines = {row.engine for row in rows if row.engine}
     engine = engines.pop() if len(engines) == 1 else ""
     fit = fit_runtime(rows, base, name or output.stem, engine, chosen, _source(files))
-    save_runtime(fit.card, output)
+    checked = predict_aside(held, fit.card) if held is not None else []
+    refusal = refused(checked, within, output) if held is not None else None
+    if refusal is None:
+        save_runtime(fit.card, output)
     if as_json:
-        echo_json(_json(fit, output, rows))
-        return
+        echo_json(_json(fit, output, rows) | (held_json(held, checked) if held is not None else {}))
+        return int(refusal is not None)
     _print(fit, base.name, rows)
     _print_next(fit, rows)
+    if held is not None:
+        print_held(held, checked)
+    if refusal is not None:
+        echo(refusal, stderr=True)
+        return 1
+    if held is not None:
+        print_decision(every, output)
     if not quiet:
         echo(f"written to {output}; next: {_next(rows, output)}", stderr=True)
+    return 0
+
+
+def _put_aside(rows: Sequence[Row], share: float, within: float) -> Held:
+    from ssdsim.validation.held import check_noise, put_aside
+
+    held = put_aside(rows, share)
+    check_noise(held, within)
+    return held
 
 
 def _source(files: Sequence[Path]) -> str:

@@ -32,6 +32,8 @@ _OPTIONS: Mapping[str, tuple[Any, str]] = {
     "dtype": (_format_of("dtype"), "of weights"),
     "kv_dtype": (_format_of("kv_dtype"), "of the cache"),
     "k": (_WHOLE, "drafted tokens a round"),
+    "tree_nodes": (_WHOLE, "verified nodes of a tree of k levels, without its root"),
+    "tree_beam": (_WHOLE, "nodes of a level that the draft goes on from in a tree"),
     "acceptance_length": (click.FloatRange(1.0), "tokens that a round yields, bonus token included"),
     "draft": (str, "the draft's card, where it is a model"),
     "drafter": (str, "what drafts, where it is no model: eagle3, mtp, ..."),

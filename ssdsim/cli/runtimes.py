@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 import click
 
+from ssdsim import strategies
 from ssdsim.cli.console import console, print_labelled
 from ssdsim.cli.groups import Group
 from ssdsim.cli.options import echo_json, json_option
 from ssdsim.cli.tables import Table
 from ssdsim.plain import picked
-from ssdsim.runtimes.card import ERRORS, NUMBERS, Evidence, Runtime
+from ssdsim.runtimes.card import ERRORS, NUMBERS, Evidence, Runs, Runtime
 from ssdsim.runtimes.catalog import find_runtime, runtime_names
 from ssdsim.runtimes.covered import Covered
 
@@ -66,16 +67,28 @@ def print_runtime(card: Runtime) -> None:
         table.add_row(name, shown(name, held[name]), number.about)
     out.print(table)
     out.print(f"A draft beside the target runs on {_DRAFTS[card.draft_tp]}; cache in {card.cache_dtype or _LIKE_MODEL}")
-    if card.head_step_s is not None:
-        out.print(f"A step of a draft head takes {shown('head_step_s', card.head_step_s)} between its kernels")
+    for heads, step_s in (("", card.head_step_s), (" with an LM head of its own", card.own_lm_head_step_s)):
+        if step_s is not None:
+            out.print(f"A step of a draft head{heads} takes {shown('head_step_s', step_s)} between its kernels")
     if card.launches is not None:
         times = f"{1e6 * card.launches.per_layer_s:.0f} µs a layer, {1e3 * card.launches.per_round_s:.1f} ms a round"
         out.print(f"The host launches a draft model's kernels one by one: {times}")
     if card.wander:
         out.print(f"What its rows leave open of these numbers moves them together, in {len(card.wander)} directions")
+    if card.runs is not None:
+        print_labelled(out, "It runs: ", _runs(card.runs))
     if card.covered:
         out.print(f"Its rows are on {_covered(card.covered)}; away from them intervals widen")
     print_labelled(out, "Evidence: ", _evidence(card.evidence), "dim")
+
+
+def _runs(runs: Runs) -> str:
+    """Strategies with their drafters, what else it can do, and since when."""
+    drafted = ((strategies.ALL.named(name).title, given) for name, given in runs.strategies.items())
+    parts = [f"{title} with {', '.join(given)}" if given else title for title, given in drafted]
+    parts += ["K by batch size"] if runs.k_by_batch else []
+    since = [f"{what}: {version}" for what, version in runs.since.items()]
+    return f"{'; '.join(parts)} ({runs.source}{''.join(f'; {each}' for each in since)})"
 
 
 def _covered(settings: Sequence[Covered]) -> str:

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 
 from ssdsim.documents import as_record
 from ssdsim.errors import InputError, nearest
-from ssdsim.records import Card
+from ssdsim.records import FROM_LIST, Card, NotNegative
 
 Metric = Literal["step_ms", "tpot_ms", "latency_s", "tokens_per_s"]
 METRICS: tuple[str, ...] = get_args(Metric)
@@ -30,9 +30,17 @@ class Row(Card):
     while they are served. ``batch`` is the sequences in flight (the concurrency). ``input_tokens`` and
     ``output_tokens`` are means over requests. With ``k`` drafted tokens a round, ``acceptance_length`` are the tokens
     that a round yields (bonus token included). ``drafter`` proposes them (``model``, ``eagle3``, ``mtp``, ...) and
-    ``draft`` names its card; with neither it is a head of the target.
+    ``draft`` names its card (``draft_dtype`` its format, where it is not the target's); with neither it is a head of
+    the target. Where a round verifies a tree, ``k`` are its levels, of each of which the draft goes on from the
+    ``tree_beam`` likeliest nodes, and ``tree_nodes`` are verified (without the root): of SGLang the steps, the top k,
+    and the draft tokens less one.
 
     Experts lie in ``ep`` groups of the ``tp`` devices.
+
+    What else was seen stands beside: the ``repeat`` that a row is of its setting; the mean ``ttft_ms`` and ``itl_ms``
+    (of the gaps between messages), ``output_tokens_per_s`` of all requests; ``rounds`` that drafted,
+    ``undrafted_rounds`` that drafted nothing, and of those that did ``drafted_per_round`` and ``accepted_by_position``,
+    as shares of them.
 
     Rows of one ``series`` (one source, engine version, model, dtype, GPU and degrees) share what is wrong with them.
     """
@@ -51,11 +59,22 @@ class Row(Card):
     dtype: str | None = None
     kv_dtype: str | None = None
     draft: str | None = None
+    draft_dtype: str | None = None
     drafter: str | None = None
     k: Whole | None = None
+    tree_nodes: Whole | None = None
+    tree_beam: Whole | None = None
     acceptance_length: Annotated[float, Field(ge=1.0, le=1001.0)] | None = None
     source: str = ""
     series: str = ""
+    repeat: Whole | None = None
+    ttft_ms: NotNegative | None = None
+    itl_ms: NotNegative | None = None
+    output_tokens_per_s: NotNegative | None = None
+    rounds: NotNegative | None = None
+    undrafted_rounds: NotNegative | None = None
+    drafted_per_round: NotNegative | None = None
+    accepted_by_position: Annotated[tuple[Annotated[float, Field(ge=0.0, le=1.0)], ...], FROM_LIST] | None = None
 
     @model_validator(mode="after")
     def _rounds_yield_tokens(self) -> Row:
@@ -63,18 +82,33 @@ class Row(Card):
             raise ValueError(f"acceptance_length is needed beside k (but for step_ms), got k {self.k} alone")
         return self
 
+    @model_validator(mode="after")
+    def _a_tree_has_levels_beam_and_nodes(self) -> Row:
+        given = [name for name in ("k", "tree_nodes", "tree_beam") if getattr(self, name) is not None]
+        if given not in ([], ["k"], ["k", "tree_nodes", "tree_beam"]):
+            raise ValueError(f"a tree needs k, tree_nodes and tree_beam, got {' and '.join(given)} alone")
+        return self
+
     @property
     def series_name(self) -> str:
         """The series, or what makes one where none is given."""
         parts = (self.source, self.engine, self.engine_version, self.model, self.dtype, self.hardware, self.tp)
         spread = (f"ep {self.ep}",) if self.ep > 1 else ()
-        method = (f"k from {self.draft or self.drafter or 'a head'}",) if self.k else ()
+        proposed = "k" if self.tree_nodes is None else "trees"
+        method = (f"{proposed} from {self.draft or self.drafter or 'a head'}",) if self.k else ()
         return self.series or " ".join(str(part) for part in (*parts, *spread, *method) if part)
 
     @property
     def stated_version(self) -> str:
         """The engine's version, empty where the row says that nobody stated it."""
         return "" if self.engine_version.startswith("not ") else self.engine_version
+
+    @property
+    def found(self) -> float | None:
+        """The share of rounds that drafted anything; None where it is not said."""
+        if not self.rounds or self.undrafted_rounds is None:
+            return None
+        return self.rounds / (self.rounds + self.undrafted_rounds)
 
     @property
     def has_head(self) -> bool:
@@ -92,8 +126,14 @@ class Row(Card):
         return max(1, round(self.input_tokens + self.output_tokens / 2.0))
 
 
-_NUMBERS = ("tp", "ep", "batch", "input_tokens", "output_tokens", "value", "k", "acceptance_length")
-_WHOLE = ("tp", "ep", "batch", "k")
+_WHOLE = ("tp", "ep", "batch", "k", "tree_nodes", "tree_beam", "repeat")
+_NUMBERS = (
+    *_WHOLE,
+    *("input_tokens", "output_tokens", "value", "acceptance_length", "ttft_ms", "itl_ms", "output_tokens_per_s"),
+    *("rounds", "undrafted_rounds", "drafted_per_round"),
+)
+_LISTS = ("accepted_by_position",)
+"""Cells of several numbers, with blanks between them."""
 COLUMNS = tuple(Row.model_fields)
 REQUIRED = tuple(name for name, field in Row.model_fields.items() if field.is_required())
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -149,13 +189,15 @@ def as_row(cells: Mapping[str, str], where: str, given: Mapping[str, Any] = _NOT
     return as_record(Row, {**given, **values}, where, "row")
 
 
-def _number(name: str, cell: str, where: str) -> str | int | float:
-    if name not in _NUMBERS:
+def _number(name: str, cell: str, where: str) -> str | int | float | list[float]:
+    if name not in _NUMBERS and name not in _LISTS:
         return cell
     try:
+        if name in _LISTS:
+            return [float(each) for each in cell.split()]
         return int(cell) if name in _WHOLE else float(cell)
     except ValueError:
-        kind = "a whole number" if name in _WHOLE else "a number"
+        kind = "a whole number" if name in _WHOLE else "a number" if name in _NUMBERS else "numbers between blanks"
         raise InputError(f"{where}: {name} must be {kind}, got '{cell}'") from None
 
 
@@ -164,4 +206,10 @@ def write_rows(rows: Iterable[Row], path: Path) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, COLUMNS)
         writer.writeheader()
-        writer.writerows({name: value for name, value in row.model_dump().items() if value is not None} for row in rows)
+        writer.writerows(_cells(row) for row in rows)
+
+
+def _cells(row: Row) -> dict[str, Any]:
+    """The cells of a row, as :func:`as_row` reads them."""
+    said = {name: value for name, value in row.model_dump().items() if value is not None}
+    return {name: " ".join(map(str, value)) if name in _LISTS else value for name, value in said.items()}

@@ -73,19 +73,23 @@ Units = Mapping[str, float]
 def units(forward: ForwardPass, model: Model) -> Units:
     """How often a pass pays the host's numbers."""
     layers, tokens = forward.expert_work
-    return {
+    paid = {
         "per_layer_s": forward.layers,
         "per_expert_layer_s": layers,
         "per_expert_token_s": tokens,
         "per_expert_prompt_s": layers if forward.over_prompts else 0,
         "per_pass_s" if model == "target" else "per_draft_step_s": 1,
     }
+    if forward.over_trees:
+        paid |= {"per_tree_layer_s": forward.layers, "per_tree_token_s": forward.tokens if model == "draft" else 0}
+    return paid
 
 
 def units_of_step(sequences: int, speculated_layers: int = 0) -> Units:
     """How often the host's numbers are paid after a target pass, by its sequences; in a round by its layers, too."""
     step = {"per_step_s": 1, "per_sequence_s": sequences}
-    return step | ({"per_round_s": 1, "per_round_layer_s": speculated_layers} if speculated_layers else {})
+    of_round = {"per_round_s": 1, "per_round_sequence_s": sequences, "per_round_layer_s": speculated_layers}
+    return step | (of_round if speculated_layers else {})
 
 
 _MATRICES = frozenset({"gemm", "experts"})

@@ -87,6 +87,12 @@ class Site:
         object.__setattr__(site, "_known", self._known)
         return site
 
+    def of_batch(self, batch: int) -> Site:
+        """The same site with other sequences in a pass."""
+        site = replace(self, batch=batch)
+        object.__setattr__(site, "_known", self._known.setdefault(("of_batch", batch), {}))
+        return site
+
     @property
     def has_experts(self) -> bool:
         """Whether one of the models is a mixture of experts."""
@@ -146,12 +152,14 @@ class Site:
         *,
         fused: int | None = None,
         logits: int | None = None,
+        drafts: int = 1,
     ) -> Pass:
         """One pass of the draft on a device of its own, over ``queries`` tokens a sequence.
 
-        ``fused`` and ``logits`` as :func:`ssdsim.transformer.forward.forward_pass` takes them.
+        ``fused``, ``logits`` and ``drafts`` as :func:`ssdsim.transformer.forward.forward_pass` takes them.
         """
-        forward = self._drafting._forward(self.draft, queries, 1, extra_context, masked, fused=fused, logits=logits)
+        of = {"fused": fused, "logits": logits, "drafts": drafts}
+        forward = self._drafting._forward(self.draft, queries, 1, extra_context, masked, **of)
         return Pass(name, "draft", forward, 1, self.draft_profile, self._drafts_on)
 
     @_once
@@ -189,7 +197,7 @@ class Site:
     @property
     def _drafts_on(self) -> Runtime:
         """The runtime as the draft has it."""
-        return self.runtime if self.draft.head is None else self.runtime.of_heads
+        return self.runtime.drafting_with(self.draft.head)
 
     @cached_property
     def _drafting(self) -> Site:
@@ -336,19 +344,6 @@ class Site:
         if model == "target":
             return self.target.precision(self.dtype, self.kv_dtype)
         return self.draft.precision(self.draft_dtype or self.dtype, self.kv_dtype)
-
-    @property
-    def vocabularies(self) -> frozenset[str]:
-        """A warning where the models cannot speak of the same tokens."""
-        sizes = (self.draft.vocab_size, self.target.vocab_size)
-        if 0 in sizes or sizes[0] == sizes[1] or self.draft.head is not None:
-            return frozenset()
-        return frozenset(
-            [
-                f"{self.draft.name} has {sizes[0]} tokens, {self.target.name} {sizes[1]}: "
-                "speculation needs one vocabulary, engines refuse most such pairs"
-            ]
-        )
 
 
 class Silent(Site):

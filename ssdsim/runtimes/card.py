@@ -14,6 +14,7 @@ from ssdsim.errors import nearest
 from ssdsim.hardware.profile import Device
 from ssdsim.records import FROM_LIST, Card, Coefficient, LogSd, NotNegative, Seconds
 from ssdsim.runtimes.covered import Away, Case, Covered, distance
+from ssdsim.transformer.layers import Head
 from ssdsim.transformer.operations import DTYPES
 from ssdsim.transformer.precision import Precision
 
@@ -47,7 +48,7 @@ class Number:
 class Kernels(Card):
     """How the engine's kernels differ from those that were timed one by one on an idle device.
 
-    ``gemm``, ``attention``, ``communication``, ``elementwise``, ``experts`` (of 8 and 16 bits a weight),
+    ``gemm``, ``attention``, ``communication``, ``elementwise``, ``experts`` (of 8 bits a weight), ``experts_16_bit``,
     ``experts_4_bit`` (MXFP4 and int4, which other kernels unpack as they read them) and ``experts_nvfp4`` multiply
     their seconds. ``overlap`` is the share of what GEMMs, attention and element-wise kernels take beyond their bytes
     and flops at the device's peaks that their neighbours hide: launches, first loads and last waves (CUDA graphs,
@@ -68,7 +69,8 @@ class Kernels(Card):
     attention: Annotated[Factor, Number("attention", 0.25)] = 1.0
     communication: Annotated[Factor, Number("all-reduces", 0.3)] = 1.0
     elementwise: Annotated[Factor, Number("element-wise kernels", 0.5)] = 1.0
-    experts: Annotated[Factor, Number("layers of experts of 8 and 16 bits", 0.15)] = 1.0
+    experts: Annotated[Factor, Number("layers of experts of 8 bits", 0.15)] = 1.0
+    experts_16_bit: Annotated[Factor, Number("of 16 bits", 0.15)] = 1.0
     experts_4_bit: Annotated[Factor, Number("of 4 bits, unpacked", 0.25)] = 1.0
     experts_nvfp4: Annotated[Factor, Number("of 4 bits, multiplied as such", 0.25)] = 1.0
     prompt_experts_4_bit: Annotated[Factor, Number("of 4 bits, unpacked, in passes over prompts", 0.5)] = 1.0
@@ -89,8 +91,12 @@ class Host(Card):
     ``per_expert_prompt_s`` of such a layer in a pass with parts of prompts, which no captured graph holds.
     ``per_pass_s``: of a target pass. ``per_step_s``: after each target pass (scheduling, sampling, detokenising), and
     ``per_sequence_s`` of it for every sequence of the batch. ``per_draft_step_s``: of every pass of a draft.
-    ``per_round_s``: of a round that verifies drafted tokens, more than of a step without, and ``per_round_layer_s`` of
-    it for every layer of the target: shapes for which no graph was captured, masks, a cache that is cut back.
+    ``per_round_s``: of a round that verifies drafted tokens, more than of a step without. Of it are
+    ``per_round_sequence_s`` for every sequence (what was accepted of it, its cache cut back, its next draft) and
+    ``per_round_layer_s`` for every layer of the target (shapes for which no graph was captured).
+    ``per_tree_layer_s``: of every layer of a pass over a tree, of target and draft, whose attention takes a kernel over
+    what all nodes see, one over the nodes under a mask, and one that merges both. ``per_tree_token_s``: of every
+    node in a draft's pass over a tree, whose likeliest children are sorted out of its vocabulary.
     """
 
     per_layer_s: Annotated[Seconds, Number("of every pass and layer", 10e-6, "layers")] = 0.0
@@ -100,6 +106,9 @@ class Host(Card):
     per_draft_step_s: Annotated[Seconds, Number("of every pass of a draft", 1.5e-3, "draft step", _OF_DRAFTING)] = 0.0
     per_round_s: Annotated[Seconds, Number("of a round that speculates", 3e-3, "round", _OF_ROUND)] = 0.0
     per_round_layer_s: Annotated[Seconds, Number("of it, a layer of the target", 50e-6, "round", _OF_ROUND)] = 0.0
+    per_round_sequence_s: Annotated[Seconds, Number("of it, a sequence of the batch", 0.1e-3, "round", _OF_ROUND)] = 0.0
+    per_tree_layer_s: Annotated[Seconds, Number("of every layer of a pass over a tree", 20e-6, "tree", _OF_ROUND)] = 0.0
+    per_tree_token_s: Annotated[Seconds, Number("of a draft's node in it", 5e-6, "tree step", _OF_DRAFTING)] = 0.0
     per_expert_layer_s: Annotated[Seconds, Number("of every layer with experts", 10e-6, "expert layers")] = 0.0
     per_expert_token_s: Annotated[Seconds, Number("of it, a token", 1e-6, "expert layers")] = 0.0
     per_expert_prompt_s: Annotated[Seconds, Number("of it, in a pass over prompts", 1e-3, "expert layers")] = 0.0
@@ -148,6 +157,32 @@ class Launches(Card):
     per_layer_s: Seconds
 
 
+class Runs(Card):
+    """What the engine can run; no number of a prediction follows from it.
+
+    ``called`` is the engine's name in sentences. ``strategies`` has a strategy's name for each that it runs, with the
+    drafters that may draft for it there (none for one that drafts nothing). ``k_by_batch``: its K may follow the batch
+    size by a table. ``draft_gpus`` is how many devices of its own a draft may have (None: any number). ``since`` says
+    from which version on it has a strategy, a drafter or the table, where that is not as old as the card.
+    """
+
+    called: str = Field(min_length=1)
+    strategies: dict[str, Annotated[tuple[str, ...], FROM_LIST]] = Field(min_length=1)
+    k_by_batch: bool = False
+    draft_gpus: Annotated[int, Field(ge=0)] | None = None
+    since: dict[str, str] = Field(default_factory=dict)
+    source: str = Field(min_length=1)
+
+    def has(self, strategy: str, drafter: str) -> bool:
+        """Whether it runs a strategy, drafted for by that drafter where the strategy has one."""
+        return strategy in self.strategies and drafter in (self.strategies[strategy] or (drafter,))
+
+    @property
+    def drafters(self) -> tuple[str, ...]:
+        """Of all strategies, each once."""
+        return tuple(dict.fromkeys(name for each in self.strategies.values() for name in each))
+
+
 class Evidence(Card):
     """What the numbers rest on; mean absolute relative errors, of the rows fitted and of series that were left out."""
 
@@ -186,9 +221,11 @@ class Runtime(Card):
     ``draft_tp`` says on how many of the target's devices a draft beside it runs: on one, on all (each step then pays
     all-reduces), or on the faster of both. ``cache_dtype`` is that of its cache
     beside quantised weights, where neither a user nor the checkpoint says (None: the activations'). ``head_step_s`` is
-    the host's ``per_draft_step_s`` where the draft is a head of its target (None: the same).
+    the host's ``per_draft_step_s`` where the draft is a head of its target (None: the same), ``own_lm_head_step_s``
+    where that has an LM head of its own, whose tokens are then told in the target's vocabulary (None: a head's).
 
-    ``launches`` is there where a draft model beside the target runs without graphs.
+    ``launches`` is there where a draft model beside the target runs without graphs. ``runs`` is what the engine can
+    run (None: nothing is known to be missing); a fit of the card's numbers leaves it as it is.
 
     ``wander`` holds what the rows that the card was fitted to leave open of its numbers: independent directions, each
     of which moves fields of ``kernels`` and ``host`` together, by one standard deviation.
@@ -207,10 +244,12 @@ class Runtime(Card):
     draft_tp: DraftDegree = "faster"
     cache_dtype: CacheDtype | None = None
     head_step_s: Seconds | None = None
+    own_lm_head_step_s: Seconds | None = None
     kernels: Kernels = Kernels()
     host: Host = Host()
     errors: Errors = Errors()
     launches: Launches | None = None
+    runs: Runs | None = None
     wander: Annotated[tuple[dict[str, Coefficient], ...], FROM_LIST] = ()
     away: Away = Away()
     covered: Annotated[tuple[Covered, ...], FROM_LIST] = ()
@@ -251,10 +290,9 @@ class Runtime(Card):
         far = distance(case, self.covered, self.away)
         return _wider(self, far.beside_log_sd, far.whole_log_sd)
 
-    @property
-    def of_heads(self) -> Runtime:
-        """The runtime as a draft head has it."""
-        return _of_heads(self)
+    def drafting_with(self, head: Head | None) -> Runtime:
+        """The runtime as a draft has it: a head of the target, or (None) a model."""
+        return self if head is None else _drafting_with(self, head.own_lm_head)
 
     @property
     def summary(self) -> str:
@@ -270,10 +308,13 @@ class Runtime(Card):
 
 
 @lru_cache(maxsize=256)
-def _of_heads(runtime: Runtime) -> Runtime:
-    if runtime.head_step_s is None:
+def _drafting_with(runtime: Runtime, own_lm_head: bool) -> Runtime:
+    steps = (runtime.own_lm_head_step_s if own_lm_head else None, runtime.head_step_s)
+    step_s = next((each for each in steps if each is not None), None)
+    if step_s is None:
         return runtime
-    return runtime.with_numbers({"per_draft_step_s": runtime.head_step_s}).model_copy(update={"head_step_s": None})
+    told = {"head_step_s": None, "own_lm_head_step_s": None}
+    return runtime.with_numbers({"per_draft_step_s": step_s}).model_copy(update=told)
 
 
 @lru_cache(maxsize=4096)

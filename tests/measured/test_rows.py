@@ -34,6 +34,9 @@ ROWS = st.builds(
     acceptance_length=st.floats(1.0, 1001.0),
     source=st.just("") | NAMES,
     series=st.just("") | NAMES,
+    repeat=st.none() | WHOLE,
+    rounds=st.none() | st.floats(0.0, 1e9),
+    accepted_by_position=st.none() | st.lists(st.floats(0.0, 1.0), min_size=1, max_size=4).map(tuple),
 )
 LINE = "model,tp,batch,input_tokens,output_tokens,metric,value\nllama-3.1-8b,2,4,100,10,tpot_ms,7.5\n"
 
@@ -45,6 +48,24 @@ def test_rows_survive_a_csv_file(rows: list[Row]) -> None:
         write_rows(rows, path)
         assert read_rows(path) == rows
         assert read_measured(path, hardware="no-such", tp=7, k=3) == rows  # every column is there: nothing is filled
+
+
+def test_a_tree_is_told_whole() -> None:
+    """Its levels, the nodes that are gone on from and those that are verified: of less no round can be priced."""
+    told = read_row(LINE.strip() + "\n", k=5, tree_nodes=15, tree_beam=4)
+    assert (told.k, told.tree_nodes, told.tree_beam) == (5, 15, 4)
+    assert "trees from a head" in told.series_name
+    for partly in ({"tree_nodes": 15}, {"k": 5, "tree_nodes": 15}, {"k": 5, "tree_beam": 4}):
+        with pytest.raises(InputError, match="a tree needs k, tree_nodes and tree_beam, got"):
+            read_row(LINE, **partly)
+
+
+def read_row(text: str, **given: object) -> Row:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.csv"
+        path.write_text(text)
+        (row,) = read_rows(path, {"hardware": "h100-sxm", "acceptance_length": 2.0, **given})
+        return row
 
 
 def test_what_is_given_fills_the_columns_that_a_file_leaves_out_and_no_others(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from ssdsim.pricing.passes import cost_of_pass
 from ssdsim.pricing.prespeculation import window_budget
 from ssdsim.pricing.site import Site
 from ssdsim.rounds.kernel import Kernel
+from ssdsim.runtimes.card import KERNELS, Kernels
 from ssdsim.runtimes.catalog import find_runtime
 from ssdsim.scenario.configuration import Configuration, configure
 from ssdsim.transformer.forward import forward_pass
@@ -169,6 +170,15 @@ def test_what_cannot_run_is_refused_with_the_nearest_that_fits(options: dict[str
         configure(**options)
 
 
+@pytest.mark.parametrize("b", [19, 26])
+def test_the_largest_batch_that_fits_fits(b: int) -> None:
+    """Of all devices that are short: the target alone has room for 25, with the draft beside it for 18."""
+    setting = {"strategies": "sd", "target": "llama-3.1-8b", "hardware": "l40s", "tp": 1, "context": 8192}
+    with pytest.raises(InputError, match="the largest batch that fits is 18; --sd-draft separate needs less"):
+        configure(b=b, **setting)
+    assert configure(b=18, **setting).scenarios
+
+
 @pytest.mark.parametrize(
     ("strategy", "options", "message"),
     [
@@ -184,3 +194,18 @@ def test_what_has_no_room_says_why_and_leaves_the_others(strategy: str, options:
     assert set(configuration.scenarios) == {"ar", "sd", "ssd"} - {strategy}
     with pytest.raises(InputError, match=message):
         configure(**options, strategies=strategy)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "factor"), [("mxfp4", "experts_4_bit"), ("float8", "experts"), ("bfloat16", "experts_16_bit")]
+)
+def test_experts_have_the_factor_of_their_format(dtype: str, factor: str) -> None:
+    """What kernels of 8 bits take in an engine says nothing of those of 16."""
+    forward = forward_pass(find_transformer("qwen3-235b-a22b"), batch=8, context=512, tp=8, dtype=dtype)
+    bare, twice = (
+        cost_of_pass(
+            forward, find_hardware("h200-sxm"), KERNELS.model_copy(update={"name": f"x{by}", "kernels": kernels})
+        )
+        for by, kernels in ((1, Kernels()), (2, Kernels(**{factor: 2.0})))
+    )
+    assert twice.by_kind()["experts"] == pytest.approx(2.0 * bare.by_kind()["experts"])

@@ -30,7 +30,7 @@ PARAMETERS = {
 
 
 # as their authors round them, in billions; no hub counts a mixture without its quantised experts' scales
-MIXTURES = {"deepseek-r1": 671.0, "gpt-oss-120b": 116.8}
+MIXTURES = {"deepseek-r1": 671.0, "gpt-oss-120b": 116.8, "qwen3-235b-a22b": 235.1}
 
 
 def test_every_bundled_card_is_checked() -> None:

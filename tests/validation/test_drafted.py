@@ -14,7 +14,11 @@ from hypothesis import strategies as st
 from ssdsim.bundled import models_folder
 from ssdsim.cli.main import cli
 from ssdsim.errors import InputError
+from ssdsim.measured.row import Row
+from ssdsim.runtimes.catalog import find_runtime
+from ssdsim.scenario.configuration import configure
 from ssdsim.validation.drafted import PublishedRows, Rounds, Trees, least_worst
+from ssdsim.validation.measured import check_rows
 from ssdsim.validation.paper import load_paper
 
 WORST = {"eagle2024": 0.06, "magicdec2024": 0.03, "medusa2024": 0.05, "vllm-eagle": 0.03, "tensorrt-llm-r1": 0.10}
@@ -103,3 +107,48 @@ def test_lists_of_two_lengths_are_refused(tmp_path: Path) -> None:
     card.write_text(text.replace("k = [2, 3, 4, 5, 6, 7]", "k = [2, 3]", 1))
     with pytest.raises(InputError, match="lists of one length"):
         load_paper(str(card))
+
+
+@pytest.mark.parametrize(("name", "ar_ms", "most"), [("vllm-eagle", 7.07, 0.035), ("tensorrt-llm-r1", None, 0.035)])
+def test_a_cards_own_rounds_are_those_that_were_published(name: str, ar_ms: float | None, most: float) -> None:
+    """In steps without speculation: what the card misses of the target alone is another matter."""
+    paper = load_paper(name)
+    assert isinstance(paper, PublishedRows)
+    for rows in paper.rows:
+        assert isinstance(rows, Rounds)
+        published = dict(zip(rows.k, np.multiply(rows.tokens, rows.ms), strict=True))
+        alone_ms = published.pop(0) if ar_ms is None else ar_ms
+        for k, ms in published.items():
+            assert round_s(rows, k) / round_s(rows, 0) == pytest.approx(ms / alone_ms, rel=most), (rows.about, k)
+
+
+def round_s(rows: Rounds, k: int) -> float:
+    """As predict has it on the rows' card, which is AR's step for a ``k`` of 0."""
+    drafts = {"k": k, "drafter": rows.drafter, "alpha": 0.5, "draft_dtype": rows.draft_dtype} if k else {}
+    asked = {"strategies": ("sd" if k else "ar",), "dtype": rows.dtype, **drafts}
+    setting = {name: getattr(rows, name) for name in ("target", "hardware", "tp", "runtime", "context")}
+    (scenario,) = configure(**setting, **{name: value for name, value in asked.items() if value}).scenarios.values()
+    return float(scenario.estimate.round_s)
+
+
+@pytest.mark.parametrize(("sequences", "tokens", "speed"), [(1, 6.35, 1162.0), (32, 6.48, 15327.0)])
+def test_rounds_of_speculation_v2_lie_inside_the_interval_of_its_card(
+    sequences: int, tokens: float, speed: float
+) -> None:
+    """DFlash on one B200 (SGLang's pull requests 16818 and 20547): nothing of v2 is fitted, and its card says so."""
+    row = Row(
+        model="qwen3-8b",
+        hardware="b200-sxm",
+        batch=sequences,
+        input_tokens=0,
+        output_tokens=1200,
+        metric="tokens_per_s",
+        value=speed,
+        k=15,
+        drafter="dflash",
+        acceptance_length=tokens,
+    )
+    first, second = (check_rows([row], find_runtime(name))[0] for name in ("sglang", "sglang-v2"))
+    assert second.holds
+    assert second.predicted == pytest.approx(first.predicted, rel=1e-12)
+    assert second.high / second.low > first.high / first.low

@@ -1,0 +1,104 @@
+"""The SSD paper's sweeps over K: what rounds and draft steps of engines cost, where acceptance is fitted with them.
+
+docs/fidelity_rounds.py shows them and uses those of engines of which no round is known by its acceptance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import least_squares
+
+from calibration.bootstrap import significant
+from ssdsim.checks import Array
+from ssdsim.hardware.catalog import find_transformer
+from ssdsim.measured.price import work_of
+from ssdsim.measured.row import Row
+from ssdsim.runtimes.card import Launches, Runtime
+from ssdsim.speculation.acceptance import expected_tokens
+from ssdsim.validation.paper import Published, load_published
+from ssdsim.validation.paper import Sweep as Speeds
+
+HARDWARE = "h100-sxm"
+_DRAFT = "llama-3.2-1b"
+_WITHOUT_GRAPHS = ("vllm-0.16.0",)
+"""Whose draft models never run as graphs: the dispatcher's keys are made for heads alone (vLLM pull request 47460)."""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A row of speeds over K, fitted to every second K: an acceptance rate, and the engine's costs beside its passes.
+
+    ``fitted`` is the worst error of the K fitted, ``others`` and ``worst`` the mean and the worst of the others.
+    """
+
+    engine: str
+    method: str
+    alpha: float
+    per_round_s: float
+    per_draft_step_s: float
+    fitted: float
+    others: float
+    worst: float
+    launches: Launches | None = None
+
+
+def sweeps(cards: Mapping[str, Runtime]) -> Iterator[Sweep]:
+    """Every published sweep, beside what the card of its engine (by its name before the version) has of passes."""
+    paper = load_published("kumar2026")
+    for speeds in paper.sweeps:
+        bare_s = np.array([_round_s(paper, speeds, k, cards[speeds.engine.split("-")[0]]) for k in speeds.k])
+        yield _swept(speeds, bare_s)
+
+
+def _round_s(paper: Published, speeds: Speeds, k: int, card: Runtime) -> float:
+    """A round of one sequence, all that the card has in it."""
+    drafts = {"draft": _DRAFT} if speeds.method == "standalone" else {"drafter": "eagle3"}
+    row = Row(
+        model=speeds.target,
+        hardware=HARDWARE,
+        tp=paper.tp,
+        batch=1,
+        input_tokens=paper.context,
+        output_tokens=1,
+        metric="step_ms",
+        value=1.0,
+        k=k,
+        **drafts,
+    )
+    return work_of(row, card).cost.seconds
+
+
+def _swept(speeds: Speeds, bare_s: Array) -> Sweep:
+    """Where drafts are launched one by one, the host does so while the target verifies: the slower ends a round."""
+    ks, seen = np.array(speeds.k), np.array(speeds.tokens_per_s)
+    launched = speeds.method == "standalone" and speeds.engine in _WITHOUT_GRAPHS
+    every_second, between = slice(0, None, 2), slice(1, None, 2)
+
+    def errors(free: Array, at: slice) -> Array:
+        alpha, round_s, step_s = free[0], 1e-3 * free[1], 1e-3 * free[2]
+        beside = round_s + ks[at] * step_s
+        rounds = np.maximum(bare_s[at], beside) if launched else bare_s[at] + beside
+        return np.asarray(expected_tokens(alpha, ks[at]) / rounds / seen[at] - 1.0)
+
+    costs = (8.0, 5.0) if launched else (1.0, 0.5)  # where neither side of the maximum is out of sight
+    bounds = ((0.0, 0.0, 0.0), (0.99, 20.0, 20.0))
+    fits = [least_squares(errors, (a, *costs), bounds=bounds, args=(every_second,)) for a in (0.6, 0.7, 0.8, 0.9)]
+    best = min(fits, key=lambda fit: fit.cost).x
+    others = np.abs(errors(best, between))
+    round_s, step_s = 1e-3 * best[1:]
+    layers = find_transformer(_DRAFT).layers
+    launches = Launches(per_round_s=significant(round_s), per_layer_s=significant(step_s / layers))
+    return Sweep(
+        speeds.engine,
+        speeds.method,
+        float(best[0]),
+        float(round_s),
+        float(step_s),
+        float(np.abs(errors(best, every_second)).max()),
+        float(others.mean()),
+        float(others.max()),
+        launches if launched else None,
+    )
