@@ -51,6 +51,8 @@ _FULL_TILES = (16.0, 32.0, 64.0)
 _LONGER_BEYOND = 0.06  # a token more than full tiles hold; of bfloat16 on an H100 it is 1 %, of 8 bits 20 %
 
 _ATTENTION_KNOTS = {"kv": 20, "context": 8, "batch": 8, "blocks": 8, "group": 6}
+ATTENTION_SHAPE = ("batch", "queries", "context", "heads", "kv_heads", "head_dim")
+_UNLIKE = 0.9  # of the error of one law for all, below which kernels of single query rows have a law of their own
 _TILE_ROWS = 64.0  # the fewest of FlashAttention 2
 _ATTENTION_TERMS = 56
 _PREFILL_KNOTS = {"flops": 16, "tokens": 12, "batch": 8, "blocks": 8, "group": 6}
@@ -122,7 +124,8 @@ def fit_gemm(
         segments=tuple(fit[0] for fit in fits),
         blends=blends,
     )
-    unseen = {name: column[held] for name, column in rows.items()}
+    # what kernels of tiles take for an odd number of tokens, no engine waits for: it pads them
+    unseen = _those(rows, held & _is_graphed(rows["m"]) if trained.tiled else held)
     predicted = trained.seconds(unseen["m"], unseen["n"], unseen["k"])
     serving = np.searchsorted([np.sqrt(start * end) for start, end in blends], unseen["m"])
     segments = []
@@ -149,10 +152,11 @@ def fit_attention(
     source: str,
     seed: int = 0,
     packed: bool = True,
+    most_cached: float = np.inf,
 ) -> AttentionModel:
     """The model of timed decode attention; all arrays have shape ``(rows,)``.
 
-    ``packed`` is as the model has it.
+    ``packed`` is as the model has it. Keys and values of more than ``most_cached`` bytes come from memory each time.
 
     Raises
     ------
@@ -168,17 +172,64 @@ def fit_attention(
         head_dim=head_dim,
         seconds=seconds,
     )
-    measured = rows.pop("seconds")
-    values = AttentionModel.variables(**rows, element_bytes=element_bytes, packed=packed)
-    knots = _with_head_dims(_ATTENTION_KNOTS, rows["head_dim"])
-    fit, found = _fit_reported(
-        AttentionModel.work(values, element_bytes), values, measured, knots, _ATTENTION_TERMS, seed
-    )
+    held = hold_out(len(rows["seconds"]), seed)
+    # heads apart read what they share from the cache, whatever memory does
+    streaming = _streaming(rows, element_bytes, most_cached) if packed else None
+    kinds = {"source": source, "packed": packed, "streaming": streaming}
+    trained, final = _fit_attention(rows, held, element_bytes, kinds, seed)
+    found = _judged_attention(trained, rows, held, element_bytes)
+    one = rows["queries"] * rows["heads"] == rows["kv_heads"]
+    if packed and min(np.sum(one), np.sum(~one)) >= _SEGMENT_ROWS:
+        parts = [_fit_attention(_those(rows, of), held[of], element_bytes, kinds, seed) for of in (~one, one)]
+        trained, apart = (_with_single(several, single) for several, single in zip(*parts, strict=True))
+        of_apart = _judged_attention(trained, rows, held, element_bytes)
+        if of_apart.log_sd < _UNLIKE * found.log_sd:
+            final, found = apart, of_apart
+    shape = [rows[name] for name in ATTENTION_SHAPE]
+    return judged(final, found, *shape, element_bytes)
+
+
+def _with_single(several: AttentionModel, single: AttentionModel) -> AttentionModel:
+    """One model of both, whose domain holds the timings of either."""
+    ends = {name: np.array([several.domain[name], single.domain[name]]) for name in several.domain}
+    domain = {name: (float(of.min()), float(of.max())) for name, of in ends.items()}
+    most_rows = max(several.most_rows or 1, single.most_rows or 1)
+    return several.model_copy(update={"domain": domain, "most_rows": most_rows, "single": single})
+
+
+def _fit_attention(
+    rows: Mapping[str, Array], held: NDArray[np.bool_], element_bytes: float, kinds: Mapping[str, Any], seed: int
+) -> tuple[AttentionModel, AttentionModel]:
+    """Without the rows ``held`` out, and with them."""
+    shape = {name: rows[name] for name in ATTENTION_SHAPE}
+    values = AttentionModel.variables(**shape, element_bytes=element_bytes, packed=kinds["packed"])
+    knots, work = _with_head_dims(_ATTENTION_KNOTS, rows["head_dim"]), AttentionModel.work(values, element_bytes)
+    fit = _fit_corrected(*work, values, rows["seconds"], held, knots, _ATTENTION_TERMS, seed)
     domain = domain_of(values)
-    if not packed:  # a head's tile is as long for one query of a sequence as for all that fit into it
+    if not kinds["packed"]:  # a head's tile is as long for one query of a sequence as for all that fit into it
         domain["group"] = (domain["group"][0], max(_TILE_ROWS, domain["group"][1]))
-    model = AttentionModel(source=source, packed=packed, domain=domain, roofline=fit.roofline, correction=fit.final)
-    return judged(model, found, *rows.values(), element_bytes)
+    known: dict[str, Any] = {**kinds, "domain": domain, "roofline": fit.roofline}
+    known["most_rows"] = int((rows["queries"] * rows["heads"]).max())
+    return AttentionModel(**known, correction=fit.trained), AttentionModel(**known, correction=fit.final)
+
+
+def _streaming(rows: Mapping[str, Array], element_bytes: float, most_cached: float) -> float | None:
+    """The best rate of rows whose keys and values no cache holds; None where there are none."""
+    cached = 2 * element_bytes * rows["batch"] * rows["kv_heads"] * rows["context"] * rows["head_dim"]
+    rates = (cached / rows["seconds"])[cached > most_cached]
+    return significant(float(rates.max())) if len(rates) else None
+
+
+def _judged_attention(
+    trained: AttentionModel, rows: Mapping[str, Array], held: NDArray[np.bool_], element_bytes: float
+) -> FitReport:
+    unseen = _those(rows, held)
+    predicted = trained.seconds(*(unseen[name] for name in ATTENTION_SHAPE), element_bytes)
+    return report(unseen["seconds"], predicted, int(np.sum(~held)), trained.coefficients)
+
+
+def _those(rows: Mapping[str, Array], of: NDArray[np.bool_]) -> dict[str, Array]:
+    return {name: column[of] for name, column in rows.items()}
 
 
 def fit_prefill_attention(
@@ -358,6 +409,11 @@ def _fit_segment(
     fit = _fit_corrected(moved_bytes, 2 * m * n * k, values, seconds, held[inside], knots, _GEMM_TERMS, seed)
     trained = GemmSegment(roofline=fit.roofline, correction=fit.trained)
     return trained, GemmSegment(roofline=fit.roofline, correction=fit.final), int(np.sum(~held[inside]))
+
+
+def _is_graphed(m: Array) -> NDArray[np.bool_]:
+    """Whether engines capture graphs of so many tokens: one, two, four and multiples of eight."""
+    return np.asarray((m % 8 == 0) | np.isin(m, (1, 2, 4)))
 
 
 def _is_tiled(rows: Mapping[str, Array]) -> bool:

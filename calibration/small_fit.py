@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from calibration.additive_attention import fit_additive_attention
 from calibration.bootstrap import judged, significant
-from calibration.fit import FEWEST_ROWS, fit_attention, fit_gemm, report
+from calibration.fit import ATTENTION_SHAPE, FEWEST_ROWS, fit_attention, fit_gemm, report
 from calibration.hinges import fit_terms, with_uncertainty
 from calibration.regimes import fit_line
 from ssdsim.checks import Array
@@ -24,7 +24,6 @@ from ssdsim.hardware.laws import FitReport, Roofline
 _FOLDS = 5
 _FEW_TOKENS = 16  # up to here libraries have kernels of their own: three tokens can take longer than four
 _ROWS_A_SEGMENT = 6
-ATTENTION_SHAPE = ("batch", "queries", "context", "heads", "kv_heads", "head_dim")
 _NEVER = 1e30  # flops/s that are no limit
 
 Rows = Mapping[str, Array]
@@ -55,7 +54,8 @@ def fit_small_attention(rows: Rows, element_bytes: int, source: str, seed: int =
         return fit_additive_attention(some, element_bytes, source)
 
     def corrected(some: Rows) -> AnyAttention:
-        return fit_attention(**some, element_bytes=element_bytes, source=source, seed=seed, packed=True)
+        timed: dict[str, Any] = dict(some)
+        return fit_attention(**timed, element_bytes=element_bytes, source=source, seed=seed)
 
     def predict(model: AnyAttention, some: Rows) -> Array:
         return model.seconds(*(some[name] for name in ATTENTION_SHAPE), element_bytes)

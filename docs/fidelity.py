@@ -30,7 +30,6 @@ from ssdsim.runtimes.catalog import find_runtime, save_runtime
 _ABOUT_COMPILED = "one process a GPU, the whole step compiled and replayed as a graph, batch 1: no server"
 ABOUT = "fitted to published benchmarks by docs/fidelity.py, of mixtures and of rounds by the scripts beside it"
 OF_ROUNDS = tuple(name for name, number in NUMBERS.items() if number.has_own_error)
-OTHER_ERRORS = ("experts_log_sd", "draft_step_log_sd", "per_round_log_sd", "round_log_sd")
 """Numbers and errors of a card that are not fitted here: docs/fidelity_mixtures.py, docs/fidelity_rounds.py."""
 
 MODELS = {
@@ -100,15 +99,14 @@ unclear settings, which were never fitted, under the bundled card.
 
 An interval holds three errors. That of the timings of kernels is the profile's. That of the card's numbers is what
 its rows leave open of them: a card that was fitted to one model knows how much the host takes there, not how that
-splits into layers and steps, which another model finds out. The third is an engine's structure that no number has: a
-log-sd of seconds in which no matrices are multiplied, of 0.133 over all cards' unseen series, to which each card's
-own is drawn. Beside the others, whole passes have none: rows that are three quarters matrices are missed by 6 %
-(root mean square), those that are one quarter by 11 %. One log-sd for whole passes, 0.085, held as many rows only
-with intervals a quarter wider: too wide where matrices are most of a pass, too narrow at large batches.
+splits into layers and steps, which another model finds out. The third is an engine's structure that no number has. It
+grows with the distance from the rows behind a card, by one law for all cards ([widths](fidelity_widths.md)). At home it
+is of the seconds in which no matrices are multiplied: rows that are three quarters matrices are missed by 6 % (root
+mean square), those that are one quarter by 11 %.
 
 Not left out with a series: the choice of what a card has numbers for (overlap, kernels of its own, which engines'
-all-reduces wait), the widths of the priors, and the log-sd of 0.133. So coverage and errors of rows that nobody here
-has seen may be somewhat worse. One model was kept until all else was done: the cards without it predicted the 61 rows
+all-reduces wait), the widths of the priors, and the law of the third error. So coverage and errors of rows that nobody
+here has seen may be somewhat worse. One model was kept until all else was done: the cards without it predicted the 61 rows
 of Qwen2-7B on vLLM 0.5 with an error of 6.0 % (95 % inside the interval) and its 48 rows on TensorRT-LLM 0.11 with
 11.9 % (75 % inside); now it is among the rows.
 """
@@ -262,7 +260,13 @@ def rows_of(frame: pd.DataFrame, group: Group, steady: Sequence[str]) -> Iterato
 def fitted(group: Group, rows: Sequence[Row]) -> Generations:
     """The card of a group."""
     source = ", ".join(sorted({row.source for row in rows}))
-    return fit_generations(rows, group.base, group.card, group.engine, group.fields, source)
+    base = with_law_of(find_runtime(group.card), group.base)
+    return fit_generations(rows, base, group.card, group.engine, group.fields, source)
+
+
+def with_law_of(bundled: Runtime, card: Runtime) -> Runtime:
+    """A card with the errors of a bundled one, which docs/fidelity_widths.py fits."""
+    return card.model_copy(update={"errors": bundled.errors, "away": bundled.away})
 
 
 def cells(outcome: Outcome) -> str:
@@ -378,9 +382,10 @@ def main(folder: Path, write_cards: bool) -> None:
 
 
 def with_other_fits(card: Runtime) -> Runtime:
-    """With what docs/fidelity_mixtures.py and docs/fidelity_rounds.py say of the bundled card of this name.
+    """With what other scripts say of the bundled card of this name.
 
-    Those are numbers of experts, and what a round costs that speculates.
+    Those are numbers of experts (docs/fidelity_mixtures.py), what a round costs that speculates
+    (docs/fidelity_rounds.py), and how wide intervals are (docs/fidelity_widths.py).
     """
     if card.name == _ALONE.card:
         note = "a draft's step: as ssd-engine's; of what its rounds cost besides nothing is known"
@@ -396,7 +401,9 @@ def with_other_fits(card: Runtime) -> Runtime:
             "wander": (*card.wander, *_of_experts(before.wander)),
             "four_bits": _elsewhere(card, before.four_bits),
             "evidence": evidence,
-            "errors": card.errors.model_copy(update={name: getattr(before.errors, name) for name in OTHER_ERRORS}),
+            "errors": before.errors,
+            "away": before.away,
+            "covered": (*card.covered, *(each for each in before.covered if each.experts)),
         }
     )
 

@@ -19,13 +19,10 @@ import pandas as pd
 import tomli_w
 from fidelity import cells
 
-from calibration.bootstrap import significant
 from calibration.runtimes.fit import EXPERTS
 from calibration.runtimes.generations import GROUPINGS, Generations, fit_generations, on_four_bits
 from calibration.runtimes.left_out import Outcome, left_out
-from calibration.runtimes.unseen import log_sd_besides
 from ssdsim.bundled import models_folder
-from ssdsim.checks import Array
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.measured.row import Row
 from ssdsim.runtimes.card import KERNELS, Runtime
@@ -105,7 +102,7 @@ point.
 """
 _NUMBERS = (
     *("card", "GPUs", "experts", "of 4 bits, unpacked", "NVFP4", "4 bits over prompts", "µs a layer"),
-    *("ms a layer and prompt", "log-sd besides"),
+    *("ms a layer and prompt"),
 )
 
 
@@ -115,6 +112,14 @@ def as_cards(models: Iterable[str], configs: Path, cards: Path) -> None:
         name = model.replace("/", "--")
         card = find_transformer(configs / f"{name}_config.json")
         (cards / f"{name}.toml").write_text(tomli_w.dumps(card.model_dump(exclude_none=True)), encoding="utf-8")
+
+
+def steady(table: pd.DataFrame, models: Path) -> tuple[list[Row], list[Row]]:
+    """The rows that neither waited nor may have speculated, and those of them that are no slips and no twins."""
+    late, drafted = table["ttft_ms"] > MOST_TTFT_MS, may_have_drafted(table)
+    rows = rows_of(table[~late & ~drafted], models)
+    left = {id(row) for row in rows if is_slip(row, rows)} | {id(row) for row in twins_of_tp_2(rows)}
+    return rows, [row for row in rows if id(row) not in left]
 
 
 def rows_of(table: pd.DataFrame, cards: Path) -> list[Row]:
@@ -176,12 +181,13 @@ def fitted(rows: Sequence[Row], dense: Runtime) -> Generations:
 
 def without_experts(card: Runtime) -> Runtime:
     """The card as dense models gave it."""
-    errors, four_bits = card.errors.model_copy(update={"experts_log_sd": 0.0}), card.four_bits
+    four_bits = card.four_bits
     if four_bits is not None:
         numbers = {name: value for name, value in four_bits.numbers.items() if name not in EXPERTS}
         known = {"numbers": numbers, "wander": _of_dense(four_bits.wander)}
         four_bits = four_bits.model_copy(update=known) if numbers else None
-    plain = {"errors": errors, "wander": _of_dense(card.wander), "four_bits": four_bits}
+    covered = tuple(each for each in card.covered if not each.experts)
+    plain = {"wander": _of_dense(card.wander), "four_bits": four_bits, "covered": covered}
     return card.with_numbers(_NONE).model_copy(update=plain)
 
 
@@ -189,13 +195,12 @@ def _of_dense(wander: Sequence[Mapping[str, float]]) -> tuple[Mapping[str, float
     return tuple(way for way in wander if not set(way) & set(EXPERTS))
 
 
-def with_experts(dense: Runtime, fit: Generations, errors: Array, rows: Sequence[Row]) -> Runtime:
-    """The card with the numbers of a fit, and besides what it says of its error what ``errors`` of ``rows`` add."""
+def with_experts(dense: Runtime, fit: Generations) -> Runtime:
+    """The dense card with the numbers of a fit, and the settings of its rows."""
     numbers = {name: fit.card.numbers[name] for name in EXPERTS}
-    known = {"wander": fit.card.wander, "four_bits": fit.card.four_bits}
-    card = dense.with_numbers(numbers).model_copy(update=known)
-    besides = significant(log_sd_besides(errors, rows, card))
-    return card.model_copy(update={"errors": card.errors.model_copy(update={"experts_log_sd": besides})})
+    covered = tuple(dict.fromkeys((*dense.covered, *fit.card.covered)))
+    known = {"wander": fit.card.wander, "four_bits": fit.card.four_bits, "covered": covered}
+    return dense.with_numbers(numbers).model_copy(update=known)
 
 
 def unseen(rows: Sequence[Row], clean: Sequence[Row], dense: Runtime, named: Callable[[Row], str]) -> Outcome | None:
@@ -208,9 +213,7 @@ def unseen(rows: Sequence[Row], clean: Sequence[Row], dense: Runtime, named: Cal
         others = [row for row in others if id(row) in kept]
         if len(others) <= len(EXPERTS):
             return dense
-        fit = fitted(others, dense)
-        found = [each.left_out if each.left_out.size else each.errors for each in fit.fits]
-        return with_experts(dense, fit, np.concatenate(found), [row for each in fit.fits for row in each.rows])
+        return with_experts(dense, fitted(others, dense))
 
     return left_out(rows, groups, card)
 
@@ -238,7 +241,7 @@ def report(table: pd.DataFrame, models: Path, write_cards: bool) -> None:
         fit = fitted(clean, dense)
         found = {kind: unseen(own, clean, dense, named) for kind, named in GROUPINGS.items()}
         out = found["series"] or Outcome.of(own, dense)
-        card = with_experts(dense, fit, out.errors, own)
+        card = with_experts(dense, fit)
         cards.append(card)
         for kind, outcome in found.items():
             apart[kind] += [outcome] if outcome is not None else []
@@ -290,8 +293,7 @@ def _numbers(card: Runtime) -> str:
     return "".join(
         f"| `{card.name}` | {where} | {numbers['experts']:.2f} | {numbers['experts_4_bit']:.2f} | "
         f"{numbers['experts_nvfp4']:.2f} | {numbers['prompt_experts_4_bit']:.2f} | "
-        f"{1e6 * numbers['per_expert_layer_s']:.1f} | {1e3 * numbers['per_expert_prompt_s']:.2f} | "
-        f"{card.errors.experts_log_sd:.3f} |\n"
+        f"{1e6 * numbers['per_expert_layer_s']:.1f} | {1e3 * numbers['per_expert_prompt_s']:.2f} |\n"
         for where, numbers in (("before", card.numbers), ("4 bits", there))
     )
 
@@ -346,9 +348,7 @@ def _without_twos(rows: Sequence[Row], slips: set[int]) -> Runtime:
         for row in rows
         if row.engine == "trtllm" and row.tp != 2 and not on_four_bits(row) and id(row) not in slips | twins
     ]
-    fit = fitted(others, dense)
-    (hopper,) = fit.fits
-    return with_experts(dense, fit, hopper.left_out, others)
+    return with_experts(dense, fitted(others, dense))
 
 
 def _balanced(rows: Sequence[Row]) -> str:

@@ -23,6 +23,8 @@ OWN: dict[str, dict[str, Any]] = {
     "tree": {"tree_nodes": 12, "tree_depth": 4},
     "treessd": {"tree_nodes": 12, "tree_depth": 4, "budget": 12},
     "swiftspec": {"swift_passes": 5, "swift_width": 2},
+    "minedraft": {"b": 4},
+    "adaptive": {"b": 4, "t_v": [(8, 0.6), (20, 1.0)]},
 }
 SEED, SHOWN = 7, 9.0  # units of T_v
 UNIT_US = 1e6

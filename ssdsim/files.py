@@ -15,8 +15,12 @@ T = TypeVar("T")
 
 @contextmanager
 def replaced(path: Path) -> Iterator[Path]:
-    """A path to write to, which becomes ``path`` at the end: a kill leaves the old file or the new one, never half."""
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")  # two processes may write the same file
+    """A path to write to, which becomes ``path`` at the end: a kill leaves the old file or the new one, never half.
+
+    Its name is one that nobody knows before: in a folder of others a link could lie there, and two processes may write
+    the same file.
+    """
+    partial = path.with_name(f"{path.name}.{os.urandom(8).hex()}.partial")
     try:
         yield partial
         with partial.open("rb") as written:

@@ -1,4 +1,4 @@
-"""Intervals: of simulated and measured means, of shares, and of tokens/s from draws under the timings' errors."""
+"""Intervals: of simulated and measured means, of shares, and of tokens/s from draws of what is not known."""
 
 from __future__ import annotations
 
@@ -18,8 +18,13 @@ def centred_on(rate: Any, draws: ArrayLike) -> Draws:
     The error of a sum of timings is skewed; the prediction itself stays in the middle.
     """
     draws = np.asarray(draws, dtype=float)
-    (median,) = _quantiles(draws, 0.5)
-    return np.asarray(rate * (draws / median[..., None]))
+    return np.asarray(rate * (draws / median(draws)[..., None]))
+
+
+def median(draws: Draws) -> Draws:
+    """Along the last axis."""
+    (found,) = _quantiles(draws, 0.5)
+    return found
 
 
 def bounds_95(draws: Draws) -> tuple[Any, Any]:
@@ -70,6 +75,11 @@ class Measured:
         # A quantity without variance has an interval of no width: rounding must not push the truth out of it.
         slack = 1e-9 * abs(truth)
         return self.low - slack <= truth <= self.high + slack
+
+    @property
+    def of_a_share(self) -> Measured:
+        """The same with bounds that a probability may have."""
+        return Measured(self.value, float(np.clip(self.low, 0.0, 1.0)), float(np.clip(self.high, 0.0, 1.0)))
 
     def as_mean(self, scale: float = 1.0) -> dict[str, float]:
         """As JSON names it."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Protocol
 
 from ssdsim.checks import text
@@ -85,6 +87,19 @@ class OneOf:
     def meant(self, spelling: str) -> str:
         """The word that a spelling means, or itself."""
         return spelling if spelling in self.words else dict(self.also).get(spelling.lower(), spelling)
+
+
+@dataclass(frozen=True)
+class Flag:
+    """Yes or no; on the command line a word that stands alone."""
+
+    must = "be true or false"
+    depth = 0
+
+    def checked(self, said: str, value: Any) -> bool:
+        if not isinstance(value, bool):
+            raise InputError(f"{said} must {self.must}, got {told(value)}")
+        return value
 
 
 class Registered(Protocol):
@@ -223,6 +238,40 @@ class HitRates:
             for number in pair:
                 Number(self.most).checked(said, number)
         return value
+
+
+@dataclass(frozen=True)
+class PassTimes:
+    """Rows of a pass with the time that it takes: rows rise, times never fall."""
+
+    must = "be pairs of rows and a time, with rising rows and times that never fall"
+    depth = 2
+
+    def checked(self, said: str, value: Any) -> Any:
+        pairs = [tuple(pair) if isinstance(pair, list | tuple) else () for pair in _list(said, value)]
+        numbers = all(len(pair) == 2 and all(isinstance(each, int | float) for each in pair) for pair in pairs)
+        if not numbers or any(not 0.0 <= each <= 1e9 for pair in pairs for each in pair):
+            raise InputError(f"{said} must {self.must}, got {told(value)}")
+        if any(after[0] <= before[0] or after[1] < before[1] for before, after in pairwise(pairs)):
+            raise InputError(f"{said} must {self.must}, got {told(value)}")
+        return value
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """Names of numbers with the two ends of where each may lie: ``{"alpha": (0.75, 0.85)}``, or triples."""
+
+    must = "be names with two ends each, such as alpha=0.75:0.85"
+    depth = 2
+
+    def checked(self, said: str, value: Any) -> tuple[tuple[str, float, float], ...]:
+        if isinstance(value, Mapping):
+            value = [(name, *(ends if isinstance(ends, list | tuple) else ())) for name, ends in value.items()]
+        for triple in _list(said, value):
+            whole = isinstance(triple, list | tuple) and len(triple) == 3 and isinstance(triple[0], str)
+            if not whole or not all(isinstance(end, int | float) for end in triple[1:]):
+                raise InputError(f"{said} must {self.must}, got {told(triple)}")
+        return tuple((str(name), float(low), float(high)) for name, low, high in value)
 
 
 def _list(said: str, value: Any) -> list[Any] | tuple[Any, ...]:

@@ -25,6 +25,7 @@ class Group(Enum):
     POWER_LAW = auto()  # of hit rates over fan-outs
     BACKUP_QUALITY = auto()  # of a backup that is not the primary
     ACCEPTANCE = auto()  # how tokens are accepted and guesses hit
+    HITS = auto()  # of these, how often guesses hit
     CHOICE = auto()  # what a person can choose; the rest is given by the workload
 
 
@@ -102,7 +103,7 @@ class Option:
         """What it is and what it is where nobody says, on one line."""
         shown = self.otherwise if self.default is None else self.default
         shown = ",".join(shown) if isinstance(shown, tuple) else shown
-        return f"{self.about} [default: {shown}]" if shown != "" else self.about
+        return f"{self.about} [default: {shown}]" if shown != "" and shown is not False else self.about
 
     def checked(self, value: Any) -> Any:
         """``value`` as it is used; InputError where it is out of range, or of another kind."""

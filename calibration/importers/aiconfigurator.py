@@ -48,6 +48,17 @@ WEIGHT_BYTES = DTYPE_BYTES | {"float8-block": 1, "nvfp4": 0.5625}
 COMPUTE_UNITS = {"V100": 80, "A100": 108, "H100": 132, "H200": 132, "L40S": 142, "B200": 148, "RTX PRO 6000": 188}
 """Streaming multiprocessors, from NVIDIA's datasheets."""
 
+CACHE_BYTES = {
+    "V100": 6 << 20,
+    "A100": 40 << 20,
+    "H100": 50 << 20,
+    "H200": 50 << 20,
+    "L40S": 96 << 20,
+    "B200": 126 << 20,
+    "RTX PRO 6000": 128 << 20,
+}
+"""Of the second and last level, from the same."""
+
 COLLECTIVES: dict[CollectiveKind, str] = {
     "all_gather": "all_gather",
     "all_reduce": "all_reduce",
@@ -88,6 +99,7 @@ _FEW_TOKENS, _HOST_BOUND = 16, 5.0  # a GEMM of few tokens so many times slower 
 _STREAMED_TOKENS = 512  # products of more wait for arithmetic
 _PARTS = ("gemm", "attention", "attention_windowed", "prefill_attention", "experts")
 _FLASH_ATTENTION_2 = r"flash_attn_fa2|flash_attn_2"
+_CACHES = 2.0  # times the size of a cache: of so much next to nothing is left there at the next repeat
 _LONG_WINDOWS, _SKIPS = 64, 0.8  # over so many windows of tokens a kernel that skips takes less than this share
 _IMPOSSIBLE = 0.01  # share of a table's rows; a single one may be a slip of the timer
 _WIDE_QUERIES = ("bfloat16", "float16", "half")
@@ -122,8 +134,12 @@ def import_aiconfigurator(
     host_bound = _host_bound(tables["gemm_perf"]) if "gemm_perf" in tables else []
     prefills = _possible_prefills(tables, max(device["peak_flops"].values()))
     fits, from_cache = _gemms(tables["gemm_perf"], host_bound, card) if "gemm_perf" in tables else ({}, "")
+    cached_attention = ""
     if "generation_attention_perf" in tables:
-        fits |= _attentions(tables["generation_attention_perf"])
+        most_cached = _CACHES * (device["cache_bytes"] or np.inf)
+        of_decoding = tables["generation_attention_perf"]
+        found, cached_attention = _attentions(of_decoding, card.figure("gpu", "mem_bw"), most_cached)
+        fits |= found
     if prefills is not None:
         fits |= _prefills(prefills)
     said_of_experts = ""
@@ -135,6 +151,7 @@ def import_aiconfigurator(
     left_out = {
         "gemm_perf": "".join(f"; {theirs} left out, its times of few tokens are the host's" for theirs in host_bound)
         + from_cache,
+        "generation_attention_perf": cached_attention,
         "moe_perf": said_of_experts,
     }
     if "context_attention_perf" in tables and prefills is None:
@@ -299,16 +316,28 @@ def _from_cache(rows: pd.DataFrame, weight_bytes: float, memory_bandwidth: float
     return of_matrix & (rows["m"] <= _STREAMED_TOKENS)
 
 
-def _attentions(table: pd.DataFrame) -> Fits:
-    """Of decode attention, by the dtype of the cache, and of that with windows, over the tokens that they leave."""
+def _attentions(table: pd.DataFrame, memory_bandwidth: float, most_cached: float) -> tuple[Fits, str]:
+    """Of decode attention, by the dtype of the cache, and of that with windows, over the tokens that they leave.
+
+    Beside the fits, what was left out: keys and values that arrived faster than memory streams had stayed in the cache
+    from the repeat before. In a pass they come from memory (:func:`_from_cache`).
+    """
     full, windowed = _full_attention(table), _windowed_attention(table)
     full = full.assign(context=full["isl"] + full["step"])
     of = {"attention": full, **({} if windowed is None else {"attention_windowed": windowed})}
-    return {
-        (part, dtype): _attention_fit(rows, dtype, packed=part == "attention" or not _takes_heads_apart(some, dtype))
-        for part, some in of.items()
-        for dtype, rows in _by_cache(some, _ATTENTION_SHAPE).items()
-    }
+    fits: Fits = {}
+    left_out = ""
+    for part, some in of.items():
+        for dtype, rows in _by_cache(some, _ATTENTION_SHAPE).items():
+            values = rows["batch_size"] * rows["num_key_value_heads"] * rows["context"] * rows["head_dim"]
+            cached = 2 * DTYPE_BYTES[dtype] * values / rows["seconds"] > memory_bandwidth
+            if cached.any():
+                whose = f"{dtype} caches{' with a window' if part != 'attention' else ''}"
+                left_out += f"; {cached.sum()} of {len(rows)} rows of {whose} left out, they were in the device's cache"
+            packed = part == "attention" or not _takes_heads_apart(some, dtype)
+            if len(kept := rows[~cached]) >= FEWEST_ROWS:
+                fits[part, dtype] = _attention_fit(kept, dtype, packed, most_cached)
+    return fits, left_out
 
 
 def _takes_heads_apart(windowed: pd.DataFrame, dtype: str) -> bool:
@@ -321,11 +350,12 @@ def _takes_heads_apart(windowed: pd.DataFrame, dtype: str) -> bool:
     return "kernel_source" in own and bool(own["kernel_source"].str.contains(_FLASH_ATTENTION_2).all())
 
 
-def _attention_fit(rows: pd.DataFrame, dtype: str, packed: bool) -> Callable[[], TimingModel]:
+def _attention_fit(rows: pd.DataFrame, dtype: str, packed: bool, most_cached: float) -> Callable[[], TimingModel]:
     batch, heads, kv_heads, head_dim, context = (rows[name].to_numpy(float) for name in _ATTENTION_SHAPE)
     shape = (batch, np.ones(len(rows)), context, heads, kv_heads, head_dim)
     seconds = rows["seconds"].to_numpy(float)
-    return partial(fit_attention, *shape, seconds, DTYPE_BYTES[dtype], "generation_attention_perf", packed=packed)
+    whose = DTYPE_BYTES[dtype], "generation_attention_perf"
+    return partial(fit_attention, *shape, seconds, *whose, packed=packed, most_cached=most_cached)
 
 
 def _possible_prefills(tables: dict[str, pd.DataFrame], peak_flops: float) -> pd.DataFrame | None:
@@ -485,10 +515,15 @@ def _device(card: SystemCard, tables: dict[str, pd.DataFrame]) -> dict[str, Any]
         "memory_bytes": int(card.figure("gpu", "mem_capacity")),
         "memory_bandwidth": card.figure("gpu", "mem_bw"),
         "peak_flops": peaks,
-        "compute_units": next((count for key, count in COMPUTE_UNITS.items() if key in name.upper()), None),
+        "cache_bytes": _of_device(CACHE_BYTES, name),
+        "compute_units": _of_device(COMPUTE_UNITS, name),
         "count": int(card.figure("node", "num_gpus_per_node")),
         "topology": f"{kind}, {wires / 1e9:g} GB/s each way per device",
     }
+
+
+def _of_device(known: Mapping[str, int], name: str) -> int | None:
+    return next((figure for key, figure in known.items() if key in name.upper()), None)
 
 
 def _elementwise(card: SystemCard) -> dict[str, Any]:

@@ -59,7 +59,7 @@ def _columns(rows: pd.DataFrame, kept: str, weights: str, profile: HardwareProfi
         "rows": np.array([op.heads for op in attention], float),
         "context": np.array([op.context for op in attention], float),
         "cached": np.full(len(attention), float(_LATENT.cached)),
-        "cache_bytes": np.array([op.cache_bytes for op in attention]),
+        "cache_bytes": np.array([op.streamed_bytes for op in attention]),
         "row_flops": np.array([op.row_flops for op in attention]),
         "products_s": np.array([products_s(heads, batch) for heads, batch, _ in shapes]),
         "seconds": rows["seconds"].to_numpy(float),

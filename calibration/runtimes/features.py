@@ -15,7 +15,8 @@ from ssdsim.pricing.between_kernels import Units, units_of_kernels
 from ssdsim.pricing.cost import Cost
 from ssdsim.pricing.passes import cost_of_operations
 from ssdsim.pricing.step import Pass
-from ssdsim.runtimes.card import NUMBERS, Kernels, Runtime
+from ssdsim.runtimes.card import KERNELS, NUMBERS, Errors, Kernels, Runtime
+from ssdsim.runtimes.covered import Away
 
 FIELDS = tuple(name for name, number in NUMBERS.items() if number.prior_sd is not None)
 _HALF = 0.5  # of what a kernel takes beyond the roofs: so much hidden, none is at its shortest
@@ -51,7 +52,8 @@ def features(rows: Iterable[Row], like: Runtime) -> Features:
     InputError : a row's card, profile or timing is missing, by the row's number.
     """
     rows = list(rows)
-    found = each_row(rows, lambda row: _of_row(row, like))
+    plain = _without_numbers(like)
+    found = each_row(rows, lambda row: _of_row(row, like if row.k else plain))
     return Features(
         rows=rows,
         seconds=np.array([seconds_of(row) for row in rows]),
@@ -64,6 +66,12 @@ def features(rows: Iterable[Row], like: Runtime) -> Features:
 def values_of(card: Runtime) -> NDArray[np.float64]:
     """A card's fields in the order of :data:`FIELDS`."""
     return np.array([card.numbers[name] for name in FIELDS], dtype=float)
+
+
+def _without_numbers(like: Runtime) -> Runtime:
+    """The same for every card of these kernels, cache and degrees: without speculation no feature reads a number."""
+    same = {"wander": (), "covered": (), "away": Away(), "errors": Errors(), "evidence": KERNELS.evidence}
+    return like.with_numbers({name: KERNELS.numbers[name] for name in FIELDS}).model_copy(update=same)
 
 
 @lru_cache(maxsize=16384)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,38 +14,39 @@ from scipy.stats import t as student
 from calibration.bootstrap import significant
 from calibration.runtimes.features import FIELDS, Features, features, values_of
 from calibration.runtimes.left_out import without_each
-from calibration.runtimes.unseen import beside_log_sd
+from calibration.runtimes.next_row import PRIOR_SD, Open
+from calibration.runtimes.unseen import Unseen, covered_by, factor_on_errors, scaled, with_law
 from ssdsim.checks import Array
 from ssdsim.errors import InputError, nearest
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.measured.price import work_of
 from ssdsim.measured.row import Row
 from ssdsim.runtimes.card import NUMBERS, Evidence, Kernels, Runtime
+from ssdsim.runtimes.covered import Covered
 from ssdsim.transformer.operations import QUANTISED_BYTES
 
 DECODING = ("overlap", "attention", "communication", "per_layer_s", "per_step_s", "per_sequence_s")
 SPECULATING = ("per_draft_step_s", "per_round_s")
-BOTH = ("overlap", "attention", "per_step_s", "per_sequence_s", *SPECULATING)
 EXPERTS = (
     "experts",
     "experts_4_bit",
     "experts_nvfp4",
+    "experts_16_bit",
     "prompt_experts_4_bit",
     "per_expert_layer_s",
     "per_expert_prompt_s",
 )
 """Of mixtures of experts, on a card that was fitted to dense models."""
 
-MOST_FIELDS = 6
 MOST_OVERLAP = 0.9
 LEAST_FACTOR = 0.25
 """No engine's kernels are four times as fast as those of another library: the rows then speak of something else."""
 
-PRIOR_SD: Mapping[str, float] = {name: number.prior_sd for name, number in NUMBERS.items() if number.prior_sd}
-"""How far an engine may well be from a card of its kind, in each number: what few rows are drawn by."""
-
 _FIRST_NOISE = 0.05
-_LEAST_NOISE = 1e-3
+_USUAL_NOISE = 0.04
+_USUAL_ROWS = 4
+"""What a row is off by of a card that fits, and for how many rows that counts beside those there are."""
+
 _ROUNDS = 4
 _TOLD = 0.5  # of the prior's width: a number that the rows know better than that
 _HARDLY = 1e-4  # weight of a prior that only keeps a matrix invertible
@@ -59,11 +61,10 @@ _SAME = 0.9  # correlation from which on two numbers are not told apart
 class Fit:
     """A card with what the rows say of each number: its interval at 95 %, and those that they cannot tell apart.
 
-    ``misfit`` tells fits to the same measurements apart: what is left over of them and of the prior, less is likelier.
+    ``unpaid`` are usual numbers that no row pays; ``open`` is what is left open of all usual numbers together.
     """
 
     card: Runtime
-    rows: Sequence[Row]
     fields: tuple[str, ...]
     low: Array
     high: Array
@@ -72,7 +73,8 @@ class Fit:
     errors: Array
     left_out: Array
     series: NDArray[np.str_]
-    misfit: float
+    unpaid: tuple[str, ...]
+    open: Open
 
     @property
     def error(self) -> float:
@@ -92,6 +94,7 @@ def fit_runtime(
     engine: str = "",
     fields: Sequence[str] | None = None,
     source: str = "",
+    own_errors: bool = True,
 ) -> Fit:
     """The card called ``name`` that predicts ``rows`` best, drawn towards ``base`` where they say little.
 
@@ -103,19 +106,94 @@ def fit_runtime(
     Where rows do not say their cache's dtype beside quantised weights, the card keeps the one by which series left out
     are missed by less, of one series the likelier: that is a choice between two, not a number that is fitted.
 
+    Its errors are those of ``base`` times what series show that were left out (``own_errors``), or those of ``base``.
+
     Raises
     ------
-    InputError : an unknown field, more than :data:`MOST_FIELDS`, or fewer rows than fields.
+    InputError : an unknown field, or none.
     """
+    solved = _fit_numbers(rows, base, name, engine, fields)
+    made, card = solved.made, solved.card
+    errors = made.predicted(solved.solution.values) / made.seconds - 1.0
+    left_out, _ = solved.left_out
+    evidence = Evidence(
+        source=source or "rows of the user's own",
+        rows=len(rows),
+        series=len(set(made.series)),
+        error=significant(float(np.abs(errors).mean())),
+        left_out_error=significant(float(np.abs(left_out).mean())) if left_out.size else None,
+        note="" if left_out.size else "too few series to leave one out: the error is that of the rows fitted",
+    )
+    card = (_with_errors(solved) if own_errors else card).model_copy(update={"evidence": evidence})
+    solution = solved.solution
+    low, high = solution.interval()
+    usual = [name for name in (*DECODING, *EXPERTS, *SPECULATING) if name not in solution.fields]
+    return Fit(
+        card=card,
+        fields=solution.fields,
+        low=low,
+        high=high,
+        told=solution.told(),
+        alike=solution.alike(len(rows)),
+        errors=errors,
+        left_out=left_out,
+        series=made.series,
+        unpaid=tuple(name for name in usual if not made.per_unit[:, FIELDS.index(name)].any()),
+        open=Open.after(made, solution.values, solution.noise),
+    )
+
+
+@dataclass(frozen=True)
+class _Numbers:
+    """A card with its numbers fitted, what they leave open and the settings behind it; its errors are its base's."""
+
+    card: Runtime
+    base: Runtime
+    made: Features
+    solution: _Solution
+
+    @cached_property
+    def left_out(self) -> tuple[Array, Array]:
+        """Of each row, predicted by the rows of the other series: its relative error, and the log-sd of their numbers.
+
+        Empty with one series.
+        """
+        made, fields = self.made, self.solution.fields
+        errors, told = np.full((2, len(made.rows)), np.nan)
+        for own in without_each(list(made.series)):
+            solution = _solve(made.of(~own), self.base, fields)
+            errors[own] = made.of(own).predicted(solution.values) / made.seconds[own] - 1.0
+            told[own] = solution.log_sd(made.of(own))
+        return (np.zeros(0), np.zeros(0)) if np.isnan(errors).any() else (errors, told)
+
+    @property
+    def left_out_error(self) -> float | None:
+        """Mean absolute error of series that were left out; None with one series."""
+        return float(np.abs(self.left_out[0]).mean()) if self.left_out[0].size else None
+
+
+def _fit_numbers(
+    rows: Sequence[Row], base: Runtime, name: str, engine: str = "", fields: Sequence[str] | None = None
+) -> _Numbers:
     base = _at_home(rows, base)
-    chosen = tuple(dict.fromkeys(fields if fields is not None else default_fields(rows)))
-    check_fields(chosen, len(rows))
+    if fields is not None:
+        check_fields(fields)
+    drafts = "per_draft_step_s" in (SPECULATING if fields is None else fields)
     heads = [row for row in rows if row.has_head]
-    if "per_draft_step_s" in chosen and heads:  # they speak of their heads' steps, as the card's one number for these
+    if drafts and heads:  # they speak of their heads' steps, as the card's one number for these
         base = base.drafting_with(work_of(heads[0], base).site.draft.head)
-    named = name, engine or base.engine, source or "rows of the user's own"
-    fits = [_fit(rows, each, chosen, *named) for each in _caches(rows, base)]
-    return min(fits, key=lambda fit: (fit.left_out_error or 0.0, fit.misfit))
+    found = [_numbers(rows, each, fields, name, engine or base.engine) for each in _caches(rows, base)]
+    return min(found, key=lambda each: (each.left_out_error or 0.0, each.solution.misfit))
+
+
+def _numbers(rows: Sequence[Row], base: Runtime, fields: Sequence[str] | None, name: str, engine: str) -> _Numbers:
+    made = features(rows, base)
+    chosen = tuple(dict.fromkeys(default_fields(made) if fields is None else fields))
+    solution = _solve(made, base, chosen)
+    card = _card(solution.values, base, name, engine)
+    wander = (*_kept(base, chosen), *solution.wander())
+    card = card.model_copy(update={"wander": wander, "covered": _covered(card, base, rows)})
+    return _Numbers(card, base, made, solution)
 
 
 def _at_home(rows: Sequence[Row], base: Runtime) -> Runtime:
@@ -132,57 +210,36 @@ def _caches(rows: Sequence[Row], base: Runtime) -> Iterator[Runtime]:
     yield from (base.model_copy(update={"cache_dtype": kept}) for kept in (None, "float8"))
 
 
-def _fit(rows: Sequence[Row], base: Runtime, chosen: tuple[str, ...], name: str, engine: str, source: str) -> Fit:
-    made = features(rows, base)
-    solution = _solve(made, base, chosen)
-    errors = made.predicted(solution.values) / made.seconds - 1.0
-    left_out, _ = _left_out(made, base, chosen)
-    low, high = solution.interval()
-    card = _card(solution.values, base, name, engine)
-    card = card.model_copy(update={"wander": (*_kept(base, chosen), *solution.wander())})
-    evidence = Evidence(
-        source=source,
-        rows=len(rows),
-        series=len(set(made.series)),
-        error=significant(float(np.abs(errors).mean())),
-        left_out_error=significant(float(np.abs(left_out).mean())) if left_out.size else None,
-        note="" if left_out.size else "too few series to leave one out: the error is that of the rows fitted",
-    )
-    of_passes = {"host_log_sd": 0.0}
-    if not all(row.k for row in rows):
-        of_passes |= {"pass_log_sd": 0.0, "beside_log_sd": _beside(made, base, solution, card)}
-    card = card.model_copy(update={"evidence": evidence, "errors": base.errors.model_copy(update=of_passes)})
-    told, alike = solution.told(), solution.alike()
-    return Fit(card, rows, chosen, low, high, told, alike, errors, left_out, made.series, solution.misfit)
+def default_fields(made: Features) -> tuple[str, ...]:
+    """Those that the rows pay: of decoding, of experts where mixtures are, of drafts where rows speculate.
+
+    Rows that all speculate do not tell a draft from the target pass behind it, whose numbers stay. A number that rows
+    tell little of stays near the start: that is not what many numbers cost.
+    """
+    usual = SPECULATING if all(row.k for row in made.rows) else (*DECODING, *EXPERTS, *SPECULATING)
+    return tuple(name for name in usual if made.per_unit[:, FIELDS.index(name)].any())
 
 
-def default_fields(rows: Sequence[Row]) -> tuple[str, ...]:
-    """Those of decoding; of speculation where every row speculates (its target passes are not told apart); or both."""
-    speculate = [row.k is not None for row in rows]
-    if all(speculate):
-        return SPECULATING
-    return BOTH if any(speculate) else DECODING
-
-
-def check_fields(fields: Sequence[str], rows: int) -> None:
+def check_fields(fields: Sequence[str]) -> None:
     """Raise :class:`InputError` at fields that no fit can have."""
     for each in fields:
         if each not in FIELDS:
             raise InputError(f"unknown field '{each}'{nearest(each, FIELDS)} Allowed: {', '.join(FIELDS)}")
-    if not 0 < len(set(fields)) <= MOST_FIELDS:
-        raise InputError(f"a card has between 1 and {MOST_FIELDS} fitted fields, got {len(set(fields))}")
-    if rows <= len(set(fields)):
-        raise InputError(f"{len(set(fields))} fields need more than {len(set(fields))} rows, got {rows}")
+    if not fields:
+        raise InputError("at least one field must be fitted, got none")
 
 
 @dataclass(frozen=True)
 class _Solution:
+    """``misfit`` tells fits to the same rows apart: what is left over of them and of the prior, less is likelier."""
+
     values: Array
     fields: tuple[str, ...]
     covariance: Array
     by_rows: Array
     rows: float
     misfit: float
+    noise: float
 
     @property
     def _sd(self) -> Array:
@@ -190,7 +247,7 @@ class _Solution:
 
     def interval(self) -> tuple[Array, Array]:
         at = self.values[_columns(self.fields)]
-        wide = student.ppf(0.975, max(1, self.rows - len(self.fields))) * self._sd
+        wide = student.ppf(0.975, _USUAL_ROWS + max(0.0, self.rows - len(self.told()))) * self._sd
         most = [MOST_OVERLAP if name == "overlap" else np.inf for name in self.fields]
         return np.maximum(at - wide, 0.0), np.minimum(at + wide, most)
 
@@ -219,8 +276,10 @@ class _Solution:
         """The fields that the rows know better than the prior does."""
         return tuple(f for f, sd in zip(self.fields, self._sd, strict=True) if sd < _TOLD * PRIOR_SD[f])
 
-    def alike(self) -> tuple[tuple[str, str], ...]:
-        """Pairs that may be traded for each other as far as the rows are concerned."""
+    def alike(self, rows: int) -> tuple[tuple[str, str], ...]:
+        """Pairs that may be traded for each other as far as so many rows are concerned; of few rows all may."""
+        if rows <= len(self.fields):
+            return ()
         sd = np.sqrt(np.diag(self.by_rows))
         correlation = self.by_rows / np.outer(sd, sd)
         return tuple(
@@ -255,10 +314,10 @@ def _solve(made: Features, base: Runtime, fields: tuple[str, ...]) -> _Solution:
     for _ in range(_ROUNDS):
         scaled = np.vstack([relative * prior_sd / noise, np.eye(len(at))])
         towards = np.concatenate([wanted / noise, values[at] / prior_sd])
-        found = lsq_linear(scaled, towards, bounds=(lower / prior_sd, upper / prior_sd), method="bvls").x * prior_sd
-        found = np.maximum(found, lower)  # its bounds are kept but for the last bit
+        found = lsq_linear(scaled, towards, bounds=(lower / prior_sd, upper / prior_sd), method="bvls").x
+        found = np.maximum(found * prior_sd, lower)  # its bounds are kept but for the last bit
         residual = relative @ found - wanted
-        noise = max(_LEAST_NOISE, float(np.sqrt((residual**2).sum() / max(1, len(wanted) - len(at)))))
+        noise = _noise_of(residual, len(at))
     strayed = (found - values[at]) / prior_sd
     misfit = float(2 * len(wanted) * np.log(noise) + (strayed**2).sum())
     alike = _design_effect(residual, made.series)
@@ -268,7 +327,13 @@ def _solve(made: Features, base: Runtime, fields: tuple[str, ...]) -> _Solution:
     )
     solved = values.copy()
     solved[at] = found
-    return _Solution(solved, fields, covariance, by_rows, len(wanted) / alike, misfit)
+    return _Solution(solved, fields, covariance, by_rows, len(wanted) / alike, misfit, noise)
+
+
+def _noise_of(residuals: Array, fitted: int) -> float:
+    """Of a row, from what so many numbers leave over of rows: of few rows nearly the usual one."""
+    counted = _USUAL_ROWS + max(1, len(residuals) - fitted)
+    return float(np.sqrt((_USUAL_ROWS * _USUAL_NOISE**2 + (residuals**2).sum()) / counted))
 
 
 def _least(field: str, base: Runtime) -> float:
@@ -290,32 +355,44 @@ def _design_effect(residual: Array, series: NDArray[np.str_]) -> float:
     return 1.0 + correlation * (float((counts**2).sum()) / len(residual) - 1.0)
 
 
-def _left_out(made: Features, base: Runtime, fields: tuple[str, ...]) -> tuple[Array, Array]:
-    """Of each row, predicted by the rows of the other series: its relative error, and the log-sd of their numbers.
+def _with_errors(solved: _Numbers) -> Runtime:
+    """The card with the errors of its base, times what series show that were left out; with one series, its own rows.
 
-    Empty with one series, or where the others are too few.
+    Rows of speculation alone say nothing of a target pass by itself.
     """
-    errors, told = np.full((2, len(made.rows)), np.nan)
-    for own in without_each(list(made.series)):
-        if (~own).sum() <= len(fields):
-            break
-        solution = _solve(made.of(~own), base, fields)
-        errors[own] = made.of(own).predicted(solution.values) / made.seconds[own] - 1.0
-        told[own] = solution.log_sd(made.of(own))
-    return (np.zeros(0), np.zeros(0)) if np.isnan(errors).any() else (errors, told)
+    card, errors = solved.card, {"host_log_sd": 0.0}
+    if all(row.k for row in solved.made.rows):
+        return card.model_copy(update={"errors": card.errors.model_copy(update=errors)})
+    errors["pass_log_sd"] = 0.0
+    card = with_law(card.model_copy(update={"errors": card.errors.model_copy(update=errors)}))
+    return scaled(card, factor_on_errors(_unseen(card, solved), card))
 
 
-def _beside(made: Features, base: Runtime, solution: _Solution, card: Runtime) -> float:
-    """The log-sd of seconds beside matrices that left-out series show; with one series, what its rows do."""
-    errors, told = _left_out(made, base, solution.fields)
+def _unseen(card: Runtime, solved: _Numbers) -> Unseen:
+    """Each series by what the others say; with one series, its rows by the card itself."""
+    made, bare = solved.made, card.model_copy(update={"wander": ()})
+    errors, told = solved.left_out
     if not errors.size:
-        errors, told = made.predicted(solution.values) / made.seconds - 1.0, np.zeros(len(made.rows))
-    return significant(beside_log_sd(errors, told, made.rows, card))
+        errors = made.predicted(solved.solution.values) / made.seconds - 1.0
+        return Unseen.of(made.rows, bare, errors, solved.solution.log_sd(made))
+    parts = []
+    for own in without_each(list(made.series)):
+        others = bare.model_copy(update={"covered": _covered(card, solved.base, made.of(~own).rows)})
+        parts.append(Unseen.of(made.of(own).rows, others, errors[own], told[own]))
+    return Unseen.together(parts)
+
+
+def _covered(card: Runtime, base: Runtime, rows: Sequence[Row]) -> tuple[Covered, ...]:
+    """The settings behind a card: those of its rows, and of the card to start from where that is of the same engine."""
+    before = base.covered if card.engine.lower() == base.engine.lower() else ()
+    return tuple(dict.fromkeys((*before, *covered_by(rows))))
 
 
 def _card(values: Array, base: Runtime, name: str, engine: str) -> Runtime:
     held = {field: significant(float(value)) for field, value in zip(FIELDS, values, strict=True)}
-    return base.with_numbers(held).model_copy(update={"name": name, "engine": engine, "versions": "", "about": ""})
+    runs = base.runs if engine == base.engine else None  # of another engine nothing is known
+    told = {"name": name, "engine": engine, "versions": "", "about": "", "runs": runs}
+    return base.with_numbers(held).model_copy(update=told)
 
 
 def by_series(fit: Fit) -> Iterator[tuple[str, int, float, float]]:

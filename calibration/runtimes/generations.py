@@ -47,22 +47,25 @@ def fit_generations(
     """The card that predicts rows of both generations, ``fields`` of each.
 
     Those of the later one are drawn towards those of the earlier. A generation with no more rows than fields has the
-    numbers of the other. What ``base`` says of each generation besides stays.
+    numbers of the other. What ``base`` says of each generation besides stays, and of its errors: bundled cards have
+    one law of these.
     """
     earlier, later = _by_generation(rows, len(fields))
     start = base.model_copy(update={"four_bits": None})
-    before = fit_runtime(earlier, start, name, engine, fields, source) if earlier else None
+    before = fit_runtime(earlier, start, name, engine, fields, source, own_errors=False) if earlier else None
     there = start if base.four_bits is None else _there(start, base.four_bits)
     if before is not None:
         found = [way for way in before.card.wander if set(way) & set(fields)]
         there = there.with_numbers({field: before.card.numbers[field] for field in fields})
         there = there.model_copy(update={"wander": (*there.wander, *found)})
-    after = fit_runtime(later, there, name, engine, fields, source) if later else None
+    after = fit_runtime(later, there, name, engine, fields, source, own_errors=False) if later else None
     home = before.card if before is not None else _with_fields_of(after, start, fields)
     other = after.card if after is not None else None if base.four_bits is None else there
     fits = tuple(fit for fit in (before, after) if fit is not None)
+    covered = tuple(dict.fromkeys(each for fit in fits for each in fit.card.covered))
     four_bits = None if other is None else _apart(home, other)
-    card = home.model_copy(update={"four_bits": four_bits, "evidence": _together(fits, home)})
+    both = {"four_bits": four_bits, "evidence": _together(fits, home), "covered": covered}
+    card = home.model_copy(update=both)
     return Generations(card, before, after)
 
 

@@ -1,30 +1,26 @@
-"""How far a card may be off in a series that nobody has seen, from the errors of series that were left out."""
+"""How far cards were off in rows that they had not seen, beside what they could know of that."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 from scipy.stats import t as student
 
+from calibration.bootstrap import significant
 from ssdsim.checks import Array
+from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.measured.price import work_of
 from ssdsim.measured.row import Row
 from ssdsim.pricing.between_kernels import beside_matrices
-from ssdsim.pricing.cost import Cost, TimingErrors
+from ssdsim.pricing.cost import Cost
 from ssdsim.runtimes.card import Errors, Runtime
-
-BESIDE_LOG_SD = 0.133
-"""Of all bundled cards' left-out series together, each weighing alike (docs/fidelity.md), by maximum likelihood.
-
-Of what of a pass and its step multiplies no matrices, beside the errors of the kernels' timings and of the card's
-numbers: rows that are three quarters matrices are missed by 6 %, those that are one quarter by 11 %. Beside this an
-error of the whole pass comes out as 0; alone it is less likely, also where each card's rows are judged by the others'.
-"""
-
-_DRAWS = 100
+from ssdsim.runtimes.catalog import find_runtime
+from ssdsim.runtimes.covered import OF_WHOLE, STEPS, Away, Case, Covered, steps
 
 _SHARED = 0.5
 """Of the squares of a series' errors, the share that all its rows have in common, over the same series (0.49)."""
@@ -37,27 +33,141 @@ than 8 are less likely by more than a test at 95 % bears.
 """
 
 
-def beside_log_sd(errors: Array, told: Array, rows: Sequence[Row], card: Runtime) -> float:
-    """What ``card`` misses by in seconds beside matrices, from relative ``errors`` of ``rows``.
+_FAR = 1e3  # steps: no nearest setting
 
-    ``told`` are log-sds that the rows had already: what the numbers of their cards left open. Each series weighs alike.
+OF_LAW = ("beside_log_sd", "experts_log_sd")
+"""Of a card's errors, those that one law gives to all cards (:mod:`calibration.runtimes.widths`), beside ``away``."""
+
+_LAW_OF = "vllm"
+
+
+def covered_by(rows: Sequence[Row]) -> tuple[Covered, ...]:
+    """The settings that rows have, each with the batches and the versions seen there."""
+    found: dict[tuple[str, int, int, bool], list[tuple[Case, str]]] = {}
+    for row in rows:
+        case = case_of(row)
+        setting = (case.device, case.tp, case.active_parameters, case.experts)
+        found.setdefault(setting, []).append((case, row.stated_version))
+    return tuple(_covered(seen) for _, seen in sorted(found.items()))
+
+
+def _covered(seen: Sequence[tuple[Case, str]]) -> Covered:
+    (case, _), batches = seen[0], [each.batch for each, _ in seen]
+    return Covered(
+        device=case.device,
+        peak_flops=case.peak_flops,
+        memory_bandwidth=case.memory_bandwidth,
+        tp=case.tp,
+        active_parameters=case.active_parameters,
+        experts=case.experts,
+        batches=(min(batches), max(batches)),
+        versions=tuple(sorted({version for _, version in seen if version})),
+    )
+
+
+def case_of(row: Row) -> Case:
+    """What a row asks of a card."""
+    profile = find_hardware(row.hardware)
+    return Case.of(find_transformer(row.model), profile.device, profile.name, row.tp, row.batch, row.stated_version)
+
+
+@dataclass(frozen=True)
+class Unseen:
+    """Rows that a card predicted without having seen them.
+
+    ``logs`` of predicted over measured; ``known``, the log-sd that the timings of kernels and the card's numbers give
+    a row; ``beside``, the share of its seconds that multiplies no matrices; ``experts``, 1 where it is of a mixture;
+    ``steps``, its distance from each setting behind the card, shape ``(rows, settings, ways)``, far away where there
+    are fewer settings; ``series``.
     """
-    kernels, beside = (np.array(each) for each in zip(*(_shares(row, card) for row in rows), strict=True))
-    squares = np.log1p(np.maximum(errors, -0.99)) ** 2 - kernels**2 - told**2
-    expected = (BESIDE_LOG_SD * beside) ** 2
-    return BESIDE_LOG_SD * times_others(squares / expected, [row.series_name for row in rows])
+
+    logs: Array
+    known: Array
+    beside: Array
+    experts: Array
+    steps: Array
+    series: NDArray[np.str_]
+
+    @staticmethod
+    def of(rows: Sequence[Row], card: Runtime, errors: Array, told: Array | float = 0.0) -> Unseen:
+        """Rows that ``card``, whose settings are those behind it, missed by relative ``errors``.
+
+        ``told`` are log-sds besides: what numbers leave open that the card does not say itself.
+        """
+        kernels, beside = np.array([_shares(row, card) for row in rows]).T
+        cases = [case_of(row) for row in rows]
+        return Unseen(
+            logs=np.log1p(np.maximum(errors, -0.99)),
+            known=np.hypot(kernels, told),
+            beside=beside,
+            experts=np.array([float(case.experts) for case in cases]),
+            steps=np.array([[steps(case, each) for each in card.covered] for case in cases], dtype=float).reshape(
+                len(rows), len(card.covered), len(STEPS)
+            ),
+            series=np.array([row.series_name for row in rows]),
+        )
+
+    @staticmethod
+    def together(parts: Sequence[Unseen]) -> Unseen:
+        most = max(part.steps.shape[1] for part in parts)
+        wide = [
+            np.pad(part.steps, ((0, 0), (0, most - part.steps.shape[1]), (0, 0)), constant_values=_FAR)
+            for part in parts
+        ]
+        names = ("logs", "known", "beside", "experts", "series")
+        columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+        return Unseen(steps=np.concatenate(wide), **columns)
+
+    def where(self, kept: NDArray[np.bool_]) -> Unseen:
+        """Some of the rows."""
+        return Unseen(*(getattr(self, name)[kept] for name in (each.name for each in fields(Unseen))))
+
+    def squares_of(self, beside: float, experts: float, away: Sequence[float]) -> Array:
+        """What log-sds of these sizes add to the square of each row's."""
+        if not self.steps.shape[1]:
+            return np.asarray((beside * self.beside) ** 2 + (experts * self.experts) ** 2)
+        known, at = self._squares
+        squares, whole = known * np.square(np.asarray(away)), np.isin(STEPS, OF_WHOLE)
+        of_beside, of_pass = (squares[..., ways].sum(axis=2).min(axis=1)[at] for ways in (~whole, whole))
+        return np.asarray((beside**2 + of_beside) * self.beside**2 + (experts * self.experts) ** 2 + of_pass)
+
+    @cached_property
+    def _squares(self) -> tuple[Array, NDArray[np.int_]]:
+        """Of the steps, each row's once, and where each row has them."""
+        rows, settings, ways = self.steps.shape
+        found, at = np.unique(self.steps.reshape(rows, settings * ways), axis=0, return_inverse=True)
+        return np.square(found.reshape(-1, settings, ways)), at.reshape(-1)
+
+    def squares_by(self, card: Runtime) -> Array:
+        """What a card's own errors add there."""
+        away = [getattr(card.away, way) for way in STEPS]
+        return self.squares_of(card.errors.beside_log_sd, card.errors.experts_log_sd, away)
 
 
-def log_sd_besides(errors: Array, rows: Sequence[Row], card: Runtime) -> float:
-    """Of whole passes: what ``card`` misses ``rows`` by, each series weighing alike, beyond all that it says itself."""
-    draws = TimingErrors(_DRAWS, 0)
-    said = np.array([np.log(work_of(row, card).cost.sample(draws)).var() for row in rows])
-    squares = np.log1p(np.maximum(errors, -0.99)) ** 2 - said
-    _, at, counts = np.unique([row.series_name for row in rows], return_inverse=True, return_counts=True)
-    return float(np.sqrt(max(0.0, np.average(squares, weights=1.0 / counts[at]))))
+def with_law(card: Runtime) -> Runtime:
+    """The card itself where it says how wrong it is away from its rows; else with what the bundled cards say."""
+    if card.errors.beside_log_sd:
+        return card
+    law = find_runtime(_LAW_OF)
+    errors = {name: getattr(law.errors, name) for name in OF_LAW}
+    return card.model_copy(update={"errors": card.errors.model_copy(update=errors), "away": law.away})
 
 
-def times_others(squares: Array, series: Sequence[str]) -> float:
+def scaled(card: Runtime, factor: float) -> Runtime:
+    """The card with errors so many times as large."""
+    errors, away = card.errors, card.away
+    times = {name: significant(factor * getattr(errors, name)) for name in OF_LAW}
+    farther = Away(**{way: significant(factor * getattr(away, way)) for way in STEPS})
+    return card.model_copy(update={"errors": errors.model_copy(update=times), "away": farther})
+
+
+def factor_on_errors(unseen: Unseen, card: Runtime) -> float:
+    """By how much the errors that ``card`` says of itself must be multiplied, from rows that it had not seen."""
+    squares = unseen.logs**2 - unseen.known**2
+    return times_others(squares / unseen.squares_by(card), unseen.series)
+
+
+def times_others(squares: Array, series: Sequence[str] | NDArray[np.str_]) -> float:
     """The factor on the bundled cards' log-sds that errors with such squares, in units of those, give.
 
     Few errors tell a spread badly: it is drawn towards that of the bundled cards, and widened as Student's is.
@@ -86,9 +196,9 @@ def independent(counts: NDArray[np.int_]) -> float:
 
 
 def _shares(row: Row, card: Runtime) -> tuple[float, float]:
-    """The log-sd that a row's kernels make by their own errors, and the share of it that multiplies no matrices."""
-    alone = {"name": f"{card.name}, kernels", "errors": Errors(beside_log_sd=1.0), "wander": ()}
+    """A row's log-sd by its kernels and the card's numbers, and the share of it that multiplies no matrices."""
+    alone = {"name": f"{card.name}, kernels", "errors": Errors(beside_log_sd=1.0), "covered": ()}
     kernels = card.model_copy(update=alone)
     cost, beside = work_of(row, kernels).cost, beside_matrices(kernels)
-    timings = Cost(cost.terms, shared={name: moved for name, moved in cost.shared.items() if name != beside})
-    return float(np.log(timings.sample(TimingErrors(_DRAWS, 0))).std()), cost.shared.get(beside, 0.0) / cost.seconds
+    rest = Cost(cost.terms, shared={name: moved for name, moved in cost.shared.items() if name != beside})
+    return rest.log_sd, cost.shared.get(beside, 0.0) / cost.seconds

@@ -98,7 +98,7 @@ def results(names: Sequence[str]) -> list[str]:
 
 
 def intervals(names: Sequence[str]) -> list[str]:
-    """Names of the columns that rest on draws of the timings' errors."""
+    """Names of the columns that rest on draws of what is not known."""
     bounds = [f"{name}_{end}" for name in names for end in ("low", "high")]
     return [*bounds, *(probability(name, rival) for name, rival in contests(names))]
 

@@ -1,4 +1,4 @@
-"""Who is faster under the same draws of what is uncertain, and the one rule of when that is decided."""
+"""Who is faster under the same draws of all that is not known, and the one rule of when that is decided."""
 
 from __future__ import annotations
 
@@ -8,23 +8,40 @@ from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
 
-from ssdsim.intervals import Draws, Interval
+from ssdsim.intervals import Draws, Interval, bounds_95
+from ssdsim.scenario.many import Drawn
 
 DECIDED = 0.95  # the probability of a sign from which on it is said; below it a verdict is "undecided"
+
 SIGN_OPEN = "the timings' errors leave the sign open"
 
 Outcome = Literal["wins", "loses", "undecided"]
 Key = TypeVar("Key", bound=Hashable)
 
 
+def is_decided(share: float | None, everywhere: bool) -> bool:
+    """The one rule: a sign is said where it holds in a share :data:`DECIDED` of the joint draws of timings and tokens,
+    and, at the timings as they are predicted, ``everywhere`` that the token inputs may lie. No share: nothing errs.
+    """
+    return (share is None or share >= DECIDED) and everywhere
+
+
 @dataclass(frozen=True)
 class Versus:
-    """One side's rate over another's: the ratio, its 95 % interval, P(faster); None where nothing errs."""
+    """One side's rate over another's: the ratio, its 95 % interval, P(faster); None where nothing errs.
+
+    ``lowest`` and ``highest`` are the ratio over the ranges in which token inputs lie, timings being as they are
+    predicted; None where no input lies in a range. ``timings`` is half the ratio's 95 % interval, relative, where
+    timings alone err.
+    """
 
     ratio: float
     low: float | None = None
     high: float | None = None
     probability_faster: float | None = None
+    lowest: float | None = None
+    highest: float | None = None
+    timings: float | None = None
 
     @property
     def interval(self) -> Interval | None:
@@ -36,15 +53,28 @@ class Versus:
         return self.low is not None and f"{self.low:.2f} {self.high:.2f}" == "1.00 1.00"
 
     @property
+    def stays(self) -> str:
+        """The ratio that it is over all ranges, to the digits that are shown; empty where it moves."""
+        if self.lowest is None or self.highest is None:
+            return ""
+        lowest, highest = f"{self.lowest:.2f}x", f"{self.highest:.2f}x"
+        return lowest if lowest == highest else ""
+
+    @property
+    def turns(self) -> bool:
+        """Somewhere in the ranges of the token inputs the other one is faster, at the timings as they are predicted."""
+        return self.lowest is not None and self.highest is not None and self.lowest <= 1.0 < self.highest
+
+    @property
     def loses(self) -> bool:
         """Or is as fast."""
         if self.probability_faster is None:
             return self.ratio <= 1.0
-        return self.as_fast or self.probability_faster <= 1.0 - DECIDED
+        return self.as_fast or is_decided(1.0 - self.probability_faster, not self.turns)
 
     @property
     def wins(self) -> bool:
-        return not self.loses and (self.probability_faster is None or self.probability_faster >= DECIDED)
+        return not self.loses and is_decided(self.probability_faster, not self.turns)
 
 
 @dataclass(frozen=True)
@@ -56,13 +86,11 @@ class Contest(Generic[Key]):
 
     @property
     def outcome(self) -> Outcome:
-        """The one rule: what is said of the subject holds with a probability of :data:`DECIDED`.
-
-        It loses where a single rival is faster, or as fast; it wins where it is the fastest of all.
-        """
+        """It loses where a single rival is faster, or as fast; it wins where it is the fastest of all."""
         if any(versus.loses for versus in self.over.values()):
             return "loses"
-        return "wins" if self.probability is None or self.probability >= DECIDED else "undecided"
+        everywhere = not any(versus.turns for versus in self.over.values())
+        return "wins" if is_decided(self.probability, everywhere) else "undecided"
 
     @property
     def decided(self) -> bool:
@@ -79,15 +107,9 @@ class Contest(Generic[Key]):
         lost = [rival for rival, versus in self.over.items() if versus.loses]
         return min(lost or self.open or self.over, key=lambda rival: self.over[rival].ratio)
 
-    @property
-    def why_open(self) -> str:
-        if self.open:
-            return SIGN_OPEN
-        return f"that it is faster than all of them has P {self.probability:.2f}"
-
 
 def contest(
-    subject: Key, rivals: Iterable[Key], rates: Mapping[Key, float], draws: Mapping[Key, Draws] | None
+    subject: Key, rivals: Iterable[Key], rates: Mapping[Key, float], draws: Mapping[Key, Drawn] | None
 ) -> Contest[Key]:
     """The subject against ``rivals``, in their order.
 
@@ -99,12 +121,29 @@ def contest(
     rivals = tuple(rivals)
     if draws is None:
         return Contest({rival: Versus(rates[subject] / rates[rival]) for rival in rivals}, None)
-    over = {}
-    for rival in rivals:
-        ratios = Interval.of(draws[subject] / draws[rival])
-        faster = float(share_fastest(draws[subject], [draws[rival]]))
-        over[rival] = Versus(rates[subject] / rates[rival], ratios.low, ratios.high, faster)
-    return Contest(over, float(share_fastest(draws[subject], [draws[rival] for rival in rivals])))
+    own = draws[subject]
+    over = {rival: _versus(rates[subject] / rates[rival], own, draws[rival]) for rival in rivals}
+    return Contest(over, float(share_fastest(own.joint, [draws[rival].joint for rival in rivals])))
+
+
+def _versus(ratio: float, own: Drawn, other: Drawn) -> Versus:
+    interval = Interval.of(own.joint / other.joint)
+    faster = float(share_fastest(own.joint, [other.joint]))
+    low, high = bounds_95(own.timings / other.timings)
+    timings = float(np.sqrt(high / low) - 1.0)
+    across = _across(own, other)
+    if across is None:
+        return Versus(ratio, interval.low, interval.high, faster, timings=timings)
+    lowest, highest = min(ratio, float(across.min())), max(ratio, float(across.max()))
+    return Versus(ratio, interval.low, interval.high, faster, lowest, highest, timings)
+
+
+def _across(own: Drawn, other: Drawn) -> Draws | None:
+    """The ratio over the ranges of tokens; one that reads none of them has one rate, whatever they are."""
+    if own.across is None and other.across is None:
+        return None
+    mine, theirs = (np.median(each.timings) if each.across is None else each.across for each in (own, other))
+    return np.asarray(mine / theirs)
 
 
 def share_fastest(subject: Draws, rivals: Sequence[Draws]) -> Any:

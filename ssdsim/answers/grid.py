@@ -15,7 +15,7 @@ from ssdsim.answers.contest import share_fastest
 from ssdsim.answers.predict import check_constant
 from ssdsim.checks import whole
 from ssdsim.errors import InputError
-from ssdsim.intervals import Draws, bounds_95, centred_on
+from ssdsim.intervals import Draws, bounds_95
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.room import NoRoom
 from ssdsim.scenario.asked import Asked, RememberedSteps, Steps
@@ -37,8 +37,8 @@ def evaluate(
     Parameters
     ----------
     points : option mappings as :func:`ssdsim.configure` takes them.
-    draws : of the timings' errors, for intervals; 0 for none. ``predict`` takes 1000.
-    seed : of those draws; the same timing's error is the same at every point.
+    draws : of all that is not known, timings and tokens, for intervals; 0 for none. ``predict`` takes 1000.
+    seed : of those draws; the same timing's error, and the same input of tokens, is the same at every point.
     names : strategies that have columns even where no point asks for them.
 
     Returns
@@ -47,7 +47,7 @@ def evaluate(
     ``*_tokens_per_second`` over the whole batch, ``*_gpus``, ``*_round_s``, ``tokens_per_round_*``; ratios such as
     ``ssd_over_sd``; ``p_hit`` (stationary), ``p_all_hit``, ``backup`` (the better one of ``auto``), ``budget`` (cached
     outcomes a sequence). Unit-free points count in T_v instead of seconds. With draws also ``ar_low``, ``ar_high`` and
-    so on (95 % of tokens/s) and ``probability_ssd_beats_sd``, NaN where unit-free.
+    so on (95 % of tokens/s) and ``probability_ssd_beats_sd``, NaN where unit-free and all rates of tokens are given.
     ``error`` is None, or says in one line why the point, or one of its strategies, is not possible: what is not
     possible is NaN. ``attrs["warnings"]`` lists the extrapolations behind the rows.
 
@@ -142,7 +142,7 @@ class _Table:
         self._steps = steps
         self._rows: dict[str, list[_Row]] = {name: [] for name in names}
         self.errors: list[str | None] = []
-        self._has_errors: list[bool] = []  # of timings: not where unit-free
+        self._has_errors: list[bool] = []  # not where times are unit-free and tokens given
         self._of_tokens: set[str] = set()
 
     def add(self, point: Mapping[str, Any]) -> None:
@@ -156,7 +156,6 @@ class _Table:
     def _add(self, number: int, asked: Asked) -> None:
         for name in asked.names:
             self._rows.setdefault(name, [])
-        self._has_errors[number] = asked.site is not None
         found, problems = {}, {}
         for name in asked.names:
             try:
@@ -166,6 +165,8 @@ class _Table:
         if found:
             check_constant(asked.settings["spread"])
         self._of_tokens.update(asked.warnings(found, asked.settings))
+        known = (row.scenario.known for rows in found.values() for row in rows)
+        self._has_errors[number] = asked.site is not None or not all(each.is_sure for each in known)
         for name, rows in found.items():  # only now, since any other mistake refuses the whole point
             self._rows[name].extend(rows)
         if problems:
@@ -187,7 +188,7 @@ class _Table:
                 columns |= self._results(names, name)
         columns |= named.over(named.ratios(names), columns)
         if draws and self._rows:
-            columns |= self._intervals(names, columns, TimingErrors(draws, seed))
+            columns |= self._intervals(names, TimingErrors(draws, seed))
         nowhere = np.full(len(self.errors), np.nan)
         wanted = [*named.results(names), *(named.intervals(names) if draws else ())]
         return Evaluated({name: columns.get(name, nowhere) for name in wanted}, self.errors, sorted(warnings))
@@ -217,10 +218,8 @@ class _Table:
         column[points] = values
         return column
 
-    def _intervals(
-        self, names: Sequence[str], columns: Mapping[str, NDArray[Any]], errors: TimingErrors
-    ) -> dict[str, NDArray[np.float64]]:
-        """95 % intervals of tokens/s; NaN where times are unit-free, since those have no errors."""
+    def _intervals(self, names: Sequence[str], errors: TimingErrors) -> dict[str, NDArray[np.float64]]:
+        """95 % intervals of tokens/s; NaN where times are unit-free and every rate of tokens is given."""
         found = {name: np.full(len(self.errors), np.nan) for name in named.intervals(names)}
         by_point = {name: dict(self._rows[name]) for name in names}
         rates = {name: Rates(errors) for name in names}
@@ -232,8 +231,7 @@ class _Table:
                 present = [place for place, point in enumerate(points) if point in by_point[name]]
                 if present:
                     at = [points[place] for place in present]
-                    drawn = rates[name]([by_point[name][point] for point in at])
-                    draws[name][present] = centred_on(columns[f"{name}_tokens_per_second"][at, None], drawn)
+                    draws[name][present] = rates[name]([by_point[name][point] for point in at])
                 found[f"{name}_low"][points], found[f"{name}_high"][points] = bounds_95(draws[name])
             for name, rival in named.contests(names):
                 both = [p for p in range(len(points)) if points[p] in by_point[name] and points[p] in by_point[rival]]

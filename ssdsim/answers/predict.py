@@ -13,11 +13,11 @@ from ssdsim.answers.reads import check_owners, check_read
 from ssdsim.answers.verdict import Verdict, verdict
 from ssdsim.checks import whole
 from ssdsim.errors import InputError, nearest
-from ssdsim.intervals import Draws, Interval, centred_on
+from ssdsim.intervals import Interval
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.rounds.estimate import Estimate
 from ssdsim.scenario.configuration import Configuration, configure
-from ssdsim.scenario.many import rates
+from ssdsim.scenario.many import Drawn
 from ssdsim.scenario.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -25,25 +25,25 @@ if TYPE_CHECKING:
 
 PredictEngine = Literal["auto", "closed", "mc", "des"]
 _PRECISION = {"mc": 0.001, "des": 0.005}  # of tokens/s: a second or so each
-DRAWS = 1000  # of the timings' errors; the 95 % bounds then wander by a few percent of their width
+DRAWS = 1000  # of what is not known; the 95 % bounds then wander by a few percent of their width
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """The stationary round of each strategy, with 95 % intervals of tokens/s from the profile's held-out errors."""
+    """The stationary round of each strategy, with 95 % intervals of tokens/s: timings' errors and tokens' ranges."""
 
     configuration: Configuration
     engine: str
     estimates: Mapping[str, Estimate]
     intervals: Mapping[str, Interval | None]
     verdict: Verdict
-    draws: Mapping[str, Draws] | None = field(default=None, repr=False)
+    draws: Mapping[str, Drawn] | None = field(default=None, repr=False)
 
     def probability(self, name: str, rival: str) -> float | None:
         """That of a strategy's being faster than another, given the errors; None without errors, or without room."""
         if self.draws is None or not {name, rival} <= self.draws.keys():
             return None
-        return float(share_fastest(self.draws[name], [self.draws[rival]]))
+        return float(share_fastest(self.draws[name].joint, [self.draws[rival].joint]))
 
     @property
     def unit(self) -> str:
@@ -60,7 +60,7 @@ def predict(*, seed: int = 0, engine: PredictEngine = "auto", **options: Any) ->
         ``subject`` say which are predicted and which one the verdict is about.
     engine : ``auto`` takes the cheapest that answers exactly: the closed form, or the Monte Carlo where durations
         have a spread.
-    seed : of the draws of the timings' errors, and of a simulation.
+    seed : of the draws of what is not known, and of a simulation.
 
     Returns
     -------
@@ -102,8 +102,8 @@ def predict_configured(
     else:
         estimates, errors = _simulate_all(scenarios, engine, seed, precision or _PRECISION[engine])
     draws = _rate_draws(scenarios, estimates, errors, configuration.errors(DRAWS, seed), seed)
-    intervals = {name: Interval.of(draws[name]) if draws else None for name in scenarios}
-    found = verdict(configuration.subject, estimates, draws, configuration.no_room)
+    intervals = {name: Interval.of(draws[name].joint) if draws else None for name in scenarios}
+    found = verdict(configuration.subject, estimates, draws, configuration.no_room, scenarios)
     return Prediction(configuration, engine, estimates, intervals, found, draws)
 
 
@@ -140,20 +140,22 @@ def _rate_draws(
     scenarios: Mapping[str, Scenario],
     estimates: Mapping[str, Estimate],
     simulation_errors: Mapping[str, float],
-    timing_errors: TimingErrors | None,
+    errors: TimingErrors | None,
     seed: int,
-) -> dict[str, Draws] | None:
-    """Draws of tokens/s under the timings' errors and the simulation's own; None where there are neither.
+) -> dict[str, Drawn] | None:
+    """Draws of tokens/s under all that is not known and the simulation's own errors; None where there are neither.
 
-    The timings' errors move the closed form; a simulated mean is moved by the same factor.
+    What is not known moves the closed form; a simulated mean is moved by the same factor.
     """
-    if timing_errors is None and not any(simulation_errors.values()):
+    if errors is None and not any(simulation_errors.values()):
         return None
     rng = np.random.default_rng(seed)
     draws = {}
     for name, scenario in scenarios.items():
         noise = np.exp(simulation_errors[name] * rng.standard_normal(DRAWS))
-        draws[name] = float(estimates[name].tokens_per_second) * noise
-        if timing_errors is not None:
-            draws[name] = centred_on(draws[name], rates([scenario], timing_errors)[0])
+        rate = float(estimates[name].tokens_per_second)
+        if errors is None:
+            draws[name] = Drawn(rate * noise, rate * noise)
+        else:
+            draws[name] = Drawn.of(scenario, errors).scaled(rate * noise / float(scenario.estimate.tokens_per_second))
     return draws

@@ -13,10 +13,10 @@ from ssdsim.scenario.configuration import Configuration
 
 
 def as_json(prediction: Prediction) -> dict[str, Any]:
-    """The stable JSON object of ``ssdsim predict --json`` (schema 3); durations are in ms, or in T_v unit-free."""
+    """The stable JSON object of ``ssdsim predict --json`` (schema 4); durations are in ms, or in T_v unit-free."""
     return document(
         {
-            "schema": 3,
+            "schema": 4,
             **picked(prediction, "unit", "engine", "verdict"),
             **configured(prediction.configuration),
             "strategies": {name: _strategy(prediction, name) for name in prediction.estimates},
@@ -31,7 +31,7 @@ def configured(configuration: Configuration, left_out: Collection[str] = ()) -> 
     shown = {name: value for name, value in settings.items() if name not in left_out}
     return {
         "scenario": {name: {"value": value, "source": settings.source(name)} for name, value in shown.items()},
-        **picked(configuration, "no_room", "provenance", "runtime", "pair"),
+        **picked(configuration, "no_room", "provenance", "runtime", "pair", "inputs"),
     }
 
 

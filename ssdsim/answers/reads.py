@@ -11,7 +11,7 @@ from ssdsim.errors import InputError
 from ssdsim.option import spelled
 from ssdsim.scenario.asked import Asked
 from ssdsim.scenario.configuration import Configuration, configure
-from ssdsim.scenario.options import ALL, DEFAULTS, check_names, owners
+from ssdsim.scenario.options import ALL, DEFAULTS, check_names, owners, with_ranges
 
 _MOST_LOOKED_AT = 250  # points of a grid: a second or two, where the first of them does not read all that is given
 
@@ -59,7 +59,7 @@ def check_read(
         ...
     ssdsim.errors.InputError: --f has no effect with --strategies ar: only SSD, Tree SSD read it
     """
-    unread, asked = [name for name, value in given.items() if value is not None], dict[str, None]()
+    unread, asked = [name for name, value in with_ranges(given).items() if value is not None], dict[str, None]()
     looked_at = list(islice(points, _MOST_LOOKED_AT + 1))
     if len(looked_at) > _MOST_LOOKED_AT:
         return
@@ -71,7 +71,7 @@ def check_read(
         if found.no_room:  # which may have read it
             return
         asked |= dict.fromkeys(found.scenarios)
-        unread = [name for name in unread if name in point and name not in found.reads]
+        unread = [name for name in unread if name in with_ranges(point) and name not in found.reads]
         if not unread:
             return
     readers = ", ".join(_readers(unread[0], looked_at[0]))

@@ -64,9 +64,10 @@ def roofline(**options: Any) -> pd.DataFrame:
       where a device has several links (a V100 of a cube mesh has six) large ones beat the one of a pair;
     * ``fixed``: no operation at all.
 
-    ``above_roof`` marks timings that beat the datasheet: operands that a benchmark left in the cache (an H100's L2
-    holds 50 MB, so keys and values of short contexts, or activations counted as if they went to memory and back, cost
-    less than their bytes), boosted clocks, or a fit that errs or extrapolates. Nothing is clipped.
+    ``above_roof`` marks timings that beat the datasheet: activations that stay in the cache (an H100's holds 50 MB),
+    counted as if they went to memory and back, or collectives over several links. Weights, keys and values come from
+    memory in every pass, so no timing beats these nor the arithmetic
+    (:meth:`ssdsim.hardware.timing.Law.least_s`).
 
     Raises
     ------

@@ -8,12 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
-from ssdsim import strategies
-from ssdsim.scenario.measured_pair import is_placeholder
 from ssdsim.scenario.options import ALL
 from ssdsim.scenario.scenario import Scenario
+from ssdsim.scenario.standing import ACCEPTANCE, HITS, Standing, TokenInput, of_all
 from ssdsim.scenario.token_errors import averages_under, directions
 
 _ENDS_SDS = 1.96
@@ -28,11 +27,13 @@ class Swing:
     """``low`` and ``high`` are the ratio where the input (``what``) is at the lower and upper end of where it may lie.
 
     ``lowest`` and ``highest`` bound it in between too: with settings held, a ratio may rise and fall again.
-    A ``placeholder`` lies in the plausible range that ``over`` says, a rate of a ``pair`` in its 95 % interval.
+    A ``placeholder`` lies in its plausible range, what is ``given`` in the user's, which ``over`` says; a rate that was
+    ``measured`` in its 95 % interval. ``of`` is what to measure: acceptance, or hits.
     """
 
     what: str
-    origin: Literal["placeholder", "pair"]
+    of: str
+    standing: Standing
     over: str
     low: float
     high: float
@@ -52,35 +53,42 @@ def swings(first: Scenario, other: Scenario) -> list[Swing]:
         return _per_user(first, change) / _per_user(other, change)
 
     present, found = ratio({}), []
-    for what, origin, over, changes in _paths(first if _drafts(first) else other):
+    for (what, of, standing, over), changes in (*_ranges(first, other), *_measured(first, other)):
         ratios = [ratio(change) for change in changes]
         bounds = min(present, *ratios), max(present, *ratios)
-        found.append(Swing(what, origin, over, ratios[0], ratios[-1], *bounds))
+        found.append(Swing(what, of, standing, over, ratios[0], ratios[-1], *bounds))
     return sorted((each for each in found if each.width > _NONE), key=lambda each: -each.width)
 
 
-def _paths(scenario: Scenario) -> Iterator[tuple[str, Literal["placeholder", "pair"], str, list[Change]]]:
-    """Inputs with where they come from and the options on the way from their lower end to their upper one."""
-    settings = scenario.settings
-    for name, option in ALL.items():
-        if option.plausible is not None and is_placeholder(settings, name):
-            low, high = option.plausible
-            values = (low, *_from_to(low, settings[name])[::-1], *_from_to(high, settings[name]), high)
-            yield ALL[name].axis, "placeholder", f"{low:g} to {high:g}", [{name: value} for value in values]
+def _ranges(first: Scenario, other: Scenario) -> Iterator[tuple[tuple[str, str, Standing, str], list[Change]]]:
+    """Inputs in a range, and the options on the way from their lower end to their upper one."""
+    for each in inputs_of(first, other):
+        if each.within is not None and each.is_open:
+            low, high = each.within
+            values = (low, *_from_to(low, each.value)[::-1], *_from_to(high, each.value), high)
+            told = ALL[each.name].axis, each.what, each.standing, f"{low:g} to {high:g}"
+            yield told, [{each.name: value} for value in values]
+
+
+def inputs_of(*scenarios: Scenario) -> tuple[TokenInput, ...]:
+    """What their tokens rest on."""
+    return of_all({scenario.strategy.name: scenario.known.inputs for scenario in scenarios})
+
+
+def _measured(first: Scenario, other: Scenario) -> Iterator[tuple[tuple[str, str, Standing, str], list[Change]]]:
+    """Rates of a pair that move together, likewise."""
+    settings = (first if first.strategy.drafts else other).settings
     nearer = [{each.name: each for each in directions(settings, way * _ENDS_SDS)} for way in _BETWEEN]
     for each in directions(settings, _ENDS_SDS):
         between = [known[each.name] for known in nearer if each.name in known]
         ups, downs = [one.up for one in between], [one.down for one in between]
-        yield each.what, "pair", "95 %", [each.down, *downs[::-1], *ups, each.up]
+        of = ACCEPTANCE if "alpha" in each.up else HITS
+        yield (each.what, of, "measured", "95 %"), [each.down, *downs[::-1], *ups, each.up]
 
 
 def _from_to(end: float, present: float) -> list[float]:
     """Values between where an input is and an end, the nearest to where it is first."""
     return [present + way * (end - present) for way in _BETWEEN]
-
-
-def _drafts(scenario: Scenario) -> bool:
-    return bool(strategies.ALL.named(scenario.strategy.name).drafts)
 
 
 def _per_user(scenario: Scenario, change: Change) -> float:

@@ -1,14 +1,17 @@
-"""Is a strategy worth its devices? One answer against each rival, under the same draws of the timings' errors."""
+"""Is a strategy worth its devices? One answer against each rival, under the same draws of all that is not known."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from ssdsim import strategies
 from ssdsim.answers.contest import Contest, Versus, contest
-from ssdsim.intervals import Draws
+from ssdsim.answers.doubts import SURE, Basis, Doubt
 from ssdsim.rounds.estimate import Estimate
+from ssdsim.scenario.many import Drawn
+from ssdsim.scenario.scenario import Scenario
 
 
 @dataclass(frozen=True)
@@ -16,8 +19,9 @@ class Verdict:
     """Is ``subject`` the strategy to use?
 
     ``best`` has the most tokens/s. ``over`` holds the subject against each rival by its name, the first of them first;
-    ``probability_best`` is that of its being faster than all of them, given the timings' errors. ``decided`` is False
-    where these leave open whether the subject is the fastest.
+    ``probability_best`` is that of its being faster than all of them, given the errors of timings and what is not known
+    of tokens. ``decided`` is False where these leave open whether the subject is the fastest. ``doubts`` are by how
+    much the ratio to the closest rival may be off for each of them, in one line ``doubts_told``.
     """
 
     subject: str
@@ -26,13 +30,16 @@ class Verdict:
     probability_best: float | None
     decided: bool
     sentence: str
+    doubts: tuple[Doubt, ...] = ()
+    doubts_told: str = ""
 
 
 def verdict(
     subject: str,
     estimates: Mapping[str, Estimate],
-    draws: Mapping[str, Draws] | None,
+    draws: Mapping[str, Drawn] | None,
     no_room: Mapping[str, str],
+    scenarios: Mapping[str, Scenario] = MappingProxyType({}),
 ) -> Verdict:
     """The verdict on a subject among ``estimates``.
 
@@ -40,8 +47,9 @@ def verdict(
     ----------
     subject : a strategy's name.
     estimates : by strategy, those that have room.
-    draws : of their tokens/s under the timings' errors; None where nothing errs.
+    draws : of their tokens/s under all that is not known; None where nothing errs.
     no_room : why others do not fit.
+    scenarios : behind the estimates; without them nothing is said of what they rest on.
     """
     rates = {name: float(e.tokens_per_second) for name, e in estimates.items()}
     best = max(rates, key=lambda name: rates[name])
@@ -52,8 +60,13 @@ def verdict(
     if not found.over:
         alone = f"{title} stands alone: give --strategies to hold it against others."
         return Verdict(subject, best, {}, None, True, alone)
-    sentence = _sentence(subject, found, {name: int(e.gpus) for name, e in estimates.items()})
-    return Verdict(subject, best, found.over, found.probability, found.decided, sentence)
+    gpus = {name: int(e.gpus) for name, e in estimates.items()}
+    told = _told(found)
+    basis = SURE
+    if scenarios:
+        basis = Basis.of(scenarios[subject], scenarios[found.closest], found.over[found.closest].timings)
+    sentence = basis.sentence(found, told, _head(found, subject, gpus), _clause(found, told, subject, gpus))
+    return Verdict(subject, best, found.over, found.probability, found.decided, sentence, basis.doubts, basis.told)
 
 
 def rivals(subject: str, names: Sequence[str]) -> tuple[str, ...]:
@@ -63,8 +76,24 @@ def rivals(subject: str, names: Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted(others, key=lambda name: name != first))
 
 
-def _sentence(subject: str, found: Contest[str], gpus: Mapping[str, int]) -> str:
-    """What was found, of the rival that decides it, or of each that leaves it open."""
+def _told(found: Contest[str]) -> Sequence[str]:
+    """The rival that decides it, or each that leaves it open."""
+    return [found.closest] if found.decided else found.open or [found.closest]
+
+
+def _head(found: Contest[str], subject: str, gpus: Mapping[str, int]) -> tuple[str, str]:
+    """The answer, for users and, where that is another, for the price of a token."""
+    if found.outcome == "loses":
+        return "No", ""
+    rival = found.closest
+    versus, share = found.over[rival], gpus[rival] / gpus[subject]
+    ends = {ratio * share >= 1.0 for ratio in (versus.ratio, versus.lowest, versus.highest) if ratio is not None}
+    if ends == {True}:
+        return "Yes", ""
+    return "Yes for latency", ", no for cost" if ends == {False} else ", undecided for cost"
+
+
+def _clause(found: Contest[str], told: Sequence[str], subject: str, gpus: Mapping[str, int]) -> str:
     title, own_gpus = strategies.ALL.named(subject).title, gpus[subject]
 
     def held(rival: str) -> str:
@@ -73,15 +102,15 @@ def _sentence(subject: str, found: Contest[str], gpus: Mapping[str, int]) -> str
         devices = f"the same {own_gpus} GPUs" if same else f"{own_gpus} GPUs against {gpus[rival]}"
         return f"{versus.ratio:.2f}x {strategies.ALL.named(rival).title}{bounds} on {devices}"
 
+    said = f"{title} is {' and '.join(map(held, told))}"
     if not found.decided:
-        undecided = found.open or [found.closest]
-        return f"Undecided: {title} is {' and '.join(map(held, undecided))}; {found.why_open}."
+        return said
     rival = found.closest
     ratio = found.over[rival].ratio
     if found.outcome == "loses":
         faster = "as fast" if f"{ratio:.2f}" == "1.00" else "faster"
-        return f"No: {title} is {held(rival)}; {strategies.ALL.named(rival).called} is {faster}."
+        return f"{said}; {strategies.ALL.named(rival).called} is {faster}"
     per_gpu = ratio * gpus[rival] / own_gpus - 1.0
     if per_gpu >= 0.0:
-        return f"Yes: {title} is {held(rival)}, {per_gpu:.0%} more tokens/s per GPU."
-    return f"Yes for latency, no for cost: {title} is {held(rival)}, so {-per_gpu:.0%} fewer tokens/s per GPU."
+        return f"{said}, {per_gpu:.0%} more tokens/s per GPU"
+    return f"{said}, so {-per_gpu:.0%} fewer tokens/s per GPU"

@@ -10,43 +10,24 @@ from ssdsim.answers.compare.as_json import as_json as comparison_json
 from ssdsim.answers.compare.compare import compare
 from ssdsim.answers.recommend.request import workload
 from ssdsim.cli.options import Verb, chosen_options, common_options, echo_json, late_options
-from ssdsim.cli.recommend import beside_searched, narrowed
+from ssdsim.cli.recommend import Gpus, beside_searched, narrowed
 from ssdsim.scenario.options import ALL
 
 
-class InputRange(click.ParamType[tuple[str, tuple[float, float]]]):
-    """``alpha=0.75:0.85``."""
-
-    name = "input=low:high"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if not isinstance(value, str):
-            return value
-        name, _, bounds = value.partition("=")
-        low, _, high = bounds.partition(":")
-        try:
-            return name.replace("-", "_"), (float(low), float(high))
-        except ValueError:
-            self.fail(f"'{value}' is not an input with its range such as alpha=0.75:0.85", param, ctx)
-
-
 @click.command("compare", cls=Verb)
-@click.option("--gpus", type=int, required=True, help="GPUs that may be used, over all copies")
+@click.option("--gpus", type=Gpus(), required=True, help="GPUs that may be used, over all copies: 8, or 8xh200")
 @click.option(*ALL["b"].flags, "b", type=int, default=1, show_default=True, help="sequences in flight")
 @click.option("--strategies", help="whom to compare [default: all]")
-@click.option(
-    "--range", "ranges", type=InputRange(), multiple=True, help="where an acceptance input may lie, again for each"
-)
 @late_options(narrowed)
 @chosen_options(lambda: (name for name in workload() if name not in ("strategies", "subject")), instead=beside_searched)
 @common_options
-def command(as_json: bool, seed: int, quiet: bool, ranges: Any, **options: Any) -> int:
+def command(as_json: bool, seed: int, quiet: bool, **options: Any) -> int:
     """Hold every strategy at its best settings against the others on as many GPUs.
 
-    P is the probability of being the fastest under the timings' errors and the ranges of the acceptance inputs: rates
-    of acceptance and of hits. Where all of those are placeholders (defaults) no winner is named.
+    P is the probability of being the fastest under the errors of timings and the ranges of acceptance and hits. A
+    winner is named where it has P 0.95, and is the fastest wherever in their ranges these lie.
     """
-    found = compare(seed=seed, ranges=dict(ranges), **options)
+    found = compare(seed=seed, **options)
     if as_json:
         echo_json(comparison_json(found))
     else:

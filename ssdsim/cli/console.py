@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import NoReturn
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ssdsim.cli.output import ReaderLeftError
+
 PIPE_WIDTH = 120
 UNLABELLED = " " * len("Verdict  ")
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> NoReturn:
+        raise ReaderLeftError
 
 
 def console(stderr: bool = False) -> Console:
@@ -17,7 +25,7 @@ def console(stderr: bool = False) -> Console:
 
     Text is shown as it is: names and titles come from files, and what looks like markup in one is none.
     """
-    found = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    found = _Console(stderr=stderr, highlight=False, markup=False, emoji=False)
     if not found.is_terminal:
         found.width = PIPE_WIDTH
     return found
@@ -43,11 +51,11 @@ def print_labelled(out: Console, label: str, text: str, style: str = "", label_s
 
 
 def print_origins(
-    out: Console, timings: Iterable[Mapping[str, str]], runtime: str | None, pair: str | None = None
+    out: Console, timings: Iterable[Mapping[str, str]], runtime: str | None, tokens: str | None = None
 ) -> None:
-    """What the numbers rest on."""
+    """What the numbers rest on: timings, the engine, what is accepted."""
     for record in timings:
         print_labelled(out, "Timings  ", f"{record['profile']}: {record['summary']}", "dim")
-    for label, text in (("Runtime  ", runtime), ("Tokens   ", pair)):
+    for label, text in (("Runtime  ", runtime), ("Tokens   ", tokens)):
         if text:
             print_labelled(out, label, text, "dim")

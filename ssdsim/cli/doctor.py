@@ -16,7 +16,7 @@ from ssdsim.cli.console import echo
 from ssdsim.cli.options import echo_json, json_option
 from ssdsim.hardware.catalog import hardware_names, transformer_names
 
-_DEPENDENCIES = ("numpy", "scipy", "simpy", "pandas", "pyarrow", "plotly", "pydantic", "click", "rich")
+_DEPENDENCIES = ("numpy", "scipy", "simpy", "pandas", "pyarrow", "plotly", "pydantic", "click", "rich", "httpx2")
 
 
 @click.command("doctor")

@@ -11,6 +11,7 @@ from ssdsim.answers.export.export import FORMATS, export
 from ssdsim.answers.schedule.candidates import CELLS, choices, fixed_options
 from ssdsim.cli.console import console, echo, print_labelled
 from ssdsim.cli.options import Verb, chosen_options, common_options, echo_json
+from ssdsim.cli.output import print_out
 from ssdsim.cli.values import OutputFile
 from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.files import write_whole
@@ -41,18 +42,19 @@ class _Export(Verb):
 def command(format_: str, output: Path | None, as_json: bool, seed: int, quiet: bool, **options: Any) -> int:
     """Write which strategy is best at which batch and context, and with which settings: K, fan-out, fallback.
 
-    json and csv hold the whole schedule; vllm is the object of --speculative-config, sglang a server's command line,
-    ssd command lines of the SSD engine's bench.py. --b, --context, --k and --f take lists and ranges: 1,2,4 or 1:8.
-    What an engine cannot do is said on stderr, and the nearest that it can is exported. Exits with 1 if nothing fits.
+    json and csv hold the whole schedule; vllm is the object of --speculative-config; vllm-serve, sglang and trtllm are
+    the command line of a server, ssd command lines of the SSD engine's bench.py. --b, --context, --k and --f take lists
+    and ranges: 1,2,4 or 1:8. What an engine cannot do is said on stderr, and the nearest that it can is exported. Exits
+    with 1 if nothing fits.
     """
     exported = export(format_, seed=seed, **options)
     if output is not None and exported.text:
         write_whole(output, exported.text)
     if as_json:
-        said = picked(exported, "text", "refusal", "notes", "warnings")
+        said = picked(exported, "text", "refusal", "notes", "inputs", "warnings")
         echo_json({"schema": 1, "format": format_, **said})
     elif output is None:
-        click.echo(exported.text, nl=False)
+        print_out(exported.text.removesuffix("\n"))
     if not quiet and not as_json:
         log = console(stderr=True)
         for note in exported.notes:

@@ -11,8 +11,9 @@ import click
 
 from ssdsim.cli.console import console, echo
 from ssdsim.cli.groups import Group
+from ssdsim.cli.held import held_json, print_decision, print_held, refused
 from ssdsim.cli.measured_files import FILLED, by_column, row_options, rows_of
-from ssdsim.cli.options import echo_json, json_option, quiet_option
+from ssdsim.cli.options import Share, echo_json, json_option, quiet_option
 from ssdsim.cli.runtimes import share, shown
 from ssdsim.cli.tables import Table
 from ssdsim.cli.values import OutputFile
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from calibration.runtimes.fit import Fit
+    from calibration.runtimes.next_row import NextRow
     from ssdsim.measured.row import Row
+    from ssdsim.validation.held import Held
 
 _LIKE = "vllm"  # where it is bundled
 
@@ -37,8 +40,10 @@ def command() -> None:
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @row_options(*FILLED)
 @click.option("--like", help=f"runtime to start from: a bundled card or a .toml [default: {_LIKE}, or {DEFAULT}]")
-@click.option("--fields", help="numbers to fit, such as gemm,per_step_s [default: decoding's, or a draft's]")
+@click.option("--fields", help="numbers to fit, such as gemm,per_step_s [default: those that the rows pay]")
 @click.option("--name", help="of the runtime [default: the output's name]")
+@click.option("--hold", type=Share(), help="share of the settings to put aside first, and to predict: 0.3")
+@click.option("--within", type=Share(), default="10%", show_default=True, help="of --hold: error that is asked for")
 @click.option("-o", "--output", type=OutputFile(), required=True)
 @quiet_option
 @json_option
@@ -47,29 +52,56 @@ def runtime(
     like: str | None,
     fields: str | None,
     name: str | None,
+    hold: float | None,
+    within: float,
     output: Path,
     quiet: bool,
     as_json: bool,
     **given: Any,
-) -> None:
+) -> int:
     """What your engine adds to a hardware profile, from its own benchmarks: CSV rows, or results of
-    vllm bench serve, sglang.bench_serving, trtllm-bench or aiperf.
+    vllm bench serve, sglang.bench_serving, trtllm-bench, aiperf, guidellm or llama-bench.
+
+    With --hold it ends with what to run on this engine, and with 1 where what was put aside is not predicted --within.
     """
     from calibration.runtimes.fit import fit_runtime
+    from ssdsim.validation.held import predict_aside
 
-    rows = rows_of(files, by_column(given))
+    every = rows_of(files, by_column(given))
+    held = _put_aside(every, hold, within) if hold is not None else None
+    rows = every if held is None else list(held.fitted)
     base = find_runtime(like or (_LIKE if _LIKE in runtime_names() else DEFAULT))
     chosen = tuple(field.strip() for field in fields.split(",")) if fields is not None else None
     engines = {row.engine for row in rows if row.engine}
     engine = engines.pop() if len(engines) == 1 else ""
     fit = fit_runtime(rows, base, name or output.stem, engine, chosen, _source(files))
-    save_runtime(fit.card, output)
+    checked = predict_aside(held, fit.card) if held is not None else []
+    refusal = refused(checked, within, output) if held is not None else None
+    if refusal is None:
+        save_runtime(fit.card, output)
     if as_json:
-        echo_json(_json(fit, output))
-        return
+        echo_json(_json(fit, output, rows) | (held_json(held, checked) if held is not None else {}))
+        return int(refusal is not None)
     _print(fit, base.name, rows)
+    _print_next(fit, rows)
+    if held is not None:
+        print_held(held, checked)
+    if refusal is not None:
+        echo(refusal, stderr=True)
+        return 1
+    if held is not None:
+        print_decision(every, output)
     if not quiet:
         echo(f"written to {output}; next: {_next(rows, output)}", stderr=True)
+    return 0
+
+
+def _put_aside(rows: Sequence[Row], share: float, within: float) -> Held:
+    from ssdsim.validation.held import check_noise, put_aside
+
+    held = put_aside(rows, share)
+    check_noise(held, within)
+    return held
 
 
 def _source(files: Sequence[Path]) -> str:
@@ -91,6 +123,8 @@ def _print(fit: Fit, base: str, rows: Sequence[Row]) -> None:
     out.print(f"{fit.card.name}: {len(rows)} rows, started from {base}", style="bold")
     out.print(_fields_table(fit))
     out.print(_series_table(fit))
+    if fit.unpaid:
+        echo(f"No row pays {', '.join(fit.unpaid)}: they stay as in {base}.")
     if fit.alike:
         pairs = ", ".join(f"{one} and {other}" for one, other in fit.alike)
         echo(f"The rows cannot tell apart: {pairs}; rows at other batches, contexts or degrees would.")
@@ -98,6 +132,23 @@ def _print(fit: Fit, base: str, rows: Sequence[Row]) -> None:
     if fit.card.cache_dtype is not None:
         echo(f"Beside quantised weights its cache is taken to be {fit.card.cache_dtype} where rows do not say.")
     echo(f"Mean error {share(fit.error)} in fit{left}.")
+
+
+def _print_next(fit: Fit, rows: Sequence[Row]) -> None:
+    """The row that would tell most, as it would be asked for."""
+    from calibration.runtimes.next_row import next_row
+
+    found = next_row(rows, fit.card, fit.open)
+    if found is None:
+        return
+    row = found.row
+    drafted = f" --k {row.k}" if row.k else ""
+    where = f"--tp {row.tp} --b {row.batch} --context {row.context}{drafted}"
+    steps = f"steps of {row.model} on {row.hardware}"
+    echo(
+        f"One row more would tell most at {where}: the numbers leave {share(found.without)} of {steps} open, "
+        f"and would {share(found.with_it)}."
+    )
 
 
 def _fields_table(fit: Fit) -> Table:
@@ -127,8 +178,11 @@ def _fitted(fit: Fit) -> Iterator[tuple[str, float, float, float]]:
         yield field, float(fit.card.numbers[field]), float(low), float(high)
 
 
-def _json(fit: Fit, output: Path) -> dict[str, object]:
+def _json(fit: Fit, output: Path, rows: Sequence[Row]) -> dict[str, object]:
     from calibration.runtimes.fit import by_series
+    from calibration.runtimes.next_row import next_row
+
+    more = next_row(rows, fit.card, fit.open)
 
     fields = (dict(zip(("field", "value", "low", "high"), each, strict=True)) for each in _fitted(fit))
     series = (dict(zip(("series", "rows", "error", "left_out_error"), each, strict=True)) for each in by_series(fit))
@@ -138,5 +192,11 @@ def _json(fit: Fit, output: Path) -> dict[str, object]:
         "name": fit.card.name,
         "fields": [{**each, "told": each["field"] in fit.told} for each in fields],
         "series": list(series),
-        **picked(fit, "alike", "error", "left_out_error"),
+        **picked(fit, "alike", "unpaid", "error", "left_out_error"),
+        "next_row": None if more is None else _next_json(more),
     }
+
+
+def _next_json(more: NextRow) -> dict[str, object]:
+    asked = picked(more.row, "model", "hardware", "tp", "batch", "context", "k")
+    return {**asked, "open_without": more.without, "open_with": more.with_it}

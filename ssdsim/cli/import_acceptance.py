@@ -103,7 +103,7 @@ def print_pair(pair: Pair, out: Console, quiet: bool) -> None:
 def _table(sets: dict[str, Findings]) -> Table:
     table = Table(first=("alpha", "95 %", "tokens"))
     table.add_column("", words=True)
-    for header in ("requests", "rounds", "K", "tokens", "of requests", "alpha", "95 %"):
+    for header in ("requests", "rounds", "undrafted", "K", "tokens", "of requests", "alpha", "95 %"):
         table.add_column(header)
     table.add_column("alpha by position", words=True)
     for name, found in sets.items():
@@ -117,6 +117,7 @@ def _row(found: Findings) -> list[str]:
     return [
         _shown(found.count),
         _shown(length.rounds),
+        _shown(length.undrafted),
         _shown(length.k),
         _shown(length.pooled, 2),
         _shown(length.mean_of_requests, 2),

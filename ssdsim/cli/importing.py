@@ -145,11 +145,11 @@ def nccl_tests(files: tuple[Path, ...], operation: str | None, ranks: int | None
     from calibration.importers.nccl_tests import read_nccl_tests, unlike, with_nccl_tests
 
     timings = [timed for file in files for timed in read_nccl_tests(file, operation, ranks)]
+    under = find_hardware(base)
+    profile = with_nccl_tests(under, timings, "nccl-tests")  # which refuses before anything is said
     for timed in timings:
         click.echo(f"{timed.where}: {timed.told}", err=True)
-    under = find_hardware(base)
     print_warnings([*(remark for timed in timings for remark in timed.remarks), *unlike(under, timings)], quiet=False)
-    profile = with_nccl_tests(under, timings, "nccl-tests")
     _save(profile.model_copy(update={"name": output.stem}), output)
 
 

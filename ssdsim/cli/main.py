@@ -12,6 +12,7 @@ from io import TextIOWrapper
 import click
 
 from ssdsim import __version__
+from ssdsim.cli.output import ReaderLeftError, flush
 from ssdsim.errors import InputError, nearest
 
 # verb -> (module, one-line help), so that --help imports no verb
@@ -32,6 +33,7 @@ VERBS = {
     "models": ("ssdsim.cli.models", "List and show transformer cards."),
     "hardware": ("ssdsim.cli.hardware", "List and show hardware profiles."),
     "runtimes": ("ssdsim.cli.runtimes", "List and show runtimes: what an engine adds to a hardware profile."),
+    "bench": ("ssdsim.cli.bench", "Measure a running server: rows for fit runtime and validate."),
     "fit": ("ssdsim.cli.fitting", "Fit a runtime to your engine's own benchmarks."),
     "import": ("ssdsim.cli.importing", "Make a profile of another tool's timings, a pair of an engine's log."),
     "doctor": ("ssdsim.cli.doctor", "What this machine and this installation can do."),
@@ -68,8 +70,11 @@ def cli() -> None:
     """Is speculative speculative decoding worth one more GPU, and with which K, fan-out and fallback?"""
 
 
+_READER_LEFT = 141  # 128 + SIGPIPE, as shells have it
+
+
 def main() -> None:
-    """Entry point. Exit codes: 0 done, 1 the answer is no, 2 bad input, 130 interrupted."""
+    """Entry point. Exit codes: 0 done, 1 the answer is no, 2 bad input, 130 interrupted, 141 nobody reads."""
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # else it looks through every package for some
     gc.set_threshold(100_000)  # what a verb makes lives to its end: looking through it again and again found nothing
     atexit.register(gc.freeze)  # nor would a last look, whose memory the system takes back anyway
@@ -78,6 +83,7 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")
     try:
         code = cli.main(standalone_mode=False)
+        flush()
     except InputError as error:
         _fail(str(error))
     except click.exceptions.NoArgsIsHelpError as error:
@@ -85,6 +91,9 @@ def main() -> None:
         code = 2
     except click.ClickException as error:
         _fail(error.format_message())
+    except ReaderLeftError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the last flush complains
+        sys.exit(_READER_LEFT)
     except OSError as error:  # a folder that is not there, a disk that is full
         _fail(f"{error.filename or 'input and output'}: {error.strerror or error}")
     except (KeyboardInterrupt, click.Abort):

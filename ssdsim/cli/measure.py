@@ -90,7 +90,7 @@ def command(output: Path | None, resume: Path | None, as_json: bool, seed: int, 
         _only_questions(options)
         from ssdsim.pairs.records import RecordFolder
 
-        folder, output = RecordFolder(resume), output or resume.with_suffix(".json")
+        folder, output = RecordFolder(resume), output or resume.resolve().with_suffix(".json")
         pair = _analysed(folder, asked)
     else:
         if output is None:

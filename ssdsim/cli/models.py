@@ -90,13 +90,16 @@ def show_model(name: str, as_json: bool) -> None:
 def _kept(card: Transformer) -> str:
     """The formats of the blocks' weights, each once."""
     precision = card.precision()
-    return ", ".join(dict.fromkeys((precision.attention, precision.mlp, precision.of_experts)))
+    parts = ("attention", "attention_out", "mlp", "experts")
+    return ", ".join(dict.fromkeys(precision.of(part) for part in parts))
 
 
 def _shown(card: Transformer) -> dict[str, Any]:
     """The card with every format that it leaves unsaid."""
     precision = card.precision()
-    weights = {part: getattr(precision, part) for part in ("attention", "mlp", "lm_head")}
+    weights = {part: precision.of(part) for part in ("attention", "mlp", "lm_head")}
+    if precision.attention_out:
+        weights["attention_out"] = precision.attention_out
     if card.experts is not None:
         weights["experts"] = precision.of_experts
     return card.model_dump() | {

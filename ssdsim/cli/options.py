@@ -10,10 +10,11 @@ from typing import Any
 import click
 
 from ssdsim import kinds
+from ssdsim.cli.output import print_out
 from ssdsim.cli.values import Lists, Values
 from ssdsim.option import Option
 from ssdsim.plain import plain
-from ssdsim.scenario.options import ALL
+from ssdsim.scenario.options import ALL, ranged
 
 Makes = Callable[[], Iterable[click.Option]]
 
@@ -62,14 +63,47 @@ class _Parsed(click.ParamType[Any]):
 
 
 class Rates(_Parsed):
-    """A rate, or K rates by position: ``0.8`` or ``0.9,0.85,0.8``."""
+    """A rate, the range in which it lies, or K rates by position: ``0.8``, ``0.75:0.85`` or ``0.9,0.85,0.8``."""
 
-    name = "rate[,rate...]"
-    unless = "not a rate or a list of rates such as 0.9,0.85,0.8"
+    name = "rate[,rate...]|low:high"
+    unless = "not a rate, a range such as 0.75:0.85 or a list of rates such as 0.9,0.85,0.8"
 
-    def parse(self, text: str) -> float | list[float]:
+    def parse(self, text: str) -> float | list[float] | str:
+        if ":" in text:
+            return _a_range(text)
         rates = [float(part) for part in text.split(",")]
         return rates[0] if len(rates) == 1 else rates
+
+
+class Rate(_Parsed):
+    """A number, or the range in which it lies: ``0.8`` or ``0.75:0.85``."""
+
+    name = "n|low:high"
+    unless = "not a number, or a range such as 0.75:0.85"
+
+    def parse(self, text: str) -> float | str:
+        return float(text) if ":" not in text else _a_range(text)
+
+
+def _a_range(text: str) -> str:
+    """The text itself, which the option reads; ValueError where it has not two numbers."""
+    low, high = map(float, text.split(":"))
+    return f"{low!r}:{high!r}"
+
+
+class Ranges(_Parsed):
+    """``alpha=0.75:0.85``, or several with commas."""
+
+    name = "input=low:high[,...]"
+    unless = "no input with its range such as alpha=0.75:0.85"
+
+    def parse(self, text: str) -> tuple[tuple[str, float, float], ...]:
+        found = []
+        for part in text.split(","):
+            name, _, ends = part.partition("=")
+            low, high = map(float, ends.split(":"))
+            found.append((name.replace("-", "_"), low, high))
+        return tuple(found)
 
 
 class WholeNumbers(_Parsed):
@@ -129,15 +163,16 @@ class NumberOrWord(_Parsed):
         return self.number(text)
 
 
-class HitCurve(_Parsed):
-    """Measured hit rates at some fan-outs: ``1:0.6,2:0.7,4:0.8``."""
+class Pairs(_Parsed):
+    """Pairs of numbers, such as measured hit rates at some fan-outs: ``1:0.6,2:0.7,4:0.8``."""
 
-    name = "f:h[,f:h...]"
-    unless = "not a list of fan-outs and hit rates such as 1:0.6,2:0.7,4:0.8"
+    def __init__(self, name: str, such_as: str) -> None:
+        self.name = name
+        self.unless = f"not a list of {such_as}"
 
     def parse(self, text: str) -> list[tuple[float, float]]:
         pairs = [part.split(":") for part in text.split(",")]
-        return [(float(fan_out), float(rate)) for fan_out, rate in pairs]
+        return [(float(one), float(other)) for one, other in pairs]
 
 
 def chosen_options(
@@ -154,14 +189,30 @@ def chosen_options(
     def one(option: Option, own: Mapping[str, Any]) -> click.Option:
         shown = option.help if defaults else option.about
         shown = f"{option.about} [default: {own[option.name]}]" if option.name in own else shown
+        if isinstance(option.kind, kinds.Flag):
+            return click.Option([*option.flags, option.name], is_flag=True, default=None, help=option.help)
+        if isinstance(option.kind, kinds.Ranges):
+            return _again_for_each(option, shown)
         kind = several_of(option) if several else _single(option)
         return click.Option([*option.flags, option.name], type=kind, default=None, help=shown)
 
     return late_options(lambda: [one(ALL[name], instead()) for name in names()])
 
 
+def _again_for_each(option: Option, shown: str) -> click.Option:
+    """An option that may be given again for each input; None where it is not given at all."""
+
+    def together(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+        return tuple(triple for each in value or () for triple in each) or None
+
+    flags = [*option.flags, option.name]
+    return click.Option(flags, type=Ranges(), multiple=True, default=None, callback=together, help=shown)
+
+
 def _single(option: Option) -> Any:
     """The type of one value of an option."""
+    if option.name in ranged() and isinstance(option.kind, kinds.Number):
+        return Rate()
     match option.kind:
         case kinds.Whole():
             return int
@@ -178,7 +229,9 @@ def _single(option: Option) -> Any:
         case kinds.ListOf(number):
             return WholeNumbers() if isinstance(number, kinds.Whole) else Numbers()
         case kinds.HitRates():
-            return HitCurve()
+            return Pairs("f:h[,f:h...]", "fan-outs and hit rates such as 1:0.6,2:0.7,4:0.8")
+        case kinds.PassTimes():
+            return Pairs("rows:time[,...]", "rows and times such as 16:1,64:1.1,128:2")
     raise TypeError(f"the command line knows no type for {option.kind}")
 
 
@@ -193,7 +246,7 @@ def several_of(option: Option) -> click.ParamType[Any]:
             return Values(float)
         case kinds.NumberOrWord(number, word):
             return Values(_number(number), (word,))
-        case kinds.ListOf() | kinds.HitRates():
+        case kinds.ListOf() | kinds.HitRates() | kinds.PassTimes():
             return Lists(_single(option))
     return Values(_single(option))
 
@@ -244,4 +297,4 @@ def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def echo_json(value: Any) -> None:
     """A record, or a mapping of records, as :func:`ssdsim.plain.plain` has it."""
-    click.echo(json.dumps(plain(value), indent=2, allow_nan=False))
+    print_out(json.dumps(plain(value), indent=2, allow_nan=False))

@@ -4,16 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import click
 
-from ssdsim.answers.recommend.answer import recommend
+from ssdsim.answers.recommend.answer import Recommendation, recommend
 from ssdsim.answers.recommend.as_json import as_json as recommendation_json
-from ssdsim.answers.recommend.request import RANKS, every_axis, workload
+from ssdsim.answers.recommend.door import Door, base_point, door, pasted
+from ssdsim.answers.recommend.request import RANKS, USES, every_axis, workload
 from ssdsim.cli.options import Verb, chosen_options, common_options, echo_json, late_options, several_of
 from ssdsim.cli.values import MOST_VALUES, Values
+from ssdsim.runs.layout import COMMAND, REPORT
+from ssdsim.runs.recommendation_folder import keep_recommendation
 from ssdsim.scenario.options import ALL
+
+
+class Gpus(click.ParamType[Any]):
+    """``8``, or ``8xh200``, whose profile it names too."""
+
+    name = "n|nxhardware"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str) or value.isdecimal():
+            return int(value)
+        if "x" not in value.lower():
+            self.fail(f"'{value}' is not a number of GPUs such as 8 or 8xh200", param, ctx)
+        return value
 
 
 class Batches(Values):
@@ -64,7 +81,7 @@ def beside_searched() -> Mapping[str, Any]:
 
 
 @click.command("recommend", cls=Verb)
-@click.option("--gpus", type=int, required=True, help="GPUs that may be used, over all copies")
+@click.option("--gpus", type=Gpus(), required=True, help="GPUs that may be used, over all copies: 8, or 8xh200")
 @click.option(
     *ALL["b"].flags,
     "b",
@@ -75,21 +92,50 @@ def beside_searched() -> Mapping[str, Any]:
 )
 @click.option("--rank", type=click.Choice(RANKS), default="user", show_default=True, help="what counts")
 @click.option("--gpu-hour", type=float, help="price of a GPU for an hour")
+@click.option("--use", type=click.Choice(USES), default="needed", show_default=True, help="GPUs that a token pays for")
+@click.option("--rate", type=float, help="requests a second over all copies, at which strategies are held together")
+@click.option("--slo", help="what 90 % of requests must keep, in ms: ttft:500,tpot:20")
+@click.option("-o", "--output", type=click.Path(path_type=Path, file_okay=False), help="a folder that keeps it: a page")
 @click.option("--at-least", type=float, help="tokens/s that a user must get")
 @late_options(narrowed)
 @chosen_options(workload, instead=beside_searched)
 @common_options
-def command(as_json: bool, seed: int, quiet: bool, **options: Any) -> int:
-    """Say how to decode on a number of GPUs: which strategy, on which of them, and with which settings.
+def command(
+    as_json: bool,
+    seed: int,
+    quiet: bool,
+    rate: float | None,
+    slo: str | None,
+    output: Path | None,
+    **options: Any,
+) -> int:
+    """Say how to decode on a number of GPUs: which strategy, on which of them, with which settings, and the command.
 
-    --k, --tp, --ep, --draft-gpus, --budget and --backup narrow what is searched. A token is counted to the GPUs in use;
-    idle ones cost nothing. Exits with 1 where nothing fits.
+    With --runtime only what that engine runs is ranked. --k, --tp, --ep, --draft-gpus, --budget and --backup narrow
+    what is searched. A token is counted to the GPUs in use, or to all with --use all. -o keeps the answer, the command,
+    the options as config.toml and a page. Exits with 1 where nothing fits.
     """
     found = recommend(seed=seed, **options)
+    entrance = door(found, rate, slo)
+    answer = recommendation_json(found, entrance) if as_json or output is not None else {}
+    if output is not None:
+        _keep(output, found, entrance, answer, seed)
     if as_json:
-        echo_json(recommendation_json(found))
+        echo_json(answer)
     else:
         from ssdsim.cli.render_recommendation import print_recommendation
 
-        print_recommendation(found, quiet)
+        print_recommendation(found, entrance, quiet)
+        if output is not None and entrance is not None:
+            click.echo(f"{output / REPORT}, {output / COMMAND}")
     return int(all(answer.best is None for answer in found.answers))
+
+
+def _keep(folder: Path, found: Recommendation, entrance: Door | None, answer: dict[str, Any], seed: int) -> None:
+    """The folder, with its page where there is something to show."""
+    options = {} if entrance is None else base_point(found, entrance)
+    keep_recommendation(folder, options, answer, "" if entrance is None else pasted(entrance))
+    if entrance is not None:
+        from ssdsim.reports.build import report
+
+        report(folder, seed).save(folder / REPORT)

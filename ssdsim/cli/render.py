@@ -9,6 +9,7 @@ from rich.text import Text
 
 from ssdsim import strategies
 from ssdsim.answers.columns import TITLED, Column
+from ssdsim.answers.inputs_told import inputs_told
 from ssdsim.answers.predict import Prediction
 from ssdsim.cli.console import UNLABELLED, console, print_labelled, print_origins
 from ssdsim.cli.tables import Table
@@ -37,8 +38,9 @@ def print_prediction(prediction: Prediction, quiet: bool) -> None:
     print_labelled(out, "Verdict  ", verdict.sentence, colour, "bold")
     if verdict.probability_best is not None:
         others = " and ".join(map(title_of, verdict.over))
-        what = f"P({title_of(verdict.subject)} faster than {others} | errors of the timings)"
-        print_labelled(out, UNLABELLED, f"{what} = {verdict.probability_best:.2f}")
+        faster = f"P({title_of(verdict.subject)} faster than {others}) = {verdict.probability_best:.2f}"
+        rest = f"; not known: {verdict.doubts_told}" if verdict.doubts_told else ""
+        print_labelled(out, UNLABELLED, faster + rest)
     _print_notes(prediction, out)
     print_warnings(prediction.configuration.warnings, quiet)
 
@@ -53,8 +55,9 @@ def title(configuration: Configuration) -> str:
     v = configuration.settings
     shape = configuration.shape
     if configuration.site is None:
-        units = [f"{ALL[name].axis.split()[-2]} {v[name]:g}" for name in members(Group.UNIT_FREE) if name in v]
-        return f"Unit-free (T_v = 1): {', '.join(units)}; {shape}"
+        given = [name for name in members(Group.UNIT_FREE) if name in v and name != "t_v"]
+        units = [f"{ALL[name].axis.split()[-2]} {v[name]:g}" for name in given]
+        return f"Unit-free (T_v {'by rows' if 't_v' in v else '= 1'}): {', '.join(units)}; {shape}"
     hardware = v["hardware"] if v["hardware"] == v["draft_hardware"] else f"{v['hardware']} + {v['draft_hardware']}"
     return f"{v['target']} + {v['draft']} on {hardware}, {configuration.site.degrees}, context {v['context']}; {shape}"
 
@@ -141,4 +144,4 @@ def _print_notes(prediction: Prediction, out: Console) -> None:
     engines = {"closed": "closed form (exact)", "mc": "Monte Carlo", "des": "event engine"}
     out.print(f"Engine   {engines[prediction.engine]}", style="dim")
     configuration = prediction.configuration
-    print_origins(out, configuration.provenance, configuration.runtime, configuration.pair)
+    print_origins(out, configuration.provenance, configuration.runtime, inputs_told(configuration.inputs))

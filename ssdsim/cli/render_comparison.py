@@ -6,20 +6,13 @@ from collections.abc import Iterator
 
 from ssdsim import strategies
 from ssdsim.answers.compare.compare import Comparison
-from ssdsim.answers.compare.inputs import AcceptanceInput
-from ssdsim.cli.console import console, print_labelled, print_origins
+from ssdsim.answers.inputs_told import range_told, standing_told, value_told
+from ssdsim.cli.console import UNLABELLED, console, print_labelled, print_origins
 from ssdsim.cli.tables import Table
 from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.option import spelled
+from ssdsim.scenario.standing import TokenInput
 
-_WHAT = {
-    "placeholder": "a placeholder, not measured",
-    "given": "given",
-    "card": "a card of rates",
-    "published": "published, of a drafter card",
-    "trace": "measured",
-    "pair": "measured, of the pair",
-}
 _BAR = 24
 
 
@@ -27,19 +20,23 @@ def print_comparison(found: Comparison, quiet: bool) -> None:
     """The sentence, the strategies from the fastest on, and what acceptance they rest on."""
     out = console()
     print_labelled(out, "Verdict  ", found.sentence, "green" if found.winner else "yellow", "bold")
+    if found.doubts_told:
+        print_labelled(out, UNLABELLED, f"not known: {found.doubts_told}")
     out.print()
     out.print(
         f"Tokens/s per user at batch {found.batch} on up to {found.request.gpus} GPUs, each at its best settings",
         style="bold",
     )
     out.print(_strategies(found))
+    for each in found.apart.values():
+        out.print(f"apart: {each.sentence} ({each.deployment.name})", style="yellow")
     for name, reason in found.impossible.items():
         out.print(f"no {strategies.ALL.named(name).title}: {reason}", style="yellow")
     out.print()
     out.print("Acceptance inputs", style="bold")
     out.print(_inputs(found))
     out.print()
-    out.print("95 % and P(fastest) from the timings' held-out errors and the ranges of these inputs", style="dim")
+    out.print("95 % and P(fastest) from errors of timings and the ranges of these inputs, drawn together", style="dim")
     print_origins(out, (), found.runtime)
     print_warnings(found.warnings, quiet)
 
@@ -79,10 +76,9 @@ def _inputs(found: Comparison) -> Table:
     return table
 
 
-def _cells(each: AcceptanceInput) -> Iterator[str]:
+def _cells(each: TokenInput) -> Iterator[str]:
     yield spelled(each.name)
-    yield f"{each.value:g}" if isinstance(each.value, int | float) else str(each.value)
-    yield f"{each.within[0]:g}-{each.within[1]:g}" if each.within else "exact"
-    assumed = " (range assumed)" if each.origin == "placeholder" and each.within else ""
-    yield _WHAT[each.origin] + assumed
+    yield value_told(each)
+    yield range_told(each)
+    yield standing_told(each)
     yield ", ".join(strategies.ALL.named(name).title for name in each.read_by)

@@ -2,34 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 from rich.console import Console
+from rich.text import Text
 
 from ssdsim import strategies
+from ssdsim.answers.contest import Versus
+from ssdsim.answers.inputs_told import inputs_told
 from ssdsim.answers.recommend.answer import Answer, Recommendation
 from ssdsim.answers.recommend.break_even import BreakEven
 from ssdsim.answers.recommend.deployment import Deployment
+from ssdsim.answers.recommend.door import ATTAINMENT, NO_ENGINE, Door
 from ssdsim.answers.recommend.equal_count import EqualCount
 from ssdsim.answers.recommend.request import Request
 from ssdsim.cli.console import UNLABELLED, console, print_labelled, print_origins
 from ssdsim.cli.tables import Table
 from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.scenario.asked import effective
+from ssdsim.scenario.engines import UNNAMED
 from ssdsim.settings import GIVEN
 
 _SHOWN_GAINS = 6
 _NO_GAIN = 5e-4
 
 
-def print_recommendation(found: Recommendation, quiet: bool) -> None:
-    """The verdict, the answer by batch, and what it rests on at one batch."""
+def print_recommendation(found: Recommendation, entrance: Door | None, quiet: bool) -> None:
+    """What to deploy in the first lines, then the answer by batch, and what it rests on at one batch."""
     out = console()
     print_labelled(out, "Verdict  ", found.sentence, "green", "bold")
     about = next((answer for answer in found.answers if answer.batch == found.focus), None)
+    if entrance is not None and about is not None:
+        for label, text in _first_lines(found, about, entrance):
+            print_labelled(out, f"{label:9}", text, "", "bold")
+        _print_command(entrance, out)
+        out.print()
     for sentence in _at_equal_count(found, about):
         print_labelled(out, UNLABELLED, sentence)
+    if about is not None and about.equal is not None and about.equal.doubts_told:
+        print_labelled(out, UNLABELLED, f"not known: {about.equal.doubts_told}")
     print_labelled(out, UNLABELLED, _question(found.request), "dim")
+    if found.request.engine.called is None:
+        print_labelled(out, UNLABELLED, UNNAMED, "dim")
     _heading(out, "Tokens/s per user and per GPU by batch; P that no other strategy is better")
     _print_answers(found, out)
     if about is not None:
@@ -41,10 +56,99 @@ def print_recommendation(found: Recommendation, quiet: bool) -> None:
         _print_swings(found, about, out)
     out.print()
     out.print(
-        f"Searched {found.evaluated} settings in closed form; P and 95 % from the timings' held-out errors", style="dim"
+        f"Searched {found.evaluated} settings in closed form; P and 95 % from errors of timings and doubts of tokens",
+        style="dim",
     )
-    print_origins(out, found.provenance, found.runtime, found.pair)
+    print_origins(out, found.provenance, found.runtime, inputs_told(found.inputs))
     print_warnings(found.warnings, quiet)
+
+
+def _first_lines(found: Recommendation, about: Answer, entrance: Door) -> Iterator[tuple[str, str]]:
+    """What runs where, K by batch, what that is worth, what stands apart, when it stops paying, what it costs."""
+    best, request = entrance.deployment, found.request
+    settings = f", {best.settings}" if best.settings else ""
+    v, strategy = best.scenario.settings, strategies.ALL.named(best.shape.strategy)
+    models = f"{v['target']} drafted by {v['draft']}" if strategy.drafts else v["target"]
+    where = f"on {best.gpus} of {request.gpus} {v['hardware']}"
+    yield "Run", f"{best.name}{settings} {where} for {best.batch} in flight: {models}"
+    if any(k for _, k in entrance.k_by_batch) and len(entrance.k_by_batch) > 1:
+        yield "K", ", ".join(f"{k} at {span}" for k, span in _spans(entrance.k_by_batch))
+    interval = about.interval
+    own = f"{best.per_user:.1f} tokens/s a user"
+    own += f" (95 %: {interval.low:.1f}-{interval.high:.1f})" if interval is not None else ""
+    if entrance.worth is not None and entrance.closest is not None:
+        yield "Worth", f"{_held(entrance.worth)} {entrance.closest.name}{_sure(entrance.worth)}: {own}"
+    else:
+        yield "Worth", own
+    for each in about.apart.values():
+        yield "Apart", f"{each.sentence} ({each.deployment.name}, {each.deployment.settings})"
+    yield from _rates(entrance)
+    if entrance.cost is not None:
+        yield "Cost", _cost(entrance, request)
+
+
+def _held(versus: Versus) -> str:
+    return f"{versus.ratio:.2f}x"
+
+
+def _sure(versus: Versus) -> str:
+    if versus.interval is None or versus.probability_faster is None:
+        return ""
+    return f" (95 %: {versus.interval.low:.2f}-{versus.interval.high:.2f}, P {versus.probability_faster:.2f})"
+
+
+def _spans(rows: Sequence[tuple[int, int]]) -> Iterator[tuple[int, str]]:
+    """Neighbouring batches of one K together."""
+    for k, group in groupby(rows, key=lambda row: row[1]):
+        batches = [batch for batch, _ in group]
+        many = f"{batches[0]}" if len(batches) == 1 else f"{batches[0]}-{batches[-1]}"
+        yield k, f"batch {many}"
+
+
+def _rates(entrance: Door) -> Iterator[tuple[str, str]]:
+    """From which rate on it stops paying, by the serving view; why that says nothing."""
+    paying = entrance.paying
+    if paying is None:
+        if entrance.not_served is not None:
+            yield "Pays", f"not known: {entrance.not_served}"
+        return
+    prompt, answer = paying.lengths
+    each = "A copy: " if entrance.deployment.copies > 1 else ""
+    yield "Pays", f"{each}{paying.sentence} Prompts of {prompt} and answers of {answer} tokens."
+    if paying.rate is not None:
+        times = (
+            f"{_title(name)} {f'{ms:.2f} ms' if ms is not None else 'saturated'}" for name, ms in paying.at_rate.items()
+        )
+        yield f"{paying.rate:g}/s", f"a token takes {', '.join(times)} at {paying.rate:g} requests/s"
+    if paying.within_slo:
+        rates = (f"{_title(name)} {rate:.2f}" for name, rate in paying.within_slo.items())
+        yield "SLO", f"{paying.slo} for {ATTAINMENT:.0%} of requests up to {', '.join(rates)} requests/s a copy"
+
+
+def _title(name: str) -> str:
+    return strategies.ALL.named(name).title
+
+
+def _cost(entrance: Door, request: Request) -> str:
+    assert entrance.cost is not None
+    needed, everything = entrance.cost
+    used, idle = entrance.deployment.gpus, request.gpus - entrance.deployment.gpus
+    if request.use == "all" or not idle:
+        return f"${everything:.2f} a million tokens on all {request.gpus} GPUs, each ${request.gpu_hour:g} an hour"
+    on = f"on {used} GPU{'s' if used > 1 else ''}, each ${request.gpu_hour:g} an hour"
+    return f"${needed:.2f} a million tokens {on}; ${everything:.2f} if the {idle} idle ones are paid for (--use all)"
+
+
+def _print_command(entrance: Door, out: Console) -> None:
+    """Unbroken, so that it can be pasted."""
+    if entrance.command is None:
+        print_labelled(out, "Command  ", NO_ENGINE, "", "bold")
+        return
+    label = Text("Command  ", "bold")
+    text = entrance.command.text.rstrip()
+    out.print(label + Text(text) if "\n" not in text else label + Text("\n" + text), soft_wrap=True)
+    for note in entrance.command.notes:
+        print_labelled(out, UNLABELLED, f"note: {note}", "cyan")
 
 
 def _at_equal_count(found: Recommendation, about: Answer | None) -> Iterator[str]:
@@ -242,6 +346,6 @@ def _print_swings(found: Recommendation, about: Answer, out: Console) -> None:
     for header in ("is a", "over", "lowest", "highest"):
         table.add_column(header, words=True)
     for each in found.swings:
-        origin = "placeholder" if each.origin == "placeholder" else "measured rate"
-        table.add_row(each.what, origin, each.over, f"{each.lowest:.2f}x", f"{each.highest:.2f}x")
+        standing = "measured rate" if each.standing == "measured" else each.standing
+        table.add_row(each.what, standing, each.over, f"{each.lowest:.2f}x", f"{each.highest:.2f}x")
     out.print(table)

@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 from rich.console import Console
 
+from ssdsim.answers.inputs_told import inputs_told
 from ssdsim.answers.serving.compared import Compared
 from ssdsim.answers.serving.metrics import Metrics
 from ssdsim.answers.serving.policies import AUTO
@@ -28,6 +29,8 @@ def print_serving(found: Serving, gpu_hour: float | None) -> None:
     out.print(found.verdict.sentence, style="bold")
     out.print()
     print_labelled(out, "saturated from  ", "; ".join(_capacities(found)))
+    for each in found.apart.values():
+        print_labelled(out, "apart           ", each.sentence)
     if found.within_slo:
         print_labelled(out, "within the SLO  ", "; ".join(_within_slo(found)))
     for point in found.points:
@@ -60,7 +63,9 @@ def _within_slo(found: Serving) -> list[str]:
 def print_compared(name: str, workload: Workload, rows: Sequence[Compared], configuration: Configuration) -> None:
     """Measured, predicted, and by how much they differ."""
     out = console()
-    out.print(f"{name} against the benchmark: {workload.requests} requests, {workload.source}", style="bold")
+    settings = configuration.settings
+    what = f"{settings['target']} on {settings['hardware']}, TP {settings['tp']}"
+    out.print(f"{name} against the benchmark: {workload.requests} requests, {workload.source}; {what}", style="bold")
     table = Table(names=2)
     table.add_column("", words=True)
     table.add_column(" ", words=True)
@@ -189,7 +194,9 @@ def _rests_on(out: Console, found: Serving) -> None:
     _origins(out, configuration)
     for crossing in found.crossings[:1]:
         if crossing.interval is not None:
-            out.print("intervals of rates: 95 % from the timings' errors; of times: 95 % of a run as long", style="dim")
+            out.print(
+                "intervals of rates: 95 % from all that is not known; of times: 95 % of a run as long", style="dim"
+            )
 
 
 def _origins(out: Console, configuration: Configuration) -> None:
@@ -197,5 +204,6 @@ def _origins(out: Console, configuration: Configuration) -> None:
         out.print(f"{record['profile']}: {record['summary']}", style="dim")
     if configuration.runtime:
         out.print(f"runtime {configuration.runtime}", style="dim")
-    if configuration.pair:
-        out.print(f"pair {configuration.pair}", style="dim")
+    tokens = inputs_told(configuration.inputs)
+    if tokens:
+        out.print(f"tokens {tokens}", style="dim")

@@ -8,8 +8,10 @@ import click
 
 from ssdsim.cli.console import echo
 from ssdsim.cli.options import common_options, echo_json
+from ssdsim.cli.output import print_out
 from ssdsim.cli.values import OutputFile
 from ssdsim.plain import picked
+from ssdsim.runs.layout import REPORT
 
 
 @click.command("report")
@@ -24,7 +26,7 @@ def command(run_folder: Path, output: Path | None, as_json: bool, seed: int, qui
     from ssdsim.reports.build import report
 
     made = report(run_folder, seed)
-    path = run_folder / "report.html" if output is None else output
+    path = run_folder / REPORT if output is None else output
     made.save(path)
     if as_json:
         echo_json(
@@ -40,7 +42,7 @@ def command(run_folder: Path, output: Path | None, as_json: bool, seed: int, qui
     if made.unfinished:
         echo(made.unfinished)
     echo(made.sentence)
-    click.echo(f"{path}: {len(made.figures)} figures, {path.stat().st_size / 1e6:.1f} MB")
+    print_out(f"{path}: {len(made.figures)} figures, {path.stat().st_size / 1e6:.1f} MB")
     if not quiet:
         for item in made.left_out:
             echo(f"not shown: {item.what} ({item.why})", stderr=True)

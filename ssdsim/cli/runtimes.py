@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
+from ssdsim import strategies
 from ssdsim.cli.console import console, print_labelled
 from ssdsim.cli.groups import Group
 from ssdsim.cli.options import echo_json, json_option
 from ssdsim.cli.tables import Table
 from ssdsim.plain import picked
-from ssdsim.runtimes.card import ERRORS, NUMBERS, Evidence, Runtime
+from ssdsim.runtimes.card import ERRORS, NUMBERS, Evidence, Runs, Runtime
 from ssdsim.runtimes.catalog import find_runtime, runtime_names
+from ssdsim.runtimes.covered import Covered
 
 
 @click.group("runtimes", cls=Group)
@@ -71,7 +75,30 @@ def print_runtime(card: Runtime) -> None:
         out.print(f"The host launches a draft model's kernels one by one: {times}")
     if card.wander:
         out.print(f"What its rows leave open of these numbers moves them together, in {len(card.wander)} directions")
+    if card.runs is not None:
+        print_labelled(out, "It runs: ", _runs(card.runs))
+    if card.covered:
+        out.print(f"Its rows are on {_covered(card.covered)}; away from them intervals widen")
     print_labelled(out, "Evidence: ", _evidence(card.evidence), "dim")
+
+
+def _runs(runs: Runs) -> str:
+    """Strategies with their drafters, what else it can do, and since when."""
+    drafted = ((strategies.ALL.named(name).title, given) for name, given in runs.strategies.items())
+    parts = [f"{title} with {', '.join(given)}" if given else title for title, given in drafted]
+    parts += ["K by batch size"] if runs.k_by_batch else []
+    since = [f"{what}: {version}" for what, version in runs.since.items()]
+    return f"{'; '.join(parts)} ({runs.source}{''.join(f'; {each}' for each in since)})"
+
+
+def _covered(settings: Sequence[Covered]) -> str:
+    """The degrees on each device, and the batches of all."""
+    degrees: dict[str, set[int]] = {}
+    for each in settings:
+        degrees.setdefault(each.device, set()).add(each.tp)
+    places = (f"{device} (TP {', '.join(map(str, sorted(theirs)))})" for device, theirs in degrees.items())
+    low, high = min(each.batches[0] for each in settings), max(each.batches[1] for each in settings)
+    return f"{', '.join(places)} at batches {low} to {high}"
 
 
 _LIKE_MODEL = "the model's dtype"

@@ -23,18 +23,22 @@ from ssdsim.answers.serving.slo import Slo
 from ssdsim.answers.serving.timeline import timeline
 from ssdsim.answers.serving.workload import Arrivals, Workload, synthetic
 from ssdsim.answers.workers import check_workers
+from ssdsim.checks import within
 from ssdsim.cli.options import Verb, chosen_options, common_options, echo_json, work_options
 from ssdsim.cli.progress import shown
 from ssdsim.cli.render_serving import print_compared, print_serving
 from ssdsim.cli.values import OutputFile, Values
 from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.errors import InputError
+from ssdsim.hardware.catalog import find_transformer
+from ssdsim.measured.bench import model_in
 from ssdsim.measured.request_logs.log import RequestLog
 from ssdsim.option import spelled
 from ssdsim.runs.serving_folder import opened_for_serving
 from ssdsim.scenario.asked import subject_among
 
 _INPUT, _OUTPUT, _REQUESTS, _ATTAINMENT = "1024", "256", 2000, 0.9
+_MOST_SECONDS = 1e9  # thirty years
 _MADE_UP = ("concurrency", "input_len", "output_len", "requests", "seconds", "burstiness", "ramp_up")
 _NO_LOG = RequestLog("made up", None, np.zeros(0), np.zeros(0))
 
@@ -53,7 +57,9 @@ _NO_LOG = RequestLog("made up", None, np.zeros(0), np.zeros(0))
 @click.option("--slice", "slice_", help="seconds of the log: 0:3600")
 @click.option("--limit", type=int, help="requests of the log")
 @click.option("--tokenizer", type=click.Path(path_type=Path), help="tokenizer.json that counts ShareGPT's tokens")
-@click.option("--compare", type=click.Path(path_type=Path), help="a benchmark (vLLM, SGLang, AIPerf) to hold against")
+@click.option(
+    "--compare", type=click.Path(path_type=Path), help="a benchmark (vLLM, SGLang, AIPerf, guidellm) to hold against"
+)
 @click.option("--slo", help="what a good request keeps, in ms: ttft:500,tpot:20,e2el:10000,queue:100")
 @click.option("--capacity", is_flag=True, help="the highest rate at which enough requests keep the --slo")
 @click.option("--attainment", type=float, help="how many are enough, as a share [default: 0.9]")
@@ -163,7 +169,8 @@ def _compare(
     output: Path | None,
     as_json: bool,
 ) -> None:
-    """One strategy, the subject, against what a benchmark saw."""
+    """One strategy, the subject, against what a benchmark saw of the model that it names."""
+    scenario = scenario | {"target": _measured_model(path, log, scenario["target"])}
     found = policies(scenario | {"subject": None}, requests, batching)
     name = subject_among(tuple(found.fixed), scenario["subject"])
     comparison = compare_with(found.by_name[name], requests, log, batching, path, seed)
@@ -175,6 +182,20 @@ def _compare(
         echo_json(answer)
         return
     print_compared(found.by_name[name].title, requests, comparison.rows, found.configuration)
+
+
+def _measured_model(path: Path, log: RequestLog, target: str | None) -> str:
+    """The card of the model that was measured; ``target`` is said of one that the file does not name, or has no card.
+
+    Raises
+    ------
+    InputError : neither tells a card, or they tell two.
+    """
+    given = {} if target is None else {"model": target}
+    name = model_in(log.model, given, str(path))
+    if target is not None and find_transformer(name).name != find_transformer(target).name:
+        raise InputError(f"{path}: measured {name}, not --target {target}")
+    return name
 
 
 def _requests(
@@ -218,6 +239,7 @@ def _made_up(options: dict[str, Any], rates: list[float] | None, seed: int) -> W
     if concurrency is not None and concurrency < 1:
         raise InputError(f"--concurrency must be at least 1, got {concurrency}")
     if seconds is not None:
+        within("--seconds", seconds, 0.0, _MOST_SECONDS)
         if requests is not None or rates is None or not np.isfinite(max(rates)):
             raise InputError("--seconds needs a finite --rate, and stands in the place of --requests")
         requests = max(1, round(seconds * max(rates)))

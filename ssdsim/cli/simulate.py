@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from math import isfinite, isnan
 from pathlib import Path
 from typing import Any
 
 import click
 
+from ssdsim.answers.inputs_told import inputs_told
 from ssdsim.answers.reads import check_owners, check_read
 from ssdsim.checks import whole
-from ssdsim.cli.console import console, print_labelled
+from ssdsim.cli.console import console, print_labelled, print_origins
 from ssdsim.cli.options import Verb, common_options, echo_json, scenario_options
 from ssdsim.cli.render import title, title_of
 from ssdsim.cli.tables import Table
@@ -85,7 +87,7 @@ def command(
         strategies = {name: run_as_json(run, unit) for name, run in runs.items()}
         no_room = dict(configuration.no_room)
         head = {"schema": 2, "unit": unit, "engine": engine, "seed": seed}
-        echo_json({**head, "strategies": strategies, "no_room": no_room})
+        echo_json({**head, "strategies": strategies, "no_room": no_room, "inputs": configuration.inputs})
         return
     _print(configuration, runs)
     if trace is not None and not quiet:
@@ -118,14 +120,16 @@ def _print(configuration: Configuration, runs: dict[str, SimulatedRounds]) -> No
             hits = f"hit rate {p_hit.value:.4f} ({p_hit.low:.4f}-{p_hit.high:.4f})"
             said = f"{hits}, clean rounds {clean.value:.2%} ({clean.low:.2%}-{clean.high:.2%})"
             print_labelled(out, f"{title_of(name):{label}}", said)
-            lengths = f"{scale * run.clean_round_s:.3f} {unit}, one with a miss {scale * run.missed_round_s:.3f}"
-            print_labelled(out, " " * label, f"a clean round takes {lengths} {unit}")
+            lengths = {"a clean round takes": run.clean_round_s, "one with a miss": run.missed_round_s}
+            took = [f"{what} {scale * length:.3f} {unit}" for what, length in lengths.items() if not isnan(length)]
+            print_labelled(out, " " * label, ", ".join(took))
     for name, run in runs.items():
         busy = ", ".join(f"{role} {share:.1%}" for role, share in run.utilisation.items() if share)
         if busy:
             print_labelled(out, f"{title_of(name):{label}}", f"busy: {busy}", "dim")
     for reason in configuration.no_room.values():
         out.print(reason, style="yellow")
+    print_origins(out, (), None, inputs_told(configuration.inputs))
 
 
 def _table(runs: dict[str, SimulatedRounds], scale: float, unit: str) -> Table:
@@ -141,7 +145,7 @@ def _table(runs: dict[str, SimulatedRounds], scale: float, unit: str) -> Table:
             title_of(run.strategy),
             str(run.rounds),
             f"{rates.value:.4g}",
-            f"{rates.low:.4g}-{rates.high:.4g}",
+            f"{rates.low:.4g}-{rates.high:.4g}" if isfinite(rates.high) else "unknown",
             f"{scale * run.tpot_s:.3f}",
             *(f"{scale * run.round_histogram.quantile(q):.3f}" for q in (0.5, 0.9, 0.99)),
             f"{scale * run.gap_quantile_s(0.99):.3f}",

@@ -18,6 +18,7 @@ from ssdsim.answers.verdict import rivals
 from ssdsim.answers.workers import check_workers
 from ssdsim.cli.console import console
 from ssdsim.cli.options import Verb, common_options, echo_json, grid_options, work_options
+from ssdsim.cli.output import print_out
 from ssdsim.cli.progress import shown
 from ssdsim.cli.render import title_of
 from ssdsim.cli.tables import Table
@@ -37,7 +38,11 @@ _TOP = 10
 @click.option("--engine", type=click.Choice(["closed", "mc", "des"]), default="closed", show_default=True)
 @click.option("--precision", type=click.FloatRange(0.0, 1.0, min_open=True), help="of simulated tokens/s at 95 %")
 @click.option(
-    "--draws", type=click.IntRange(0, MOST_DRAWS), default=0, show_default=True, help="of timings' errors: intervals"
+    "--draws",
+    type=click.IntRange(0, MOST_DRAWS),
+    default=0,
+    show_default=True,
+    help="of what is not known: intervals",
 )
 @work_options
 @click.option("--sort", help="the column by which points are best: the smallest times, the most tokens/s")
@@ -67,7 +72,7 @@ def command(
     The closed form is exact where durations are constant; --engine mc or des simulates every point.
     """
     check_workers(jobs, cluster)
-    given = {name: values[0] if len(values) == 1 else values for name, values in options.items() if values is not None}
+    given = {name: _alone(values) for name, values in options.items() if values is not None}
     how = {"engine": engine, "precision": precision, "draws": draws, "seed": seed}
     plan = plan_of(preset, given, **how)
     _check_shown(plan, sort, top, as_json)
@@ -78,8 +83,13 @@ def command(
         return
     _print(plan, results, sort, _TOP if top is None else top)
     if output is not None:
-        click.echo(f"{len(results)} rows in {output}/results.parquet")
+        print_out(f"{len(results)} rows in {output}/results.parquet")
     print_warnings(results.attrs["warnings"], quiet)
+
+
+def _alone(values: Any) -> Any:
+    """The value of a list of one."""
+    return values[0] if isinstance(values, list) and len(values) == 1 else values
 
 
 def _check_shown(plan: Plan, sort: str | None, top: int | None, as_json: bool) -> None:
@@ -99,7 +109,7 @@ def _check_shown(plan: Plan, sort: str | None, top: int | None, as_json: bool) -
 
 def _json(plan: Plan, results: pd.DataFrame) -> dict[str, Any]:
     return {
-        "schema": 2,
+        "schema": 3,
         "unit": _unit(plan),
         **picked(plan, "engine", "seed", "options", "grid"),
         "points": len(results),

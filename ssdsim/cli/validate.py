@@ -18,7 +18,7 @@ from ssdsim.cli.measured_files import PARAMETERS, by_column, row_options
 from ssdsim.cli.options import Share, Verb, WholeNumbers, chosen_options, common_options, echo_json
 from ssdsim.cli.progress import shown
 from ssdsim.cli.tables import Table
-from ssdsim.cli.values import OutputFile
+from ssdsim.cli.values import OutputFile, Values
 from ssdsim.engine.trace import Trace
 from ssdsim.errors import InputError
 from ssdsim.runs.lock import locked
@@ -53,7 +53,12 @@ _OF_MEASURED = (*_ONLY_MEASURED, "target", "dtype", "draft", "output", *_COMMON)
     type=click.Path(path_type=Path),
     help="an engine's own benchmarks (CSV, or its result file; more may follow) to predict; runs nothing",
 )
-@click.option("--runtime", help="with --measured: the engine's card [default: the one that predict takes]")
+@click.option(
+    "--runtime",
+    type=Values(str),
+    help="with --measured: the engine's card, several with a comma, or engine: that of each row's engine "
+    "[default: the one that predict takes]",
+)
 @row_options(*_OF_ROWS)
 @click.option(
     "--pair",
@@ -129,7 +134,7 @@ _OF_MEASURED = (*_ONLY_MEASURED, "target", "dtype", "draft", "output", *_COMMON)
 def command(
     files: tuple[Path, ...],
     measured: Path | None,
-    runtime: str | None,
+    runtime: list[str] | None,
     pair: Path | None,
     paper: str | None,
     hardware: str | None,
@@ -157,7 +162,7 @@ def command(
         folder = options["output"]
         assert folder is None or isinstance(folder, Path)
         given = _given(hardware, options)
-        within = check_measured((measured, *files), given, runtime, max_error, folder, seed, as_json)
+        within = check_measured((measured, *files), given, runtime or (), max_error, folder, seed, as_json)
         sys.exit(0 if within else 1)
     if pair is not None:
         _refuse_others("pair", _OF_PAIR, "which runs the pair's models")

@@ -59,6 +59,10 @@ class Values(click.ParamType[Any]):
         if step <= 0 or last < first:
             raise ValueError(f"'{part}' does not rise from first to last by a positive step")
         count = int((last - first) / step + 1e-9) + 1
+        if not steps and first + (count - 1) * step < last - 1e-9:
+            raise ValueError(
+                f"'{part}' does not reach {last:g} by steps of 1: give a step; --ranges says where a rate lies"
+            )
         if count > MOST_VALUES:
             raise ValueError(f"'{part}' has {count} values")
         return [self.kind(round(first + i * step, 12)) for i in range(count)]

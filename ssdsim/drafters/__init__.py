@@ -1,11 +1,12 @@
 """What drafts tokens: one file a drafter. ``ALL`` lists them; a new one is registered there."""
 
+from ssdsim.drafters.block import DFlash, DFlash2, DSpark
 from ssdsim.drafters.eagle import Eagle, Eagle3
 from ssdsim.drafters.lookup import NGram, Suffix
 from ssdsim.drafters.medusa import Medusa
 from ssdsim.drafters.model import ModelDrafter
 from ssdsim.drafters.mtp import MTP
-from ssdsim.drafters.parallel import DFlash, Pard, PEagle
+from ssdsim.drafters.parallel import Pard, PEagle
 from ssdsim.drafters.sparse import SparseSelf
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.registry import Registry
@@ -20,6 +21,8 @@ ALL: Registry[Drafter] = Registry(
     Pard(),
     PEagle(),
     DFlash(),
+    DSpark(),
+    DFlash2(),
     NGram(),
     Suffix(),
     SparseSelf(),

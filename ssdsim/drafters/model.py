@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ssdsim.hardware.catalog import find_transformer
+from ssdsim.hardware.vocabularies import draft_in_family
 from ssdsim.pricing.drafter import Draft, Drafter, passes_over
 from ssdsim.pricing.memory import Demand
 from ssdsim.pricing.occupancy import draft_on
@@ -14,18 +15,23 @@ from ssdsim.pricing.step import Piece
 from ssdsim.transformer.card import Transformer
 
 DRAFT = "llama-3.2-1b"
-"""The card where nobody names one."""
+"""The card where nobody names one, and the target's family has none that is smaller."""
 
 
 class ModelDrafter(Drafter):
-    """The card that ``--draft`` names, one pass a token; pre-speculation is batched (SSD paper, appendix B)."""
+    """The card that ``--draft`` names, else the smallest of the target's family, one pass a token.
+
+    Pre-speculation is batched (SSD paper, appendix B).
+    """
 
     name = "model"
     title = "draft model"
     source = "Leviathan et al., 2023; pre-speculation: SSD paper, appendix B"
 
     def draft(self, target: Transformer, named: str | None, options: Mapping[str, Any]) -> Draft:
-        return Draft(find_transformer(named or DRAFT))
+        if named is not None:
+            return Draft(find_transformer(named))
+        return Draft(draft_in_family(target) or find_transformer(DRAFT))
 
     def speculate(self, site: Site, tokens: int, beside: bool) -> tuple[Piece, ...]:
         if not beside:

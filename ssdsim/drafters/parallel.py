@@ -1,4 +1,4 @@
-"""Drafters that propose all K tokens in one pass: PARD, P-EAGLE, DFlash."""
+"""Drafters that propose all K tokens in one pass over masked tokens: PARD and P-EAGLE."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from ssdsim.hardware.catalog import find_transformer
+from ssdsim.hardware.vocabularies import draft_in_family
 from ssdsim.pricing.drafter import Draft
 from ssdsim.pricing.memory import Demand
 from ssdsim.pricing.occupancy import draft_on
 from ssdsim.pricing.site import Site
 from ssdsim.protocols.head import HeadDrafter
 from ssdsim.protocols.one_pass import OnePass
-from ssdsim.protocols.published import chosen, published_drafter, shaped
+from ssdsim.protocols.published import chosen, of_sibling, published_drafter, shaped
 from ssdsim.transformer.card import Transformer
-from ssdsim.transformer.heads import PEAGLE_LAYERS, dflash_head, eagle3_head
+from ssdsim.transformer.heads import PEAGLE_LAYERS, eagle3_head
 
-_MODEL = "llama-3.2-1b"
+DRAFT = "llama-3.2-1b"
+"""Where nobody names a model, and the target's family has none that is smaller."""
 
 
 class Pard(OnePass):
@@ -28,9 +30,12 @@ class Pard(OnePass):
 
     def draft(self, target: Transformer, named: str | None, options: Mapping[str, Any]) -> Draft:
         card = published_drafter(self.name, target, named)
-        if card is not None:
-            return Draft(shaped(find_transformer(_MODEL), card), chosen(card, options))
-        return Draft(find_transformer(named or _MODEL))
+        if card is not None:  # one drafts for all of its family, so that a sibling's is this target's too
+            shape = shaped(draft_in_family(target) or find_transformer(DRAFT), card)
+            return Draft(shape, chosen(card, options), published_for=card.target if of_sibling(card, target) else "")
+        if named is not None:
+            return Draft(find_transformer(named))
+        return Draft(draft_in_family(target) or find_transformer(DRAFT))
 
     def demand(self, site: Site, tokens: int, branches: int, beside: bool = False) -> Demand:
         tp = site.draft_beside_target("draft pass").tp if beside else 1
@@ -46,18 +51,3 @@ class PEagle(OnePass, HeadDrafter):
 
     def recipe(self, target: Transformer) -> Transformer:
         return eagle3_head(target, PEAGLE_LAYERS)
-
-
-class DFlash(OnePass, HeadDrafter):
-    """A block of masked tokens denoised in one pass, which attends to the target's hidden states as its cache."""
-
-    name = "dflash"
-    title = "DFlash"
-    source = "Chen, Liang, Liu, 2026, arXiv 2602.06036"
-
-    def recipe(self, target: Transformer) -> Transformer:
-        return dflash_head(target)
-
-    def rows(self, tokens: int) -> int:
-        """The block: the last accepted token and K masks."""
-        return tokens + 1

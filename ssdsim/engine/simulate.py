@@ -186,6 +186,12 @@ def _check_countable(scenario: Scenario) -> None:
 def _summary(scenario: Scenario, recorder: Recorder, busy_s: Mapping[str, float], confidence: float) -> SimulatedRounds:
     means, caches = recorder.means, scenario.strategy.miss is not None
     rounds = means.total("rounds")
+    rate = means.ratio("tokens", "seconds", confidence)
+    if np.isfinite(rate.low) and rate.low <= 0.0 < rate.value:
+        raise InputError(
+            f"{rounds:g} rounds say nothing of the tokens/s of {scenario.strategy.title}, which vary too much for them "
+            f"(95 %: {rate.low:.3g} to {rate.high:.3g}): give more rounds, or less spread"
+        )
     p_all_hit = means.share("clean", "rounds", confidence) if caches else None
     round_s = means.ratio("seconds", "rounds", confidence)
     if p_all_hit is not None:
@@ -195,7 +201,7 @@ def _summary(scenario: Scenario, recorder: Recorder, busy_s: Mapping[str, float]
         batch=scenario.batch,
         gpus=scenario.gpus,
         rounds=int(rounds),
-        tokens_per_second=means.ratio("tokens", "seconds", confidence),
+        tokens_per_second=rate,
         tokens_per_round=means.ratio("tokens", "sequence_rounds", confidence),
         round_s=round_s,
         p_hit=means.share("hits", "sequence_rounds", confidence) if caches else None,

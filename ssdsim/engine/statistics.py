@@ -71,9 +71,9 @@ class BatchMeans:
         by_batches = self.ratio(above, below, confidence)
         successes, trials = self.total(above), self.total(below)
         if min(successes, trials - successes) >= _FEW:
-            return by_batches
+            return by_batches.of_a_share
         low, high = binomial_interval(successes, trials, confidence)
-        return Measured(by_batches.value, min(low, by_batches.low), max(high, by_batches.high))
+        return Measured(by_batches.value, min(low, by_batches.low), max(high, by_batches.high)).of_a_share
 
 
 class Histogram:

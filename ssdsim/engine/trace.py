@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ssdsim.files import write_whole
+
 _MICROSECONDS = 1e6
 
 
@@ -65,7 +67,8 @@ class Trace:
         return {"traceEvents": names + self._events, "displayTimeUnit": "ms"}
 
     def save(self, path: Path) -> None:
-        path.write_text(json.dumps(self.to_json()))
+        """Whole or not at all."""
+        write_whole(path, json.dumps(self.to_json()))
 
     def _add(self, track: str, event: dict[str, Any]) -> None:
         tid = self._tracks.setdefault(track, len(self._tracks) + 1)

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Annotated, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import AfterValidator, Field, model_validator
 
 from ssdsim.checks import Array
-from ssdsim.hardware.laws import CorrectedRoofline, Directions, ModelOfVariables, Scaling, directions_of
+from ssdsim.hardware.laws import CorrectedRoofline, Directions, ModelOfVariables, Scaling, clamped, directions_of
+from ssdsim.hardware.nodes import Lattice, continued, doublings, in_proportion, midway
 from ssdsim.hardware.timing import Law, Timing, of_dtype, timed
-from ssdsim.records import FROM_LIST, Card, Positive, Seconds
+from ssdsim.records import FROM_LIST, Card, Count, Positive, Seconds
 from ssdsim.transformer.operations import DTYPE_BYTES, DTYPES, Attention
+
+if TYPE_CHECKING:
+    from ssdsim.hardware.profile import HardwareProfile
+
+_KV_HEADS = np.array([1.0, 2.0, 4.0, 8.0])
+"""Nodes: kernels take few of them in ways of their own; more are so many more sequences."""
+
+_MOST_KV_HEADS = 8
+
+_BEYOND = 64.0
+"""How many times the largest timed value nodes reach; kernels of more work stream or multiply and nothing else."""
 
 
 class DecodeAttention(ModelOfVariables):
@@ -35,6 +48,13 @@ class DecodeAttention(ModelOfVariables):
     """
 
     packed: bool = True
+    most_rows: Count | None = None
+    """Of a sequence's queries over all kv heads, as timed."""
+    streaming: Positive | None = None
+    """Bytes/s at which more keys and values than a cache holds were read at best.
+
+    Fewer, which one held from repeat to repeat, come no faster within a pass.
+    """
 
     dimensions: ClassVar[tuple[str, ...]] = ("kv", "context", "batch", "blocks", "group", "head_dim")
 
@@ -69,14 +89,143 @@ class DecodeAttention(ModelOfVariables):
     def values(self, *shape: Any) -> dict[str, Array]:
         return self.variables(*shape, packed=self.packed)
 
+    def seconds(self, *shape: Any) -> Array:
+        """Of ``batch, queries, context, heads, kv_heads, head_dim``, which broadcast together, and an element's bytes.
+
+        Set right on the nodes of each head dimension.
+        """
+        *sizes, head_dim = np.broadcast_arrays(*(np.asarray(size, float) for size in shape[:-1]))
+        found = np.empty(head_dim.shape)
+        for one in np.unique(head_dim):
+            of = head_dim == one
+            own = [size[of] for size in sizes]
+            nodes = self.on_nodes(one, shape[-1])
+            found[of] = nodes.seconds(*own) if nodes else super().seconds(*own, one, shape[-1])
+        return found
+
+    def on_nodes(self, head_dim: float, element_bytes: float) -> AttentionNodes | None:
+        """The law for one head dimension, set right on its nodes; None where no timings say where it ends."""
+        if not {"batch", "context", "group", "kv"} <= self.domain.keys():
+            return None
+        largest = {name: limits[1] for name, limits in self.domain.items()}
+        groups = np.union1d(_nodes_up_to(largest["group"]), self._timed_groups)
+        timed = (_nodes_up_to(largest["batch"]), _KV_HEADS, groups, _nodes_up_to(largest["context"]))
+        batch, kv_heads, group, context = np.ix_(*timed)
+        values = self.values(batch, group, context, kv_heads, kv_heads, head_dim, element_bytes)
+        seconds = np.maximum(self._seconds(values, element_bytes), values["kv"] / (self.streaming or np.inf))
+        seconds = self._with_more_rows(seconds, timed, head_dim, element_bytes)
+        axes = tuple(nodes if nodes is _KV_HEADS else _and_beyond(nodes) for nodes in timed)
+        seconds = continued(seconds, axes[3], 3, values["kv"] <= largest["kv"])
+        for axis in (2, 0):
+            seconds = continued(seconds, axes[axis], axis)
+        return AttentionNodes(self.packed, *(_set_right(axes, seconds, of) for of in (slice(0, 1), slice(1, None))))
+
+    @property
+    def _timed_groups(self) -> Sequence[float]:
+        """Numbers of query rows a kv head that have laws of their own."""
+        return ()
+
+    def _with_more_rows(self, seconds: Array, axes: tuple[Array, ...], head_dim: float, element_bytes: float) -> Array:
+        """Where a sequence has more query rows than were timed: as much longer for them as with fewer kv heads.
+
+        These belong to as many more sequences, which makes no difference to a kernel.
+        """
+        if self.most_rows is None:
+            return seconds
+        found, groups = np.array(seconds), axes[2]
+        for node in range(1, len(groups)):
+            fitting = 2.0 ** np.floor(np.log2(max(1.0, self.most_rows / groups[node])))
+            more = axes[1] > fitting
+            if not more.any():
+                continue
+            batch, kv_heads, context = np.ix_(axes[0], axes[1][more], axes[3])
+            as_many = batch * kv_heads / fitting
+            before, after = (
+                self._seconds(
+                    self.values(as_many, rows, context, fitting, fitting, head_dim, element_bytes), element_bytes
+                )
+                for rows in groups[node - 1 : node + 1]
+            )
+            growth = np.clip(after / before, 1.0, groups[node] / groups[node - 1])
+            found[:, more, node] = found[:, more, node - 1] * growth
+        return found
+
+
+def _nodes_up_to(largest: float) -> Array:
+    """Doublings and the largest timed one."""
+    return np.append(doublings(1.0, largest)[:-1], largest) if largest > 1.0 else np.ones(1)
+
+
+def _and_beyond(nodes: Array) -> Array:
+    return np.concatenate([nodes, doublings(nodes[-1], _BEYOND * nodes[-1])[1:]])
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionNodes:
+    """Decode attention of one head dimension on nodes of batch, kv heads, query rows a kv head and context.
+
+    Kernels of a single query row a kv head are others, some several times as slow where there are few blocks: they have
+    nodes of their own, and more rows of a model that has a head a kv head take no less than one.
+    """
+
+    packed: bool
+    single: Lattice
+    several: Lattice
+
+    def seconds(self, *shape: Any) -> Array:
+        """Of ``batch, queries, context, heads, kv_heads``, which broadcast together."""
+        batch, queries, context, heads, kv_heads = shape
+        kv_heads = kv_heads if self.packed else heads
+        sequences, of_each = batch * np.maximum(kv_heads / _MOST_KV_HEADS, 1.0), np.minimum(kv_heads, _MOST_KV_HEADS)
+        log_seconds = self.several.at(sequences, of_each, queries * heads / kv_heads, context)
+        alone = np.less_equal(heads, kv_heads)
+        if alone.any():
+            one = self.single.at(sequences, of_each, 1.0, context)
+            of_rows = clamped(log_seconds, one, one + np.log(queries))
+            log_seconds = np.where(alone, of_rows, log_seconds)
+        return np.asarray(np.exp(log_seconds))
+
+
+def _set_right(axes: tuple[Array, ...], seconds: Array, groups: slice) -> Lattice:
+    """The nodes of some numbers of query rows, never falling and never outgrowing the work."""
+    nodes = (axes[0], axes[1], axes[2][groups], axes[3])
+    found = midway(np.log(seconds[:, :, groups]))
+    for axis, of in enumerate(nodes):
+        found = in_proportion(found, of, axis)
+    return Lattice(nodes, found)
+
 
 class AttentionModel(CorrectedRoofline, DecodeAttention):
-    """A roofline over keys, values, queries and outputs, corrected."""
+    """A roofline over keys, values, queries and outputs, corrected.
+
+    ``single`` is that of one query row a kv head, where its kernels are so unlike the others that no law fits both.
+    """
+
+    single: AttentionModel | None = None
 
     @property
     def coefficients(self) -> int:
         """How many numbers were fitted: the roofline's four, the correction's."""
-        return 5 + len(self.correction.terms)
+        return 5 + len(self.correction.terms) + (self.single.coefficients if self.single else 0)
+
+    def _seconds(self, values: Mapping[str, Array], element_bytes: float) -> Array:
+        seconds = super()._seconds(values, element_bytes)
+        if self.single is None:
+            return seconds
+        return np.where(values["group"] == 1.0, self.single._seconds(values, element_bytes), seconds)
+
+    def _wander(self, values: Mapping[str, Array]) -> dict[str, float]:
+        if self.single is None or values["group"] != 1.0:
+            return super()._wander(values)
+        return {f"single.{way}": moved for way, moved in self.single._wander(values).items()}
+
+    def scaled(self, scaling: Scaling, *keys: Any) -> Self | None:
+        found = super().scaled(scaling, *keys)
+        if not found:
+            return None
+        streaming = self.streaming and self.streaming * scaling.memory_bandwidth
+        single = self.single and self.single.scaled(scaling, *keys)
+        return found.model_copy(update={"streaming": streaming, "single": single})
 
     @staticmethod
     def work(values: Mapping[str, Array], element_bytes: float) -> tuple[Array, Array]:
@@ -102,9 +251,8 @@ class GroupLaw(Card):
     @staticmethod
     def counts(values: Mapping[str, Array]) -> Array:
         """What the four coefficients multiply, shape ``(4, ...)``: one, kv heads, blocks, bytes."""
-        return np.stack(
-            [np.ones_like(values["kv"]), values["blocks"] / values["batch"], values["blocks"], values["kv"]]
-        )
+        of_heads = values["blocks"] / values["batch"]
+        return np.stack(np.broadcast_arrays(np.ones(()), of_heads, values["blocks"], values["kv"]))
 
     def seconds(self, values: Mapping[str, Array]) -> Array:
         coefficients = [self.launch_s, self.head_s, self.block_s, 1.0 / self.bandwidth]
@@ -134,6 +282,10 @@ class AdditiveAttentionModel(DecodeAttention):
         if any(before.group >= after.group for before, after in pairwise(self.laws)):
             raise ValueError("laws: group must grow from law to law")
         return self
+
+    @property
+    def _timed_groups(self) -> Sequence[float]:
+        return [law.group for law in self.laws]
 
     @property
     def launch_s(self) -> float:
@@ -173,14 +325,22 @@ AnyAttention = AttentionModel | AdditiveAttentionModel
 class AttentionLaw(Law[Attention]):
     """A model for each dtype of the cache, under a mask or a window where these were timed.
 
-    Where none were taken over a quantised cache, those over one of the activations' dtype.
+    Where none were taken over a quantised cache, those over one of the activations' dtype, which is then taken to be
+    read as fast value by value: nobody knows what turning 8 bits back into 16 costs there, and half the bytes in half
+    the time would be a guess.
     """
+
+    def __init__(self, profile: HardwareProfile) -> None:
+        super().__init__(profile)
+        self._nodes: dict[tuple[str, str, int], AttentionNodes | None] = {}
 
     def timing(self, op: Attention) -> Timing:
         where, dtype = self._timed(op)
         model = self._model(op)
-        shape = (op.batch, op.queries, op.context, op.heads, op.kv_heads, op.head_dim)
-        seconds, outside, wander = model.timed(shape, DTYPE_BYTES[op.cache_dtype])
+        shape = (op.batch, op.queries, op.context, op.heads, op.kv_heads)
+        nodes = self._on_nodes(model, where, dtype, op.head_dim)
+        set_right = nodes.seconds(*shape) if nodes else None
+        seconds, outside, wander = model.timed((*shape, op.head_dim), DTYPE_BYTES[dtype], set_right)
         if dtype != op.cache_dtype:
             outside = f"a {op.cache_dtype} cache was not timed, a {dtype} one was"
         elif op.masked and where != "attention_masked" and outside is None:
@@ -190,6 +350,12 @@ class AttentionLaw(Law[Attention]):
 
     def launch_s(self, op: Attention) -> float:
         return self._model(op).launch_s
+
+    def _on_nodes(self, model: AnyAttention, where: str, dtype: str, head_dim: int) -> AttentionNodes | None:
+        key = (where, dtype, head_dim)
+        if key not in self._nodes:
+            self._nodes[key] = model.on_nodes(head_dim, DTYPE_BYTES[dtype])
+        return self._nodes[key]
 
     def _model(self, op: Attention) -> AnyAttention:
         where, dtype = self._timed(op)

@@ -76,6 +76,18 @@ def plain_name(name: str) -> str:
     return _alias(name.replace("--", "/"))
 
 
+def full_hardware_name(name: str) -> str:
+    """The bundled profile that a short name means: ``h200`` is ``h200-sxm``, whatever variants that has.
+
+    A name that means none, or several, is returned as it is.
+    """
+    called = name.lower().replace("_", "-")
+    names = hardware_names()
+    longer = [each for each in names if each.startswith(f"{called}-")] if called not in names else []
+    roots = [each for each in longer if not any(each.startswith(f"{other}-") for other in longer)]
+    return roots[0] if len(roots) == 1 else name
+
+
 def find_hardware(name: str | Path) -> HardwareProfile:
     """The hardware profile called ``name``: a bundled one (``h200_sxm`` finds ``h200-sxm``) or a JSON file.
 

@@ -119,7 +119,7 @@ class ExpertsLaw(Law[ExpertMlp]):
 
     def waiting_s(self, op: ExpertMlp, seconds: float) -> float:
         """Their launch: read one after another, they reach less than the peak however many kernels run beside them."""
-        return min(seconds, self.launch_s(op))
+        return min(seconds, self.profile.launch_seconds(op))
 
     def _guessed_s(self, op: ExpertMlp) -> float:
         """The touched experts' bytes and the tokens' flops."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
-from typing import Annotated, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,9 +24,13 @@ from ssdsim.hardware.laws import (
     check_domain,
     clamped,
 )
+from ssdsim.hardware.nodes import Lattice, continued, doublings, in_proportion, padded
 from ssdsim.hardware.timing import Law, Timing, of_dtype, timed
 from ssdsim.records import FROM_LIST, Card, Positive
-from ssdsim.transformer.operations import QUANTISED_BYTES, Gemm
+from ssdsim.transformer.operations import DTYPE_BYTES, QUANTISED_BYTES, WEIGHT_BYTES, Gemm
+
+if TYPE_CHECKING:
+    from ssdsim.hardware.profile import HardwareProfile
 
 STANDS_IN = {"float8-block": "float8"}
 """Formats that are near enough for the timings of one, with an extra error, where the other's are not there."""
@@ -38,7 +42,13 @@ GEMM_VARIABLES = (*GEMM_SIZES, "rows", "step")
 """What a correction may read. ``rows`` is ``m`` in whole tiles of sixteen, ``step`` the largest power of two that
 divides ``m``, at most sixteen: kernels of block-scaled weights take up to 30 % longer where four or eight do not."""
 
+SHARED_ROWS = 1024
+"""Up to so many a product takes at most its rows' share of more; beyond, operands outgrow caches and work the power."""
+
 _TILE_ROWS = 16
+_TILES = 8  # whose edges are all nodes
+_NODES_A_DOUBLING = 4  # beyond these
+_MOST_ROWS = 2.0**22
 
 
 def gemm_variables(m: ArrayLike, n: ArrayLike, k: ArrayLike, names: Iterable[str]) -> dict[str, ArrayLike]:
@@ -98,13 +108,43 @@ class GemmModel(TimingModel):
         return self
 
     def seconds(self, m: ArrayLike, n: ArrayLike, k: ArrayLike) -> Array:
-        m, n, k = (np.asarray(size, float) for size in (m, n, k))
-        return self._blended(m, lambda segment: segment.log_seconds(m, n, k, self.element_bytes))
+        """Of shapes that broadcast together, a matrix at a time set right on its nodes of ``m``."""
+        m, n, k = np.broadcast_arrays(*(np.asarray(size, float) for size in (m, n, k)))
+        found = np.empty(m.shape)
+        for matrix in {(float(n_), float(k_)) for n_, k_ in zip(n.flat, k.flat, strict=True)}:
+            of = (n == matrix[0]) & (k == matrix[1])
+            found[of] = np.exp(self.on_nodes(*matrix).at(m[of]))
+        return found
 
-    def roofline_seconds(self, m: float, moved_bytes: float, flops: float) -> Array:
-        """What the rooflines alone say of a product of ``m`` rows that moves other bytes than those timed."""
-        rows = np.asarray(m, float)
-        return self._blended(rows, lambda segment: np.log(segment.roofline.seconds(moved_bytes, flops)))
+    def on_nodes(self, n: float, k: float) -> Lattice:
+        """One matrix over the rows that it is multiplied with: never less time for more of them, nor more than theirs.
+
+        Where fewer rows were slower they are padded, as engines do with the tokens of their graphs. Only a tile begun
+        anew may take more than its rows' share, and more than :data:`SHARED_ROWS`.
+        """
+        size = np.asarray(n, float), np.asarray(k, float)
+        most = self.domain.get("m", (1.0, np.inf))[1]
+        return self._set_right(lambda segment, m: segment.log_seconds(m, *size, self.element_bytes), most)
+
+    def rooflines_on_nodes(self, n: float, k: float, weight_bytes: float, value_bytes: float) -> Lattice:
+        """What the rooflines alone say of a matrix whose weights and values are of other bytes than those timed."""
+
+        def log_seconds(segment: GemmSegment, m: Array) -> Array:
+            moved_bytes = value_bytes * m * (n + k) + weight_bytes * n * k
+            return np.log(segment.roofline.seconds(moved_bytes, 2 * m * n * k))
+
+        return self._set_right(log_seconds, np.inf)
+
+    def _set_right(self, log_seconds_of: Callable[[GemmSegment, Array], Array], most: float) -> Lattice:
+        """On nodes of ``m``; beyond ``most`` rows along the line through the last."""
+        m, steps = _row_nodes(self.tiled)
+        seconds = continued(self._blended(m, lambda segment: log_seconds_of(segment, m)), m, 0, m <= most)
+        return Lattice((m,), in_proportion(padded(np.log(seconds)), m, 0, steps))
+
+    @property
+    def tiled(self) -> bool:
+        """Whether its kernels take longer where tokens do not fill tiles."""
+        return any("rows" in segment.correction.domain for segment in self.segments)
 
     def _blended(self, m: Array, log_seconds_of: Callable[[GemmSegment], Array]) -> Array:
         """Seconds, of each segment's logarithm of them, as much as it serves at ``m``."""
@@ -149,6 +189,17 @@ class GemmModel(TimingModel):
         return self.unfitted(segments=tuple(segments))
 
 
+@lru_cache(maxsize=2)
+def _row_nodes(tiled: bool) -> tuple[Array, tuple[int, ...]]:
+    """Nodes of ``m``, and those that may take more than their rows' share."""
+    edges = _TILE_ROWS * np.arange(1, _TILES + 1)
+    octaves = doublings(edges[-1], _MOST_ROWS)
+    full = np.concatenate([edges, np.outer(octaves, 1.0 + np.arange(_NODES_A_DOUBLING) / _NODES_A_DOUBLING).ravel()])
+    begun = full + 1.0 if tiled else full[:0]
+    nodes = np.unique(np.concatenate([np.arange(1, _TILE_ROWS), full, begun]))
+    return nodes, tuple(np.flatnonzero(np.isin(nodes, begun) | (nodes > SHARED_ROWS)))
+
+
 def _crossed(blend: tuple[float, float], m: ArrayLike) -> Array:
     """How far ``m`` has crossed a blend: 0 before it, 1 after it, linear in log m."""
     start, end = map(math.log, blend)
@@ -167,26 +218,25 @@ class GemmLaw(Law[Gemm]):
     Where nothing like a quantised format was timed, the rooflines alone of products in the activations' dtype.
     """
 
+    def __init__(self, profile: HardwareProfile) -> None:
+        super().__init__(profile)
+        self._nodes: dict[tuple[str, int, int], Lattice] = {}
+
     def timing(self, op: Gemm) -> Timing:
         taken = self._timed_as(op.dtype)
         if taken is None:
             return self._on_rooflines(op)
-        return self._timed(op, taken, self.model(taken).seconds(op.m, op.n, op.k))
-
-    def timings(self, ops: Sequence[Gemm]) -> Mapping[Gemm, Timing]:
-        """A model is asked for all its matrices at once, which takes as long as one."""
-        found: dict[Gemm, Timing] = {}
-        for dtype in {op.dtype for op in ops}:
-            gemms, taken = [op for op in ops if op.dtype == dtype], self._timed_as(dtype)
-            if taken is None:
-                continue
-            shapes = np.array([(op.m, op.n, op.k) for op in gemms], float)
-            seconds = self.model(taken).seconds(*shapes.T)
-            found.update((op, self._timed(op, taken, each)) for op, each in zip(gemms, seconds, strict=True))
-        return found
+        return self._timed(op, taken, np.exp(self._on_nodes(taken, op.n, op.k).at(op.m)))
 
     def launch_s(self, op: Gemm) -> float:
         return self.model(self._timed_as(op.dtype) or op.activations_dtype).segment_at(op.m).roofline.launch_s
+
+    def _on_nodes(self, taken: str, n: int, k: int) -> Lattice:
+        """Of a matrix, worked out once: batches differ in ``m`` alone."""
+        found = self._nodes.get((taken, n, k))
+        if found is None:
+            found = self._nodes[taken, n, k] = self.model(taken).on_nodes(n, k)
+        return found
 
     def model(self, dtype: str) -> GemmModel:
         """That of one format; InputError where none were timed."""
@@ -210,10 +260,10 @@ class GemmLaw(Law[Gemm]):
         """A guess: the operation's bytes and flops on the rooflines of products in the activations' dtype.
 
         Without a timing nothing says what turning weights back into 16 bits costs, nor that the arithmetic is faster.
-        The rooflines are fitted together with their correction, so the device's peak is a floor besides.
         """
         model = self.model(op.activations_dtype)
-        seconds = np.maximum(model.roofline_seconds(op.m, op.bytes, op.flops), self.profile.device.compute_s(op))
+        bytes_each = WEIGHT_BYTES[op.dtype], DTYPE_BYTES[op.activations_dtype]
+        seconds = np.exp(model.rooflines_on_nodes(op.n, op.k, *bytes_each).at(op.m))
         timing = timed(self.profile, _key(op), model, seconds, None, log_sd=max(model.log_sd, DATASHEET_LOG_SD))
         said = f"no {op.dtype} GEMMs were timed: roofline from the {op.activations_dtype} law's bandwidth"
         return replace(timing, warning=f"{self.profile.name}: {said}")

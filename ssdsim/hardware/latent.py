@@ -25,7 +25,8 @@ class LatentCosts(Card):
 
     The floor is ``launch_s``, ``per_doubling_s`` for each doubling of the tokens and ``per_row_doubling_s`` for each of
     a sequence's query rows, up to eight. A token takes ``per_token_s``, a query row (a head of a token) ``per_row_s``,
-    and ``per_unfilled_row_s`` where a sequence has fewer than :data:`TILE_ROWS` of them. The cache is read at
+    and ``per_unfilled_row_s`` where a sequence has fewer than :data:`TILE_ROWS` of them, together at most what a full
+    tile takes, to which they could be padded. The cache is read at
     ``bandwidth`` while its tiles of rows are multiplied at ``peak_flops``: a smooth maximum of ``sharpness``.
     """
 
@@ -51,13 +52,14 @@ class LatentCosts(Card):
         """``rows`` are of one sequence, ``row_flops`` those of one of them over its cache."""
         batch, rows = np.asarray(batch, float), np.asarray(rows, float)
         tokens = batch * np.asarray(queries, float)
+        of_rows_s = np.minimum((self.per_row_s + self.per_unfilled_row_s) * rows, self.per_row_s * TILE_ROWS)
+        of_rows_s = np.where(rows < TILE_ROWS, of_rows_s, self.per_row_s * rows)
         tiles = batch * np.ceil(rows / TILE_ROWS) * TILE_ROWS
         reading = np.asarray(cache_bytes, float) / self.bandwidth
         multiplying = tiles * np.asarray(row_flops, float) / self.peak_flops
         longest = np.maximum(reading, multiplying)
         shares = (reading / longest) ** self.sharpness + (multiplying / longest) ** self.sharpness
-        each_row_s = self.per_row_s + self.per_unfilled_row_s * (rows < TILE_ROWS)
-        work_s = self.per_token_s * tokens + each_row_s * batch * rows
+        work_s = self.per_token_s * tokens + of_rows_s * batch
         return np.asarray(self.floor_s(tokens, rows) + work_s + longest * shares ** (1.0 / self.sharpness))
 
 
@@ -117,7 +119,7 @@ class LatentLaw(Law[LatentAttention]):
         key, rows = f"latent_attention:{op.heads}x{op.rank}:{op.cache_dtype}", op.queries * op.heads
         model, outside = self._timed(op)
         costs = model.costs if model else self._scaled(op)
-        seconds = float(costs.seconds(op.batch, op.queries, rows, op.cache_bytes, op.row_flops))
+        seconds = float(costs.seconds(op.batch, op.queries, rows, op.streamed_bytes, op.row_flops))
         if model is None:
             said = "no attention over a latent cache was timed"
             return untimed(self.profile, key, seconds, said, "scaled from that of H100 and H200")

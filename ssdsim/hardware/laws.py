@@ -317,11 +317,13 @@ class ModelOfVariables(TimingModel):
         """How much each direction of the uncertainty moves the logarithm of the time."""
         return self._wander(self.values(*shape))
 
-    def timed(self, shape: Sequence[float], element_bytes: float) -> tuple[Array, str | None, dict[str, float]]:
-        """Of one shape: its seconds, how it leaves the timed domain, and how much each direction moves it."""
+    def timed(
+        self, shape: Sequence[float], element_bytes: float, seconds: Array | None = None
+    ) -> tuple[Array, str | None, dict[str, float]]:
+        """Of one shape: its seconds, unless given, how it leaves the timed domain, how much each direction moves it."""
         values = self.values(*shape, element_bytes)
         outside = self.beyond({name: float(value) for name, value in values.items()})
-        return self._seconds(values, element_bytes), outside, self._wander(values)
+        return self._seconds(values, element_bytes) if seconds is None else seconds, outside, self._wander(values)
 
 
 class CorrectedRoofline(ModelOfVariables):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property
+from itertools import permutations
 from os.path import exists
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -53,6 +54,9 @@ LAWS: dict[type[Operation], type[Law[Any]]] = {
 LinkCount = Annotated[int, Field(ge=0, le=1000)]
 
 _CACHED_TIMINGS = 65536
+_DTYPE_FIELDS = ("dtype", "activations", "kv_dtype", "projections")
+"""Of operations, where these have them."""
+
 _NAMED: dict[str, tuple[str, ...]] = {"collectives": (), "links": ("link",)}
 """What models of a field are called where it is not its name."""
 
@@ -79,6 +83,8 @@ class Device(Card):
     memory_bytes: Count
     memory_bandwidth: Positive
     peak_flops: dict[str, Positive] = Field(min_length=1)
+    cache_bytes: Count | None = None
+    """Of its last cache; where it is not known, any activations are taken to fit."""
     compute_units: Count | None = None
     count: Count
     topology: str
@@ -113,6 +119,12 @@ class Device(Card):
     def memory_s(self, op: Operation) -> float:
         """Its bytes at the memory's bandwidth."""
         return op.memory_bytes / self.memory_bandwidth
+
+    def streaming_s(self, op: Operation) -> float:
+        """Those of its bytes at the memory's bandwidth that no cache holds."""
+        kept = op.memory_bytes - op.streamed_bytes
+        spilled = max(0.0, kept - self.cache_bytes) if self.cache_bytes else 0.0
+        return (op.streamed_bytes + spilled) / self.memory_bandwidth
 
 
 class HardwareProfile(Card):
@@ -209,7 +221,7 @@ class HardwareProfile(Card):
     def __copy__(self) -> HardwareProfile:
         """A copy prices by itself: it is mostly made to change some timings."""
         copied = super().__copy__()
-        for remembered in ("timings", "costs", "_placed", "_laws"):
+        for remembered in ("timings", "costs", "_placed", "_laws", "_stand_ins"):
             copied.__dict__.pop(remembered, None)
         return copied
 
@@ -243,21 +255,36 @@ class HardwareProfile(Card):
             if len(self.timings) >= _CACHED_TIMINGS:
                 self.timings.clear()
             with np.errstate(all="ignore"):  # what leaves the floats is refused as a timing
-                timing = self.timings[op] = self.law(op).timing(op)
+                timing = self.timings[op] = self._timing(op)
         return timing
 
-    def seconds_of(self, ops: Sequence[Operation]) -> list[Timing]:
-        """Time of each of ``ops``; a law may price many at once in less time."""
-        known = self.timings
-        with suppress(KeyError):  # some are new
-            return [known[op] for op in ops]
-        new: dict[Law[Any], list[Operation]] = {}
-        for op in dict.fromkeys(op for op in ops if op not in known):
-            new.setdefault(self.law(op), []).append(op)
-        with np.errstate(all="ignore"):  # what leaves the floats is refused as a timing
-            for law, of_law in new.items():
-                known.update(law.timings(of_law))
-        return [self.seconds(op) for op in ops]
+    def prices(self, dtype: str) -> bool:
+        """Whether products in a plain dtype are: they were timed, or those of one that is as fast."""
+        return dtype in self.gemm or dtype in self._stand_ins
+
+    def _timing(self, op: Operation) -> Timing:
+        read = self._read_as(op)
+        timing = self.law(read).held(read)
+        if read is op or timing.warning:
+            return timing
+        (own, other), *_ = self._stand_ins.items()
+        return replace(timing, warning=f"{self.name}: no {own} was timed: {other}'s kernels, which are as fast there")
+
+    def _read_as(self, op: Operation) -> Operation:
+        """``op`` in the dtype whose timings are taken for its own."""
+        fields = {name: getattr(op, name, "") for name in _DTYPE_FIELDS} if self._stand_ins else {}
+        others = {name: self._stand_ins[dtype] for name, dtype in fields.items() if dtype in self._stand_ins}
+        return replace(op, **others) if others else op  # type: ignore[type-var]
+
+    @cached_property
+    def _stand_ins(self) -> dict[str, str]:
+        """Of the two 16-bit floats, the one that was not timed and the other, which the device multiplies as fast."""
+        peaks = self.device.peak_flops
+        return {
+            own: other
+            for own, other in permutations(("float16", "bfloat16"))
+            if other in self.gemm and own not in self.gemm and own in peaks and peaks[own] == peaks.get(other)
+        }
 
     def launch_seconds(self, op: Operation) -> float:
         """The floor under ``op``'s time however little it does, as fitted.
@@ -267,7 +294,8 @@ class HardwareProfile(Card):
         InputError : the profile has no timings for this dtype or kind.
         """
         self.seconds(op)  # refuses what the profile does not know
-        return self.law(op).launch_s(op)
+        read = self._read_as(op)
+        return self.law(read).launch_s(read)
 
     def link_between(self, pair: tuple[int, int] | None = None) -> tuple[str, LinkModel]:
         """What a message between two devices of the node pays, and its name; of any two without a ``pair``.

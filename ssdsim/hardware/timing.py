@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 from numpy.typing import ArrayLike
@@ -71,9 +71,20 @@ class Law(ABC, Generic[Op]):
         InputError : the profile has no timings for it, nor any to guess from.
         """
 
-    def timings(self, ops: Sequence[Op]) -> Mapping[Op, Timing]:
-        """Of those among ``ops`` that take less when asked for at once; none of most laws."""
-        return {}
+    def held(self, op: Op) -> Timing:
+        """:meth:`timing`, but never less than :meth:`least_s`.
+
+        Where that is needed, the fit says nothing of ``op``: its error is that of an extrapolation, and a warning, the
+        same for all operations of a kind, says so.
+        """
+        timing, least_s = self.timing(op), self.least_s(op)
+        if timing.seconds >= least_s:
+            return timing
+        said = (
+            f"{self.profile.name}: {op.kernel} would outrun memory or arithmetic: as long as these take at their best"
+        )
+        log_sd = math.hypot(timing.log_sd, EXTRAPOLATION_LOG_SD)
+        return replace(timing, seconds=least_s, log_sd=log_sd, warning=said)
 
     def launch_s(self, op: Op) -> float:
         """The floor under the time however little ``op`` does, as fitted; 0 where a law has none."""
@@ -84,6 +95,15 @@ class Law(ABC, Generic[Op]):
         device, link = self.profile.device, self.profile.link
         wire_s = op.wire_bytes / link.bandwidth if link else 0.0
         return max(device.memory_s(op), device.compute_s(op), wire_s)
+
+    def least_s(self, op: Op) -> float:
+        """What no kernel beats within a pass: its flops at the device's peak, its bytes at memory's rate.
+
+        Of these all that no cache holds: weights, keys and values, since the whole model is read in between, and what
+        the activations are larger than the cache.
+        """
+        device = self.profile.device
+        return max(device.streaming_s(op), device.compute_s(op))
 
     def waiting_s(self, op: Op, seconds: float) -> float:
         """Of the ``seconds`` that it takes alone, those in which kernels beside it could run: it works no more."""

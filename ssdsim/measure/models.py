@@ -198,21 +198,35 @@ def load_model(name: str, dtype: str, device: str, device_map: str | None = None
 
     Raises
     ------
-    InputError : it is not there, is no causal model, or there is no memory for it.
+    InputError : it is not there, is no causal model, lacks weights, brings code of its own, or there is no memory for
+        it.
     """
     where, extra = _source(name)
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # ours tells what takes long
+    extra |= {"trust_remote_code": False, "local_files_only": True}  # it is data, whoever made it, and it is here
     try:
         tokenizer = AutoTokenizer.from_pretrained(where, **extra)
-        model: Any = AutoModelForCausalLM.from_pretrained(where, dtype=DTYPES[dtype], device_map=device_map, **extra)
-        model = model if device_map else model.to(device)
+        extra |= {"dtype": DTYPES[dtype], "device_map": device_map, "output_loading_info": True}
+        loaded: Any = AutoModelForCausalLM.from_pretrained(where, **extra)
+        model, loading = loaded
+        model = (model if device_map else model.to(device)).eval()
+        size = _vocabulary(model)
     except torch.OutOfMemoryError:
         raise InputError(f"{name}: no memory for it on {device}: try --device-map auto or another --dtype") from None
-    except (OSError, ValueError, KeyError, ImportError) as error:
+    except Exception as error:  # a broken folder fails in transformers, torch and safetensors in many ways
         raise InputError(f"{name}: not a model that transformers can load ({_first_line(error)})") from None
-    model.eval()
-    size = int(model.get_output_embeddings().weight.shape[0])
+    if missing := sorted(loading["missing_keys"]):
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise InputError(f"{name}: its files lack the weights {missing[0]}{more}")
     return CausalModel(name, model, tokenizer, size)
+
+
+@torch.inference_mode()
+def _vocabulary(model: Any) -> int:
+    """Of the LM head; a pass over one token shows that the model can be run at all."""
+    size = int(model.get_output_embeddings().weight.shape[0])
+    model(input_ids=torch.zeros((1, 1), dtype=torch.long, device=model.device), use_cache=False)
+    return size
 
 
 def _source(name: str) -> tuple[str, dict[str, Any]]:

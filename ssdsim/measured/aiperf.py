@@ -7,7 +7,7 @@ both are given. A streamed run has ``inter_token_latency``, the mean of ``(laten
 from __future__ import annotations
 
 from ssdsim.errors import InputError, told
-from ssdsim.measured.bench import Format, Given, Record, bench_row, model_in, number, part_of, speculation
+from ssdsim.measured.bench import Format, Given, Record, bench_row, model_in, number, one, part_of, speculation
 from ssdsim.measured.row import Row
 
 
@@ -51,4 +51,4 @@ def _milliseconds(record: Record, where: str) -> float:
     return _mean(record, "inter_token_latency", where)
 
 
-FORMAT = Format("aiperf", knows, row_of)
+FORMAT = Format("aiperf", knows, one(row_of))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from os.path import exists
 from typing import Any
@@ -22,11 +22,19 @@ Given = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Format:
-    """One engine's result file: ``knows`` tells its records, ``row_of`` makes a row of one (record, given, where)."""
+    """One engine's result file: ``knows`` tells its records, ``rows_of`` makes rows of one (record, given, where).
+
+    A record may be several benchmarks, or none of decoding.
+    """
 
     name: str
     knows: Callable[[Record], bool]
-    row_of: Callable[[Record, Given, str], Row]
+    rows_of: Callable[[Record, Given, str], Sequence[Row]]
+
+
+def one(row_of: Callable[[Record, Given, str], Row]) -> Callable[[Record, Given, str], Sequence[Row]]:
+    """Of an engine whose records are one benchmark each."""
+    return lambda record, given, where: (row_of(record, given, where),)
 
 
 def number(record: Record, key: str, where: str) -> float:
@@ -70,9 +78,11 @@ def mean_tokens(record: Record, where: str) -> dict[str, float]:
 def in_flight(record: Record, given: Given, where: str) -> int:
     """Sequences in flight: ``max_concurrency``, of which there are no more than requests, or what is given.
 
+    Where requests came at a rate, or without a bound, the mean number of them follows from how long they took.
+
     Raises
     ------
-    InputError : requests came at a rate, or without a bound, and nothing is given.
+    InputError : the file does not say that either, and nothing is given.
     """
     rate, most = record.get("request_rate"), record.get("max_concurrency")
     paced = isinstance(rate, int) or (isinstance(rate, float) and math.isfinite(rate))
@@ -80,8 +90,20 @@ def in_flight(record: Record, given: Given, where: str) -> int:
         return int(min(number(record, "max_concurrency", where), number(record, "completed", where)))
     if "batch" in given:
         return int(given["batch"])
+    mean = _mean_in_flight(record, where)
+    if mean is not None:
+        return max(1, round(mean))
     why = f"requests came at {rate}/s" if paced else "it has no max_concurrency"
     raise InputError(f"{where}: does not say how many sequences were in flight ({why}); give them by --batch")
+
+
+def _mean_in_flight(record: Record, where: str) -> float | None:
+    """By Little's law: requests a second, times the seconds of one; None where a benchmark does not say both."""
+    if not all(record.get(name) for name in ("completed", "duration", "mean_ttft_ms", "mean_tpot_ms")):
+        return None
+    gaps = mean_tokens(record, where)["output_tokens"] - 1.0
+    seconds = 1e-3 * (number(record, "mean_ttft_ms", where) + gaps * number(record, "mean_tpot_ms", where))
+    return number(record, "completed", where) / number(record, "duration", where) * seconds
 
 
 def model_in(said: object, given: Given, where: str) -> str:

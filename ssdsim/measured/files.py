@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ssdsim.documents import parse_records, read_text
 from ssdsim.errors import InputError, nearest
-from ssdsim.measured import aiperf, sglang_bench, trtllm_bench, vllm_bench
+from ssdsim.measured import aiperf, guidellm, llama_bench, sglang_bench, trtllm_bench, vllm_bench
 from ssdsim.measured.row import COLUMNS, Row, read_rows
 
-FORMATS = (vllm_bench.FORMAT, sglang_bench.FORMAT, trtllm_bench.FORMAT, aiperf.FORMAT)
+FORMATS = (
+    vllm_bench.FORMAT,
+    sglang_bench.FORMAT,
+    trtllm_bench.FORMAT,
+    aiperf.FORMAT,
+    guidellm.FORMAT,
+    llama_bench.FORMAT,
+    llama_bench.BATCHED,
+)
 """Engines' files, asked in this order whether a record is theirs."""
 
 
@@ -34,15 +42,21 @@ def read_measured(path: str | Path, **given: Any) -> list[Row]:
     if not text.lstrip().startswith(("{", "[")):
         return read_rows(path, filled)
     records = parse_records(text, path)
-    if len(records) == 1:
-        return [_row(records[0], filled, str(path))]
-    return [_row(record, filled, f"{path}: result {number}") for number, record in enumerate(records, 1)]
+    several = len(records) > 1
+    rows = [
+        row
+        for number, record in enumerate(records, 1)
+        for row in _rows(record, filled, f"{path}: result {number}" if several else str(path))
+    ]
+    if not rows:
+        raise InputError(f"{path}: no test in it that generated tokens")
+    return rows
 
 
-def _row(record: Any, given: Mapping[str, Any], where: str) -> Row:
+def _rows(record: Any, given: Mapping[str, Any], where: str) -> Sequence[Row]:
     if isinstance(record, Mapping):
         for form in FORMATS:
             if form.knows(record):
-                return form.row_of(record, given, where)
+                return form.rows_of(record, given, where)
     known = ", ".join(form.name for form in FORMATS)
     raise InputError(f"{where}: no result that is known here (those of {known}, or a CSV file of rows)")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -29,8 +29,9 @@ PREFILL_CHUNK = 8192
 class Work:
     """What was done at ``site`` behind a row's value.
 
-    ``steps``, of a round where it speculates, run ``rounds`` times in the time that the value speaks of; passes over
-    ``prompts`` each as often as it says. ``round_error`` is that of the strategy's rounds, a direction and its log-sd.
+    ``steps``, of a round where it speculates, run ``rounds`` times in the time that the value speaks of, or in the
+    share of them that ``often`` says; passes over ``prompts`` each as often as it says. ``round_error`` is that of the
+    strategy's rounds, a direction and its log-sd.
     """
 
     site: Site
@@ -38,12 +39,14 @@ class Work:
     rounds: float
     prompts: tuple[tuple[Pass, float], ...]
     round_error: tuple[str, float] | None
+    often: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def pieces(self) -> Iterator[tuple[Piece, float]]:
         """Everything that was done, with how often."""
-        for step in self.steps.values():
-            yield from ((piece, self.rounds * piece.times) for piece in step.pieces)
+        for name, step in self.steps.items():
+            rounds = self.rounds * self.often.get(name, 1.0)
+            yield from ((piece, rounds * piece.times) for piece in step.pieces)
         yield from ((self.site.piece(prompt), times) for prompt, times in self.prompts)
 
     @cached_property
@@ -76,6 +79,7 @@ def options_of(row: Row) -> dict[str, Any]:
         given |= {"strategies": ("sd",), "k": row.k, "drafter": drafter, "draft": row.draft, "sd_draft": "colocated"}
         given["draft_dtype"] = row.draft_dtype
         given["alpha"] = 0.5  # what is accepted, the row says itself
+        given["found"] = row.found
     if row.tree_nodes is not None:
         tree = {"tree_nodes": row.tree_nodes, "tree_depth": row.k, "tree_beam": row.tree_beam}
         given |= {"strategies": ("tree",), **tree, "k": None}
@@ -88,19 +92,33 @@ def work_of(row: Row, runtime: Runtime = KERNELS) -> Work:
     Raises
     ------
     InputError : no such card or profile, a degree that does not divide the model, or a drafter that does not draft in
-        every round, of which a row does not say enough.
+        every round, of a row that does not say in how many it did.
     """
     # whoever ran the row had room for its batch and context: that is not asked again
     (scenario,) = configure(**options_of(row) | {"b": 1, "context": 1, "runtime": KERNELS.name}).scenarios.values()
     assert scenario.site is not None  # it has hardware
     runtime = runtime.on(scenario.site.profile.device)
     kept = row.kv_dtype or runtime.cache_beside(scenario.site.precision_of("target"))
-    site = replace(scenario.site, batch=row.batch, context=row.context, runtime=runtime, kv_dtype=kept)
+    site = replace(
+        scenario.site,
+        batch=row.batch,
+        context=row.context,
+        runtime=runtime,
+        kv_dtype=kept,
+        engine_version=row.stated_version,
+    )
+    site = site.with_options({**site.options, "b": row.batch})
     steps = scenario.strategy.steps(site, scenario.drafter)
+    often: dict[str, float] = {}
     if row.k is not None and "decode" in steps:
-        raise InputError(f"{scenario.drafter.title} does not draft in every round: its rows cannot be predicted")
+        if row.found is None:
+            said = "rows must say rounds and undrafted_rounds"
+            raise InputError(f"{scenario.drafter.title} does not draft in every round: {said}")
+        verified = 1.0 - (1.0 - row.found) ** row.batch  # steps of a batch in which any sequence has a draft
+        often = {"verify": verified, "decode": 1.0 - verified}
     rounds, prompts = _counts(row, runtime.kernels.prompts)
-    return Work(site, steps, rounds, tuple(_prompts(site, row, prompts)), round_error(scenario.strategy, site))
+    error = round_error(scenario.strategy, site)
+    return Work(site, steps, rounds, tuple(_prompts(site, row, prompts)), error, often)
 
 
 def _counts(row: Row, waited_for: float) -> tuple[float, float]:
@@ -129,7 +147,7 @@ def _prompts(site: Site, row: Row, prompts: float) -> Iterator[tuple[Pass, float
     together = max(1, min(row.batch, PREFILL_CHUNK // tokens)) if row.metric == "latency_s" else 1
     shape = {"dtype": site.dtype, "kv_dtype": site.kv_dtype, "tp": site.tp, "ep": site.ep}
     forward = prefill_pass(site.target, batch=together, tokens=tokens, **shape)
-    yield Pass("prompts", "target", forward, site.tp, site.profile, of_prompts(site.runtime)), prompts / together
+    yield Pass("prompts", "target", forward, site.tp, site.profile, of_prompts(site.facing)), prompts / together
 
 
 def each_row(rows: Iterable[Row], made: Callable[[Row], T]) -> list[T]:
@@ -139,8 +157,13 @@ def each_row(rows: Iterable[Row], made: Callable[[Row], T]) -> list[T]:
         try:
             found.append(made(row))
         except InputError as error:
-            raise InputError(f"row {number} ({row.model}, {row.hardware}, batch {row.batch}): {error}") from None
+            raise InputError(f"{name_of(number, row)}: {error}") from None
     return found
+
+
+def name_of(number: int, row: Row) -> str:
+    """How messages call a row."""
+    return f"row {number} ({row.model}, {row.hardware}, batch {row.batch})"
 
 
 def seconds_of(row: Row) -> float:

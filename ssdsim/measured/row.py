@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 
 from ssdsim.documents import as_record
 from ssdsim.errors import InputError, nearest
-from ssdsim.records import Card
+from ssdsim.records import FROM_LIST, Card, NotNegative
 
 Metric = Literal["step_ms", "tpot_ms", "latency_s", "tokens_per_s"]
 METRICS: tuple[str, ...] = get_args(Metric)
@@ -36,6 +36,11 @@ class Row(Card):
     and the draft tokens less one.
 
     Experts lie in ``ep`` groups of the ``tp`` devices.
+
+    What else was seen stands beside: the ``repeat`` that a row is of its setting; the mean ``ttft_ms`` and ``itl_ms``
+    (of the gaps between messages), ``output_tokens_per_s`` of all requests; ``rounds`` that drafted,
+    ``undrafted_rounds`` that drafted nothing, and of those that did ``drafted_per_round`` and ``accepted_by_position``,
+    as shares of them.
 
     Rows of one ``series`` (one source, engine version, model, dtype, GPU and degrees) share what is wrong with them.
     """
@@ -62,6 +67,14 @@ class Row(Card):
     acceptance_length: Annotated[float, Field(ge=1.0, le=1001.0)] | None = None
     source: str = ""
     series: str = ""
+    repeat: Whole | None = None
+    ttft_ms: NotNegative | None = None
+    itl_ms: NotNegative | None = None
+    output_tokens_per_s: NotNegative | None = None
+    rounds: NotNegative | None = None
+    undrafted_rounds: NotNegative | None = None
+    drafted_per_round: NotNegative | None = None
+    accepted_by_position: Annotated[tuple[Annotated[float, Field(ge=0.0, le=1.0)], ...], FROM_LIST] | None = None
 
     @model_validator(mode="after")
     def _rounds_yield_tokens(self) -> Row:
@@ -86,6 +99,18 @@ class Row(Card):
         return self.series or " ".join(str(part) for part in (*parts, *spread, *method) if part)
 
     @property
+    def stated_version(self) -> str:
+        """The engine's version, empty where the row says that nobody stated it."""
+        return "" if self.engine_version.startswith("not ") else self.engine_version
+
+    @property
+    def found(self) -> float | None:
+        """The share of rounds that drafted anything; None where it is not said."""
+        if not self.rounds or self.undrafted_rounds is None:
+            return None
+        return self.rounds / (self.rounds + self.undrafted_rounds)
+
+    @property
     def has_head(self) -> bool:
         """Whether it speculates with something else than a model of its own."""
         return self.k is not None and (self.drafter != "model" if self.drafter else self.draft is None)
@@ -101,8 +126,14 @@ class Row(Card):
         return max(1, round(self.input_tokens + self.output_tokens / 2.0))
 
 
-_WHOLE = ("tp", "ep", "batch", "k", "tree_nodes", "tree_beam")
-_NUMBERS = (*_WHOLE, "input_tokens", "output_tokens", "value", "acceptance_length")
+_WHOLE = ("tp", "ep", "batch", "k", "tree_nodes", "tree_beam", "repeat")
+_NUMBERS = (
+    *_WHOLE,
+    *("input_tokens", "output_tokens", "value", "acceptance_length", "ttft_ms", "itl_ms", "output_tokens_per_s"),
+    *("rounds", "undrafted_rounds", "drafted_per_round"),
+)
+_LISTS = ("accepted_by_position",)
+"""Cells of several numbers, with blanks between them."""
 COLUMNS = tuple(Row.model_fields)
 REQUIRED = tuple(name for name, field in Row.model_fields.items() if field.is_required())
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -158,13 +189,15 @@ def as_row(cells: Mapping[str, str], where: str, given: Mapping[str, Any] = _NOT
     return as_record(Row, {**given, **values}, where, "row")
 
 
-def _number(name: str, cell: str, where: str) -> str | int | float:
-    if name not in _NUMBERS:
+def _number(name: str, cell: str, where: str) -> str | int | float | list[float]:
+    if name not in _NUMBERS and name not in _LISTS:
         return cell
     try:
+        if name in _LISTS:
+            return [float(each) for each in cell.split()]
         return int(cell) if name in _WHOLE else float(cell)
     except ValueError:
-        kind = "a whole number" if name in _WHOLE else "a number"
+        kind = "a whole number" if name in _WHOLE else "a number" if name in _NUMBERS else "numbers between blanks"
         raise InputError(f"{where}: {name} must be {kind}, got '{cell}'") from None
 
 
@@ -173,4 +206,10 @@ def write_rows(rows: Iterable[Row], path: Path) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, COLUMNS)
         writer.writeheader()
-        writer.writerows({name: value for name, value in row.model_dump().items() if value is not None} for row in rows)
+        writer.writerows(_cells(row) for row in rows)
+
+
+def _cells(row: Row) -> dict[str, Any]:
+    """The cells of a row, as :func:`as_row` reads them."""
+    said = {name: value for name, value in row.model_dump().items() if value is not None}
+    return {name: " ".join(map(str, value)) if name in _LISTS else value for name, value in said.items()}

@@ -6,7 +6,7 @@ averages since its start, not over the run; how many were drafted is not said.
 
 from __future__ import annotations
 
-from ssdsim.measured.bench import Format, Given, Record, served_row
+from ssdsim.measured.bench import Format, Given, Record, one, served_row
 from ssdsim.measured.row import Row
 from ssdsim.pairs.importers.sglang import speculation_of
 
@@ -23,4 +23,4 @@ def row_of(record: Record, given: Given, where: str) -> Row:
     return served_row(record, given, where, None, engine, (None, speculation_of(record, where)))
 
 
-FORMAT = Format("sglang.bench_serving", knows, row_of)
+FORMAT = Format("sglang.bench_serving", knows, one(row_of))

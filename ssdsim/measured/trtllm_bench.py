@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ssdsim.errors import InputError, told
-from ssdsim.measured.bench import Format, Given, Record, bench_row, model_in, number, part_of, speculation
+from ssdsim.measured.bench import Format, Given, Record, bench_row, model_in, number, one, part_of, speculation
 from ssdsim.measured.row import Row
 from ssdsim.pairs.importers.trtllm import speculation_of
 
@@ -71,4 +71,4 @@ def _speculation(record: Record, given: Given, where: str) -> dict[str, Any]:
     return speculation(None, length, given, where)
 
 
-FORMAT = Format("trtllm-bench", knows, row_of)
+FORMAT = Format("trtllm-bench", knows, one(row_of))

@@ -7,7 +7,7 @@ after it; for results without them give ``k`` and ``acceptance_length``.
 
 from __future__ import annotations
 
-from ssdsim.measured.bench import Format, Given, Record, served_row
+from ssdsim.measured.bench import Format, Given, Record, one, served_row
 from ssdsim.measured.row import Row
 from ssdsim.pairs.importers.vllm import speculation_of
 
@@ -26,4 +26,4 @@ def row_of(record: Record, given: Given, where: str) -> Row:
     return served_row(record, given, where, record.get("model_id"), engine, speculation_of(record, where))
 
 
-FORMAT = Format("vllm bench serve", knows, row_of)
+FORMAT = Format("vllm bench serve", knows, one(row_of))

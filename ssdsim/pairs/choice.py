@@ -28,6 +28,17 @@ class Chosen:
         return PurePath(self.path).name
 
     @property
+    def positions(self) -> int | None:
+        """Up to which K acceptance is known: rates by position, else as many tokens as were drafted; None: not said."""
+        return len(self.findings.rates) or self.findings.length.k or self.pair.settings.k
+
+    @property
+    def fan_outs(self) -> int | None:
+        """Up to which fan-out hits that power laws describe were seen; None where that is not said."""
+        laws = [law for law in self.findings.hits.laws.values() if law.curve and law.fits is not False]
+        return min((law.curve[-1][0] for law in laws if law.curve), default=None)
+
+    @property
     def source(self) -> str:
         """What the numbers rest on, in short."""
         of_set = f", set {self.set_name}" if self.set_name else ""
@@ -45,8 +56,10 @@ class Chosen:
         return f"read from {self.pair.how}" + (f", {size}" if size else "")
 
 
-def chosen(path: str, temperature: float | None, set_name: str | None) -> Chosen:
+def chosen(path: str, temperature: float | None, set_name: str | None, nearest_to: bool = False) -> Chosen:
     """The findings at a temperature; where None is asked for, at the only one that was measured, else at 0.
+
+    With ``nearest_to`` those of the nearest temperature will do.
 
     Raises
     ------
@@ -63,9 +76,13 @@ def chosen(path: str, temperature: float | None, set_name: str | None) -> Chosen
         whole, holds_for = at[temperature], temperature
     elif None in at:
         whole, holds_for = at[None], None
+    elif nearest_to:
+        holds_for = min(known, key=lambda each: abs(each - temperature))
+        whole = at[holds_for]
     else:
         listed = ", ".join(f"{each:g}" for each in sorted(known))
-        raise InputError(f"{path}: not measured at --temperature {temperature:g}, only at {listed}")
+        others = "; --extrapolate takes the nearest"
+        raise InputError(f"{path}: not measured at --temperature {temperature:g}, only at {listed}{others}")
     if set_name is None:
         return Chosen(path, pair, whole, holds_for, None)
     if set_name not in whole.sets:
@@ -78,13 +95,19 @@ def chosen_by(options: Mapping[str, Any], temperature: float | None) -> Chosen |
     """What ``--pair`` and ``--pair-set`` choose; None without them."""
     if options.get("pair") is None:
         return None
-    return chosen(str(options["pair"]), temperature, options.get("pair_set"))
+    return chosen(str(options["pair"]), temperature, options.get("pair_set"), bool(options.get("extrapolate")))
 
 
 def positions_known(options: Mapping[str, Any]) -> int | None:
-    """At how many positions acceptance is known: rates of a list, or of a pair; None where one rate holds for all."""
+    """Up to which K acceptance is known: rates of a list, or a pair; None where one rate holds for all."""
     alpha = options.get("alpha")
     if alpha is not None:
         return len(alpha) if isinstance(alpha, list | tuple) else None
     found = chosen_by(options, options.get("temperature"))
-    return len(found.findings.rates) or None if found is not None else None
+    return None if found is None or options.get("extrapolate") else found.positions
+
+
+def fan_outs_known(options: Mapping[str, Any]) -> int | None:
+    """Up to which fan-out a pair knows hits; None without one, or where somebody extrapolates."""
+    found = chosen_by(options, options.get("temperature"))
+    return None if found is None or options.get("extrapolate") else found.fan_outs

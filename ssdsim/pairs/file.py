@@ -55,6 +55,7 @@ class Length(Card):
     """Tokens a round, bonus included: over all rounds, and as the mean of the requests' own means.
 
     ``histogram[j]`` counts rounds in which j drafted tokens were accepted, of ``rounds`` in all; ``k`` were drafted.
+    ``undrafted`` more, in which nothing was drafted, yielded a token each and are rounds of ``pooled`` alone.
     """
 
     pooled: NotNegative | None = None
@@ -66,6 +67,14 @@ class Length(Card):
     k: Annotated[int, Field(ge=1)] | None = None
     drafted: Number | None = None
     accepted: Number | None = None
+    undrafted: Number | None = None
+
+    @property
+    def found(self) -> float | None:
+        """The share of rounds in which anything was drafted; None where it is not known."""
+        if self.undrafted is None or not self.rounds:
+            return None
+        return self.rounds / (self.rounds + self.undrafted)
 
     @model_validator(mode="after")
     def _adds_up(self) -> Length:

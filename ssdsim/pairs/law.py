@@ -26,7 +26,8 @@ def hit_rates(needed: Floats) -> Floats:
     """``h(F)`` at F = 1, 2, ... from weights by guesses needed, shape ``(..., most + 2)``; NaN where there are none."""
     total = needed.sum(axis=-1, keepdims=True)
     found = np.cumsum(needed[..., 1:-1], axis=-1)
-    return np.asarray(np.divide(found, total, out=np.full_like(found, np.nan), where=total > 0))
+    rates = np.divide(found, total, out=np.full_like(found, np.nan), where=total > 0)
+    return np.asarray(np.minimum(rates, 1.0))  # two sums of the same weights may differ in the last bit
 
 
 def most_likely(needed: Floats) -> tuple[Floats, Floats]:
@@ -39,7 +40,8 @@ def most_likely(needed: Floats) -> tuple[Floats, Floats]:
     most = needed.shape[-1] - 2
     total = needed.sum(axis=-1)
     missed = needed[..., 2:]
-    c = np.divide(missed.sum(axis=-1), total, out=np.full_like(total, np.nan), where=total > 0)
+    share = np.divide(missed.sum(axis=-1), total, out=np.full_like(total, np.nan), where=total > 0)
+    c = np.minimum(share, 1.0)  # as in hit_rates
     log_before = np.log(np.arange(1, most))
     step = np.log(np.arange(2, most + 1)) - log_before
 

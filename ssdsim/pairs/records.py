@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from ssdsim.documents import read_json
 from ssdsim.errors import InputError
-from ssdsim.files import replaced, write_whole
+from ssdsim.files import write_whole
 from ssdsim.pairs.distributions import Positions
+from ssdsim.parquet import read_table, write_table
 
 _HEADER = "measurement.json"
 _SCHEMA = 1
@@ -97,9 +97,8 @@ class RecordFolder:
         """Write an answer, whole or not at all."""
         file = self._file(request.id, request.temperature)
         file.parent.mkdir(exist_ok=True)
-        with replaced(file) as partial:
-            # hardly a number comes twice: with dictionaries files are larger, and take longer
-            pq.write_table(_table(request), partial, compression="zstd", use_dictionary=False)
+        # hardly a number comes twice: with dictionaries files are larger, and take longer
+        write_table(_table(request), file, compression="zstd", use_dictionary=False)
 
     def requests(self) -> Iterator[Request]:
         """Every answer, by temperature and id.
@@ -140,11 +139,10 @@ def _column(values: Any) -> pa.Array:
 
 def _request(file: Path) -> Request:
     try:
-        with pq.ParquetFile(file) as opened:
-            table = opened.read()
+        table = read_table(file)
         about = json.loads(table.schema.metadata[b"request"])
         arrays = {field.name: _values(table.column(field.name)) for field in fields(Positions)}
-    except (OSError, pa.ArrowException, KeyError, TypeError, ValueError) as error:
+    except (pa.ArrowException, KeyError, TypeError, ValueError) as error:
         raise InputError(f"{file}: not a readable answer ({error}); remove it and measure again") from None
     about["prompt"] = tuple(about["prompt"])
     return Request(positions=Positions(**arrays), **about)

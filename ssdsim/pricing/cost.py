@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -49,6 +50,13 @@ class Cost:
     def seconds(self) -> float:
         return sum(seconds for seconds, _ in self.terms.values())
 
+    @property
+    def log_sd(self) -> float:
+        """Standard deviation of the logarithm, to first order."""
+        squares = sum((seconds * sd) ** 2 for seconds, sd in self.terms.values())
+        squares += sum(moved**2 for moved in self.shared.values())
+        return math.sqrt(squares) / self.seconds if self.seconds else 0.0
+
     def __add__(self, other: Cost) -> Cost:
         return Cost.total(((self, 1), (other, 1)))
 
@@ -84,7 +92,7 @@ class Cost:
 
 
 class TimingErrors:
-    """Draws of every timing's error, the same for the same key (standard normal, seeded by the key)."""
+    """Draws of every timing's error, and of whatever else is not known: the same for the same key, which seeds them."""
 
     def __init__(self, draws: int, seed: int) -> None:
         self.draws = draws
@@ -93,6 +101,13 @@ class TimingErrors:
 
     def standard_normal(self, key: str) -> NDArray[np.float64]:
         if key not in self._draws:
-            entropy = [self._seed, *key.encode()]  # by name, so that the order of asking does not matter
-            self._draws[key] = np.random.default_rng(entropy).standard_normal(self.draws)
+            self._draws[key] = self._rng(key).standard_normal(self.draws)
         return self._draws[key]
+
+    def strata(self, key: str, count: int) -> NDArray[np.float64]:
+        """Numbers from 0 to 1, one in each of ``count`` equal parts, in any order."""
+        rng = self._rng(key)
+        return np.asarray((rng.permutation(count) + rng.random(count)) / count)
+
+    def _rng(self, key: str) -> np.random.Generator:
+        return np.random.default_rng([self._seed, *key.encode()])  # by name: the order of asking does not matter

@@ -21,12 +21,14 @@ from ssdsim.transformer.card import Transformer
 class Draft:
     """What drafts for a target: its shape (the target's own where it has no model), and what was published of it.
 
+    ``published_for`` is the model that was published of, where it is another one of the target's family.
     ``ranks[d]`` are P(its guess of rank r of the token d + 1 is right), where those of several guesses are known.
     """
 
     card: Transformer
     published: Published | None = None
     ranks: tuple[tuple[float, ...], ...] = ()
+    published_for: str = ""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ssdsim.errors import InputError
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.transformer.card import Transformer, legal_tensor_parallel
 from ssdsim.transformer.operations import DTYPE_BYTES
@@ -81,25 +80,6 @@ def largest_budget(
     each = draft_demand(card, 1, context, lookahead, 1, precision, logits).sequence_bytes - bare.sequence_bytes
     room = usable_bytes(profile) - bare.total_bytes(batch)
     return max(0, room // (batch * each))
-
-
-def check_fits(what: str, demands: list[Demand], batch: int, profile: HardwareProfile, advice: str) -> None:
-    """Raise :class:`InputError` naming the shortage and the nearest batch that fits (or none).
-
-    The demands are of the same devices, which all split the sequences or do not.
-    """
-    capacity = usable_bytes(profile)
-    need = sum(demand.total_bytes(batch) for demand in demands)
-    if need <= capacity:
-        return
-    room = capacity - sum(demand.weights_bytes for demand in demands)
-    each = sum(demand.sequence_bytes for demand in demands)
-    largest = room // each * demands[0].devices if room > 0 else 0
-    fits = f"the largest batch that fits is {largest}" if largest else "not even one sequence fits"
-    raise InputError(
-        f"{what} needs {need / 2**30:.1f} GiB on each device, {profile.name} has {capacity / 2**30:.1f} GiB usable; "
-        f"{fits}{advice}"
-    )
 
 
 def smallest_tp(

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ssdsim.errors import InputError
 from ssdsim.hardware.profile import HardwareProfile
-from ssdsim.pricing.memory import Demand, check_fits, draft_demand, smallest_tp, target_demand, usable_bytes
+from ssdsim.pricing.memory import Demand, draft_demand, smallest_tp, target_demand, usable_bytes
 from ssdsim.pricing.room import NoRoom
 from ssdsim.pricing.site import Site
 
@@ -20,6 +19,26 @@ class Occupancy:
     demands: Sequence[Demand]
     profile: HardwareProfile
     advice: str = ""
+
+    def needs_bytes(self, batch: int) -> int:
+        """Of each device."""
+        return sum(demand.total_bytes(batch) for demand in self.demands)
+
+    @property
+    def largest_batch(self) -> int:
+        """The most sequences that its devices hold; 0 if none. All of them split the sequences or none does."""
+        room = usable_bytes(self.profile) - sum(demand.weights_bytes for demand in self.demands)
+        each = sum(demand.sequence_bytes for demand in self.demands)
+        return room // each * self.demands[0].devices if room > 0 else 0
+
+    def shortage(self, batch: int) -> str:
+        """What the devices lack for a batch, and the nearest one that they hold."""
+        largest = self.largest_batch
+        fits = f"the largest batch that fits is {largest}" if largest else "not even one sequence fits"
+        return (
+            f"{self.what} needs {self.needs_bytes(batch) / 2**30:.1f} GiB on each device, {self.profile.name} has "
+            f"{usable_bytes(self.profile) / 2**30:.1f} GiB usable; {fits}{self.advice}"
+        )
 
 
 def target_on(site: Site, lookahead: int) -> Demand:
@@ -46,9 +65,7 @@ def target_alone(site: Site, lookahead: int) -> Occupancy:
 
 
 def check_memory(batch: int, occupancies: Iterable[Occupancy]) -> None:
-    """Raise :class:`NoRoom` at the first devices that cannot hold what lies on them."""
-    for occupancy in occupancies:
-        try:
-            check_fits(occupancy.what, list(occupancy.demands), batch, occupancy.profile, occupancy.advice)
-        except InputError as error:
-            raise NoRoom(str(error)) from None
+    """Raise :class:`NoRoom` at devices that cannot hold what lies on them: those that hold the fewest sequences."""
+    short = [each for each in occupancies if each.needs_bytes(batch) > usable_bytes(each.profile)]
+    if short:
+        raise NoRoom(min(short, key=lambda each: each.largest_batch).shortage(batch))

@@ -19,10 +19,10 @@ def cost_of_operations(
     counted: Iterable[tuple[Operation, int]], profile: HardwareProfile, runtime: Runtime = KERNELS
 ) -> Cost:
     """Each operation's time on ``profile``, as the runtime runs it, times its count."""
-    ops, counts = zip(*counted, strict=True)
+    timed = ((op, profile.seconds(op), count) for op, count in counted)
     return Cost.total(
         (_cost_of(timing, profile), count * kernel_factor(op, timing.seconds, profile, runtime.kernels))
-        for op, timing, count in zip(ops, profile.seconds_of(ops), counts, strict=True)
+        for op, timing, count in timed
     )
 
 

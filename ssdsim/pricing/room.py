@@ -35,11 +35,11 @@ def check_dtypes(site: Site, drafts: bool) -> None:
     """
     wanted = [(site.profile, site.precision_of("target").activations)]
     wanted += [(site.draft_profile, site.precision_of("draft").activations)] if drafts else []
-    if all(dtype in profile.gemm for profile, dtype in wanted):
+    if all(profile.prices(dtype) for profile, dtype in wanted):
         return
-    common = [other for other in DTYPES if all(other in profile.gemm for profile, _ in wanted)]
+    common = [other for other in DTYPES if all(profile.prices(other) for profile, _ in wanted)]
     for profile, dtype in wanted:
-        if dtype not in profile.gemm and common:
+        if not profile.prices(dtype) and common:
             closest = min(common, key=lambda other: abs(DTYPE_BYTES[other] - DTYPE_BYTES[dtype]))
             has = ", ".join(profile.gemm)
             raise InputError(

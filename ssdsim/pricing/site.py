@@ -14,6 +14,8 @@ from ssdsim.pricing.cost import Cost
 from ssdsim.pricing.passes import cost_of_message, streaming_share
 from ssdsim.pricing.step import HostWork, Message, Pass, Piece, Step
 from ssdsim.runtimes.card import KERNELS, Runtime
+from ssdsim.runtimes.covered import Case
+from ssdsim.runtimes.far import far_from_rows
 from ssdsim.transformer.card import Transformer, legal_tensor_parallel
 from ssdsim.transformer.forward import degrees, forward_pass
 from ssdsim.transformer.operations import DTYPE_BYTES
@@ -54,7 +56,8 @@ class Site:
     and ``kv_dtype`` are of both models, ``draft_dtype`` of the draft in place of ``dtype``, as
     :meth:`Transformer.precision` takes them. ``options`` holds every option of the call: a strategy and a drafter read
     their own there. ``drift`` says how many times slower a pass is now than its profile says, by the pass's name (1
-    where it is not named). ``unit_free``: no hardware is read (:class:`ssdsim.pricing.unit_free.UnitFree`).
+    where it is not named). ``engine_version`` is empty where nobody said it. ``unit_free``: no hardware is read
+    (:class:`ssdsim.pricing.unit_free.UnitFree`).
     """
 
     unit_free: ClassVar[bool] = False
@@ -75,12 +78,19 @@ class Site:
     kv_dtype: str | None = None
     ep: int = 1
     spread: bool = False
+    engine_version: str = ""
     _known: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def with_options(self, options: Mapping[str, Any]) -> Site:
         """The same site for other settings of what is done there."""
         site = replace(self, options=options)
         object.__setattr__(site, "_known", self._known)
+        return site
+
+    def of_batch(self, batch: int) -> Site:
+        """The same site with other sequences in a pass."""
+        site = replace(self, batch=batch)
+        object.__setattr__(site, "_known", self._known.setdefault(("of_batch", batch), {}))
         return site
 
     @property
@@ -108,13 +118,29 @@ class Site:
         """Of the fullest of the target's devices."""
         return -(-self.batch * self.sharing // self.tp)
 
+    @cached_property
+    def case(self) -> Case:
+        """What is asked of the runtime."""
+        device, profile = self.profile.device, self.profile.name
+        return Case.of(self.target, device, profile, self.tp, self.batch, self.engine_version)
+
+    @cached_property
+    def facing(self) -> Runtime:
+        """The runtime, whose target passes are as uncertain as this is far from its rows."""
+        return self.runtime.facing(self.case)
+
+    @property
+    def far_from_rows(self) -> frozenset[str]:
+        """A warning where that makes intervals noticeably wider."""
+        return far_from_rows(self.runtime, self.case)
+
     # passes
 
     @_once
     def target_pass(self, name: str, queries: int, masked: bool = False) -> Pass:
         """One target pass over ``batch * queries`` tokens; ``masked`` where those of a sequence are a tree."""
         forward = self._forward(self.target, queries, self.tp, masked=masked, ep=self.ep, spread=self.spread)
-        return Pass(name, "target", forward, self.tp, self.profile, self.runtime)
+        return Pass(name, "target", forward, self.tp, self.profile, self.facing)
 
     @_once
     def draft_pass(
@@ -126,12 +152,14 @@ class Site:
         *,
         fused: int | None = None,
         logits: int | None = None,
+        drafts: int = 1,
     ) -> Pass:
         """One pass of the draft on a device of its own, over ``queries`` tokens a sequence.
 
-        ``fused`` and ``logits`` as :func:`ssdsim.transformer.forward.forward_pass` takes them.
+        ``fused``, ``logits`` and ``drafts`` as :func:`ssdsim.transformer.forward.forward_pass` takes them.
         """
-        forward = self._drafting._forward(self.draft, queries, 1, extra_context, masked, fused=fused, logits=logits)
+        of = {"fused": fused, "logits": logits, "drafts": drafts}
+        forward = self._drafting._forward(self.draft, queries, 1, extra_context, masked, **of)
         return Pass(name, "draft", forward, 1, self.draft_profile, self._drafts_on)
 
     @_once
@@ -208,7 +236,8 @@ class Site:
     def sampling_step(self, speculates: bool = True) -> Step:
         """Sampling and host work after a target pass, of a round that ``speculates`` or of a step that does not."""
         paid = units_of_step(self.own_sequences, self.target.layers if speculates else 0)
-        return Step("host", (Piece("sample", cost_of_step(self.runtime, paid), paid=paid),))
+        cost = cost_of_step(self.facing, paid) + Cost(warnings=self.far_from_rows)
+        return Step("host", (Piece("sample", cost, paid=paid),))
 
     def launches(self, step: Pass, tokens: int) -> tuple[Piece, ...]:
         """What a round of ``tokens`` drafts beside the target waits for their launches; nothing where it does not."""
@@ -315,19 +344,6 @@ class Site:
         if model == "target":
             return self.target.precision(self.dtype, self.kv_dtype)
         return self.draft.precision(self.draft_dtype or self.dtype, self.kv_dtype)
-
-    @property
-    def vocabularies(self) -> frozenset[str]:
-        """A warning where the models cannot speak of the same tokens."""
-        sizes = (self.draft.vocab_size, self.target.vocab_size)
-        if 0 in sizes or sizes[0] == sizes[1] or self.draft.head is not None:
-            return frozenset()
-        return frozenset(
-            [
-                f"{self.draft.name} has {sizes[0]} tokens, {self.target.name} {sizes[1]}: "
-                "speculation needs one vocabulary, engines refuse most such pairs"
-            ]
-        )
 
 
 class Silent(Site):

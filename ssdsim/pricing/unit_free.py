@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from ssdsim.pricing.cost import Cost
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.site import Silent
@@ -13,19 +15,24 @@ from ssdsim.pricing.step import Piece, Step
 
 
 class UnitFree(Silent):
-    """A pass of the target takes 1. A pass of the draft takes T_SD / K, whatever drafts. All else takes no time.
+    """A pass of the target takes 1, or what a table says of its rows. A pass of the draft takes T_SD / K, whatever
+    drafts. All else takes no time.
 
     It has no models and no devices: a strategy may ask it only for what is here.
     """
 
     unit_free = True
-    vocabularies = frozenset()
 
-    def __init__(self, options: Mapping[str, Any]) -> None:
+    def __init__(self, options: Mapping[str, Any], batch: int | None = None) -> None:
         object.__setattr__(self, "options", options)
+        object.__setattr__(self, "batch", options["b"] if batch is None else batch)
+
+    def of_batch(self, batch: int) -> UnitFree:
+        return UnitFree(self.options, batch)
 
     def verify_step(self, name: str, tokens: float, masked: bool = False) -> Step:
-        return Step("verify", (Piece(name, Cost.of_units(1.0)),))
+        table = self.options["t_v"]
+        return Step("verify", (Piece(name, Cost.of_units(1.0 if table is None else _at(table, self.batch * tokens))),))
 
     def speculate(self, drafter: Drafter, tokens: int, beside: bool) -> tuple[Piece, ...]:
         return (Piece("draft step", self._draft_pass, tokens),)
@@ -53,3 +60,12 @@ class UnitFree(Silent):
 
     def sampling_step(self, speculates: bool = True) -> Step:
         return Step("host")
+
+
+def _at(table: Sequence[Sequence[float]], rows: float) -> float:
+    """Linear between the table's points, on the last ones' slope beyond them, and no less than the first below."""
+    known, times = np.transpose(table)
+    if rows <= known[-1] or known.size == 1:
+        return float(np.interp(rows, known, times))
+    slope = (times[-1] - times[-2]) / (known[-1] - known[-2])
+    return float(times[-1] + slope * (rows - known[-1]))

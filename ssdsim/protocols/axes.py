@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ssdsim.pairs.choice import positions_known
+from ssdsim.pairs.choice import fan_outs_known, positions_known
 from ssdsim.transformer.card import MOST_DEVICES, Transformer, legal_expert_parallel
 from ssdsim.transformer.forward import DATA_PARALLEL
 
@@ -15,6 +15,7 @@ Values = tuple[Any, ...] | None
 """What may be chosen; None: anything that the option takes."""
 
 _FEW = 4  # numbers that are all tried at once
+_MORE = " (--extrapolate goes on)"
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,14 @@ class Axis:
     def possible(self, scope: Scope) -> Values:
         """What may be chosen."""
         raise NotImplementedError
+
+    def refuses(self, given: Mapping[str, Any], value: Any) -> str | None:
+        """Why ``value`` goes beyond what is known of the models; None where it does not. No search goes there."""
+        return None
+
+    def stops(self, given: Mapping[str, Any]) -> str | None:
+        """What is said where a search ends sooner than it would, for what is known of the models."""
+        return None
 
     def unless_narrowed(self, scope: Scope) -> Values:
         """What is searched where nobody says what may be chosen."""
@@ -125,6 +134,18 @@ class Lookahead(Numbers):
         known = positions_known(scope.given)
         return tuple(range(1, (self.most if known is None else min(self.most, known)) + 1))
 
+    def refuses(self, given: Mapping[str, Any], value: Any) -> str | None:
+        known = positions_known(given)
+        if known is None or value <= known:
+            return None
+        return f"acceptance is known at {known} positions{_MORE if given.get('pair') else ''}"
+
+    def stops(self, given: Mapping[str, Any]) -> str | None:
+        known = positions_known(given)
+        if known is None or known >= self.most or given.get("pair") is None:
+            return None
+        return f"K is searched up to {known}, as far as the pair knows acceptance{_MORE}"
+
 
 class Degrees(Axis):
     """Degrees of tensor parallelism that the target and the GPUs allow, with its experts together or apart."""
@@ -181,6 +202,13 @@ class Outcomes(Axis):
 
     lookahead: str
     guesses: tuple[int, ...] = (1, 3, 9, 27)
+
+    def refuses(self, given: Mapping[str, Any], value: Any) -> str | None:
+        """Of fan-outs, which a table has in place of outcomes."""
+        known = fan_outs_known(given)
+        if self.tabled_as is None or known is None or not isinstance(value, int) or value <= known:
+            return None
+        return f"hits are known up to {known} guesses a position{_MORE}"
 
     def possible(self, scope: Scope) -> Values:
         return None

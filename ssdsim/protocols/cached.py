@@ -55,7 +55,7 @@ class Cached(Strategy):
             "sample": site.sampling_step(),
             "outcome": outcome,
             "pre-speculate": prespeculate,
-            "look up": Step("host", (Piece("look up", Cost(warnings=site.vocabularies)),)),
+            "look up": Step("host", (Piece("look up", Cost()),)),
             "fallback": fallback,
             "speculation": speculation,
         }

@@ -12,7 +12,7 @@ from ssdsim.pricing.memory import Demand
 from ssdsim.pricing.occupancy import draft_on
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece
-from ssdsim.protocols.published import chosen, published_drafter, shaped
+from ssdsim.protocols.published import as_published, published_drafter
 from ssdsim.speculation.accepted import Accepted, accepted_by_options
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.operations import WEIGHT_BYTES
@@ -32,10 +32,9 @@ class HeadDrafter(Drafter):
         raise NotImplementedError
 
     def draft(self, target: Transformer, named: str | None, options: Mapping[str, Any]) -> Draft:
-        card = published_drafter(self.name, target, named)
+        card, recipe = published_drafter(self.name, target, named), self.recipe(target)
         if card is not None:
-            return Draft(shaped(self.recipe(target), card), chosen(card, options))
-        recipe = self.recipe(target)
+            return as_published(recipe, target, card, options)
         return Draft(recipe if named in (None, recipe.name) else self._read(target, str(named)))
 
     def _read(self, target: Transformer, named: str) -> Transformer:

@@ -27,7 +27,9 @@ class OnePass(Drafter):
     def prespeculate(self, site: Site, tokens: int, branches: int) -> tuple[Piece, ...]:
         """The tokens being verified, then one pass over all branches, each with its masks."""
         glue = site.draft_pass("glue", 2 * tokens + 1, fused=tokens + 1, logits=1)
-        branch = site.draft_pass("branch pass", branches * tokens, extra_context=tokens + 1, masked=True)
+        branch = site.draft_pass(
+            "branch pass", branches * tokens, extra_context=tokens + 1, masked=True, drafts=branches
+        )
         return site.piece(glue), site.piece(branch)
 
     def accepted(self, options: Mapping[str, Any], tokens: int, unseen: int = 0) -> Accepted:

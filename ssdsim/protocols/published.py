@@ -8,6 +8,7 @@ from typing import Any
 
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import plain_name
+from ssdsim.hardware.vocabularies import siblings
 from ssdsim.pricing.drafter import Draft
 from ssdsim.speculation.drafter_card import DRAFTERS, DrafterCard, Published, drafters_for, find_drafter
 from ssdsim.transformer.card import Transformer
@@ -21,12 +22,28 @@ def without_a_model(kind: str, target: Transformer, named: str | None, options: 
     InputError : as of :func:`published_drafter`, or no card has that name.
     """
     card = published_drafter(kind, target, named)
+    own = _shaped(target, f"{kind}-{target.name}", "", "no checkpoint is known", ())
     if card is not None:
-        return Draft(_shaped(target, card.name, card.checkpoint or card.source, ()), chosen(card, options), card.ranks)
-    own = _shaped(target, f"{kind}-{target.name}", "no checkpoint is known", ())
+        return as_published(own, target, card, options)
     if named not in (None, own.name):
         raise DRAFTERS.unknown(named, str(named))
     return Draft(own)
+
+
+def as_published(recipe: Transformer, target: Transformer, card: DrafterCard, options: Mapping[str, Any]) -> Draft:
+    """What a card says of a drafter of this recipe.
+
+    That of a sibling, another model of the target's family, has its acceptance alone: its checkpoint and its shape are
+    the sibling's.
+    """
+    sibling = of_sibling(card, target)
+    shape = recipe if sibling else shaped(recipe, card)
+    return Draft(shape, chosen(card, options), card.ranks, card.target if sibling else "")
+
+
+def of_sibling(card: DrafterCard, target: Transformer) -> bool:
+    """Whether a card is of a drafter for another model of the target's family."""
+    return bool(card.target) and card.target != plain_name(target.name) and siblings(card.target, target)
 
 
 def published_drafter(kind: str, target: Transformer, named: str | None) -> DrafterCard | None:
@@ -34,7 +51,7 @@ def published_drafter(kind: str, target: Transformer, named: str | None) -> Draf
 
     Raises
     ------
-    InputError : the one named is of another kind, or for another target.
+    InputError : the one named is of another kind, or for a target of another family.
     """
     if named is None:
         return next(drafters_for(kind, plain_name(target.name)), None)
@@ -43,19 +60,21 @@ def published_drafter(kind: str, target: Transformer, named: str | None) -> Draf
         return None
     if card.drafter != kind:
         raise InputError(f"--draft {named} is of the kind {card.drafter}: give --drafter {card.drafter}")
-    if card.target and card.target != plain_name(target.name):
+    if card.target and card.target != plain_name(target.name) and not siblings(card.target, target):
         raise InputError(f"--draft {named} was made for {card.target}, not for {target.name}")
     return card
 
 
 def shaped(recipe: Transformer, card: DrafterCard) -> Transformer:
     """The recipe with what the card has otherwise."""
-    return _shaped(recipe, card.name, card.checkpoint or card.source, tuple(card.shape.items()))
+    return _shaped(recipe, card.name, card.checkpoint, card.checkpoint or card.source, tuple(card.shape.items()))
 
 
 @lru_cache(maxsize=256)
-def _shaped(recipe: Transformer, name: str, source: str, shape: tuple[tuple[str, int], ...]) -> Transformer:
-    return recipe.model_copy(update={**dict(shape), "name": name, "source": source})
+def _shaped(
+    recipe: Transformer, name: str, checkpoint: str, source: str, shape: tuple[tuple[str, int], ...]
+) -> Transformer:
+    return recipe.model_copy(update={**dict(shape), "name": name, "checkpoint": checkpoint, "source": source})
 
 
 def chosen(card: DrafterCard, options: Mapping[str, Any]) -> Published | None:

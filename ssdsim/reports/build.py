@@ -79,7 +79,7 @@ def report(folder: str | Path, seed: int = 0) -> Report:
     Parameters
     ----------
     folder : a run folder, of which only ``config.toml`` must be there.
-    seed : of the draws of the timings' errors behind the bands.
+    seed : of the draws of what is not known, behind the bands.
 
     Returns
     -------

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from ssdsim.answers.columns import TITLED, Column
+from ssdsim.answers.inputs_told import inputs_told
 from ssdsim.reports.figure import enumerated
 from ssdsim.reports.study import Study
 from ssdsim.reports.style import colour_of, title_of
@@ -22,7 +23,8 @@ def verdict_lines(study: Study) -> tuple[str, list[str]]:
     if verdict.probability_best is not None:
         others = enumerated([title_of(name) for name in verdict.over])
         faster = f"{title_of(verdict.subject)} is faster than {others}"
-        lines.append(f"P({faster}, given the timings' errors) = {verdict.probability_best:.2f}.")
+        rest = f"; not known: {verdict.doubts_told}" if verdict.doubts_told else ""
+        lines.append(f"P({faster}) = {verdict.probability_best:.2f}{rest}.")
     lines.append(" ".join([_gpus(study), *_hit_rates(study)]))
     refused = prediction.configuration.no_room.items()
     lines += [f"No room for {title_of(name)}: {why}." for name, why in refused if name != verdict.subject]
@@ -92,8 +94,9 @@ def origins(study: Study) -> str:
         parts.append(f"<p><b>Timings of {escape(record['profile'])}</b>: {escape(record['summary'])}</p>")
     if configuration.runtime:
         parts.append(f"<p><b>Runtime</b> {escape(configuration.runtime)}</p>")
-    if configuration.pair:
-        parts.append(f"<p><b>Tokens</b> {escape(configuration.pair)}</p>")
+    tokens = inputs_told(configuration.inputs)
+    if tokens:
+        parts.append(f"<p><b>Tokens</b> {escape(tokens)}</p>")
     parts += [f"<p>Warning: {escape(warning)}</p>" for warning in configuration.warnings]
     if study.folder.grid:
         grid = "; ".join(f"{name}: {', '.join(map(str, values))}" for name, values in study.folder.grid.items())

@@ -18,7 +18,13 @@ _METRICS = {
     "latency_s": ("latency of a batch", "s"),
     "tokens_per_s": ("output", "tokens/s"),
 }
-_AXES = {"batch": "batch", "tp": "tensor-parallel degree", "model": "model", "hardware": "GPU"}
+_AXES = {
+    "batch": "batch",
+    "tp": "tensor-parallel degree",
+    "model": "model",
+    "hardware": "GPU",
+    "runtime": "runtime",
+}
 _ERROR, _BIAS = PALETTE[1], PALETTE[2]
 
 
@@ -42,7 +48,9 @@ def measured_lines(folder: RunFolder) -> tuple[str, list[str]]:
     sentence = (
         f"Predictions of {len(rows)} measured rows are off by {off} on average; {held} of the 95 % intervals hold."
     )
-    return sentence, [f"Predicted with the runtime {enumerated(_runtimes(rows))}; bias {every['bias']:+.1%}."]
+    lines = [f"Predicted with the runtime {enumerated(_runtimes(rows))}; bias {every['bias']:+.1%}."]
+    left_out = [f"Row {one['number']} was skipped: {one['reason']}." for one in folder.measured.get("skipped", ())]
+    return sentence, [*lines, *left_out]
 
 
 def _runtimes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -86,7 +94,9 @@ def _scatter(rows: pd.DataFrame, metric: str, number: int) -> Figure:
 
 
 def _told_apart(rows: pd.DataFrame) -> str:
-    """What has a colour of its own: the series, unless there are too many."""
+    """What has a colour of its own: the runtimes where they are several, or the series, unless there are too many."""
+    if rows["runtime"].nunique() > 1:
+        return "runtime"
     return next((name for name in ("series", "model", "hardware") if rows[name].nunique() < len(SYMBOLS)), "metric")
 
 

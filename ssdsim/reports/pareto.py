@@ -47,9 +47,7 @@ def pareto(study: Study) -> list[Figure | LeftOut]:
             plot=plot,
             table=_table(frontier, unit),
             provenance=study.provenance,
-            interval="No interval: the durations are given."
-            if study.unit_free
-            else "Bars: 95 % from the timings' held-out errors, which all points share for the most part.",
+            interval=study.bounds("Bars"),
             wide=True,
         )
     ]

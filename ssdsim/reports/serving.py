@@ -21,6 +21,8 @@ Answer = Mapping[str, Any]
 
 def serving(answer: Answer) -> tuple[tuple[Figure, ...], tuple[LeftOut, ...]]:
     """The figures of an answer of ``ssdsim serve``, and those that it cannot show."""
+    if not answer["points"]:
+        return (), (LeftOut("times over the rate", "capacities alone were asked for: give --rate"),)
     rows = pd.DataFrame(list(_rows(answer)))
     figures, left_out = [], []
     measured = "tpot_ms p50" in rows
@@ -127,7 +129,7 @@ def _over_rate(answer: Answer, rows: pd.DataFrame, metric: str) -> Figure:
         plot=plot,
         table=rows[columns],
         provenance=_provenance(answer),
-        interval="Bars: 95 % of a run of as many requests; grey: 95 % of the crossing from the timings' errors.",
+        interval="Bars: 95 % of a run of as many requests; grey: 95 % of the crossing from what is not known.",
     )
 
 
@@ -148,7 +150,7 @@ def _closed(answer: Answer, rows: pd.DataFrame) -> Figure:
         plot=plot,
         table=rows[["rate", "strategy", "gpus", "closed tpot_ms"]],
         provenance=_provenance(answer),
-        interval="Grey: 95 % of the crossing from the timings' errors.",
+        interval="Grey: 95 % of the crossing from what is not known.",
     )
 
 
@@ -210,7 +212,7 @@ def _minute(answer: Answer) -> Figure:
 
 def _labels(answer: Answer) -> Sequence[str]:
     """Of the schedule's variants, in the order of their numbers."""
-    found = {cell["number"]: cell["label"] for cell in answer["schedule"] or ()}
+    found = {cell["number"]: cell["label"] for cell in answer.get("schedule") or ()}
     return [found.get(number, "") for number in range(max(found, default=-1) + 1)]
 
 

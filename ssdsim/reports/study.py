@@ -14,7 +14,7 @@ from ssdsim.answers.predict import Prediction, predict_configured
 from ssdsim.answers.reads import check_owners, options_read
 from ssdsim.answers.sweep.plan import as_configured
 from ssdsim.answers.verdict import rivals
-from ssdsim.intervals import Draws, Interval, centred_on
+from ssdsim.intervals import Interval
 from ssdsim.option import Group
 from ssdsim.reports.figure import number
 from ssdsim.runs.named_files import located
@@ -24,16 +24,16 @@ from ssdsim.scenario.configuration import Configuration, configure
 from ssdsim.scenario.options import ALL, DEFAULTS, members
 from ssdsim.scenario.scenario import Scenario
 
-DRAWS = 400  # of the timings' errors at each point: bands then wander by a few percent of their width
+DRAWS = 400  # of what is not known at each point: bands then wander by a few percent of their width
 
 
 @dataclass(frozen=True)
 class Rates:
-    """Tokens/s of each strategy with room at one point, and under draws of the timings' errors (None without them)."""
+    """Tokens/s of each strategy with room at one point, and under draws of what is not known (None without them)."""
 
     configuration: Configuration
     tokens_per_second: Mapping[str, float]
-    draws: Mapping[str, Draws] | None
+    draws: Mapping[str, many.Drawn] | None
 
     def ratio(self, above: str, below: str) -> tuple[float, float, float]:
         """``above / below`` with its 95 % interval; errors that both share cancel.
@@ -47,7 +47,7 @@ class Rates:
 
     def interval(self, name: str) -> tuple[float, float]:
         """95 % interval of a strategy's tokens/s; nan without draws."""
-        return _bounds(None if self.draws is None else Interval.of(self.draws[name]))
+        return _bounds(None if self.draws is None else Interval.of(self.draws[name].joint))
 
     @property
     def no_room(self) -> str | None:
@@ -129,8 +129,7 @@ class Study:
         errors = configuration.errors(draws, self.seed) if draws else None
         if errors is None:
             return Rates(configuration, rates, None)
-        drawn = {name: centred_on(rates[name], many.rates([each], errors)[0]) for name, each in scenarios.items()}
-        return Rates(configuration, rates, drawn)
+        return Rates(configuration, rates, {name: many.Drawn.of(each, errors) for name, each in scenarios.items()})
 
     def configurable(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Options of the folder as :func:`ssdsim.configure` takes them, from wherever the report is made."""
@@ -168,9 +167,20 @@ class Study:
 
     @property
     def interval(self) -> str:
+        return self.bounds("Bands")
+
+    def bounds(self, shown_as: str) -> str:
+        """What intervals rest on, which a figure shows as bands or bars."""
+        sure = all(scenario.known.is_sure for scenario in self.configuration.scenarios.values())
         if self.unit_free:
-            return "No interval: the durations are given."
-        return "Bands: 95 % from the timings' held-out errors; what two strategies share cancels."
+            return "No interval: durations and tokens are given." if sure else f"{shown_as}: 95 % from {self._tokens}."
+        errors = "the timings' held-out errors"
+        rest = errors if sure else f"{errors} and {self._tokens}"
+        return f"{shown_as}: 95 % from {rest}; what two strategies share cancels."
+
+    @property
+    def _tokens(self) -> str:
+        return "what is not known of acceptance and hits"
 
     def setting(self, *without: str) -> str:
         """The base point in short, such as ``b 1, K 6, alpha 0.8``; for what a figure does not vary."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ssdsim.checks import Array, FloatOrArray
 
@@ -26,6 +27,76 @@ class Averages:
     to: Mapping[str, FloatOrArray]
     accepted: Array | None = None
     shared: FloatOrArray | None = None
+
+
+def stacked(made: Sequence[Averages], free_running: bool = True) -> Averages:
+    """Averages of many cases as one, every number a column of them (of numbers, or of columns of one shape).
+
+    Accepted lengths, which only who is ``free_running`` reads, are below each other, NaN beyond each one's end.
+    """
+
+    def shares(rows: Sequence[Mapping[str, FloatOrArray]]) -> dict[str, Array]:
+        nowhere = np.zeros_like(made[0].tokens_per_round)
+        states = dict.fromkeys(state for row in rows for state in row)
+        return {state: np.array([row.get(state, nowhere) for row in rows]) for state in states}
+
+    return Averages(
+        np.array([each.tokens_per_round for each in made]),
+        shares([each.inside for each in made]),
+        shares([each.to for each in made]),
+        _below_each_other([each.accepted for each in made]) if free_running else None,
+        _shared([each.shared for each in made]),
+    )
+
+
+def _shared(made: Sequence[FloatOrArray | None]) -> FloatOrArray | None:
+    """Infinite where sequences are independent; None where they are so everywhere."""
+    if all(each is None for each in made):
+        return None
+    width = next(np.shape(each) for each in made if each is not None)
+    return np.array([np.full(width, np.inf) if each is None else each for each in made])
+
+
+def _below_each_other(pmfs: Sequence[Array | None]) -> Array | None:
+    known = [pmf for pmf in pmfs if pmf is not None]
+    if not known:
+        return None
+    rows = np.full((len(pmfs), *known[0].shape[:-1], max(pmf.shape[-1] for pmf in known)), np.nan)
+    for row, pmf in zip(rows, pmfs, strict=True):
+        if pmf is not None:
+            row[..., : pmf.shape[-1]] = pmf
+    return rows
+
+
+def taken(averages: Averages, at: NDArray[np.intp]) -> Averages:
+    """The rows ``at`` of columns."""
+
+    def rows(column: FloatOrArray) -> Array:
+        return np.asarray(column)[at]
+
+    return Averages(
+        rows(averages.tokens_per_round),
+        {state: rows(share) for state, share in averages.inside.items()},
+        {state: rows(share) for state, share in averages.to.items()},
+        None if averages.accepted is None else rows(averages.accepted),
+        None if averages.shared is None else rows(averages.shared),
+    )
+
+
+def spread_over(averages: Averages, count: int) -> Averages:
+    """The same numbers ``count`` times, or columns of as many as they are."""
+
+    def wide(number: FloatOrArray) -> Array:
+        return np.broadcast_to(number, (count,))
+
+    accepted = averages.accepted
+    return Averages(
+        wide(averages.tokens_per_round),
+        {state: wide(share) for state, share in averages.inside.items()},
+        {state: wide(share) for state, share in averages.to.items()},
+        None if accepted is None else np.broadcast_to(accepted, (count, accepted.shape[-1])),
+        None if averages.shared is None else wide(averages.shared),
+    )
 
 
 @dataclass(frozen=True)

@@ -12,14 +12,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
+import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, Field
 
 from ssdsim import strategies
 from ssdsim.documents import as_record, parse_json, read_json, read_text, read_toml
 from ssdsim.errors import InputError, nearest, told
 from ssdsim.measured.row import Metric
-from ssdsim.records import Positive
+from ssdsim.parquet import read_table
+from ssdsim.records import Coefficient, NotNegative, Positive
 from ssdsim.runs.layout import (
     CONFIG,
     HOW,
@@ -32,8 +33,10 @@ from ssdsim.runs.layout import (
     TRACE,
     VALIDATION,
 )
+from ssdsim.runs.serving_answer import ComparedAnswer, ServingAnswer
 from ssdsim.scenario.options import ALL, DEFAULTS
 
+_MOST = 1e40  # beyond it a product of two numbers leaves the floats
 _KEYS = ("schema", "verb", "options", "grid")
 _SOME = ConfigDict(extra="ignore", strict=True, allow_inf_nan=False)  # of records with more in them than is read here
 
@@ -44,8 +47,8 @@ class _Slice(BaseModel):
     model_config = _SOME
     name: str
     tid: int
-    ts: float
-    dur: float = Field(ge=0.0)
+    ts: Coefficient
+    dur: NotNegative
 
 
 class _Name(BaseModel):
@@ -62,8 +65,8 @@ class _TrackName(BaseModel):
 class _Interval(BaseModel):
     model_config = _SOME
     value: Positive
-    low: float
-    high: float
+    low: Coefficient
+    high: Coefficient
 
 
 class _Compared(BaseModel):
@@ -91,7 +94,7 @@ class _Checked(BaseModel):
     predicted: Positive
     low: Positive
     high: Positive
-    error: float
+    error: Coefficient
     holds: bool
 
 
@@ -102,14 +105,23 @@ class _Summary(BaseModel):
     axis: str
     value: str
     rows: int
-    error: float
-    bias: float
-    coverage: float
+    error: NotNegative
+    bias: Coefficient
+    coverage: NotNegative
+
+
+class _Skipped(BaseModel):
+    """A row of an engine that was not predicted."""
+
+    model_config = _SOME
+    number: int
+    reason: str
 
 
 class _Measured(BaseModel):
     model_config = _SOME
     rows: list[_Checked] = Field(min_length=1)
+    skipped: list[_Skipped] = []
     summaries: list[_Summary] = Field(min_length=1)
 
 
@@ -211,7 +223,7 @@ def read_run_folder(path: Path) -> RunFolder:
         validation=_validation(path / VALIDATION),
         recommendation=_json(path / RECOMMENDATION),
         measured=_measured(path / MEASURED),
-        serving=_json(path / SERVING),
+        serving=_serving(path / SERVING),
     )
 
 
@@ -259,16 +271,16 @@ def _needed(options: Mapping[str, Any], grid: Mapping[str, Sequence[Any]]) -> li
 
 
 def _table(path: Path, columns: Sequence[str], axes: Collection[str]) -> pa.Table:
-    try:
-        results = pq.read_table(path.absolute())  # which pyarrow does not take for a URI, whatever the names in it
-    except (OSError, ValueError, pa.ArrowException) as error:
-        raise InputError(f"{path}: not a Parquet file ({error})") from None
+    results = read_table(path)
     lacking = [name for name in columns if name not in results.column_names]
     if lacking:
         raise InputError(f"{path}: lacks the columns {', '.join(lacking)}; it is of another version: sweep anew")
     for name, kind in ((name, results.schema.field(name).type) for name in columns if name not in axes):
         if kind != pa.float64():
             raise InputError(f"{path}: the column {name} must hold floats, got {kind}")
+        largest = pc.max(pc.abs(results[name])).as_py()
+        if largest is not None and largest > _MOST:
+            raise InputError(f"{path}: the column {name} must hold numbers of at most {_MOST:g}, got {largest:g}")
     return results
 
 
@@ -278,6 +290,13 @@ def _json(path: Path) -> dict[str, Any] | None:
     found = read_json(path, "file of a run")
     if not isinstance(found, dict):
         raise InputError(f"{path}: must hold a JSON object")
+    return found
+
+
+def _serving(path: Path) -> dict[str, Any] | None:
+    found = _json(path)
+    if found is not None:
+        as_record(ComparedAnswer if "compared" in found else ServingAnswer, found, path, "answer of ssdsim serve")
     return found
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import tomli_w
 
 from ssdsim.errors import InputError
-from ssdsim.files import replaced, write_whole
+from ssdsim.files import write_whole
 from ssdsim.runs.layout import CONFIG, PARTS, REQUESTS, SERVING
 from ssdsim.runs.lock import locked
 
@@ -40,7 +40,7 @@ class ServingFolder:
 
     def requests(self, key: str) -> pa.Table:
         """The lines that were kept under a key."""
-        from pyarrow.parquet import read_table  # not where no folder is asked for: it takes long to load
+        from ssdsim.parquet import read_table  # not where no folder is asked for: it takes long to load
 
         return read_table(self._path / PARTS / f"{key}.requests")
 
@@ -75,7 +75,6 @@ def opened_for_serving(path: Path) -> Iterator[ServingFolder]:
 
 
 def _write_table(path: Path, table: pa.Table) -> None:
-    from pyarrow.parquet import write_table
+    from ssdsim.parquet import write_table
 
-    with replaced(path) as partial:
-        write_table(table, partial)
+    write_table(table, path)

@@ -18,7 +18,8 @@ import tomli_w
 from ssdsim import __version__
 from ssdsim.checks import is_text
 from ssdsim.errors import InputError
-from ssdsim.files import replaced, write_whole
+from ssdsim.files import write_whole
+from ssdsim.parquet import read_table, write_table
 from ssdsim.runs.layout import CONFIG, HOW, PARTS, RESULTS
 from ssdsim.runs.lock import locked
 from ssdsim.runs.named_files import file_of, keep, names_in_folder, renamed
@@ -134,20 +135,17 @@ class SweepFolder:
         for name in set(files()) & set(table.column_names):
             called = renamed({name: table[name].to_pylist()}, self._names)[name]
             table = table.set_column(table.column_names.index(name), name, pa.array(called))
-        with replaced(self._file(part)) as partial:
-            pq.write_table(table, partial)
+        write_table(table, self._file(part))
 
     def join(self, plan: Plan) -> pa.Table:
         """All rows in the order of the grid; writes ``results.parquet`` and drops the parts."""
         results = self._results
         if not results.exists():
-            table = joined([pq.read_table(self._file(part)) for part in plan.parts()])
-            with replaced(results) as partial:
-                pq.write_table(table, partial)
+            write_table(joined([read_table(self._file(part)) for part in plan.parts()]), results)
         try:
-            whole = pq.read_table(results)
-        except (OSError, pa.ArrowException):
-            raise InputError(f"{results}: not readable; remove it to work it out again") from None
+            whole = read_table(results)
+        except InputError as error:
+            raise InputError(f"{error}; remove it to work it out again") from None
         if not plan.is_of(whole):
             raise InputError(f"{results}: not the results of this sweep; remove it to work it out again")
         shutil.rmtree(self._parts, ignore_errors=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -12,6 +13,7 @@ from pydantic import Field, model_validator
 from ssdsim.errors import nearest
 from ssdsim.hardware.profile import Device
 from ssdsim.records import FROM_LIST, Card, Coefficient, LogSd, NotNegative, Seconds
+from ssdsim.runtimes.covered import Away, Case, Covered, distance
 from ssdsim.transformer.layers import Head
 from ssdsim.transformer.operations import DTYPES
 from ssdsim.transformer.precision import Precision
@@ -155,6 +157,32 @@ class Launches(Card):
     per_layer_s: Seconds
 
 
+class Runs(Card):
+    """What the engine can run; no number of a prediction follows from it.
+
+    ``called`` is the engine's name in sentences. ``strategies`` has a strategy's name for each that it runs, with the
+    drafters that may draft for it there (none for one that drafts nothing). ``k_by_batch``: its K may follow the batch
+    size by a table. ``draft_gpus`` is how many devices of its own a draft may have (None: any number). ``since`` says
+    from which version on it has a strategy, a drafter or the table, where that is not as old as the card.
+    """
+
+    called: str = Field(min_length=1)
+    strategies: dict[str, Annotated[tuple[str, ...], FROM_LIST]] = Field(min_length=1)
+    k_by_batch: bool = False
+    draft_gpus: Annotated[int, Field(ge=0)] | None = None
+    since: dict[str, str] = Field(default_factory=dict)
+    source: str = Field(min_length=1)
+
+    def has(self, strategy: str, drafter: str) -> bool:
+        """Whether it runs a strategy, drafted for by that drafter where the strategy has one."""
+        return strategy in self.strategies and drafter in (self.strategies[strategy] or (drafter,))
+
+    @property
+    def drafters(self) -> tuple[str, ...]:
+        """Of all strategies, each once."""
+        return tuple(dict.fromkeys(name for each in self.strategies.values() for name in each))
+
+
 class Evidence(Card):
     """What the numbers rest on; mean absolute relative errors, of the rows fitted and of series that were left out."""
 
@@ -196,10 +224,13 @@ class Runtime(Card):
     the host's ``per_draft_step_s`` where the draft is a head of its target (None: the same), ``own_lm_head_step_s``
     where that has an LM head of its own, whose tokens are then told in the target's vocabulary (None: a head's).
 
-    ``launches`` is there where a draft model beside the target runs without graphs.
+    ``launches`` is there where a draft model beside the target runs without graphs. ``runs`` is what the engine can
+    run (None: nothing is known to be missing); a fit of the card's numbers leaves it as it is.
 
     ``wander`` holds what the rows that the card was fitted to leave open of its numbers: independent directions, each
     of which moves fields of ``kernels`` and ``host`` together, by one standard deviation.
+
+    ``covered`` are the settings that the rows had, and ``away`` what being elsewhere adds to its errors.
 
     ``four_bits`` is there where the engine is another one on devices that multiply 4 bits themselves (Blackwell):
     other kernels for experts, all-reduces fused with what comes after them.
@@ -218,7 +249,10 @@ class Runtime(Card):
     host: Host = Host()
     errors: Errors = Errors()
     launches: Launches | None = None
+    runs: Runs | None = None
     wander: Annotated[tuple[dict[str, Coefficient], ...], FROM_LIST] = ()
+    away: Away = Away()
+    covered: Annotated[tuple[Covered, ...], FROM_LIST] = ()
     four_bits: Elsewhere | None = None
     evidence: Evidence
 
@@ -251,6 +285,11 @@ class Runtime(Card):
         )
         return self.model_copy(update={"kernels": kernels, "host": host})
 
+    def facing(self, case: Case) -> Runtime:
+        """The runtime with the errors that it has so far from its rows."""
+        far = distance(case, self.covered, self.away)
+        return _wider(self, far.beside_log_sd, far.whole_log_sd)
+
     def drafting_with(self, head: Head | None) -> Runtime:
         """The runtime as a draft has it: a head of the target, or (None) a model."""
         return self if head is None else _drafting_with(self, head.own_lm_head)
@@ -276,6 +315,18 @@ def _drafting_with(runtime: Runtime, own_lm_head: bool) -> Runtime:
         return runtime
     told = {"head_step_s": None, "own_lm_head_step_s": None}
     return runtime.with_numbers({"per_draft_step_s": step_s}).model_copy(update=told)
+
+
+@lru_cache(maxsize=4096)
+def _wider(runtime: Runtime, beside_log_sd: float, whole_log_sd: float) -> Runtime:
+    if not beside_log_sd and not whole_log_sd:
+        return runtime
+    errors = runtime.errors
+    wider = {
+        "beside_log_sd": math.hypot(errors.beside_log_sd, beside_log_sd),
+        "pass_log_sd": math.hypot(errors.pass_log_sd, whole_log_sd),
+    }
+    return runtime.model_copy(update={"errors": errors.model_copy(update=wider)})
 
 
 @lru_cache(maxsize=256)

@@ -12,7 +12,13 @@ from ssdsim.option import Group
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.site import Site
 from ssdsim.protocols.strategy import Strategy
-from ssdsim.scenario.drafting import ahead_warnings, published_warnings, settle_draft
+from ssdsim.scenario.drafting import (
+    ahead_warnings,
+    check_vocabularies,
+    published_warnings,
+    settle_draft,
+    vocabulary_warnings,
+)
 from ssdsim.scenario.measured_pair import settle_pair, token_warnings
 from ssdsim.scenario.options import checked, defaults, members
 from ssdsim.scenario.place import settle_spread, site_of
@@ -82,13 +88,15 @@ class Asked:
 
         Raises
         ------
-        InputError : an unknown option, a value out of range, options that exclude each other, an unknown card.
+        InputError : an unknown option, a value out of range, options that exclude each other, an unknown card, a pair
+            that engines refuse.
         """
         steps = steps or Steps()
         settings = steps.copied(effective(given))
         names, subject = settings["strategies"], subject_among(settings["strategies"], settings["subject"])
         drafter = drafters.ALL.named(settings["drafter"])
         site = steps.site(settings)
+        check_vocabularies(settings, names, site)
         settle_spread(settings, site)
         return cls(settings.plain, names, subject, drafter, site, settings.read, steps)
 
@@ -110,7 +118,8 @@ class Asked:
 
     def warnings(self, names: Iterable[str], settings: Settings) -> tuple[str, ...]:
         """About acceptance and hits of these strategies."""
-        return (*token_warnings(settings), *published_warnings(settings), *ahead_warnings(names, self.drafter))
+        of_drafts = (*vocabulary_warnings(names, self.site), *ahead_warnings(names, self.drafter))
+        return (*token_warnings(settings), *published_warnings(settings), *of_drafts)
 
 
 def effective(given: Mapping[str, Any]) -> Settings:
@@ -154,4 +163,4 @@ def _with_pair(
     if settings["pair"] is None or "alpha" not in reads:
         return reads
     backup = {"pair_backup"} if reads & set(members(Group.BACKUP_QUALITY)) else set()
-    return reads | backup | {"pair", "pair_set", "temperature"}
+    return reads | backup | {"pair", "pair_set", "temperature", "extrapolate"}

@@ -13,9 +13,11 @@ from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.room import NoRoom
 from ssdsim.pricing.site import Site
 from ssdsim.scenario.asked import Asked
+from ssdsim.scenario.engines import engine_warnings
 from ssdsim.scenario.measured_pair import pair_of
 from ssdsim.scenario.options import beside
 from ssdsim.scenario.scenario import Scenario
+from ssdsim.scenario.standing import TokenInput, of_all
 from ssdsim.settings import GIVEN, Settings
 
 
@@ -80,9 +82,15 @@ class Configuration:
         """The engine's runtime and what it rests on, in short; None where durations are unit-free."""
         return None if self.site is None else self.site.runtime.summary
 
+    @cached_property
+    def inputs(self) -> tuple[TokenInput, ...]:
+        """What the tokens rest on, each with its standing and who reads it."""
+        return of_all({name: scenario.known.inputs for name, scenario in self.scenarios.items()})
+
     def errors(self, draws: int, seed: int) -> TimingErrors | None:
-        """Draws of the timings' errors; None where there is no profile."""
-        return None if self.site is None else TimingErrors(draws, seed)
+        """Draws of what is not known; None where that is nothing: no profile's timings, and tokens that are given."""
+        sure = self.site is None and all(scenario.known.is_sure for scenario in self.scenarios.values())
+        return None if sure else TimingErrors(draws, seed)
 
 
 def configure(**given: Any) -> Configuration:
@@ -120,7 +128,9 @@ def configure(**given: Any) -> Configuration:
         raise NoRoom(no_room[asked.subject])
     said = {name: value for name, value in settings.items() if settings.source(name) == GIVEN}
     shaping = settings.that_shape(reads & beside(settings, said).keys())
+    said_of_engine = {name: settings[name] for name in ("runtime", "drafter") if settings.source(name) == GIVEN}
     warnings, pair = asked.warnings(scenarios, settings), pair_of(settings)
+    warnings = (*warnings, *engine_warnings(scenarios, said_of_engine))
     return Configuration(shaping, asked.subject, scenarios, no_room, asked.site, warnings, pair, frozenset(reads))
 
 

@@ -6,10 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ssdsim import drafters, strategies
+from ssdsim.drafters.model import ModelDrafter
+from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_transformer
+from ssdsim.hardware.vocabularies import draft_in_family, one_vocabulary, other_vocabulary, siblings
 from ssdsim.pricing.drafter import Draft, Drafter
+from ssdsim.pricing.site import Site
 from ssdsim.scenario.options import DEFAULTS
 from ssdsim.settings import DEFAULT, GIVEN, Settings
+from ssdsim.speculation.drafter_card import drafters_of
 from ssdsim.transformer.card import Transformer
 
 PUBLISHED = "published: "
@@ -56,9 +61,39 @@ def settle_draft(settings: Settings) -> None:
     if known is None or settings["acceptance"] is not None or settings.source("alpha") != DEFAULT:
         return
     rates = known.by_position
-    settings.settle("alpha", rates, f"{PUBLISHED}{draft.card.name} on {known.about}")
+    of = f"for another model, {draft.published_for}:" if draft.published_for else draft.card.name
+    settings.settle("alpha", rates, f"{PUBLISHED}{of} on {known.about}")
     if settings.source("k") == DEFAULT and len(rates) < settings["k"]:
         settings.settle("k", len(rates), f"as far as acceptance of {draft.card.name} was published")
+
+
+def check_vocabularies(settings: Settings, names: Iterable[str], site: Site | None) -> None:
+    """Raise :class:`InputError` where engines refuse the pair, unless a draft of any vocabulary is asked for."""
+    if site is None or one_vocabulary(site.draft, site.target) or not any(_drafting(names)):
+        return
+    if settings["any_vocabulary"]:
+        return
+    target, draft, smaller = site.target, site.draft, draft_in_family(site.target)
+    others = [f"--drafter {card.drafter} ({card.name})" for card in drafters_of() if card.target == target.name]
+    if settings.source("draft") == GIVEN:
+        fitting = [f"--draft {smaller.name}"] if smaller and settings["drafter"] == ModelDrafter.name else []
+        give = [*fitting, *others, "--any-vocabulary to price it all the same"]
+        raise InputError(f"{other_vocabulary(draft, target)}; give {' or '.join(give)}")
+    family = f"the {target.family} family" if target.family else f"{target.vocab_size} tokens"
+    give = ["--draft", *others, "--strategies ar"]
+    raise InputError(
+        f"no draft model of {family} is known that is smaller than {target.name}; give {' or '.join(give)}"
+    )
+
+
+def vocabulary_warnings(names: Iterable[str], site: Site | None) -> Iterator[str]:
+    """That a pair is priced which engines refuse, because somebody asked for it."""
+    if site is not None and not one_vocabulary(site.draft, site.target) and any(_drafting(names)):
+        yield f"{other_vocabulary(site.draft, site.target)}; priced all the same"
+
+
+def _drafting(names: Iterable[str]) -> Iterator[bool]:
+    return (strategies.ALL.named(name).drafts for name in names)
 
 
 def ahead_warnings(names: Iterable[str], drafter: Drafter) -> Iterator[str]:
@@ -72,16 +107,38 @@ def ahead_warnings(names: Iterable[str], drafter: Drafter) -> Iterator[str]:
 
 
 def published_warnings(settings: Settings) -> Iterator[str]:
-    """What a published acceptance does not say."""
+    """What a published acceptance does not say; where none was published of a head, of which others one was."""
     if not settings.source("alpha").startswith(PUBLISHED):
+        yield from _unpublished(settings)
         return
     draft = draft_of(settings)
     known = draft.published
     assert known is not None  # the source says so
-    yield f"acceptance of {draft.card.name} is published, not measured here: {known.about}"
+    if draft.published_for:
+        whose = f"{settings['draft']}, of {draft.published_for} and not of {settings['target']}"
+        yield f"acceptance was published for another model: {whose}, {known.about}"
+    else:
+        yield f"acceptance of {draft.card.name} is published, not measured here: {known.about}"
     if known.temperature is not None and known.temperature != settings["temperature"]:
         yield f"{draft.card.name}: its acceptance was measured at temperature {known.temperature:g}"
     most = max((settings[name] or 0 for name in ("k", "sd_k")), default=0)
     if most > len(known.by_position):
         known_at = f"acceptance is known at {len(known.by_position)} positions"
         yield f"{draft.card.name}: {known_at}, the last rate is continued"
+
+
+def _unpublished(settings: Settings) -> Iterator[str]:
+    """That an acceptance is a default because nothing was published of the drafter; and of what it was."""
+    drafter = drafters.ALL.named(settings["drafter"])
+    guessed = settings.source("alpha") == DEFAULT and settings["acceptance"] is None
+    if (
+        not (guessed and any(_drafting(settings["strategies"])))
+        or settings["t_sd"] is not None
+        or drafter.name == ModelDrafter.name
+    ):
+        return
+    target = find_transformer(settings["target"])
+    kin = [card for card in drafters_of(drafter.name) if card.acceptance and siblings(card.target, target)]
+    known = f"; known of {', '.join(f'{card.target} (--draft {card.name})' for card in kin)}" if kin else ""
+    said = f"no acceptance of {drafter.title} for {target.name} was published here"
+    yield f"{said}: alpha {settings['alpha']:g} is a placeholder{known}"

@@ -1,19 +1,17 @@
-"""Scenarios of one strategy side by side: estimates as columns, and tokens/s under draws of the errors."""
+"""Scenarios of one strategy side by side: estimates as columns, and tokens/s under draws of all that is not known."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ssdsim.checks import FloatOrArray
-from ssdsim.intervals import Draws
+from ssdsim.intervals import Draws, centred_on, median
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.rounds.estimate import Estimate
-from ssdsim.rounds.kernel import Averages
+from ssdsim.rounds.kernel import Averages, spread_over, stacked, taken
 from ssdsim.rounds.round import Round, Seconds
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.scenario.token_errors import Moves, drawn
@@ -25,7 +23,8 @@ def estimate(rows: Sequence[Scenario]) -> Estimate:
     """The closed form of all ``rows``; every number a column."""
     seconds = [row.seconds for row in rows]
     columns = {name: np.array([each[name] for each in seconds]) for name in seconds[0]}
-    return rows[0].strategy.closed_form(_round(rows, lambda column: column, columns))
+    averages = stacked([row.tokens.averages for row in rows], rows[0].strategy.free_running)
+    return rows[0].strategy.closed_form(_round(rows, columns, averages, ()))
 
 
 def rates(rows: Sequence[Scenario], errors: TimingErrors) -> Draws:
@@ -34,7 +33,11 @@ def rates(rows: Sequence[Scenario], errors: TimingErrors) -> Draws:
 
 
 class Rates:
-    """:func:`rates` for who asks often: the drawn steps of a price are kept for the next row that has it."""
+    """:func:`rates` for who asks often: the drawn steps of a price are kept for the next row that has it.
+
+    Timings and tokens are drawn together. Where only timings and measured rates err, the median of a row's draws is its
+    prediction; rates that lie in a range move each draw from there.
+    """
 
     def __init__(self, errors: TimingErrors) -> None:
         self._errors = errors
@@ -44,10 +47,20 @@ class Rates:
         if len(self._drawn) > _KEPT:
             self._drawn.clear()
         steps = [self._steps(row) for row in rows]
-        columns = {name: np.stack([each[name] for each in steps]) for name in steps[0]}
-        round = _round(rows, lambda column: column[:, None], columns)
-        moved = drawn(round.averages, _moves(rows), self._errors)
-        found = rows[0].strategy.closed_form(replace(round, averages=moved)).tokens_per_second
+        seconds = {name: np.stack([each[name] for each in steps]) for name in steps[0]}
+        made = [row.tokens.averages for row in rows]
+        known = stacked(made, rows[0].strategy.free_running)
+        known = taken(known, np.arange(len(rows))[:, None])  # each row's numbers in a column
+        at_values = self._under(rows, seconds, known)
+        factor = np.asarray(estimate(rows).tokens_per_second)[..., None] / median(at_values)[:, None]
+        if not any(row.known.open for row in rows):
+            return at_values * factor
+        spread = [spread_over(row.known.over_ranges(self._errors), self._errors.draws) for row in rows]
+        return self._under(rows, seconds, stacked(spread, rows[0].strategy.free_running)) * factor
+
+    def _under(self, rows: Sequence[Scenario], seconds: Mapping[str, Seconds], averages: Averages) -> Draws:
+        moved = drawn(averages, _moves(rows), self._errors)
+        found = rows[0].strategy.closed_form(_round(rows, seconds, moved, (None,))).tokens_per_second
         return np.broadcast_to(np.asarray(found), (len(rows), self._errors.draws))
 
     def _steps(self, row: Scenario) -> Mapping[str, Seconds]:
@@ -57,12 +70,15 @@ class Rates:
         return self._drawn[id(price)][1]
 
 
-def _round(rows: Sequence[Scenario], shaped: Any, seconds: Mapping[str, Seconds]) -> Round:
+def _round(
+    rows: Sequence[Scenario], seconds: Mapping[str, Seconds], averages: Averages, axes: tuple[None, ...]
+) -> Round:
+    """Batch and devices are columns with ``axes`` behind the rows."""
     return Round(
-        batch=shaped(np.array([row.batch for row in rows], dtype=float)),
-        gpus=shaped(np.array([row.gpus for row in rows], dtype=float)),
+        batch=np.array([row.batch for row in rows], dtype=float)[:, *axes],
+        gpus=np.array([row.gpus for row in rows], dtype=float)[:, *axes],
         seconds=seconds,
-        averages=_columns([row.tokens.averages for row in rows], shaped, rows[0].strategy.free_running),
+        averages=averages,
     )
 
 
@@ -71,42 +87,41 @@ def _moves(rows: Sequence[Scenario]) -> Moves:
     made = [row.known.moves for row in rows]
     nowhere = dict.fromkeys(rows[0].tokens.averages.inside, 0.0)
     still = Averages(0.0, nowhere, nowhere)
+    at = np.arange(len(rows))[:, None]
     return {
-        name: _columns(
-            [each.get(name, still) for each in made], lambda column: column[:, None], rows[0].strategy.free_running
-        )
+        name: taken(stacked([each.get(name, still) for each in made], rows[0].strategy.free_running), at)
         for name in dict.fromkeys(name for each in made for name in each)
     }
 
 
-def _columns(made: Sequence[Averages], shaped: Any, free_running: bool) -> Averages:
-    """Averages of many cases as one, every number a column."""
+@dataclass(frozen=True)
+class Drawn:
+    """One rate under draws of what is not known.
 
-    def shares(rows: list[Mapping[str, Any]]) -> dict[str, NDArray[np.float64]]:
-        states = dict.fromkeys(state for row in rows for state in row)
-        return {state: shaped(np.array([row.get(state, 0.0) for row in rows])) for state in states}
+    ``joint`` are of timings and tokens together, ``timings`` of timings alone. ``across`` are rates over the ranges of
+    tokens, at their ends among others, with timings as they are predicted: the same looks for all that are held against
+    each other. None where no token input lies in a range.
+    """
 
-    return Averages(
-        shaped(np.array([each.tokens_per_round for each in made])),
-        shares([each.inside for each in made]),
-        shares([each.to for each in made]),
-        shaped(_rows([each.accepted for each in made])) if free_running else None,
-        _shared([each.shared for each in made], shaped),
-    )
+    joint: Draws
+    timings: Draws
+    across: Draws | None = None
 
+    @classmethod
+    def of(cls, scenario: Scenario, errors: TimingErrors) -> Drawn:
+        """Of tokens/s of a scenario."""
+        joint = rates([scenario], errors)[0]
+        rate, closed_form = float(scenario.estimate.tokens_per_second), scenario.strategy.closed_form
+        seconds = {name: step.sample(errors) for name, step in scenario.steps.items()}
+        alone = np.asarray(closed_form(replace(scenario.round, seconds=seconds)).tokens_per_second)
+        timings = centred_on(rate, np.broadcast_to(alone, errors.draws))
+        if not scenario.known.open:
+            return cls(joint, timings)
+        looks = (scenario.known.ends, scenario.known.spread(errors))
+        across = [np.asarray(closed_form(replace(scenario.round, averages=each)).tokens_per_second) for each in looks]
+        return cls(joint, timings, np.concatenate(across))
 
-def _shared(made: Sequence[FloatOrArray | None], shaped: Any) -> FloatOrArray | None:
-    """Infinite where sequences are independent; None where they are so everywhere."""
-    if all(each is None for each in made):
-        return None
-    found: FloatOrArray = shaped(np.array([np.inf if each is None else each for each in made]))
-    return found
-
-
-def _rows(pmfs: Sequence[NDArray[np.float64] | None]) -> NDArray[np.float64]:
-    """Distributions of different lengths below each other, NaN beyond each one's end."""
-    rows = np.full((len(pmfs), max((pmf.size for pmf in pmfs if pmf is not None), default=1)), np.nan)
-    for row, pmf in zip(rows, pmfs, strict=True):
-        if pmf is not None:
-            row[: pmf.size] = pmf
-    return rows
+    def scaled(self, by: float | Draws) -> Drawn:
+        """Of a rate that is so many times as high; ``by`` may be a number a draw."""
+        middle = float(np.median(by))
+        return Drawn(self.joint * by, self.timings * by, None if self.across is None else self.across * middle)

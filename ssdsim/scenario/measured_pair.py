@@ -32,11 +32,12 @@ def settle_pair(settings: Settings) -> None:
 
     Raises
     ------
-    InputError : no such file, set, backup or temperature; a pair without any acceptance.
+    InputError : no such file, set, backup or temperature; a pair without any acceptance; more guesses than it saw.
     """
     found = chosen_in(settings)
     if found is None:
         return
+    _check_fan_outs(settings, found)
     if not is_given(settings, "temperature") and found.temperature is not None:
         _derive(settings, "temperature", found.temperature, f"measured, {found.name}")
     _settle_acceptance(settings, found)
@@ -45,9 +46,21 @@ def settle_pair(settings: Settings) -> None:
             _settle_hits(settings, whose, curve_of(found, whose, None), found)
     _settle_batch(settings, found)
     _settle_backup(settings, found)
+    if found.fan_outs is not None and not settings["extrapolate"]:
+        _derive(settings, "hit_fan_out", found.fan_outs, f"as far as {found.name} knows hits")
     curves = any(settings[f"hit_curve{whose}"] is not None for whose in CURVES)
     if curves and not is_given(settings, "fan_out_policy"):
         settings.settle("fan_out_policy", "optimal", "for a curve that is no power law")
+
+
+def _check_fan_outs(settings: Settings, found: Chosen) -> None:
+    """Raise :class:`InputError` where fan-outs are asked for that the pair never saw."""
+    asked = [settings["f"] if is_given(settings, "f") else None, *(settings["fl"] or ()), *(settings["flm"] or ())]
+    most = max((each for each in asked if isinstance(each, int)), default=0)
+    if found.fan_outs is None or most <= found.fan_outs or settings["extrapolate"] or is_given(settings, "p_hit"):
+        return
+    known = f"{found.path}: hits are known up to {found.fan_outs} guesses a position"
+    raise InputError(f"{known}, but the fan-out is {most}; --extrapolate goes on by the fitted law")
 
 
 def chosen_in(settings: Settings) -> Chosen | None:
@@ -88,7 +101,7 @@ def _settle_acceptance(settings: Settings, found: Chosen) -> None:
     if any(is_given(settings, name) for name in _ACCEPTANCE):
         return
     findings = found.findings
-    rates: Any = findings.rates or findings.alpha.mean
+    rates: Any = findings.rates or _as_far_as_known(findings.alpha.mean, found.positions)
     if rates is None:
         raise InputError(
             f"{found.path}: has no acceptance rate, only lengths: rounds drafted different numbers of tokens"
@@ -96,9 +109,17 @@ def _settle_acceptance(settings: Settings, found: Chosen) -> None:
     _derive(settings, "alpha", rates, found.source)
     if isinstance(rates, tuple) and not is_given(settings, "k") and len(rates) < settings["k"]:
         settings.settle("k", len(rates), f"as far as {found.name} knows acceptance")
+    share = findings.length.found
+    if share is not None and share < 1.0:
+        _derive(settings, "found", share, found.source)
     spread = findings.requests
-    if isinstance(rates, tuple) and spread.concentration and not spread.alike:
+    if findings.rates and spread.concentration and not spread.alike:
         _derive(settings, "alpha_concentration", spread.concentration, found.source)
+
+
+def _as_far_as_known(rate: float | None, positions: int | None) -> Any:
+    """One rate at as many positions as tokens were drafted; the rate itself where that is not said."""
+    return rate if rate is None or positions is None else (rate,) * positions
 
 
 def curve_of(found: Chosen, whose: str, backup: str | None) -> HitLaw | None:
@@ -174,12 +195,29 @@ def token_warnings(settings: Settings) -> Iterator[str]:
     yield from _other_models(settings, found)
     if found.temperature is None:
         yield f"{found.name}: does not say at which temperature it was measured"
+    yield from _extrapolated(settings, found)
     overriding = [spelled(name) for name in _OVERRIDING if is_given(settings, name)]
     if overriding:
         yield f"{found.name}: overridden by {', '.join(overriding)}"
     if any(strategies.ALL.named(name).miss is not None for name in drafting) and _guesses_hits(settings):
         law = f"c {settings['hit_c']:g} and r {settings['hit_r']:g}"
         yield f"{found.name}: has no hit rates, so that {law} are placeholders"
+
+
+def _extrapolated(settings: Settings, found: Chosen) -> Iterator[str]:
+    """Where the pair is used beyond what it knows, and where it does not say what it knows."""
+    if found.positions is None and not is_given(settings, "alpha"):
+        yield f"{found.name}: does not say how many tokens were drafted, so that its rate stands for any K"
+    if not settings["extrapolate"]:
+        return
+    most = max((settings[name] or 0 for name in ("k", "sd_k")), default=0)
+    if found.positions is not None and most > found.positions:
+        yield f"{found.name}: acceptance is known up to K {found.positions}; the last rate is taken for more"
+    asked = settings["temperature"]
+    if found.temperature is not None and found.temperature != asked:
+        yield f"{found.name}: measured at temperature {found.temperature:g}, taken for {asked:g}"
+    if found.fan_outs is not None:
+        yield f"{found.name}: hits are known up to {found.fan_outs} guesses a position, beyond that by the fitted law"
 
 
 _OVERRIDING = (

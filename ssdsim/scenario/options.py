@@ -11,6 +11,7 @@ from ssdsim.drafters.model import DRAFT
 from ssdsim.errors import InputError, nearest
 from ssdsim.kinds import (
     SHARE,
+    Flag,
     HitRates,
     ListOf,
     Member,
@@ -20,6 +21,8 @@ from ssdsim.kinds import (
     NumberOrWord,
     OneOf,
     OneOrByPosition,
+    PassTimes,
+    Ranges,
     Whole,
 )
 from ssdsim.option import Excludes, Group, Needs, Option, Searcher, by_name, spelled
@@ -128,9 +131,17 @@ SHARED: tuple[Option, ...] = (
         needs=Needs(("pair",), "(which has the backups)"),
     ),
     Option(
+        name="extrapolate",
+        default=False,
+        kind=Flag(),
+        about="use the pair beyond the K, the temperature and the fan-outs that it was measured at",
+        axis="pairs beyond what was measured",
+        needs=Needs(("pair",), "(which says how far it was measured)"),
+    ),
+    Option(
         name="acceptance",
         kind=Name(),
-        about="a card of rates (.toml), or a trace of accepted lengths (.csv, .jsonl)",
+        about="a card of rates (.toml), a trace of accepted lengths (.csv, .jsonl), or synthetic:3.3 tokens a round",
         axis="acceptance file",
         groups=(Group.ACCEPTANCE,),
         excludes=(
@@ -162,7 +173,7 @@ SHARED: tuple[Option, ...] = (
         kind=SHARE,
         about="cache hit rate after a speculation by the primary",
         axis="cache hit rate p_hit",
-        groups=(Group.ACCEPTANCE,),
+        groups=(Group.ACCEPTANCE, Group.HITS),
         otherwise="from --f",
         excludes=(
             Excludes(
@@ -177,7 +188,7 @@ SHARED: tuple[Option, ...] = (
         about="cache hit rate after a speculation by the backup",
         axis="cache hit rate after a backup",
         otherwise="--p-hit",
-        groups=(Group.ACCEPTANCE, Group.BACKUP_QUALITY),
+        groups=(Group.ACCEPTANCE, Group.HITS, Group.BACKUP_QUALITY),
         needs=Needs(("p_hit",), "(without it both hit rates follow from the fan-out)"),
     ),
     Option(
@@ -216,7 +227,7 @@ SHARED: tuple[Option, ...] = (
         kind=ListOf(Whole(0)),
         about="the K+1 fan-outs after a miss",
         axis="fan-outs after a miss",
-        otherwise="--fl",
+        otherwise="--fl; without it, as --fan-out-policy spreads them at --alpha-backup",
         varied_by=("recommend", "schedule"),
         groups=(Group.CACHE_SHAPE, Group.BACKUP_QUALITY),
         needs=Needs(("fl",), "(the fan-outs after a hit)"),
@@ -225,7 +236,7 @@ SHARED: tuple[Option, ...] = (
         name="fan_out_policy",
         default="geometric",
         kind=OneOf(("uniform", "geometric", "optimal")),
-        about="how the outcomes are spread over accepted lengths",
+        about="how the outcomes are spread over accepted lengths; geometric is uniform where that hits more",
         axis="fan-out policy",
         groups=(Group.CACHE_SHAPE, Group.CHOICE),
     ),
@@ -236,7 +247,7 @@ SHARED: tuple[Option, ...] = (
         about="miss rate of a single guess, c of h(F) = 1 - c F^-r",
         axis="miss rate of a guess c",
         plausible=(0.3, 1.0),
-        groups=(Group.ACCEPTANCE, Group.CACHE_SHAPE, Group.POWER_LAW),
+        groups=(Group.ACCEPTANCE, Group.HITS, Group.CACHE_SHAPE, Group.POWER_LAW),
     ),
     Option(
         name="hit_r",
@@ -245,7 +256,7 @@ SHARED: tuple[Option, ...] = (
         about="exponent of the miss rate, r of h(F) = 1 - c F^-r",
         axis="miss rate's exponent r",
         plausible=(0.2, 0.9),
-        groups=(Group.ACCEPTANCE, Group.CACHE_SHAPE, Group.POWER_LAW),
+        groups=(Group.ACCEPTANCE, Group.HITS, Group.CACHE_SHAPE, Group.POWER_LAW),
     ),
     Option(
         name="hit_c_all",
@@ -253,7 +264,7 @@ SHARED: tuple[Option, ...] = (
         about="c where all K tokens were accepted",
         axis="miss rate of a guess c where all were accepted",
         otherwise="--hit-c",
-        groups=(Group.ACCEPTANCE, Group.CACHE_SHAPE, Group.POWER_LAW),
+        groups=(Group.ACCEPTANCE, Group.HITS, Group.CACHE_SHAPE, Group.POWER_LAW),
     ),
     Option(
         name="hit_r_all",
@@ -261,7 +272,7 @@ SHARED: tuple[Option, ...] = (
         about="r where all K tokens were accepted",
         axis="miss rate's exponent r where all were accepted",
         otherwise="--hit-r",
-        groups=(Group.ACCEPTANCE, Group.CACHE_SHAPE, Group.POWER_LAW),
+        groups=(Group.ACCEPTANCE, Group.HITS, Group.CACHE_SHAPE, Group.POWER_LAW),
     ),
     Option(
         name="hit_c_backup",
@@ -269,7 +280,7 @@ SHARED: tuple[Option, ...] = (
         about="c after a speculation by the fast backup",
         axis="miss rate of a guess c after a backup",
         otherwise="the primary's",
-        groups=(Group.ACCEPTANCE, Group.CACHE_SHAPE, Group.BACKUP_QUALITY),
+        groups=(Group.ACCEPTANCE, Group.HITS, Group.CACHE_SHAPE, Group.BACKUP_QUALITY),
     ),
     Option(
         name="hit_r_backup",
@@ -277,14 +288,14 @@ SHARED: tuple[Option, ...] = (
         about="r after a speculation by the fast backup",
         axis="miss rate's exponent r after a backup",
         otherwise="the primary's",
-        groups=(Group.ACCEPTANCE, Group.CACHE_SHAPE, Group.BACKUP_QUALITY),
+        groups=(Group.ACCEPTANCE, Group.HITS, Group.CACHE_SHAPE, Group.BACKUP_QUALITY),
     ),
     Option(
         name="hit_curve",
         kind=HitRates(),
         about="measured hit rates in place of c and r",
         axis="hit curve",
-        groups=(Group.ACCEPTANCE, Group.CACHE_SHAPE),
+        groups=(Group.ACCEPTANCE, Group.HITS, Group.CACHE_SHAPE),
         excludes=(Excludes((Group.POWER_LAW,), "{it} has no effect with --hit-curve (the hit rates are given)"),),
     ),
     Option(
@@ -293,7 +304,7 @@ SHARED: tuple[Option, ...] = (
         about="measured hit rates where all K tokens were accepted",
         axis="hit curve where all were accepted",
         otherwise="--hit-curve",
-        groups=(Group.ACCEPTANCE, Group.CACHE_SHAPE),
+        groups=(Group.ACCEPTANCE, Group.HITS, Group.CACHE_SHAPE),
         excludes=(
             Excludes(
                 ("hit_c_all", "hit_r_all"), "{it} has no effect with --hit-curve-all (the hit rates there are given)"
@@ -306,7 +317,7 @@ SHARED: tuple[Option, ...] = (
         about="measured hit rates after a speculation by the fast backup",
         axis="hit curve after a backup",
         otherwise="the primary's",
-        groups=(Group.ACCEPTANCE, Group.CACHE_SHAPE, Group.BACKUP_QUALITY),
+        groups=(Group.ACCEPTANCE, Group.HITS, Group.CACHE_SHAPE, Group.BACKUP_QUALITY),
         excludes=(
             Excludes(
                 ("hit_c_backup", "hit_r_backup"),
@@ -315,12 +326,29 @@ SHARED: tuple[Option, ...] = (
         ),
     ),
     Option(
+        name="hit_fan_out",
+        kind=Whole(),
+        about="guesses a position beyond which hit rates rise no more",
+        axis="fan-out up to which hits are known",
+        groups=(Group.CACHE_SHAPE,),
+        otherwise="the largest that --pair saw, else none",
+    ),
+    Option(
         name="hit_concentration",
         kind=Number(),
         about="misses of a batch go together: its hit rate is drawn each round, Beta with this a + b",
         axis="concentration of a batch's hit rates (a + b)",
-        groups=(Group.ACCEPTANCE,),
+        groups=(Group.ACCEPTANCE, Group.HITS),
         otherwise="independent sequences",
+    ),
+    Option(
+        name="ranges",
+        kind=Ranges(),
+        about="where a rate of acceptance or hits may lie, alpha=0.75:0.85, again for each; --alpha 0.75:0.85 says the "
+        "same",
+        axis="ranges of acceptance and hits",
+        spellings=("--range",),
+        otherwise="a rate that is given is exact",
     ),
     Option(
         name="backup",
@@ -361,6 +389,14 @@ SHARED: tuple[Option, ...] = (
         kind=Name(),
         about="the draft's card; of another --drafter, a drafter card or a config.json",
         axis="draft",
+        groups=(Group.HARDWARE,),
+    ),
+    Option(
+        name="any_vocabulary",
+        default=False,
+        kind=Flag(),
+        about="price a draft of another vocabulary than the target's, which engines refuse",
+        axis="drafts of any vocabulary",
         groups=(Group.HARDWARE,),
     ),
     Option(
@@ -515,9 +551,9 @@ SHARED: tuple[Option, ...] = (
     Option(
         name="spread",
         default=0.0,
-        kind=NumberOrWord(Number(10.0), "profile"),
-        about="relative spread of every duration (lognormal); or profile: as it was measured",
-        axis="relative spread of durations",
+        kind=NumberOrWord(Number(2.0), "profile"),
+        about="standard deviation of the logarithm of every duration (0.1: about 10 %); or profile: as it was measured",
+        axis="log-sd of durations",
         groups=(Group.GIVEN_DURATIONS,),
         excludes=(Excludes(("t_sd",), "--spread profile needs hardware (unit-free mode reads none)", being="profile"),),
     ),
@@ -535,6 +571,15 @@ SHARED: tuple[Option, ...] = (
                 beside=("p_hit",),
             ),
         ),
+    ),
+    Option(
+        name="t_v",
+        kind=PassTimes(),
+        about="unit-free mode: time of a target pass by its rows, over the whole batch; linear between and beyond",
+        axis="pass times T_v (by rows)",
+        otherwise="1, whatever its rows",
+        groups=(Group.UNIT_FREE, Group.GIVEN_DURATIONS),
+        needs=Needs(("t_sd",), "(unit-free mode)"),
     ),
     Option(
         name="t_p",
@@ -639,13 +684,64 @@ def checked(given: Mapping[str, Any]) -> dict[str, Any]:
     InputError : an unknown name, a value out of its range, or an option that means nothing in this combination.
     """
     check_names(given)
-    given = {name: _as_python(value) for name, value in given.items()}
+    given = {name: _as_python(value) for name, value in with_ranges(given).items()}
     for name, value in given.items():
         if isinstance(value, list | tuple) and None in value:
             raise InputError(f"{spelled(name)} must not have None in its list")
     _check_combination(given)
     named = {name: ALL[name].checked(value) for name, value in given.items() if value is not None}
     return {**given, **named}
+
+
+def ranged() -> tuple[str, ...]:
+    """Rates of acceptance and of hits, of which a range may be given: plain numbers."""
+    return tuple(name for name in members(Group.ACCEPTANCE) if isinstance(ALL[name].kind, Number | OneOrByPosition))
+
+
+def with_ranges(given: Mapping[str, Any]) -> dict[str, Any]:
+    """``given``, where a rate said as ``0.75:0.85`` is its middle and a range; so is one that has but a range.
+
+    Raises
+    ------
+    InputError : a range of what is no such rate, that falls, or that does not hold the rate that is given.
+    """
+    found = dict(given)
+    ranges = {} if found.get("ranges") is None else _by_name(ALL["ranges"].checked(found["ranges"]))
+    for name in ranged():
+        if isinstance(found.get(name), str):
+            ranges[name] = _ends(name, found.pop(name))
+    if not ranges:
+        return found
+    for name, (low, high) in ranges.items():
+        if found.get(name) is None:
+            found[name] = (low + high) / 2.0
+        elif not (isinstance(found[name], int | float) and low <= found[name] <= high):
+            raise InputError(f"--ranges {name}={low:g}:{high:g} must hold {spelled(name)}, which is {found[name]}")
+    return {**found, "ranges": tuple((name, *ranges[name]) for name in ALL if name in ranges)}
+
+
+def _by_name(triples: Iterable[tuple[str, float, float]]) -> dict[str, tuple[float, float]]:
+    allowed, found = ranged(), dict[str, tuple[float, float]]()
+    for name, low, high in triples:
+        if name not in allowed:
+            raise InputError(f"--ranges: no such number '{name}'{nearest(name, allowed)} Allowed: {', '.join(allowed)}")
+        for end in (low, high):
+            ALL[name].checked(end)
+        if not low <= high:
+            raise InputError(f"--ranges {name}={low:g}:{high:g} must not fall")
+        found[name] = low, high
+    return found
+
+
+def _ends(name: str, text: str) -> tuple[float, float]:
+    """Of ``0.75:0.85``."""
+    try:
+        low, high = map(float, text.split(":"))
+    except ValueError:
+        raise InputError(
+            f"{spelled(name)} must {ALL[name].kind.must}, or be a range such as 0.75:0.85, got '{text}'"
+        ) from None
+    return _by_name([(name, low, high)])[name]
 
 
 def beside(options: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:

@@ -59,13 +59,15 @@ def price(settings: Settings, strategy: Strategy, site: Site | None, drafter: Dr
     """
     check_sequences(strategy.title, settings["b"], strategy.most_sequences)
     site = UnitFree(settings) if site is None else site.with_options(settings)
+    if not site.unit_free:
+        apart = drafter.needs_target and strategy.devices(settings, site.tp, drafter).draft > 0
+        check_place(strategy.title, drafter.title, apart)  # before anything asks it to draft there
     strategy.settle(settings, site, drafter)
     if site.unit_free:
         return Priced(strategy.steps(site, drafter), strategy.devices(settings, 1, drafter))
     check_dtypes(site, strategy.drafts and drafter.needs_device)
     check_context(site, strategy.lookahead(settings))
     devices = strategy.devices(settings, site.tp, drafter)
-    check_place(strategy.title, drafter.title, drafter.needs_target and devices.draft > 0)
     check_devices(strategy.title, site, devices, together)
     check_memory(site.batch, strategy.occupancies(site, drafter))
     return Priced(strategy.steps(site, drafter), devices, round_error(strategy, site))

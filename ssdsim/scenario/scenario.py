@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.room import Devices
 from ssdsim.pricing.site import Site
@@ -16,7 +15,7 @@ from ssdsim.rounds.estimate import Estimate
 from ssdsim.rounds.kernel import Tokens
 from ssdsim.rounds.round import Round
 from ssdsim.scenario.price import Priced
-from ssdsim.scenario.token_errors import KnownTokens, drawn
+from ssdsim.scenario.token_errors import KnownTokens
 from ssdsim.settings import Settings
 
 
@@ -80,11 +79,6 @@ class Scenario:
     @property
     def round(self) -> Round:
         return Round(self.batch, self.gpus, self.seconds, self.tokens.averages)
-
-    def sampled(self, errors: TimingErrors) -> Round:
-        """The round under each draw of the errors: of timings, and of rates that were measured."""
-        seconds = {name: step.sample(errors) for name, step in self.steps.items()}
-        return replace(self.round, seconds=seconds, averages=drawn(self.tokens.averages, self.known.moves, errors))
 
     @cached_property
     def estimate(self) -> Estimate:

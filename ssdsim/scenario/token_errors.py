@@ -1,8 +1,8 @@
-"""How far acceptance and hits, measured on so many requests, may be off, and how that moves what rounds do.
+"""How far acceptance and hits may be off, and how that moves what rounds do; the cached outcomes are held.
 
-A pair's intervals are of single rates. Here each is one direction in which all of its rates move together, in logits
-for acceptance and by a factor on the misses for each hit curve, with the cached outcomes held; averages of rounds move
-with it linearly.
+What was not measured lies anywhere in its range, and is looked at in many places of it. What was measured on so many
+requests has intervals of single rates: each is one direction in which all of its rates move together, in logits for
+acceptance and by a factor on the misses for each hit curve; averages of rounds move with it linearly.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ from ssdsim.pairs.choice import Chosen
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.protocols.strategy import Strategy
-from ssdsim.rounds.kernel import Averages
+from ssdsim.rounds.kernel import Averages, stacked, taken
 from ssdsim.scenario.measured_pair import CURVES, chosen_in, curve_of, is_given
+from ssdsim.scenario.standing import token_inputs
+from ssdsim.scenario.token_ranges import LOOKS, Look, ends, spread
 from ssdsim.settings import DEFAULT, Settings
 
 if TYPE_CHECKING:
@@ -36,18 +38,54 @@ Moves = Mapping[str, Averages]
 
 
 class KnownTokens:
-    """What a strategy's round does to a sequence, and how that moves with rates that were measured."""
+    """What a strategy's round does to a sequence, on which ``inputs`` that rests, and how it moves with them.
+
+    ``open`` are the inputs that may lie anywhere in a range.
+    """
 
     def __init__(self, settings: Settings, strategy: Strategy, drafter: Drafter) -> None:
         self.tokens = strategy.kernel(settings, drafter)
+        self.inputs = token_inputs(settings, settings.read or ()) if strategy.drafts else ()
+        self.open = tuple(each for each in self.inputs if each.is_open)
         measured = strategy.drafts and settings["pair"] is not None
         self._directions = tuple(directions(settings, 1.0)) if measured else ()
         self._of = strategy, settings.copy(), drafter
+        self._spread: dict[tuple[Look, ...], Averages] = {}
+
+    @property
+    def is_sure(self) -> bool:
+        """Nothing about its tokens may be otherwise."""
+        return not self.open and not self._directions
 
     @cached_property
     def moves(self) -> Moves:
         """Empty without a measured pair."""
         return moves(*self._of, self._directions)
+
+    def over_ranges(self, errors: TimingErrors) -> Averages:
+        """Columns with a number a draw, of looks over the ranges; as the averages are where none is open."""
+        if not self.open:
+            return self.tokens.averages
+        return taken(self.spread(errors), np.arange(errors.draws) % LOOKS)
+
+    def spread(self, errors: TimingErrors) -> Averages:
+        """Columns with a number a look over the ranges."""
+        looks = tuple(spread(self.open, errors))
+        if looks not in self._spread:
+            self._spread[looks] = self._stacked(looks)
+        return self._spread[looks]
+
+    @cached_property
+    def ends(self) -> Averages:
+        """Columns with a number a look at the ends of all ranges."""
+        looks = ends(self.open)
+        distinct = list(dict.fromkeys(looks))
+        return taken(self._stacked(distinct), np.array([distinct.index(look) for look in looks]))
+
+    def _stacked(self, looks: Iterable[Look]) -> Averages:
+        names = [each.name for each in self.open]
+        made = [averages_under(*self._of, dict(zip(names, look, strict=True))) for look in looks]
+        return stacked(made, self._of[0].free_running)
 
 
 def moves(strategy: Strategy, settings: Settings, drafter: Drafter, uncertain: Iterable[Direction]) -> Moves:
@@ -83,13 +121,13 @@ def drawn(averages: Averages, by_direction: Moves, errors: TimingErrors) -> Aver
         np.maximum(1.0, tokens),
         {state: np.clip(share, 0.0, 1.0) for state, share in inside.items()},
         {state: np.clip(share, 0.0, 1.0) for state, share in to.items()},
-        None if accepted is None else _distribution(accepted),
+        None if accepted is None else _without_negatives(accepted),
         averages.shared,
     )
 
 
-def _distribution(pmf: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What a linear move left, without what is below 0."""
+def _without_negatives(pmf: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What a linear move left of a distribution."""
     kept = np.maximum(pmf, 0.0)
     return np.asarray(kept / np.nansum(kept, axis=-1, keepdims=True))
 
@@ -103,7 +141,9 @@ def averages_under(strategy: Strategy, settings: Settings, drafter: Drafter, cha
         if changed.get(outcomes) is not None:  # the cache was planned for what was measured
             changed.settle(given, changed[outcomes], "held")
     for rate in ("p_hit", "p_hit_backup"):
-        if rate in changed and not is_given(changed, rate):  # else what was derived before would stay
+        if (
+            rate not in change and rate in changed and not is_given(changed, rate)
+        ):  # else what was derived before would stay
             changed.settle(rate, None, DEFAULT)
     return strategy.kernel(changed, drafter).averages
 
@@ -132,7 +172,7 @@ def directions(settings: Settings, sds: float) -> Iterator[Direction]:
         if log_sd > _SURE and settings.source(f"hit_c{whose}") == settings.source(f"hit_r{whose}"):
             up, down = (_missing(settings, whose, math.exp(sign * sds * log_sd)) for sign in (-1.0, 1.0))
             if up:
-                yield Direction(_HITS[whose], f"hits{whose} of {found.path}", up, down)
+                yield Direction(_HITS[whose], f"hits{whose} of {found.name}", up, down)
 
 
 def _of_acceptance(settings: Settings, found: Chosen, sds: float) -> Iterator[Direction]:
@@ -140,7 +180,7 @@ def _of_acceptance(settings: Settings, found: Chosen, sds: float) -> Iterator[Di
     if is_given(settings, "alpha") or sd <= _SURE:
         return
     up, down = (_shifted(settings["alpha"], sign * sds * sd) for sign in (1.0, -1.0))
-    yield Direction("acceptance", f"acceptance of {found.path}", {"alpha": up}, {"alpha": down})
+    yield Direction("acceptance", f"acceptance of {found.name}", {"alpha": up}, {"alpha": down})
 
 
 def _logit_sd(alpha: Mean) -> float:

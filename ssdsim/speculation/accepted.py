@@ -18,6 +18,7 @@ from ssdsim.speculation.acceptance_models import (
     beta_kinds_by_position,
     load_acceptance,
 )
+from ssdsim.speculation.forced import forced_pmf, is_forced
 
 
 @dataclass(frozen=True)
@@ -56,13 +57,16 @@ def accepted_by_options(
 
     Raises
     ------
-    InputError : fewer rates by position than tokens (where the last does not continue), or a file that does not say it.
+    InputError : fewer rates by position than tokens (where the last does not continue, and of a pair unless somebody
+        extrapolates), or a file that does not say it.
     """
+    if options["acceptance"] is not None and is_forced(options["acceptance"]):
+        return Accepted(forced_pmf(options["acceptance"], tokens))
     if options["acceptance"] is not None:
         return Accepted.of_kinds(load_acceptance(Path(options["acceptance"]), tokens), options["output_tokens"])
     rates: Any = options["alpha"]
     if not isinstance(rates, int | float):
-        if last_continues and len(rates) < first + tokens:
+        if _continues(options, rates, tokens, last_continues) and len(rates) < first + tokens:
             rates = (*rates, *(rates[-1:] * (first + tokens - len(rates))))
         rates = _by_position(options, rates, first, tokens)
     concentration = options["alpha_concentration"]
@@ -75,11 +79,19 @@ def accepted_by_options(
     return Accepted.of_kinds(kinds, options["output_tokens"])
 
 
+def _continues(options: Mapping[str, Any], rates: Sequence[float], tokens: int, last_continues: bool) -> bool:
+    """Whether the last rate is that of later positions: a pair's only as far as its K, unless somebody extrapolates."""
+    if options["pair"] is None or len(rates) >= tokens:
+        return last_continues
+    return bool(options["extrapolate"])
+
+
 def _by_position(options: Mapping[str, Any], rates: Sequence[float], first: int, tokens: int) -> tuple[float, ...]:
     """The rates from the ``first`` position on."""
     if len(rates) < first + tokens:
-        known = f"--alpha has {len(rates)} rates by position"
+        known, more = f"--alpha has {len(rates)} rates by position", ""
         if options["pair"] is not None:
             known = f"acceptance is known at {len(rates)} positions (--pair {options['pair']})"
-        raise InputError(f"{known}, but the lookahead is {tokens}")
+            more = "; --extrapolate takes the last rate for more"
+        raise InputError(f"{known}, but the lookahead is {tokens}{more}")
     return tuple(float(rate) for rate in rates[first : first + tokens])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -57,7 +58,7 @@ def backup_in_proportion(p_hit: float, primary: float, backup: float) -> float:
 
 def hit_curves(options: Mapping[str, Any]) -> tuple[Curve, Curve]:
     """h(F) for k < K, and for k = K, whose bonus token comes from the target and not from the residual."""
-    curve = _curve(options["hit_curve"]) or PowerLawHits(c=options["hit_c"], r=options["hit_r"])
+    curve = _curve(options["hit_curve"]) or _law(options, options["hit_c"], options["hit_r"])
     return curve, _other(options, "hit_curve_all", "hit_c_all", "hit_r_all") or curve
 
 
@@ -71,10 +72,16 @@ def _other(options: Mapping[str, Any], points: str, c: str, r: str) -> Curve | N
     """A curve of its own, whose law takes from the first what is not said of it; None where nothing is."""
     if options[points] is not None or (options[c] is None and options[r] is None):
         return _curve(options[points])
-    return PowerLawHits(
-        c=options["hit_c"] if options[c] is None else options[c],
-        r=options["hit_r"] if options[r] is None else options[r],
+    return _law(
+        options,
+        options["hit_c"] if options[c] is None else options[c],
+        options["hit_r"] if options[r] is None else options[r],
     )
+
+
+def _law(options: Mapping[str, Any], c: float, r: float) -> PowerLawHits:
+    most = options["hit_fan_out"]
+    return PowerLawHits(c=c, r=r, most=math.inf if most is None else float(most))
 
 
 def _curve(points: Sequence[tuple[float, float]] | None) -> MeasuredHits | None:

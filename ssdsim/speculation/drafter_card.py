@@ -103,9 +103,14 @@ def find_drafter(name: str) -> DrafterCard | None:
 
 def drafters_for(kind: str, target: str) -> Iterator[DrafterCard]:
     """The bundled cards of a kind that were made for a target, by name; those for any target last."""
-    cards = [card for card in _bundled() if card.drafter == kind]
+    cards = drafters_of(kind)
     yield from (card for card in cards if card.target and card.target == target)
     yield from (card for card in cards if not card.target)
+
+
+def drafters_of(kind: str | None = None) -> tuple[DrafterCard, ...]:
+    """The bundled cards, by name; of a kind where one is named."""
+    return tuple(card for card in _bundled() if kind in (None, card.drafter))
 
 
 @lru_cache(maxsize=1)

@@ -6,6 +6,7 @@ accepted".
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -36,7 +37,7 @@ class PowerLawHits:
     """``h(F) = 1 - c F^-r`` for ``F >= 1``, ``h(0) = 0``.
 
     ``c`` is the miss rate of one guess; ``c = 1`` is the SSD paper's Definition 11, in which one guess never
-    hits.
+    hits. Constant after ``most`` guesses, where so many were measured.
 
     Raises
     ------
@@ -45,13 +46,14 @@ class PowerLawHits:
 
     r: float
     c: float = 1.0
+    most: float = math.inf
 
     def __post_init__(self) -> None:
         within("r", self.r, 0)
         within("c", self.c, 0, 1)
 
     def __call__(self, fan_out: ArrayLike) -> NDArray[np.float64]:
-        guesses = np.asarray(fan_out, dtype=float)
+        guesses = np.minimum(np.asarray(fan_out, dtype=float), self.most)
         return np.where(guesses >= 1, 1 - self.c * np.maximum(guesses, 1) ** -self.r, 0.0)
 
 

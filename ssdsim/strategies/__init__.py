@@ -2,9 +2,11 @@
 
 from ssdsim.protocols.strategy import Strategy
 from ssdsim.registry import Registry
+from ssdsim.strategies.adaptive import Adaptive
 from ssdsim.strategies.amusd import AMUSD
 from ssdsim.strategies.autoregressive import Autoregressive
 from ssdsim.strategies.dsi import DSI
+from ssdsim.strategies.minedraft import MineDraft
 from ssdsim.strategies.pearl import PEARL
 from ssdsim.strategies.specbranch import SpecBranch
 from ssdsim.strategies.speculative import Speculative
@@ -25,6 +27,8 @@ ALL: Registry[Strategy] = Registry(
     TreeSpeculative(),
     TreeSSD(),
     SwiftSpec(),
+    MineDraft(),
+    Adaptive(),
 )
 
 SUBJECT = "ssd"

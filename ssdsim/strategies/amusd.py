@@ -83,7 +83,7 @@ class AMUSD(Strategy):
             about="P(AMUSD's draft guesses the bonus token)",
             axis="hit rate of the guessed bonus token",
             otherwise="--alpha, which greedy decoding makes it",
-            groups=(Group.ACCEPTANCE,),
+            groups=(Group.ACCEPTANCE, Group.HITS),
         ),
     )
 

@@ -75,7 +75,7 @@ class SpecBranch(PrePost):
             about="P(one of SpecBranch's branches is right)",
             axis="hit rate of the branches",
             otherwise="1 - (1 - alpha) branches^-r, with the r of --hit-r",
-            groups=(Group.ACCEPTANCE,),
+            groups=(Group.ACCEPTANCE, Group.HITS),
         ),
         Option(
             name="hrad_low",
@@ -90,7 +90,7 @@ class SpecBranch(PrePost):
             about="P(one of the branches is right) at those tokens",
             axis="hit rate at H-RAD's branch points",
             otherwise="--branch-hit",
-            groups=(Group.ACCEPTANCE,),
+            groups=(Group.ACCEPTANCE, Group.HITS),
         ),
     )
 

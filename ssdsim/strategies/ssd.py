@@ -11,6 +11,7 @@ from ssdsim.checks import Array
 from ssdsim.errors import InputError
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.prespeculation import prespeculation, window_budget
+from ssdsim.pricing.room import check_place
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.protocols.axes import LOOKAHEAD, Outcomes, Words
@@ -79,6 +80,7 @@ class SSD(Cached):
         elif settings["f"] == "window":
             if site.unit_free:
                 raise InputError("--f window needs hardware: without it nothing says what a branch token costs")
+            check_place(self.title, drafter.title, drafter.needs_target)
             budget = window_budget(site, drafter, settings["k"])
             settings.derive("budget", budget, "the largest that the draft finishes while the target verifies")
         elif settings["budget"] is None:

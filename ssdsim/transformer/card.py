@@ -11,6 +11,7 @@ from pydantic import model_validator
 
 from ssdsim.errors import InputError, nearest
 from ssdsim.records import Card
+from ssdsim.transformer.block_loops import loop_parameters
 from ssdsim.transformer.layers import LARGEST, Experts, Head, Latent, Size, Some, Window
 from ssdsim.transformer.operations import DTYPE_BYTES, DTYPES, WEIGHT_BYTES
 from ssdsim.transformer.precision import FORMATS, KV_DTYPES, DType, Format, KvDType, Precision
@@ -44,6 +45,8 @@ class Weights(Card):
     """Formats of a checkpoint's weights by part; a part without one is in the card's plain dtype."""
 
     attention: Format | None = None
+    attention_out: Format | None = None
+    """The projection after the attention; None is as those before it."""
     mlp: Format | None = None
     experts: Format | None = None
     lm_head: Format | None = None
@@ -58,6 +61,8 @@ class Transformer(Card):
     Layers may have ``experts``, a ``latent`` cache or a ``window``; ``keys_are_values`` has one projection for both
     (in layers without a window). ``mtp_layers`` predict tokens beyond the next: they draft, and are not counted here.
     A draft ``head`` reads another model's hidden states beside its tokens.
+    ``family`` names its vocabulary: models of one family can draft for each other. ``checkpoint`` is what to serve, on
+    the Hugging Face hub: the tuned model where people serve that, of the same shape.
     ``dtype`` is that of the activations and of all that ``weights`` and ``kv_dtype`` do not say to be quantised.
     """
 
@@ -85,6 +90,8 @@ class Transformer(Card):
     dtype: DType = "bfloat16"
     weights: Weights = Weights()
     kv_dtype: KvDType | None = None
+    family: str = ""
+    checkpoint: str = ""
     source: str
 
     def __hash__(self) -> int:
@@ -166,13 +173,15 @@ class Transformer(Card):
         final_norm = self.hidden_size if self.vocab_size else 0
         dense = self.hidden_size * (3 if self.gated_mlp else 2) * self.intermediate_size
         by_part = {
-            "attention": self._attention_parameters,
+            "attention": self._attention_parameters - self._attention_out_parameters,
+            "attention_out": self._attention_out_parameters,
             "mlp": self.dense_layers * dense,
             "lm_head": lm_head,
             "activations": self.layers * small + final_norm + (0 if self.tied_embeddings else embedding),
         }
         if self.head is not None:
             by_part["mlp"] += self.head.fused(self.hidden_size) * self.hidden_size
+            by_part["mlp"] += loop_parameters(self.head.loop, self.hidden_size, self.vocab_size)
         if self.experts is not None:
             by_part["mlp"] += self.expert_layers * 3 * self.hidden_size * self.experts.shared_width
             by_part["experts"] = self.expert_layers * self.experts.count * self.expert_parameters
@@ -195,6 +204,14 @@ class Transformer(Card):
         kv_heads, head_dim = self.window_heads
         windowed = hidden * head_dim * 2 * (self.heads + kv_heads)
         return (self.layers - self.windowed_layers) * full + self.windowed_layers * windowed
+
+    @property
+    def _attention_out_parameters(self) -> int:
+        full, hidden = self.layers - self.windowed_layers, self.hidden_size
+        if self.latent is not None:
+            return self.layers * hidden * self.heads * self.latent.value_dim
+        windowed = self.windowed_layers * self.window_heads[1] if self.window is not None else 0
+        return hidden * self.heads * (full * self.head_dim + windowed)
 
     def precision(self, dtype: str | None = None, kv_dtype: str | None = None) -> Precision:
         """The formats in which the model is kept and computed.
@@ -244,7 +261,7 @@ class Transformer(Card):
 def _weight_bytes(card: Transformer, tp: int, precision: Precision, experts_on: int) -> int:
     by_format: dict[tuple[str, int], int] = {}
     for part, count in card.parameters_by_part.items():
-        kept = precision.of_experts if part == "experts" else getattr(precision, part)
+        kept = precision.of(part)
         devices = experts_on if part == "experts" else tp
         by_format[kept, devices] = by_format.get((kept, devices), 0) + count
     return math.ceil(sum(-(-count // devices) * WEIGHT_BYTES[kept] for (kept, devices), count in by_format.items()))
@@ -261,6 +278,7 @@ def _precision(card: Transformer, dtype: str | None, kv_dtype: str | None) -> Pr
             kept.lm_head or card.dtype,
             card.kv_dtype or card.dtype,
             kept.experts or "",
+            kept.attention_out or "",
         )
     elif dtype in DTYPES:
         found = Precision.plain(dtype)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from ssdsim.errors import InputError
+from ssdsim.transformer.block_loops import loop_operations
 from ssdsim.transformer.card import Transformer, check_expert_parallel, check_tensor_parallel
 from ssdsim.transformer.layers import Experts, Latent
 from ssdsim.transformer.operations import (
@@ -84,7 +86,7 @@ class ForwardPass:
     def counted(self) -> list[tuple[Operation, int]]:
         """Each distinct operation with the number of times it runs."""
         layers = [(op, block.times) for block in self.blocks for op in block.operations]
-        return [(op, 1) for op in self.before] + layers + [(op, 1) for op in self.after]
+        return [(op, 1) for op in self.before] + layers + list(Counter(self.after).items())
 
     @property
     def flops(self) -> float:
@@ -131,6 +133,7 @@ def forward_pass(
     fused: int | None = None,
     logits: int | None = None,
     spread: bool = False,
+    drafts: int = 1,
 ) -> ForwardPass:
     """The operations of one pass over ``batch * queries`` tokens in flight.
 
@@ -154,6 +157,7 @@ def forward_pass(
     spread : each of the ``tp`` devices has sequences of its own and the whole model but for its experts (data-parallel
         attention); the pass is that of the fullest. Experts lie apart on all of them (``ep`` is ``tp``): all-to-alls
         bring each token to the devices of its experts and back.
+    drafts : of a block drafter, into how many blocks the tokens of a sequence whose logits are needed part.
 
     Raises
     ------
@@ -171,7 +175,9 @@ def forward_pass(
     own, sharing = (-(-batch // tp), 1) if spread else (batch, tp)
     needed = queries if logits is None else logits
     return _forward_pass(
-        _Shard(card, own, queries, context, sharing, kept, masked, ep, fused or 0, needed, batch if spread else own)
+        _Shard(
+            card, own, queries, context, sharing, kept, masked, ep, fused or 0, needed, batch if spread else own, drafts
+        )
     )
 
 
@@ -196,6 +202,7 @@ class _Shard:
     logits: int
     all_sequences: int
     """Of all devices, which have their own or all the same."""
+    drafts: int = 1
 
     @property
     def tokens(self) -> int:
@@ -246,6 +253,10 @@ class _Shard:
         if self.tp > 1:
             logits_bytes = rows * vocab_shard * self.tp * self._value_bytes
             ops.append(Collective("logits_all_gather", "all_gather", logits_bytes, self.tp))
+        if card.head is not None:
+            blocks, dtype = self.batch * self.drafts, self.precision.activations
+            tokens = self.logits // self.drafts
+            ops += loop_operations(card.head.loop, blocks, tokens, card.hidden_size, vocab_shard, self.tp, dtype)
         return tuple(ops)
 
     def _attention_parts(self) -> Iterator[tuple[tuple[Operation, ...], int]]:
@@ -279,6 +290,9 @@ class _Shard:
         q_out, kv_out = heads * head_dim, kv_heads * head_dim
         weights, dtype = self.precision.attention, self.precision.activations
         ops: list[Operation] = [self._gemm("qkv", q_out + projected * kv_out, card.attention_input, weights)]
+        if card.head is not None and card.head.reads == "cached" and self.fused:
+            rows = self.batch * self.fused
+            ops.insert(0, self._gemm("context_kv", projected * kv_out, card.hidden_size, weights, rows))
         if not shaped:
             ops.insert(0, self._elementwise("input_norm", 4 * card.attention_input))
             if card.qk_norm:
@@ -300,7 +314,7 @@ class _Shard:
                 windowed,
             )
         )
-        ops.append(self._gemm("attention_out", card.hidden_size, q_out, weights))
+        ops.append(self._gemm("attention_out", card.hidden_size, q_out, self.precision.of_attention_out))
         if card.all_reduces_per_layer == 2:
             ops.extend(self._all_reduce("attention_all_reduce"))
         return tuple(ops)
@@ -325,7 +339,7 @@ class _Shard:
                 "attention", self.batch, self.queries, self.context, heads, latent.rank, latent.rope_dim, dtype,
                 self.masked, self._kv_dtype, "" if weights == dtype else weights,
             ),
-            self._gemm("attention_out", hidden, heads * latent.value_dim, weights),
+            self._gemm("attention_out", hidden, heads * latent.value_dim, self.precision.of_attention_out),
             *self._all_reduce("attention_all_reduce"),
         ]  # fmt: skip
         return tuple(ops)

@@ -2,7 +2,7 @@
 
 Shapes: EAGLE-1 and -2 (Li et al., arXiv 2401.15077, 2406.16858; SafeAILab/EAGLE ``cnets1.py``), EAGLE-3 (arXiv
 2503.01840; ``cnets.py``), MTP (DeepSeek-V3 report, arXiv 2412.19437), P-EAGLE (arXiv 2602.01469), DFlash (arXiv
-2602.06036; SpecForge ``qwen3-8b-dflash.json``).
+2602.06036; SpecForge ``qwen3-8b-dflash.json``), DSpark (arXiv 2607.05147).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from ssdsim.errors import InputError
+from ssdsim.transformer.block_loops import Loop
 from ssdsim.transformer.card import Transformer, Weights
 from ssdsim.transformer.forward import Block, ForwardPass
 from ssdsim.transformer.layers import Head
@@ -19,7 +20,7 @@ from ssdsim.transformer.precision import Precision
 SHORT_VOCABULARY = 32_000
 """Tokens that EAGLE-3 drafts, the most frequent ones; a target's other tokens are never drafted."""
 EAGLE3_FEATURES = 3
-DFLASH_LAYERS = 5
+BLOCK_LAYERS = 5
 PEAGLE_LAYERS = 4
 
 
@@ -38,13 +39,13 @@ def eagle3_head(target: Transformer, layers: int = 1) -> Transformer:
 
 
 @lru_cache(maxsize=256)
-def dflash_head(target: Transformer) -> Transformer:
-    """DFlash: five dense layers over a block of masked tokens, the target's LM head.
+def block_head(target: Transformer, kind: str, loop: Loop = "none") -> Transformer:
+    """DFlash and its kin: five dense layers over a block of masked tokens, the target's LM head, and a ``loop``.
 
     Keys and values of the context are made of five fused features of the target; they are in its cache.
     """
-    head = Head(features=DFLASH_LAYERS, feature_size=target.hidden_size, reads="cached")
-    return _dense(target, "dflash", DFLASH_LAYERS, head, target.vocab_size)
+    head = Head(features=BLOCK_LAYERS, feature_size=target.hidden_size, reads="cached", loop=loop)
+    return _dense(target, kind, BLOCK_LAYERS, head, target.vocab_size)
 
 
 @lru_cache(maxsize=256)
@@ -76,6 +77,7 @@ def _dense(target: Transformer, kind: str, layers: int, head: Head, vocab_size: 
     return target.model_copy(
         update={
             "name": f"{kind}-{target.name}",
+            "checkpoint": "",
             "layers": layers,
             "experts": None,
             "latent": None,

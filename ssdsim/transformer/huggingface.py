@@ -78,8 +78,11 @@ def _to_card(config: ConfigValues) -> Transformer:
     card |= family.unsaid | family.own(config, layers) | _eagle3(config)
     modules = modules_of(card)
     kept = quantised(config.object("quantization_config"), _beside(file), modules, file)
-    if "mlp" not in modules and "experts" in kept.get("weights", {}):
-        kept["weights"]["mlp"] = kept["weights"]["experts"]  # the model has no others
+    weights = kept.get("weights", {})
+    if "mlp" not in modules and "experts" in weights:
+        weights["mlp"] = weights["experts"]  # the model has no others
+    if "attention" in weights and weights.setdefault("attention_out", card["dtype"]) == weights["attention"]:
+        del weights["attention_out"]  # as the others of the attention
     return as_record(Transformer, card | kept, file, "card")
 
 
@@ -102,8 +105,8 @@ def _name(config: ConfigValues) -> str:
     return own or of_file or config.file.resolve().parent.name
 
 
-_ATTENTION = tuple(f"self_attn.{name}_proj" for name in "qkvo")
-_LATENT_ATTENTION = ("self_attn.q_a_proj", "self_attn.kv_a_proj_with_mqa", "self_attn.kv_b_proj", "self_attn.o_proj")
+_ATTENTION = tuple(f"self_attn.{name}_proj" for name in "qkv")
+_LATENT_ATTENTION = ("self_attn.q_a_proj", "self_attn.kv_a_proj_with_mqa", "self_attn.kv_b_proj")
 _MLP = ("gate_proj", "up_proj", "down_proj")
 _MOST_LAYERS = 10_000  # looked for by name; no model has as many
 
@@ -121,6 +124,7 @@ def modules_of(card: dict[str, Any]) -> dict[str, list[str]]:
     of_shared = inside.get(card["architecture"], "mlp.shared_experts")
     found = {
         "attention": [f"model.layers.{layer}.{name}" for layer in range(layers) for name in attention],
+        "attention_out": [f"model.layers.{layer}.self_attn.o_proj" for layer in range(layers)],
         "mlp": [f"model.layers.{layer}.mlp.{name}" for layer in dense for name in _MLP]
         + [f"model.layers.{layer}.{of_shared}.{name}" for layer in shared for name in _MLP],
     }

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from ssdsim.records import Card
+from ssdsim.transformer.block_loops import Loop
 from ssdsim.transformer.routing import OVERLAP, SKEW
 
 LARGEST = 10**9
@@ -82,13 +83,14 @@ class Head(Card):
     ``beside`` (EAGLE-3), queries, keys and values read both side by side, twice as wide, and ``fc`` runs only where
     states are the target's own; ``cached`` (DFlash), keys and values of the context are made of the states, in the
     head's cache, and ``fc`` runs once a verified token. The embedding is the target's, and so is the LM head but where
-    the head has its ``own_lm_head``.
+    the head has its ``own_lm_head``. A block drafter has a ``loop`` after it.
     """
 
     features: Size
     feature_size: Size
     reads: Literal["joined", "beside", "cached"] = "joined"
     own_lm_head: bool = False
+    loop: Loop = "none"
 
     def fused(self, hidden_size: int) -> int:
         """Values that ``fc`` reads of a token."""

@@ -78,6 +78,11 @@ class Operation(ABC):
         return self.bytes
 
     @property
+    def streamed_bytes(self) -> float:
+        """Of them those that come from memory in every pass, since all of the model is read in between."""
+        return 0.0
+
+    @property
     def wire_bytes(self) -> float:
         """What each device sends to the next one at least."""
         return 0.0
@@ -137,7 +142,12 @@ class Gemm(_OfWeights):
     @property
     def bytes(self) -> float:
         values = self.m * self.k + self.m * self.n
-        return float(DTYPE_BYTES[self.activations_dtype] * values + WEIGHT_BYTES[self.dtype] * (self.k * self.n))
+        return float(DTYPE_BYTES[self.activations_dtype] * values + self.streamed_bytes)
+
+    @property
+    def streamed_bytes(self) -> float:
+        """The weights."""
+        return WEIGHT_BYTES[self.dtype] * (self.k * self.n)
 
 
 class _Attends(Operation):
@@ -199,9 +209,13 @@ class Attention(OverCache):
 
     @property
     def bytes(self) -> float:
-        kv = 2.0 * self.batch * self.context * self.kv_heads * self.head_dim
         io = 2.0 * self.batch * self.queries * self.heads * self.head_dim
-        return DTYPE_BYTES[self.cache_dtype] * kv + DTYPE_BYTES[self.dtype] * io
+        return self.streamed_bytes + DTYPE_BYTES[self.dtype] * io
+
+    @property
+    def streamed_bytes(self) -> float:
+        """The keys and values."""
+        return DTYPE_BYTES[self.cache_dtype] * (2.0 * self.batch * self.context * self.kv_heads * self.head_dim)
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,14 +289,14 @@ class LatentAttention(OverCache):
         return self.row_flops * self.batch * self.queries * self.heads
 
     @property
-    def cache_bytes(self) -> float:
-        """Of the latents that are read."""
+    def streamed_bytes(self) -> float:
+        """The latents."""
         return float(DTYPE_BYTES[self.cache_dtype] * self.batch * self.context * (self.rank + self.rope_dim))
 
     @property
     def bytes(self) -> float:
         io = float(self.batch * self.queries * self.heads * (2 * self.rank + self.rope_dim))
-        return self.cache_bytes + DTYPE_BYTES[self.dtype] * io
+        return self.streamed_bytes + DTYPE_BYTES[self.dtype] * io
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,9 +322,9 @@ class ExpertMlp(_OfWeights):
     @property
     def family(self) -> str:
         """Other kernels unpack 4 bits, others multiply them, and others again multiply 8 bits than 16."""
-        weight_bytes = WEIGHT_BYTES[self.dtype]
         if self.in_4_bits:
             return "experts_nvfp4"
+        weight_bytes = WEIGHT_BYTES[self.dtype]
         if weight_bytes < 1.0:
             return "experts_4_bit"
         return "experts" if weight_bytes < 2.0 else "experts_16_bit"
@@ -340,7 +354,12 @@ class ExpertMlp(_OfWeights):
     @property
     def bytes(self) -> float:
         values = self.visits * (2 * self.hidden + 3 * self.width)
-        return self.touched * self.expert_bytes + DTYPE_BYTES[self.activations_dtype] * values
+        return self.streamed_bytes + DTYPE_BYTES[self.activations_dtype] * values
+
+    @property
+    def streamed_bytes(self) -> float:
+        """The weights of those that are touched."""
+        return self.touched * self.expert_bytes
 
 
 def sent_around(kind: str, ranks: int) -> float:

@@ -36,7 +36,8 @@ class Precision:
     """Formats of the weights by part, of the activations (and collectives, logits, norms), and of the cache.
 
     ``attention`` are the projections before and after the attention itself, ``mlp`` the matrices of the dense MLP and
-    of a shared expert, ``experts`` those of routed ones (empty: as the MLP's).
+    of a shared expert, ``experts`` those of routed ones (empty: as the MLP's), ``attention_out`` the projection after
+    the attention (empty: as those before it).
     """
 
     activations: str
@@ -45,11 +46,22 @@ class Precision:
     lm_head: str
     kv: str
     experts: str = ""
+    attention_out: str = ""
+
+    def of(self, part: str) -> str:
+        """The format of a part's weights, by the name that cards have for it."""
+        own: str = getattr(self, part)
+        return own or {"experts": self.mlp, "attention_out": self.attention}[part]
 
     @property
     def of_experts(self) -> str:
         """The format of the routed experts' weights."""
-        return self.experts or self.mlp
+        return self.of("experts")
+
+    @property
+    def of_attention_out(self) -> str:
+        """The format of the projection after the attention."""
+        return self.of("attention_out")
 
     @classmethod
     def plain(cls, dtype: str) -> Precision:
@@ -59,15 +71,14 @@ class Precision:
     @property
     def formats(self) -> tuple[str, ...]:
         """Of all there is, each once."""
-        return tuple(
-            dict.fromkeys((self.activations, self.attention, self.mlp, self.of_experts, self.lm_head, self.kv))
-        )
+        of_parts = (self.attention, self.of_attention_out, self.mlp, self.of_experts, self.lm_head)
+        return tuple(dict.fromkeys((self.activations, *of_parts, self.kv)))
 
     @property
     def weights(self) -> str:
         """The format of the blocks' weights, in words where there are several."""
-        by_part = {"attention": self.attention, "mlp": self.mlp, "experts": self.of_experts}
+        by_part = {"attention": self.attention, "attention_out": self.of_attention_out}
+        by_part |= {"mlp": self.mlp, "experts": self.of_experts}
         if len(set(by_part.values())) == 1:
             return self.mlp
-        said = {part: kept for part, kept in by_part.items() if part != "experts" or self.experts}
-        return ", ".join(f"{part} {kept}" for part, kept in said.items())
+        return ", ".join(f"{part} {kept}" for part, kept in by_part.items() if getattr(self, part))

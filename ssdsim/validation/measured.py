@@ -8,26 +8,22 @@ from typing import Any
 
 import numpy as np
 
+from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.intervals import bounds_95
-from ssdsim.measured.price import each_row, seconds_of, value_of, work_of
+from ssdsim.measured.price import each_row, name_of, seconds_of, value_of, work_of
 from ssdsim.measured.row import Row
 from ssdsim.plain import document, picked
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.runtimes.card import Runtime
-from ssdsim.runtimes.catalog import runtime_of
+from ssdsim.runtimes.catalog import find_runtime, runtime_of
 from ssdsim.transformer.operations import QUANTISED_BYTES
 
 DRAWS = 400  # of the timings' errors: the ends then wander by a few percent of their distance
 _MUCH_BETTER = 0.6  # of the error: below it the cache's dtype explains more than chance does
 
-AXES: Mapping[str, Callable[[Row], str | int]] = {
-    "model": lambda row: row.model,
-    "hardware": lambda row: row.hardware,
-    "tp": lambda row: row.tp,
-    "batch": lambda row: row.batch,
-}
-"""What the summaries are by."""
+Chosen = Callable[[Row], Runtime]
+"""Which card a row is predicted with."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +54,32 @@ class Checked:
         return {**row, "series": self.row.series_name, "runtime": self.card.name, **own}
 
 
+AXES: Mapping[str, Callable[[Checked], str | int]] = {
+    "runtime": lambda one: one.card.name,
+    "model": lambda one: one.row.model,
+    "hardware": lambda one: one.row.hardware,
+    "tp": lambda one: one.row.tp,
+    "batch": lambda one: one.row.batch,
+}
+"""What the summaries are by."""
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A row that cannot be predicted: its number among all rows, from 1, and why not."""
+
+    number: int
+    row: Row
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{name_of(self.number, self.row)}: {self.reason}"
+
+    def shown(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {**picked(self, "number", "reason"), **picked(self.row, "model", "hardware", "tp", "batch")}
+
+
 @dataclass(frozen=True)
 class Summary:
     """Rows of one ``value`` on an axis (both empty: all): mean absolute error, bias, share of intervals that hold."""
@@ -83,12 +105,57 @@ def check_rows(rows: Sequence[Row], runtime: Runtime | None = None, seed: int = 
     ------
     InputError : a row's card, profile or timing is missing, by the row's number.
     """
+    errors, card_of = TimingErrors(DRAWS, seed), always(runtime) if runtime is not None else of_hardware
+    return each_row(rows, lambda row: _checked(row, card_of(row), errors))
+
+
+def check_what_can_be(
+    rows: Sequence[Row], chosen: Sequence[Chosen], seed: int = 0
+) -> tuple[list[Checked], list[Skipped]]:
+    """Predict each row with each of the ``chosen`` runtimes, as :func:`check_rows`; and the rows that no one can.
+
+    A row that one of them cannot predict is left out of all, so that their errors are over the same rows.
+
+    Raises
+    ------
+    InputError : no row can be predicted; the message is the first one's.
+    """
     errors = TimingErrors(DRAWS, seed)
+    checked: list[list[Checked]] = [[] for _ in chosen]
+    skipped = []
+    for number, row in enumerate(rows, 1):
+        try:
+            found = [_checked(row, card_of(row), errors) for card_of in chosen]
+        except InputError as error:
+            skipped.append(Skipped(number, row, str(error)))
+            continue
+        for of_one, one in zip(checked, found, strict=True):
+            of_one.append(one)
+    if len(skipped) == len(rows):
+        raise InputError(f"no row can be predicted: {skipped[0]}")
+    return [one for of_one in checked for one in of_one], skipped
 
-    def checked(row: Row) -> Checked:
-        return _checked(row, runtime or runtime_of(find_hardware(row.hardware), row.hardware)[0], errors)
 
-    return each_row(rows, checked)
+def always(card: Runtime) -> Chosen:
+    """The same card for every row."""
+    return lambda row: card
+
+
+def of_hardware(row: Row) -> Runtime:
+    """The card that belongs to a row's hardware, as ``predict`` takes it."""
+    return runtime_of(find_hardware(row.hardware), row.hardware)[0]
+
+
+def of_engine(row: Row) -> Runtime:
+    """The card called as the engine that ran a row.
+
+    Raises
+    ------
+    InputError : the row names no engine, or there is no such card.
+    """
+    if not row.engine:
+        raise InputError("names no engine, and --runtime engine takes its card")
+    return find_runtime(row.engine)
 
 
 def _checked(row: Row, runtime: Runtime, errors: TimingErrors) -> Checked:
@@ -110,8 +177,8 @@ def summarise(checked: Sequence[Checked]) -> list[Summary]:
     """All rows first, then those of each value along each of :data:`AXES`."""
     found = [_summary("", "", checked)]
     for axis, value_on in AXES.items():
-        for value in sorted({value_on(one.row) for one in checked}, key=lambda v: (isinstance(v, str), v)):
-            found.append(_summary(axis, str(value), [one for one in checked if value_on(one.row) == value]))
+        for value in sorted({value_on(one) for one in checked}, key=lambda v: (isinstance(v, str), v)):
+            found.append(_summary(axis, str(value), [one for one in checked if value_on(one) == value]))
     return found
 
 
@@ -123,9 +190,10 @@ def _summary(axis: str, value: str, checked: Sequence[Checked]) -> Summary:
 
 @dataclass(frozen=True)
 class LikelierCache:
-    """A series whose rows do not say their cache's dtype and are predicted much better with ``kv_dtype``."""
+    """A series that does not say its cache's dtype and that ``runtime`` predicts much better with ``kv_dtype``."""
 
     series: str
+    runtime: str
     rows: int
     kv_dtype: str
     error: float
@@ -138,11 +206,11 @@ def likelier_caches(checked: Sequence[Checked]) -> list[LikelierCache]:
     Engines keep one of 8 bits beside such weights or one of 16, which their benchmarks seldom say; at long contexts it
     halves a step. The predictions stay as they are: who knows the dtype says it in the rows.
     """
-    series: dict[str, list[Checked]] = {}
+    series: dict[tuple[str, str], list[Checked]] = {}
     for one in checked:
         if one.row.kv_dtype is None and one.row.dtype in QUANTISED_BYTES:
-            series.setdefault(one.row.series_name, []).append(one)
-    found = (_likelier(name, own) for name, own in series.items())
+            series.setdefault((one.row.series_name, one.card.name), []).append(one)
+    found = (_likelier(name, own) for (name, _), own in series.items())
     return [one for one in found if one is not None]
 
 
@@ -153,15 +221,23 @@ def _likelier(name: str, own: Sequence[Checked]) -> LikelierCache | None:
     pairs = [(one, work_of(row, one.card).cost) for one, row in zip(own, stated, strict=True)]
     error = float(np.mean([abs(cost.seconds / seconds_of(one.row) - 1.0) for one, cost in pairs]))
     as_taken = float(np.mean([abs(one.error) for one in own]))
-    return LikelierCache(name, len(own), other, error, as_taken) if error < _MUCH_BETTER * as_taken else None
+    return (
+        LikelierCache(name, own[0].card.name, len(own), other, error, as_taken)
+        if error < _MUCH_BETTER * as_taken
+        else None
+    )
 
 
 def as_document(
-    checked: Sequence[Checked], summaries: Iterable[Summary], caches: Iterable[LikelierCache]
+    checked: Sequence[Checked],
+    summaries: Iterable[Summary],
+    caches: Iterable[LikelierCache],
+    skipped: Iterable[Skipped] = (),
 ) -> dict[str, Any]:
     """What is printed as JSON and kept in a run folder."""
-    parts = {"schema": 1, "rows": checked, "summaries": [*summaries], "likelier_caches": [*caches]}
-    return document(parts, {Checked: Checked.shown})
+    parts = {"schema": 1, "rows": checked, "skipped": [*skipped]}
+    parts |= {"summaries": [*summaries], "likelier_caches": [*caches]}
+    return document(parts, {Checked: Checked.shown, Skipped: Skipped.shown})
 
 
 def runtimes_of(checked: Iterable[Checked]) -> Iterator[str]:

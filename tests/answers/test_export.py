@@ -10,13 +10,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ssdsim import InputError, export
-from ssdsim.answers.export.vllm import ranges as ranges_of
+from ssdsim.answers.export.dialect import ranges as ranges_of
 from ssdsim.answers.schedule.candidates import candidates
 from ssdsim.answers.schedule.file import Schedule
 from ssdsim.cli.main import cli
@@ -56,6 +57,24 @@ def check_vllm(config: dict[str, Any], tp: int) -> None:
         assert max(k for _, _, k in ranges) == config["num_speculative_tokens"]
 
 
+def serve_parser() -> argparse.ArgumentParser:
+    """An argument parser with the flags of ``vllm serve`` that are listed and no others; abbreviations are errors."""
+    parser = argparse.ArgumentParser(allow_abbrev=False, exit_on_error=False)
+    parser.add_argument("model")
+    for flag in KEYS["vllm"]["serve"]["switches"]:
+        parser.add_argument(flag, action="store_true")
+    for flag, allowed in KEYS["vllm"]["serve"]["values"].items():
+        kind = {"integer": int, "json": json.loads}.get(allowed if isinstance(allowed, str) else "", str)
+        parser.add_argument(flag, type=kind, choices=allowed if isinstance(allowed, list) else None)
+    return parser
+
+
+def served(text: str) -> argparse.Namespace:
+    words = shlex.split(text)
+    assert words[:2] == ["vllm", "serve"]
+    return serve_parser().parse_args(words[2:])
+
+
 def bench_parser() -> argparse.ArgumentParser:
     """An argument parser with the documented flags of bench.py and no others; abbreviations are errors."""
     parser = argparse.ArgumentParser(allow_abbrev=False, exit_on_error=False)
@@ -83,7 +102,7 @@ def test_vllm_config_is_what_it_documents() -> None:
     exported = export("vllm", **SMALL, tp=2)
     config = json.loads(exported.text)
     check_vllm(config, tp=2)
-    assert (config["method"], config["model"]) == ("draft_model", "meta-llama/Llama-3.2-1B")
+    assert (config["method"], config["model"]) == ("draft_model", "meta-llama/Llama-3.2-1B-Instruct")
     best = candidates(**SMALL, tp=2).best(("ar", "sd"))
     ranges = config.get("num_speculative_tokens_per_batch_size", [[1, 64, config["num_speculative_tokens"]]])
     assert [lookahead(ranges, b) for b in best["b"]] == best["k"].to_list()
@@ -130,6 +149,93 @@ def test_vllm_has_a_method_for_each_drafter(drafter: str, expected: dict[str, An
     assert config["num_speculative_tokens"] == 4
     assert {key: config.get(key) for key in expected} == expected
     assert ("model" in config) == (drafter not in ("ngram", "suffix"))
+
+
+EIGHT: dict[str, Any] = {"b": [1, 64], "k": [2, 6], "alpha": 0.8, "target": "llama-3.1-8b", "tp": 1}
+
+
+@pytest.mark.parametrize(
+    "drafter", ["model", "eagle", "eagle3", "medusa", "pard", "p-eagle", "dflash", "ngram", "suffix"]
+)
+def test_a_whole_vllm_command_parses_and_says_what_the_config_does(drafter: str) -> None:
+    options = {**EIGHT, "strategies": ("ar", "sd"), "drafter": drafter}
+    command = served(export("vllm-serve", **options).text)
+    assert (command.model, command.tensor_parallel_size) == ("meta-llama/Llama-3.1-8B-Instruct", 1)
+    check_vllm(command.speculative_config, tp=1)
+    assert command.speculative_config == json.loads(export("vllm", **options).text)
+
+
+def test_a_vllm_command_has_the_experts_the_cache_and_no_speculation_where_none_pays() -> None:
+    mixture = {"b": 1, "k": 2, "target": "deepseek-r1", "tp": 8, "hardware": "b200-sxm", "dtype": "nvfp4"}
+    mixture |= {"strategies": ("ar", "sd"), "drafter": "mtp"}
+    assert served(export("vllm-serve", **mixture, ep=8).text).enable_expert_parallel
+    apart = served(export("vllm-serve", **{**mixture, "b": [8, 64]}, attention="data-parallel").text)
+    assert (apart.data_parallel_size, apart.tensor_parallel_size) == (8, None)
+    assert "num_speculative_tokens_per_batch_size" not in apart.speculative_config  # which it switches off then
+    assert served(export("vllm-serve", **mixture, kv_dtype="float8").text).kv_cache_dtype == "fp8"
+    hopeless = {"b": 256, "k": 4, "alpha": 0.01, "target": "llama-3.1-8b", "tp": 1, "strategies": ("ar", "sd")}
+    assert served(export("vllm-serve", **hopeless).text).speculative_config is None
+
+
+def test_what_a_user_names_is_what_is_served(tmp_path: Path) -> None:
+    hub = served(export("vllm-serve", **{**EIGHT, "target": "nvidia/Llama-3.1-8B-Instruct"}).text)
+    assert hub.model == "nvidia/Llama-3.1-8B-Instruct"
+    config = {
+        "model_type": "llama", "hidden_size": 1024, "num_hidden_layers": 4, "num_attention_heads": 8,
+        "num_key_value_heads": 8, "intermediate_size": 4096, "vocab_size": 128256, "torch_dtype": "bfloat16",
+        "architectures": ["LlamaForCausalLM"],
+    }  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    for named in (tmp_path, tmp_path / "config.json"):
+        made = json.loads(export("vllm", **EIGHT, strategies=("ar", "sd"), draft=str(named)).text)
+        assert made["model"] == str(tmp_path)
+
+
+def test_a_head_without_a_checkpoint_is_said_and_not_invented() -> None:
+    options = {"b": 1, "k": 4, "alpha": 0.8, "strategies": ("ar", "sd"), "drafter": "eagle3"}
+    exported = export("vllm", **options)  # of Llama-3.1-70B no EAGLE-3 head is in a card
+    assert json.loads(exported.text)["model"] == "PATH-OF-eagle3-llama-3.1-70b"
+    assert any("no checkpoint of eagle3-llama-3.1-70b is known here" in note for note in exported.notes)
+    known = export("vllm", **options, target="qwen3-32b", tp=2, hardware="h200-sxm")
+    assert json.loads(known.text)["model"] == "AngelSlim/Qwen3-32B_eagle3"
+    assert not any("no checkpoint" in note for note in known.notes)
+
+
+def test_a_table_says_what_it_is_worth_beside_the_best_fixed_k() -> None:
+    options = {"b": [1, 16, 64], "k": [2, 4, 6], "alpha": 0.8, "strategies": ("ar", "sd"), "runtime": "vllm"}
+    found = candidates(**options)
+    each, one = (found.best(by=by).set_index("b")["tokens_per_second"] for by in (("b",), ()))
+    gains = np.log(each / one)
+    (note,) = (n for n in export("vllm", **options).notes if n.startswith("the table over"))
+    assert f"is worth {np.expm1(gains.mean()):.1%} over K " in note
+    assert f"(at most {np.expm1(gains.max()):.1%}, at batch " in note
+    assert ("little, so that" in note) == (np.expm1(gains.mean()) < 0.02)
+    before = json.loads(export("vllm", **{**options, "runtime": "vllm-0.16"}).text)
+    assert "num_speculative_tokens_per_batch_size" not in before  # that version has no table
+
+
+@pytest.mark.parametrize(
+    ("drafter", "kind"),
+    [("model", "DraftTarget"), ("eagle3", "Eagle"), ("pard", "PARD"), ("dflash", "DFlash"), ("ngram", "NGram")],
+)
+def test_tensorrt_llm_has_a_file_and_a_command(drafter: str, kind: str) -> None:
+    documented = KEYS["trtllm"]
+    lines = export("trtllm", **EIGHT, strategies=("ar", "sd"), drafter=drafter).text.splitlines()
+    assert lines[0] == "cat > speculative.yaml <<'END'"
+    end = lines.index("END")
+    said = dict(line.split(": ", 1) if ": " in line else (line.rstrip(":"), "") for line in lines[1:end])
+    inner = {key.strip(): value for key, value in said.items() if key.startswith("  ")}
+    assert {key for key in said if not key.startswith("  ")} <= set(documented["file_keys"])
+    assert set(inner) <= set(documented["keys"])
+    assert inner["decoding_type"] == kind
+    assert kind in documented["types"]
+    words = shlex.split(lines[end + 1])
+    assert words[:2] == ["trtllm-serve", "meta-llama/Llama-3.1-8B-Instruct"]
+    assert set(words[2::2]) <= set(documented["flags"])
+    if "draft_len_schedule" in inner:
+        table = dict(entry.split(": ") for entry in inner["draft_len_schedule"].strip("{}").split(", "))
+        assert list(map(int, table)) == sorted(map(int, table))
+        assert max(map(int, table.values())) == int(inner["max_draft_len"])
 
 
 @pytest.mark.parametrize(
@@ -267,23 +373,39 @@ def test_a_draft_that_is_faster_on_one_device_is_noted_for_vllm() -> None:
     shaped["runtime"] = "kernels"  # which has the draft where it is faster; vLLM's own has it on all of them
     tiny = export("vllm", **shaped, draft="transformer-shaped-256x2")
     assert any("vLLM runs the draft on all 4 devices" in note for note in tiny.notes)
-    assert any("transformer-shaped-256x2 is not a Hugging Face name" in note for note in tiny.notes)
+    assert any("no checkpoint of transformer-shaped-256x2 is known here" in note for note in tiny.notes)
+    assert json.loads(tiny.text)["model"] == "PATH-OF-transformer-shaped-256x2"
     assert not any("vLLM runs the draft on all" in note for note in export("vllm", b=1, k=4, f=1).notes)
 
 
 def test_a_placeholder_is_called_one() -> None:
-    placeholder = "the acceptance rate 0.8 is a placeholder, not a measurement: give --pair or --alpha"
-    assert placeholder in export("csv", b=1, k=2, f=2).notes
-    assert placeholder not in export("csv", b=1, k=2, f=2, alpha=0.8).notes
-    assert placeholder in export("csv", b=1, k=2, strategies="ar,sd").notes
-    assert not any("placeholder" in note for note in export("csv", b=1, strategies="ar").notes)
+    hits = "hits follow 1 - 0.4 F^-0.7"
+    best = "this is best: measure it and give --pair"
+    found = export("csv", b=1, k=2, f=2)
+    assert f"if acceptance is near 0.8 and {hits}, {best}" in found.notes
+    assert {each.name: each.standing for each in found.inputs} == dict.fromkeys(
+        ("alpha", "hit_c", "hit_r"), "placeholder"
+    )
+    assert f"if {hits}, {best}" in export("csv", b=1, k=2, f=2, alpha=0.8).notes
+    assert f"if acceptance is near 0.8, {best}" in export("csv", b=1, k=2, strategies="ar,sd").notes
+    for sure in ({"strategies": "ar"}, {"k": 2, "alpha": 0.8, "p_hit": 0.9}):
+        assert not any(" is best" in note for note in export("csv", b=1, **sure).notes)
+
+
+def test_a_cell_in_which_another_strategy_may_be_as_good_is_noted() -> None:
+    notes = export("csv", b=[1, 16], k=6, alpha=0.8, p_hit=0.3).notes
+    (said,) = [note for note in notes if "may be as good" in note]
+    assert said.startswith("at 1 of 2 cells another strategy may be as good. Undecided at batch 16, context 1024: ")
+    sure = export("csv", b=1, k=4, f=3, alpha=0.8, hit_c=0.4, hit_r=0.7).notes
+    assert not any("may be as good" in note for note in sure)
 
 
 def test_a_drafter_cards_published_rates_are_no_placeholder() -> None:
     card = {"target": "llama-3.1-8b", "drafter": "eagle3", "strategies": "ar,sd", "b": 1, "k": 2}
     published = export("csv", **card)
     assert any("is published, not measured here" in warning for warning in published.warnings)
-    assert not any("placeholder" in note for note in published.notes)
+    assert not any(" is best" in note for note in published.notes)
+    assert [each.standing for each in published.inputs] == ["published"]
 
 
 def test_what_an_engine_fixes_is_noted() -> None:
@@ -315,7 +437,7 @@ def test_mistakes_are_errors(format_: str, options: dict[str, Any], message: str
         export(format_, **{"b": 1, "k": 2, "f": 2, **options} if "p_hit" not in options else options)
 
 
-@pytest.mark.parametrize("format_", ["json", "csv", "vllm", "sglang", "ssd"])
+@pytest.mark.parametrize("format_", ["json", "csv", "vllm", "vllm-serve", "sglang", "trtllm", "ssd"])
 def test_nothing_that_fits_is_a_no_and_not_a_mistake(format_: str, tmp_path: Path) -> None:
     """Alike in every format; a schedule is written all the same, since it holds the reasons."""
     path = tmp_path / "out"
@@ -348,3 +470,9 @@ def test_the_command_writes_a_file_and_speaks_on_stderr(tmp_path: Path) -> None:
     assert (answer["schema"], answer["format"]) == (1, "vllm")
     assert answer["text"] == path.read_text()
     assert quiet.stderr == ""
+
+
+def test_heads_of_the_target_have_no_ssd_to_search() -> None:
+    """By default SSD is among the strategies, and its outcomes fill a window that such heads cannot draft in."""
+    exported = export("vllm", drafter="medusa", b=[1, 4])
+    assert json.loads(exported.text)["method"] == "medusa"

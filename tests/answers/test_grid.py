@@ -153,10 +153,11 @@ def test_intervals_are_those_of_a_prediction() -> None:
         {"b": 16, "p_hit": 0.85, "backup": "jit"},
         {"b": 1, "alpha": 0.6, "f": 2, "temperature": 1.0, "sd_draft": "separate"},
         {"t_sd": 0.2},
+        {"t_sd": 0.2, "alpha": 0.8, "p_hit": 0.85},
         {"tp": 3},
     ]
     frame = evaluate(some, draws=DRAWS, seed=5)
-    for (_, row), point in zip(frame.iloc[:3].iterrows(), some[:3], strict=True):
+    for (_, row), point in zip(frame.iloc[:4].iterrows(), some[:4], strict=True):
         prediction = predict(seed=5, **point)
         for name in STRATEGIES:
             interval = prediction.intervals[name]
@@ -164,8 +165,8 @@ def test_intervals_are_those_of_a_prediction() -> None:
             assert row[f"{name}_low"] == pytest.approx(interval.low, rel=1e-9)
             assert row[f"{name}_high"] == pytest.approx(interval.high, rel=1e-9)
         assert row["probability_ssd_beats_sd"] == prediction.verdict.over["sd"].probability_faster
-    assert frame.loc[3:, ["ar_low", "sd_high", "ssd_low", "probability_ssd_beats_sd"]].isna().all(axis=None)
-    assert frame["error"].notna().tolist() == [False, False, False, False, True]
+    assert frame.loc[4:, ["ar_low", "sd_high", "ssd_low", "probability_ssd_beats_sd"]].isna().all(axis=None)
+    assert frame["error"].notna().tolist() == [False, False, False, False, False, True]
 
 
 def test_warnings_of_extrapolation_are_kept() -> None:

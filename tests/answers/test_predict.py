@@ -19,6 +19,7 @@ from ssdsim.intervals import bounds_95, centred_on
 from ssdsim.rounds.estimate import PARTS, Estimate
 from ssdsim.rounds.kernel import Kernel
 from ssdsim.scenario.configuration import Configuration, configure
+from ssdsim.scenario.many import Drawn
 from ssdsim.speculation.theory import sandwich_bounds, ssd_speedup
 
 rates = st.floats(0.0, 1.0)
@@ -133,7 +134,7 @@ def test_auto_is_the_faster_fallback(b: int, p_hit: float, t_sd: float) -> None:
 def test_breakdowns_add_up_and_json_is_complete() -> None:
     answer = as_json(predict(t_sd=0.3, t_p=1.4, p_hit=0.7, b=4))
     json.dumps(answer, allow_nan=False)
-    assert answer["schema"] == 3
+    assert answer["schema"] == 4
     for name, result in answer["strategies"].items():
         assert sum(result["breakdown_ms"].values()) == pytest.approx(result["round_ms"]), name
         assert set(result["breakdown_ms"]) == set(PARTS)
@@ -162,7 +163,7 @@ def test_the_sentence_never_contradicts_the_draws(rates: tuple[float, ...], draw
         for name, rate in zip(names, rates, strict=True)
     }
     drawn = {name: centred_on(rate, each) for name, rate, each in zip(names, rates, draws, strict=True)}
-    found = verdict("ssd", estimates, drawn, {})
+    found = verdict("ssd", estimates, {name: Drawn(each, each) for name, each in drawn.items()}, {})
     ahead = {rival: share_fastest(drawn["ssd"], [drawn[rival]]) for rival in ("ar", "sd")}
     assert {rival: versus.probability_faster for rival, versus in found.over.items()} == ahead
     assert found.probability_best is not None
@@ -182,9 +183,14 @@ def test_the_sentence_never_contradicts_the_draws(rates: tuple[float, ...], draw
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"b": 16, "p_hit": 0.69}, "Yes for latency, no for cost: SSD is 1."),
-        ({"b": 16, "p_hit": 0.3}, "Undecided: SSD is 1.0"),
-        ({"b": 16, "p_hit": 0.3, "runtime": "kernels"}, "No: SSD is 0."),
+        ({"b": 16, "p_hit": 0.69, "alpha": 0.8}, "Yes for latency, no for cost: SSD is 1."),
+        ({"b": 16, "p_hit": 0.3, "alpha": 0.8}, "Undecided: SSD is 1.0"),
+        ({"b": 16, "p_hit": 0.3, "alpha": 0.8, "runtime": "kernels"}, "No: SSD is 0."),
+        (
+            {"b": 16, "p_hit": 0.69},
+            "Yes for latency either way, undecided for cost: if acceptance is near 0.8, ",
+        ),
+        ({"b": 16, "p_hit": 0.3, "runtime": "kernels"}, "No either way: if acceptance is near 0.8, SSD is 0."),
         ({"b": 64, "alpha": 0.3, "k": 4, "p_hit": 0.9}, "Undecided: SSD is 1.01x AR (95 %: 0.9"),
         ({"b": 64, "alpha": 0.1, "p_hit": 0.9}, "No: SSD is 0.53x AR (95 %: 0."),
     ],
@@ -261,7 +267,7 @@ def test_where_none_has_room_the_subjects_reason_is_told() -> None:
 
 
 def test_a_verdict_on_another_subject_turns_the_ratios() -> None:
-    ssd, sd = (predict(b=16, p_hit=0.85, subject=subject).verdict for subject in ("ssd", "sd"))
+    ssd, sd = (predict(b=16, alpha=0.8, p_hit=0.85, subject=subject).verdict for subject in ("ssd", "sd"))
     assert sd.over["ssd"].ratio == pytest.approx(1 / ssd.over["sd"].ratio)
     assert sd.over["ssd"].probability_faster == pytest.approx(1 - (ssd.over["sd"].probability_faster or 0))
     assert list(sd.over) == ["ar", "ssd"]

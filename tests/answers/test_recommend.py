@@ -25,6 +25,7 @@ from ssdsim.scenario.configuration import configure
 from tests.answers.decoding import decoding
 from tests.cli.in_process import asked
 from tests.cli.test_cli import answer
+from tests.runtimes.unlimited import unlimited
 
 pytestmark = pytest.mark.long
 
@@ -33,7 +34,7 @@ FEW: dict[str, Any] = {"k": [4, 6, 8], "draft_gpus": 1, "tp": 4}
 
 @pytest.fixture(scope="module")
 def eight() -> Recommendation:
-    return recommend(gpus=8, b=[1, 16, 64], runtime="sglang")
+    return recommend(gpus=8, b=[1, 16, 64], runtime=unlimited("sglang"))
 
 
 def a_request(**given: Any) -> Any:
@@ -110,7 +111,7 @@ def test_errors_of_timings_that_both_sides_share_cancel(eight: Recommendation) -
     errors = Errors(eight.request)
     count = next(c for c in eight.equal_counts if c.gpus == 5)
     same = next(v for v in count.over if v.what == "SD, TP 4 as SSD")
-    independent = errors.per_user(count.subject) / errors.per_user(same.deployment)[::-1]
+    independent = errors.per_user(count.subject).joint / errors.per_user(same.deployment).joint[::-1]
     low, high = np.percentile(independent, (2.5, 97.5))
     assert same.low < same.ratio < same.high
     assert same.high - same.low < 0.8 * (high - low)
@@ -147,7 +148,7 @@ def test_chains_and_trees_that_are_cached_are_searched_together() -> None:
 
 def test_twice_the_speed_of_everything_is_twice_the_tokens() -> None:
     """Tokens/s are homogeneous of degree -1 in all durations, so the elasticities of the times sum to -1 (Euler)."""
-    found = recommend(gpus=5, b=4, runtime="vllm", **FEW)
+    found = recommend(gpus=5, b=4, runtime=unlimited("vllm"), **FEW)
     times = [e.elasticity for e in found.elasticities if "time" in e.what]
     assert len(times) == 4
     assert sum(times) == pytest.approx(-1.0, abs=0.05)
@@ -292,7 +293,7 @@ def test_devices_are_those_of_the_placement(separate: dict[str, Any]) -> None:
 
 def test_the_command_line_answers_in_json() -> None:
     found = answer(*"recommend --gpus 5 --b 1,2,4 --k 4,6 --budget 21 --tp 4".split())
-    assert found["schema"] == 2
+    assert found["schema"] == 3
     assert [entry["b"] for entry in found["answers"]] == [1, 2, 4]
     assert found["answers"][0]["best"]["tokens_per_second_per_user"] > 0
     assert {bound["what"] for bound in found["break_even"]} >= {"batch", "link bandwidth"}
@@ -343,12 +344,12 @@ def test_the_largest_batch_does_not_depend_on_the_batch_that_is_asked_about() ->
     """To a sequence, as settings in coarse steps allow; a fresh search agrees two of them on either side."""
     bounds = []
     for batch in (1, 16):
-        found = recommend(gpus=8, b=[batch], runtime="sglang")
+        found = recommend(gpus=8, b=[batch], runtime=unlimited("sglang"))
         bounds += [bound.value for bound in found.break_evens if bound.what == "batch" and bound.value is not None]
     least, most = int(min(bounds)), int(max(bounds))
     assert len(bounds) == 2
     assert most - least <= 1
-    fresh = recommend(gpus=8, b=[least - 2, most + 2], runtime="sglang")
+    fresh = recommend(gpus=8, b=[least - 2, most + 2], runtime=unlimited("sglang"))
     assert [answer.best.shape.strategy for answer in fresh.answers if answer.best] == ["ssd", "sd"]
 
 

@@ -157,9 +157,8 @@ def test_the_strategy_moves_from_ssd_to_sd_or_ar_with_the_batch() -> None:
 
 def test_ar_stays_where_the_draft_beside_the_target_does_not_fit() -> None:
     """Each strategy is held against its own memory: SD's draft beside the target, SSD's on its own device."""
-    found = candidates(
-        target="llama-3.1-8b", draft="llama-2-7b", tp=1, context=4000, b=[4, 75], k=2, f=1, dtype="bfloat16"
-    )
+    pair = {"target": "llama-3.1-8b", "draft": "llama-2-7b", "any_vocabulary": True}
+    found = candidates(**pair, tp=1, context=4000, b=[4, 75], k=2, f=1, dtype="bfloat16")
     possible = found.table.groupby("b")["strategy"].agg(set).to_dict()
     assert possible[4] == {"ar", "sd", "ssd"}
     assert found.impossible.keys() == {(75, 4000)} or "sd" not in possible[75]

@@ -356,10 +356,22 @@ def test_lists_and_ranges_of_the_command_line() -> None:
     grid = {"k": [2, 4, 6, 9], "alpha": [0.5, 0.7], "p_hit": [0.5, 0.75, 1.0], "backup": ["jit", "fast"]}
     assert answer["grid"] == grid
     assert answer["options"] == {"t_sd": 0.2}
-    assert (answer["schema"], answer["unit"], answer["points"], answer["impossible"]) == (2, "T_v", 48, 0)
+    assert (answer["schema"], answer["unit"], answer["points"], answer["impossible"]) == (3, "T_v", 48, 0)
     expected = sweep(t_sd=0.2, **grid)
     assert [row["ssd_over_sd"] for row in answer["rows"]] == pytest.approx(expected["ssd_over_sd"].tolist(), rel=1e-12)
     assert answer["rows"][0]["error"] is None
+
+
+def test_a_rate_may_lie_in_a_range_and_a_range_of_a_grid_reaches_its_end() -> None:
+    given = "sweep --target llama-3.1-8b --tp 1 --strategies sd,ssd --alpha 0.7,0.8 --b 4 --draws 200 --quiet --json"
+    wide, exact = (asked(*given.split(), *more.split()) for more in ("--range p-hit=0.5:0.9", "--p-hit 0.7"))
+    assert wide.returncode == exact.returncode == 0, wide.stderr
+    (wide_rows, exact_rows) = (json.loads(done.stdout)["rows"] for done in (wide, exact))
+    for here, there in zip(wide_rows, exact_rows, strict=True):
+        assert here["ssd_over_sd"] == pytest.approx(there["ssd_over_sd"])
+        assert here["ssd_high"] - here["ssd_low"] > there["ssd_high"] - there["ssd_low"]
+    short = asked(*"sweep --alpha 0.75:0.85 --b 1".split())
+    assert "'0.75:0.85' does not reach 0.85 by steps of 1: give a step" in short.stderr
 
 
 def test_points_are_sorted_from_the_best() -> None:

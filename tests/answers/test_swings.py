@@ -23,7 +23,7 @@ def test_the_ends_of_placeholders_are_what_predict_says_there() -> None:
     assert len(found) == len(PLAUSIBLE)
     for name, (low, high) in PLAUSIBLE.items():
         swing = found[f"{low:g} to {high:g}"]
-        assert swing.origin == "placeholder"
+        assert swing.standing == "placeholder"
         at_low, at_high = (predict(**FIXED, **{name: value}).verdict.over["sd"].ratio for value in (low, high))
         assert (swing.low, swing.high) == pytest.approx((at_low, at_high))
     widths = [each.width for each in swings(scenarios["ssd"], scenarios["sd"])]
@@ -39,7 +39,7 @@ def test_a_pairs_rates_swing_within_their_intervals(tmp_path: Path) -> None:
     scenarios = configure(pair=made.written(tmp_path), b=8).scenarios
     found = swings(scenarios["ssd"], scenarios["sd"])
     assert found
-    assert {each.origin for each in found} == {"pair"}
+    assert {each.standing for each in found} == {"measured"}
     ratio = predict(pair=str(tmp_path / "pair.json"), b=8).verdict.over["sd"].ratio
     for each in found:
         assert min(each.low, each.high) < ratio < max(each.low, each.high)
@@ -63,6 +63,6 @@ def test_the_bounds_hold_the_ratio_itself_where_both_ends_are_above_it(k: int) -
 @pytest.mark.long
 def test_a_recommendation_says_what_to_measure_first() -> None:
     found = recommend(gpus=5, b=16, tp=4, k=[4, 6])
-    assert {each.origin for each in found.swings} == {"placeholder"}
+    assert {each.standing for each in found.swings} == {"placeholder"}
     assert len(found.swings) == len(PLAUSIBLE)
     assert recommend(gpus=5, b=16, tp=4, k=4, alpha=0.8, hit_c=0.4, hit_r=0.7).swings == ()

@@ -265,3 +265,12 @@ def test_the_command_says_what_it_read(tmp_path: Path) -> None:
     assert "warning: " in said
     assert "h100-sxm is of 8 x" in said
     assert find_hardware(tmp_path / "mine.json").collectives["all_reduce"][8].report
+
+
+def test_a_file_that_is_refused_is_one_line(tmp_path: Path) -> None:
+    """What it would have been told of came first: its settings, and a warning that it is of another link."""
+    path = tmp_path / "one.json"
+    path.write_text(json.dumps([{"name": "SendRecv", "size": 33554432, "time": 30.0, "ranks": 2, "type": "float"}]))
+    done = asked("import", "nccl-tests", str(path), "-o", str(tmp_path / "x.json"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines() == [f"error: {path}: sendrecv: 1 sizes; a fit needs at least 8"]

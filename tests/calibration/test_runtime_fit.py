@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from calibration.runtimes.fit import BOTH, DECODING, SPECULATING, default_fields, fit_runtime
+from calibration.runtimes.features import features
+from calibration.runtimes.fit import DECODING, SPECULATING, default_fields, fit_runtime
+from calibration.runtimes.next_row import PRIOR_SD
 from calibration.runtimes.unseen import times_others
 from ssdsim.errors import InputError
 from ssdsim.measured.price import value_of, work_of
@@ -49,11 +51,33 @@ def test_a_field_that_is_named_twice_is_fitted_once() -> None:
         fit_runtime(rows, start(), "x", fields=("gem",))
 
 
-def test_fields_follow_what_the_rows_do() -> None:
-    decodes, speculates = [a_row(1)], [a_row(1, k=3)]
-    assert default_fields(decodes) == DECODING
-    assert default_fields(speculates) == SPECULATING
-    assert default_fields([*decodes, *speculates]) == BOTH
+def test_fields_are_those_that_the_rows_pay() -> None:
+    """Experts where mixtures are, drafts where speculation is, messages where several devices are."""
+
+    def chosen(*rows: Row) -> tuple[str, ...]:
+        return default_fields(features(rows, start()))
+
+    alone = tuple(field for field in DECODING if field != "communication")
+    assert chosen(a_row(1)) == alone
+    assert chosen(a_row(1), a_row(1, tp=2)) == DECODING
+    assert chosen(a_row(1, k=3)) == SPECULATING
+    assert chosen(a_row(1), a_row(1, k=3)) == (*alone, *SPECULATING)
+    mixture = a_row(1).model_copy(update={"model": "gpt-oss-120b"})
+    of_experts = {"experts_4_bit", "per_expert_layer_s"}
+    assert of_experts < set(chosen(mixture))
+    assert not {"experts", "experts_nvfp4", "per_expert_prompt_s"} & set(chosen(mixture))
+
+
+def test_five_rows_may_be_fitted_and_leave_open_what_they_do_not_tell() -> None:
+    """Numbers of which they say nothing stay near the start, and their intervals say so."""
+    rows = [a_row(batch, factor=1.2) for batch in (1, 4, 16, 64, 128)]
+    fit = fit_runtime(rows, start(), "x")
+    assert fit.error < 0.06
+    assert set(fit.told) < set(fit.fields)
+    assert not fit.alike
+    untold = [at for at, field in enumerate(fit.fields) if field not in fit.told]
+    for at in untold:
+        assert fit.high[at] - fit.low[at] > PRIOR_SD[fit.fields[at]]
 
 
 def test_rows_of_one_series_say_less_than_as_many_of_several() -> None:

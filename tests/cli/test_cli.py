@@ -74,7 +74,7 @@ def test_the_measured_engines_are_reproduced() -> None:
         ("predict --t-sd 0.2 --context 10", "--context has no effect with --t-sd"),
         ("predict --contxt 10", "No such option '--contxt'"),
         ("predict --backup jti", "'jti' is not one of 'jit'"),
-        ("predict --dtype float16", "has no float16 gemm timings (it has bfloat16"),
+        ("predict --dtype float32", "has no float32 gemm timings (it has bfloat16"),
         ("predict --hardware v100-sxm2-32gb --target llama-3.1-8b --tp 2", "float32); give --dtype float16"),
         ("validate --paper kumar2026 --rounds 12", "--rounds has no effect with --paper"),
         ("predict --strategy ssd --hardware v100-sxm2-32gb --dtype float16 --tp 8", "the nearest that fits is tp 4"),
@@ -98,6 +98,10 @@ def test_the_measured_engines_are_reproduced() -> None:
         ("simulate --t-sd 0.2 --tokens 10 --rounds 5", "have no effect with --tokens"),
         ("simulate --t-sd 0.2 --precision 2", "2.0 is not in the range"),
         ("import aiconfigurator absent -o x.json", "absent"),
+        ("serve --rate 1 --seconds inf", "--seconds must lie in [0, 1e+09], got inf"),
+        ("measure --resume . ", ".: no measurement there"),
+        ("simulate --spread 8", "--spread must be at least 0 and at most 2, got 8.0"),
+        ("simulate --spread 2 --rounds 3", "3 rounds say nothing of the tokens/s of AR"),
         ("import aiconfigurator absent --ar llama -o x.json", "is not CARD:TP:TOKENS_PER_S"),
     ],
 )
@@ -107,6 +111,25 @@ def test_bad_input_is_one_clear_line_and_exit_code_2(arguments: str, message: st
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize(("p_hit", "said"), [("0", "one with a miss 1.200"), ("1", "a clean round takes 1.000")])
+def test_rounds_that_never_came_take_no_time_that_is_not_a_number(p_hit: str, said: str) -> None:
+    done = asked("simulate", "--t-sd", "0.2", "--p-hit", p_hit, "--rounds", "200")
+    assert said in done.stdout
+    assert "nan" not in done.stdout
+
+
+def test_the_interval_of_a_probability_is_one_of_probabilities() -> None:
+    options = ["--t-sd", "0.2", "--alpha-backup", "0.9", "--f", "8", "--rounds", "50"]
+    found = answer("simulate", *options)["strategies"]["ssd"]["p_hit"]
+    assert 0.0 <= found["low"] <= found["mean"] <= found["high"] <= 1.0  # by batch means alone it was 1.008
+
+
+def test_an_interval_of_one_round_is_unknown() -> None:
+    done = asked("simulate", "--t-sd", "0.2", "--rounds", "1")
+    assert "unknown" in done.stdout
+    assert "inf" not in done.stdout
 
 
 @pytest.mark.parametrize("verb", ["predict", "simulate --rounds 100"])

@@ -81,7 +81,10 @@ def test_the_drafts_format_is_its_own() -> None:
         ("predict --t-sd 0.2 --p-hit 0.8 --kv-dtype float8", "--kv-dtype has no effect with --t-sd"),
         ("predict --t-sd 0.2 --p-hit 0.8 --draft-dtype float8", "--draft-dtype has no effect with --t-sd"),
         ("predict --hardware v100-sxm2-32gb --target llama-3.1-8b --tp 2 --dtype int4", "give --dtype float16"),
-        ("predict --kv-dtype float16", "no float16 attention timings"),
+        (
+            "predict --hardware v100-sxm2-32gb --dtype float16 --tp 4 --b 1 --context 256 --kv-dtype bfloat16",
+            "no bfloat16 attention timings",
+        ),
         ("calibrate --device cpu --dtype float8", "float8"),
         ("validate --dtype nvfp4", "'nvfp4' is not one of"),
     ],

@@ -149,3 +149,20 @@ def test_rows_of_several_files_are_checked_together(tmp_path: Path) -> None:
     found = answered("validate", "--measured", str(one), str(other))
     assert found["summaries"][0]["rows"] == 8
     assert {Row.model_fields.keys() >= row.keys() for row in found["rows"]} == {False}  # and the prediction
+
+
+def test_several_runtimes_in_one_call_and_a_row_that_is_skipped(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    write_rows([measured(served(batch=4)), served("no-such-model"), measured(served(batch=8))], path)
+    done = asked("validate", "--measured", str(path), "--runtime", "vllm,sglang", "-o", str(tmp_path / "run"))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("2 measured rows; predicted with each of the runtimes vllm, sglang")
+    assert re.search(r"^sglang: mean absolute error", done.stdout, flags=re.MULTILINE)
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("skipped row 2 (no-such-model, h100-sxm, batch 1): unknown transformer 'no-such-model'")
+    found = answered("validate", "--measured", str(path), "--runtime", "vllm,sglang")
+    assert undescribed("validate --measured", found) == []
+    assert [one["number"] for one in found["skipped"]] == [2]
+    assert [one["runtime"] for one in found["rows"]] == ["vllm", "vllm", "sglang", "sglang"]
+    assert asked("report", str(tmp_path / "run")).returncode == 0
+    assert "Row 2 was skipped: unknown transformer" in (tmp_path / "run" / "report.html").read_text()

@@ -19,7 +19,7 @@ from ssdsim.scenario.scenario import Scenario
 from ssdsim.speculation.acceptance import accepted_length_pmf, expected_tokens_of_pmf
 from ssdsim.speculation.drafter_card import drafter_names, find_drafter
 from ssdsim.transformer.forward import forward_pass
-from ssdsim.transformer.heads import dflash_head, eagle3_head, eagle_head, mtp_head
+from ssdsim.transformer.heads import block_head, eagle3_head, eagle_head, mtp_head
 from ssdsim.transformer.operations import Gemm
 
 EIGHT_B: dict[str, Any] = {"target": "llama-3.1-8b", "tp": 1}
@@ -348,8 +348,9 @@ def test_memory_holds_the_targets_share_where_the_head_is_apart() -> None:
 
 def test_dflash_reads_its_context_from_the_targets_states() -> None:
     target = find_transformer("qwen3-8b")
-    head = dflash_head(target)
+    head = block_head(target, "dflash")
     rows = {op.name: (op.m, op.n, op.k) for op, _ in _gemms(head, fused=3)}
     assert rows["fc"] == (3, 4096, 5 * 4096)
+    assert rows["context_kv"] == (3, 2 * 8 * 128, 4096)
     assert rows["lm_head"][1] == 151936
     assert np.isclose(head.layers, 5)

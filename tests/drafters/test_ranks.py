@@ -39,6 +39,7 @@ source = "a test"
         ("eagle", {}, "draft step"),
         ("eagle3", {}, "catch up"),
         ("dflash", {}, "draft pass"),
+        ("dspark", {}, "draft pass"),
         ("ngram", {"found": 0.5}, "decode"),
     ],
 )

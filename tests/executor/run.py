@@ -42,6 +42,11 @@ def spans(timeline: Timeline, *names: str) -> list[tuple[float, float]]:
     return [(event.start_s, event.end_s) for event in timeline.events if event.what in names]
 
 
+def overlap_s(a: list[tuple[float, float]], b: list[tuple[float, float]]) -> float:
+    """Seconds in which something of both runs."""
+    return sum(max(0.0, min(e, f) - max(s, t)) for s, e in a for t, f in b)
+
+
 def whats(timeline: Timeline) -> list[str]:
     """What a rank did, in its order."""
     return [event.what for event in timeline.events]

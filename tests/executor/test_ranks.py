@@ -22,13 +22,9 @@ from ssdsim.scenario.configuration import Configuration
 from ssdsim.transformer.forward import forward_pass
 from ssdsim.validation.bench import HANDLER, executor_options
 from ssdsim.validation.grid import grid_of
-from tests.executor.run import DTYPE, ROUNDS, SEED, run, small, spans, whats
+from tests.executor.run import DTYPE, ROUNDS, SEED, overlap_s, run, small, spans, whats
 
 pytestmark = pytest.mark.ranks
-
-
-def overlap_s(a: list[tuple[float, float]], b: list[tuple[float, float]]) -> float:
-    return sum(max(0.0, min(e, f) - max(s, t)) for s, e in a for t, f in b)
 
 
 def block_of(configuration: Configuration, strategy: str) -> OutcomeBlock:

@@ -226,7 +226,15 @@ def test_every_strategy_decodes_a_mixture_and_verification_costs_more_than_of_a_
     card.write_text(f'name = "mixture"\narchitecture = "qwen3_moe"\nsource = "a test"\n{numbers}\n{experts}')
     dense = tmp_path / "dense.toml"
     dense.write_text(f'name = "dense"\narchitecture = "qwen3"\nsource = "a test"\n{numbers}\n')
-    common = {"draft": "qwen3-0.6b", "hardware": str(path), "tp": 4, "b": 1, "k": 5, "runtime": "kernels"}
+    common = {
+        "draft": "qwen3-0.6b",
+        "any_vocabulary": True,
+        "hardware": str(path),
+        "tp": 4,
+        "b": 1,
+        "k": 5,
+        "runtime": "kernels",
+    }
     premiums = {}
     for target in (card, dense):
         predicted = predict(target=str(target), strategies=("ar", "sd", "ssd"), **common)

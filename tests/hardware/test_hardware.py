@@ -252,15 +252,11 @@ def test_bundled_profiles_hold_what_a_served_model_needs(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["h100-sxm", "h200-sxm"])
-def test_products_with_block_scales_pay_for_odd_numbers_of_tokens(name: str) -> None:
-    """Kernels take another way where four does not divide the tokens; a table that says so was fitted as if smooth."""
+def test_products_with_block_scales_are_padded_to_fast_numbers_of_tokens(name: str) -> None:
+    """Their kernels take up to 30 % longer where four does not divide the tokens; an engine's graphs have none such."""
     found = find_hardware(name)
-    block, plain = (
-        found.seconds(Gemm("up", 63, 8192, 8192, dtype)).seconds
-        / found.seconds(Gemm("up", 64, 8192, 8192, dtype)).seconds
-        for dtype in ("float8-block", "bfloat16")
-    )
-    assert block > 1.05 > plain
+    odd, even = (found.seconds(Gemm("up", m, 8192, 8192, "float8-block")).seconds for m in (63, 64))
+    assert 0.99 * even < odd <= even
 
 
 def test_links_are_by_the_nvlinks_of_a_pair(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def table(noise: float) -> pd.DataFrame:
                 for context in (2, 64, 1024, 8192, 65536):
                     ops = _block(heads, batch, context, "bfloat16", weights)
                     kernel = next(op for op in ops if isinstance(op, LatentAttention))
-                    own = float(HIDDEN.seconds(batch, 1, heads, kernel.cache_bytes, kernel.row_flops))
+                    own = float(HIDDEN.seconds(batch, 1, heads, kernel.streamed_bytes, kernel.row_flops))
                     own += sum(bare().seconds(op).seconds for op in ops if op is not kernel)
                     rows.append(("bfloat16", theirs, heads, batch, 1, context, own * np.exp(noise * rng.normal())))
     columns = ["kv_cache_dtype", "gemm_type", "num_heads", "batch_size", "isl", "step", "seconds"]
@@ -60,7 +60,8 @@ def test_the_costs_behind_blocks_are_found_beside_either_products() -> None:
         costs, report = fitted(0.0)[weights].costs, fitted(0.0)[weights].report
         assert costs.bandwidth == pytest.approx(HIDDEN.bandwidth, rel=0.02)
         assert costs.peak_flops == pytest.approx(HIDDEN.peak_flops, rel=0.05)
-        assert costs.launch_s == pytest.approx(HIDDEN.launch_s, rel=0.1)
+        # of eight heads and more: a launch and three doublings of rows are told apart by fewer
+        assert costs.floor_s(1, 8) == pytest.approx(HIDDEN.floor_s(1, 8), rel=0.1)
         assert report is not None
         assert report.p95_error < 0.01
 
@@ -120,7 +121,7 @@ def test_a_device_without_a_table_is_scaled_and_says_so() -> None:
         assert timing.log_sd >= 0.25
         assert timing.warning is not None
         assert "scaled from that of H100 and H200" in timing.warning
-        reading_s = op.cache_bytes / profile.device.memory_bandwidth
+        reading_s = op.streamed_bytes / profile.device.memory_bandwidth
         assert reading_s < timing.seconds < 1.6 * reading_s + SCALED[False, False].launch_s
     own = find_hardware("h200-sxm").seconds(op).seconds
     scaled = find_hardware("h200-sxm").model_copy(update={"latent": {}}).seconds(op).seconds

@@ -75,14 +75,6 @@ def test_nor_on_a_bundled_profile(m: int, n: int, k: int, dtype: str) -> None:
         assert found.seconds(op).seconds * (1 + 1e-9) >= op.flops / best
 
 
-def test_many_at_once_cost_what_they_cost_one_by_one() -> None:
-    ops = [Gemm("x", 4, n, 8192, dtype) for n in (1024, 4096) for dtype in ("bfloat16", *QUANTISED_BYTES)]
-    together = WITH_FLOAT8.model_copy().seconds_of(ops)
-    alone = [profile(gemm=WITH_FLOAT8.model_dump(by_alias=True)["gemm"]).seconds(op) for op in ops]
-    assert [timing.key for timing in together] == [timing.key for timing in alone]
-    assert [timing.seconds for timing in together] == pytest.approx([timing.seconds for timing in alone])
-
-
 def test_without_the_activations_dtype_nothing_can_be_guessed() -> None:
     with pytest.raises(InputError, match=r"no float16 gemm timings \(it has bfloat16\)"):
         BARE.seconds(Gemm("x", 4, 4096, 4096, "int4", "float16"))
@@ -111,10 +103,11 @@ def test_attention_over_a_timed_cache_has_its_own_law() -> None:
     assert "branch masks were not timed" in masked.warning
 
 
-def test_attention_over_a_cache_that_was_not_timed_is_scaled() -> None:
+def test_attention_over_a_cache_that_was_not_timed_takes_what_a_timed_one_does() -> None:
+    """Half the bytes in half the time would be a guess: what turning 8 bits back into 16 costs there, nobody knows."""
     plain, over = attention(context=65_536), attention(context=65_536, kv_dtype="float8")
     timing, whole = BARE.seconds(over), BARE.seconds(plain)
-    assert 0.4 * whole.seconds < timing.seconds < 0.7 * whole.seconds
+    assert timing.seconds == whole.seconds
     assert timing.log_sd == pytest.approx(math.hypot(whole.log_sd, EXTRAPOLATION_LOG_SD))
     assert timing.warning
     assert "a float8 cache was not timed, a bfloat16 one was" in timing.warning

@@ -57,8 +57,8 @@ def vllm_result(row: Row, requests: int = 10) -> dict[str, Any]:
     }
     if row.k is not None and row.acceptance_length is not None:
         found |= {
-            "spec_decode_num_drafts": 1000,
-            "spec_decode_draft_tokens": 1000 * row.k,
+            "spec_decode_num_drafts": (rounds := round((found["total_output_tokens"] - done) / row.acceptance_length)),
+            "spec_decode_draft_tokens": rounds * row.k,
             "spec_decode_acceptance_length": row.acceptance_length,
         }
     return found

@@ -78,6 +78,16 @@ def test_rows_of_a_drafter_that_finds_nothing_at_times_are_refused() -> None:
         check_rows([served(k=3, acceptance_length=2.0, drafter="ngram")])
 
 
+def test_a_drafter_that_finds_nothing_at_times_is_priced_as_predict_does() -> None:
+    said = {"rounds": 40.0, "undrafted_rounds": 60.0, "acceptance_length": 1.8, "metric": "step_ms"}
+    row = served(batch=4, k=3, drafter="ngram", **said)
+    asked = {"target": row.model, "hardware": row.hardware, "tp": row.tp, "strategies": ("sd",), "drafter": "ngram"}
+    (scenario,) = configure(
+        **asked, b=4, k=3, found=0.4, context=row.context, alpha=0.5, runtime="vllm"
+    ).scenarios.values()
+    assert work_of(row, find_runtime("vllm")).cost.seconds == pytest.approx(float(scenario.estimate.round_s), rel=1e-12)
+
+
 def test_a_card_fitted_to_rows_of_a_head_prices_its_steps_so() -> None:
     """Not by the step of heads that the card had which it was started from."""
     start = find_runtime("vllm")

@@ -34,6 +34,9 @@ ROWS = st.builds(
     acceptance_length=st.floats(1.0, 1001.0),
     source=st.just("") | NAMES,
     series=st.just("") | NAMES,
+    repeat=st.none() | WHOLE,
+    rounds=st.none() | st.floats(0.0, 1e9),
+    accepted_by_position=st.none() | st.lists(st.floats(0.0, 1.0), min_size=1, max_size=4).map(tuple),
 )
 LINE = "model,tp,batch,input_tokens,output_tokens,metric,value\nllama-3.1-8b,2,4,100,10,tpot_ms,7.5\n"
 

@@ -138,6 +138,16 @@ def test_a_power_law_is_found_again(c: float, r: float) -> None:
     assert found.max_error < 1e-4
 
 
+def test_no_rate_is_above_one_by_the_last_bit_of_a_sum() -> None:
+    """Where no round was hit by its first guess c was 1.0000000000000002 at times, and no record takes that."""
+    for seed in range(50):
+        weights = np.random.default_rng(seed).random(12)
+        weights[:2] = 0.0
+        assert most_likely(weights)[0] == pytest.approx(1.0)
+        assert most_likely(weights)[0] <= 1.0
+        assert hit_rates(weights).max() <= 1.0
+
+
 def test_a_curve_that_is_no_power_law_is_said_to_be_none() -> None:
     needed = np.zeros(66)
     needed[[1, 30]] = 1.0  # a half at the first guess, the other half at the thirtieth

@@ -81,7 +81,7 @@ def test_memory_is_the_whole_model_but_for_the_experts_and_a_part_of_the_sequenc
     spread, shared = (target_demand(R1, 8, 4096, 2, kept, each) for each in (True, False))
     by_part = R1.parameters_by_part
     others = sum(count for part, count in by_part.items() if part != "experts")
-    widths = {"attention": 1.0, "mlp": 1.0, "lm_head": 2.0, "activations": 2.0}
+    widths = {"attention": 1.0, "attention_out": 1.0, "mlp": 1.0, "lm_head": 2.0, "activations": 2.0}
     scales = 1.0 + 4 / 128**2
     by_hand = by_part["experts"] / 8 * scales + sum(
         by_part[part] * (scales if width == 1.0 else width) for part, width in widths.items()

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calibration.runtimes.features import FIELDS, features, values_of
-from ssdsim import predict
+from ssdsim import drafters, predict, strategies
 from ssdsim.cli.main import cli
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_hardware, find_transformer
@@ -345,3 +345,31 @@ def test_the_card_of_vllm_0_24_says_what_was_measured(
         context=context,
     )
     assert 1e3 * found.estimates["sd" if drafter else "ar"].round_s == pytest.approx(measured_ms, rel=most)
+
+
+@pytest.mark.parametrize("name", [name for name in runtime_names() if name != KERNELS.name])
+def test_cards_say_what_their_engines_run_in_names_that_are_known(name: str) -> None:
+    runs = find_runtime(name).runs
+    assert runs is not None
+    for strategy, drafting in runs.strategies.items():
+        assert bool(drafting) == strategies.ALL.named(strategy).drafts
+        assert all(drafters.ALL.named(drafter) for drafter in drafting)
+        assert all(runs.has(strategy, drafter) for drafter in drafting or drafters.ALL.names)
+    assert set(runs.since) <= {*runs.strategies, *runs.drafters, "k_by_batch", "tree"}
+    assert not runs.has("pearl", "model")
+
+
+def test_what_an_engine_runs_survives_a_fit(tmp_path: Path) -> None:
+    known, path = find_runtime("vllm"), tmp_path / "vllm.toml"
+    save_runtime(known, path)
+    anew = Runtime(name="vllm", engine="vllm", evidence=Evidence(source="fitted from scratch"))
+    save_runtime(anew, path)
+    assert load_runtime(path) == anew.model_copy(update={"runs": known.runs})
+    save_runtime(anew, tmp_path / "mine.toml")
+    assert load_runtime(tmp_path / "mine.toml").runs is None
+
+
+def test_a_card_shows_what_its_engine_runs() -> None:
+    shown = CliRunner().invoke(cli, ["runtimes", "show", "vllm-0.16"]).output
+    assert "It runs: AR; SD with model, eagle, eagle3" in " ".join(shown.split())
+    assert "K by batch" not in shown

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,13 @@ import pytest
 from ssdsim import evaluate, predict
 from ssdsim.answers.export.export import export
 from ssdsim.answers.recommend.answer import recommend
+from ssdsim.answers.schedule.file import Schedule
 from ssdsim.engine.simulate import simulate
 from ssdsim.errors import InputError
 from ssdsim.pairs.file import AtTemperature, HitLaw, Hits, Length, Mean, Pair, Participant, Spread
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.scenario import Scenario
+from ssdsim.scenario.token_errors import drawn
 from ssdsim.speculation.acceptance import accepted_length_pmf, pooled_rate
 from ssdsim.speculation.acceptance_models import beta_kinds_by_position
 from ssdsim.speculation.hit_models import PowerLawHits
@@ -171,6 +174,61 @@ def test_a_lookahead_beyond_what_was_measured(tmp_path: Path) -> None:
     assert max(found.request.searched["k"] or ()) == 3
 
 
+@pytest.mark.parametrize("rates", [(0.7, 0.8, 0.9), None], ids=["by position", "one rate"])
+@pytest.mark.parametrize("drafting", [{}, {"drafter": "eagle3", "target": "llama-3.1-8b", "tp": 1}])
+def test_no_pair_is_used_beyond_its_k_unless_somebody_extrapolates(
+    tmp_path: Path, rates: tuple[float, ...] | None, drafting: dict[str, Any]
+) -> None:
+    """A pair with one rate went on to any K, as did the last of a head's; one by position did not."""
+    found = _acceptance_alone(alpha_k=rates, length=Length(pooled=2.5, k=3))
+    pair = made.written(tmp_path, made.pair(by_temperature=(found,)))
+    with pytest.raises(InputError, match=r"known at 3 positions .* but the lookahead is 4; --extrapolate takes"):
+        predict(pair=pair, k=4, **drafting)
+    beyond = predict(pair=pair, k=4, extrapolate=True, **drafting).configuration
+    assert any("known up to K 3; the last rate is taken for more" in warning for warning in beyond.warnings)
+    assert configure(pair=pair, **drafting).settings["k"] == 3
+
+
+def test_searches_stop_at_what_a_pair_knows_and_say_so(tmp_path: Path) -> None:
+    """``export`` wrote K 4 for vLLM and K 8 as csv of a pair that was measured to K 3."""
+    found = _acceptance_alone(alpha_k=None, length=Length(pooled=2.5, k=3))
+    pair = made.written(tmp_path, made.pair(by_temperature=(found,)))
+    stopped = "K is searched up to 3, as far as the pair knows acceptance (--extrapolate goes on)"
+    recommended = recommend(gpus=5, pair=pair, strategies="ar,sd")
+    assert stopped in recommended.warnings
+    assert recommended.request.searched["k"] == (1, 2, 3)
+    exported = {format: export(format, pair=pair, b=[1, 16], strategies=("ar", "sd")) for format in ("vllm", "csv")}
+    assert all(stopped in each.warnings for each in exported.values())
+    assert json.loads(exported["vllm"].text)["num_speculative_tokens"] == 3
+    assert {cell.settings["k"] for cell in Schedule.parse(exported["csv"].text).cells} == {3}
+    with pytest.raises(InputError, match="--k 4: acceptance is known at 3 positions"):
+        export("vllm", pair=pair, b=1, k=[2, 4])
+    left = recommend(gpus=5, pair=pair, strategies="ar,sd", k=[2, 4])
+    assert any(warning.startswith("--k 4: acceptance is known at 3 positions") for warning in left.warnings)
+    assert left.request.searched["k"] == (2,)
+    assert recommend(gpus=5, pair=pair, strategies="ar,sd", k=[2, 4], extrapolate=True).request.searched["k"] == (2, 4)
+
+
+def test_a_pair_is_not_used_beyond_its_fan_outs(pair: str) -> None:
+    with pytest.raises(InputError, match="hits are known up to 32 guesses a position, but the fan-out is 40"):
+        configure(pair=pair, f=40)
+    held = [configure(pair=pair, budget=7 * f, fan_out_policy="uniform").settings["p_hit"] for f in (32, 64)]
+    assert held[0] == held[1]
+    further = configure(pair=pair, f=64, fan_out_policy="uniform", extrapolate=True)
+    assert further.settings["p_hit"] > held[0]
+    assert any("beyond that by the fitted law" in warning for warning in further.warnings)
+    with pytest.raises(InputError, match="--f 40: hits are known up to 32 guesses"):
+        export("csv", pair=pair, b=1, f=[8, 40])
+
+
+def test_a_temperature_between_is_the_nearest_where_somebody_extrapolates(pair: str) -> None:
+    near = configure(pair=pair, temperature=0.7, extrapolate=True)
+    assert near.settings["alpha"] == made.HOT_RATES
+    assert "pair.json: measured at temperature 1, taken for 0.7" in near.warnings
+    with pytest.raises(InputError, match="--extrapolate needs --pair"):
+        configure(extrapolate=True)
+
+
 def test_lengths_alone_are_no_acceptance(tmp_path: Path) -> None:
     blind = made.written(
         tmp_path, made.pair(by_temperature=(AtTemperature(temperature=0.0, length=Length(pooled=2.0)),))
@@ -266,7 +324,8 @@ def test_an_interval_is_that_of_the_rate_through_the_whole_answer(tmp_path: Path
     scenario = configure(pair=path, strategies="sd").scenarios["sd"]
     from ssdsim.pricing.cost import TimingErrors
 
-    tokens = np.asarray(scenario.sampled(TimingErrors(4000, 0)).averages.tokens_per_round)
+    moved = drawn(scenario.tokens.averages, scenario.known.moves, TimingErrors(4000, 0))
+    tokens = np.asarray(moved.tokens_per_round)
     low, high = np.percentile(tokens, (2.5, 97.5))
     expected = [float(accepted_length_pmf(rate, 6) @ np.arange(1, 8)) for rate in (0.65, 0.75)]
     assert (low, high) == pytest.approx(expected, rel=0.03)  # moves are straight lines, 1.3 % off at these bounds
@@ -302,10 +361,10 @@ def test_recommend_and_export_read_the_pair(pair: str) -> None:
 
 
 def test_an_engines_pair_from_its_log_to_a_prediction(tmp_path: Path) -> None:
-    """A single length: one rate at all positions, of no interval."""
+    """A single length: one rate at all positions that were drafted, of no interval."""
     found = AtTemperature(temperature=0.0, alpha=Mean(mean=0.65), length=Length(pooled=2.5, k=4))
     path = made.written(tmp_path, made.pair(how="sglang-server", requests=None, by_temperature=(found,)))
-    assert configure(pair=path, k=9).settings["alpha"] == 0.65
+    assert configure(pair=path, k=4).settings["alpha"] == (0.65,) * 4
 
 
 def test_a_law_without_its_curve_and_a_curve_without_its_law(tmp_path: Path) -> None:

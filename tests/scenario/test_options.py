@@ -30,9 +30,19 @@ GIVEN: dict[type, Any] = {  # a value of each kind, none of them a default
     kinds.OneOrByPosition: 0.5,
     kinds.ListOf: [1, 1],
     kinds.HitRates: [(1, 0.6), (2, 0.7)],
+    kinds.PassTimes: [(16, 1.0), (64, 2.0)],
     kinds.Names: ("sd", "ssd"),
+    kinds.Flag: True,
+    kinds.Ranges: (("alpha", 0.75, 0.85),),
 }
-TEXTS = {kinds.ListOf: "1,1", kinds.HitRates: "1:0.6,2:0.7", kinds.Names: "sd,ssd"}  # that mean those values
+# that mean those values
+TEXTS = {
+    kinds.ListOf: "1,1",
+    kinds.HitRates: "1:0.6,2:0.7",
+    kinds.PassTimes: "16:1,64:2",
+    kinds.Names: "sd,ssd",
+    kinds.Ranges: "alpha=0.75:0.85",
+}  # that mean those values
 ODD = st.one_of(
     *(st.integers(), st.floats(), st.text(max_size=8), st.booleans(), st.complex_numbers(), st.binary(max_size=3)),
     *(st.lists(st.integers() | st.floats(), max_size=3), st.dictionaries(st.text(max_size=2), st.integers())),
@@ -111,7 +121,7 @@ def test_a_value_from_the_command_line_is_what_the_record_checks(option: Option)
     """A text of the kind becomes a value that the record takes, alone and as one of several."""
     text = TEXTS.get(type(option.kind), str(value(option)))
     for verb, lists in (("predict", False), ("sweep", True)):
-        several = lists and not isinstance(option.kind, kinds.Names)  # names make one comparison
+        several = lists and not isinstance(option.kind, kinds.Names | kinds.Ranges | kinds.Flag)  # one comparison
         command = cli.get_command(click.Context(cli), verb)
         assert command is not None
         parameter = next(p for p in command.get_params(click.Context(command)) if p.name == option.name)

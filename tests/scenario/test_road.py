@@ -141,7 +141,7 @@ def test_a_newcomers_flag_works_in_a_process_of_its_own(tmp_path: Path) -> None:
 def test_a_newcomers_hit_rate_is_an_input_of_a_comparison(guesser: Guesser) -> None:
     found = compare(gpus=4, b=4, strategies="ar,guesser", tp=4)
     inputs = {each.name: each for each in found.inputs}
-    assert inputs["guessed"].origin == "placeholder"
+    assert inputs["guessed"].standing == "placeholder"
     assert inputs["guessed"].within == ALL["guessed"].plausible
     assert inputs["guessed"].read_by == ("guesser",)
 

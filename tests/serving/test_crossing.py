@@ -40,4 +40,5 @@ def test_rounds_err_under_arrivals_as_they_do_in_a_prediction() -> None:
     scenario = configure(b=1, p_hit=0.05, strategies="ssd").scenarios["ssd"]
     errors = TimingErrors(400, 0)
     table = RoundTable(scenario, PromptTables(), 1024)
-    assert table.drawn_rates(1, 1024, errors) == pytest.approx(rates([scenario], errors)[0], rel=1e-12)
+    predicted = float(scenario.estimate.tokens_per_second)
+    assert table.drawn(1, 1024, errors).joint * predicted == pytest.approx(rates([scenario], errors)[0], rel=1e-12)

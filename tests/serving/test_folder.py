@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -19,6 +20,7 @@ from ssdsim.cli.main import cli
 from ssdsim.errors import InputError
 from ssdsim.reports.build import report
 from ssdsim.runs.serving_folder import opened_for_serving
+from tests.mutations.values import changed_document
 from tests.reports.browser import CHROMIUM, Browser
 from tests.serving.made import SMALL, requests
 
@@ -93,6 +95,29 @@ def test_the_page_shows_crossing_goodput_and_a_minute(tmp_path: Path) -> None:
     for figure in page.figures:
         assert len(figure.table) > 0
         assert figure.provenance.startswith("Predicted.")
+
+
+def test_a_page_of_capacities_alone_says_so(tmp_path: Path) -> None:
+    answer(tmp_path / "run")
+    path = tmp_path / "run" / "serving.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "points": []}))
+    made = report(tmp_path / "run")
+    assert made.figures == ()
+    assert "capacities alone" in made.left_out[0].why
+
+
+def test_a_damaged_answer_ends_in_a_page_or_in_one_line(tmp_path: Path) -> None:
+    answer(tmp_path / "run")
+    path = tmp_path / "run" / "serving.json"
+    whole = json.loads(path.read_text())
+    refused = 0
+    for seed in range(60):
+        path.write_text(json.dumps(changed_document(whole, Random(seed))))
+        try:
+            report(tmp_path / "run")
+        except InputError:
+            refused += 1
+    assert 10 < refused < 60
 
 
 @pytest.mark.browser

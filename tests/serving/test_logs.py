@@ -125,6 +125,9 @@ def test_a_part_of_a_log_at_another_pace(tmp_path: Path) -> None:
     assert np.allclose(workload.arrival_s, [0.0, 0.5, 1.0, 1.5])
 
 
+DETAILED = {"input_lens": [1], "output_lens": [2], "ttfts": [0.1], "itls": [[0.1]]}
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -133,7 +136,24 @@ def test_a_part_of_a_log_at_another_pace(tmp_path: Path) -> None:
         ("arrival_s,input_tokens,output_tokens\n0,1,0\n", "no request with input and output"),
         ("arrival_s,input_tokens,output_tokens\n0,1,5\n1e9,1,5\n", "another unit"),
         ('{"x": 1}', "no log of requests that is known"),
-        (json.dumps({"input_lens": [1], "output_lens": "x"}), "output_lens must be a list of numbers"),
+        (json.dumps({"input_lens": [1], "output_lens": "x"}), "output_lens: Input should be a valid list"),
+        (lines({"input_lens": [1], "output_lens": [1, 2]}), "output_lens has 2 requests, input_lens 1"),
+        (lines({**DETAILED, "itls": [["x"]]}), "itls.0.0: Input should be a valid number"),
+        (lines({**DETAILED, "itls": [[0.1], [0.1]]}), "itls must be a list with an entry a request"),
+        (lines({**DETAILED, "errors": 5}), "errors: Input should be a valid list, got 5"),
+        (
+            '{"input_lens": [1], "output_lens": [1], "max_concurrency": 1e400}',
+            "max_concurrency: Input should be a finite",
+        ),
+        (lines({"input_lens": [10**400], "output_lens": [1]}), "input_lens.0: Input should be a valid number"),
+        (lines({"input_lens": [1e300], "output_lens": [1]}), "input_lens.0: Input should be less than"),
+        (lines({"metrics": [], "metadata": {}}), "record 1: metrics: Input should be"),
+        (lines({"metrics": {}, "metadata": 3}), "record 1: metadata: Input should be"),
+        (lines({"conversations": 7}), "record 1: conversations: Input should be a valid tuple, got 7"),
+        (lines({"conversations": [7, 8]}), "record 1: conversations.0: Input should be"),
+        (lines({"input_length": "5x", "output_length": 3}), "record 1: input_length: Input should be a valid number"),
+        ("arrival_s,input_tokens,output_tokens\n0,1e300,5\n", "input tokens must be at most 1e"),
+        ("arrival_s,input_tokens,output_tokens\ninf,1,5\n", "arrivals must be at most 1e"),
     ],
 )
 def test_a_file_that_is_none_is_refused_in_one_line(tmp_path: Path, text: str, said: str) -> None:
@@ -173,6 +193,9 @@ def test_conversations_need_a_tokenizer(tmp_path: Path) -> None:
     path = written(tmp_path, json.dumps(CONVERSATIONS))
     with pytest.raises(InputError, match="give the model's --tokenizer"):
         read_log(path)
+    (tmp_path / "other.json").write_text('{"model": {"type": "Unknown"}}')
+    with pytest.raises(InputError, match=r"other\.json: no tokenizer that can be read"):
+        read_log(path, tmp_path / "other.json")
     (tmp_path / "other.json").write_text("{}")
     with pytest.raises(InputError, match=r"no tokenizer\.json"):
         read_log(path, tmp_path / "other.json")

@@ -101,6 +101,14 @@ def test_optimal_beats_geometric_beats_uniform(
     assert optimal <= 1 + ROUNDING
 
 
+def test_whole_geometric_fan_outs_read_c_and_give_way_to_uniform() -> None:
+    """As docs/theory.md says; the theorem's real numbers know no c."""
+    by_c = [fan_out("geometric", 3, 3, 0.8, PowerLawHits(r=0.7, c=c)).tolist() for c in (0.2, 0.9)]
+    assert by_c == [[1, 1, 0, 1], [1, 0, 0, 2]]
+    h = PowerLawHits(r=0.5, c=0.0)
+    assert fan_out("geometric", 8, 7, 0.5, h).tolist() == uniform_fan_out(8, 7).tolist()
+
+
 @laws
 @given(st.lists(rates, min_size=1, max_size=8), budgets, power_laws)
 def test_the_order_of_policies_holds_with_a_rate_for_each_position(

@@ -36,7 +36,7 @@ ON_HARDWARE: list[dict[str, Any]] = [
     {"b": 16, "k": 9, "sd_draft": "separate"},
     {"b": 4, "temperature": 0.5, "draft_gpus": 2},
 ]
-OF_REQUESTS_ALIKE = ("amusd", "swiftspec")
+OF_REQUESTS_ALIKE = ("amusd", "swiftspec", "adaptive")
 EACH = pytest.mark.parametrize("name", NAMES)
 
 
@@ -129,6 +129,7 @@ def test_a_higher_acceptance_rate_is_never_slower(name: str, alphas: list[float]
 @given(alpha=st.floats(0.0, 1.0), k=st.integers(1, 12), p_hit=st.floats(0.0, 1.0), b=st.sampled_from([1, 3, 16]))
 @settings(deadline=None, max_examples=25)
 def test_a_free_drafter_is_never_slower_than_decoding_without_one(name: str, **options: Any) -> None:
+    assume(name != "minedraft" or options["b"] == 1)  # each of its groups takes a pass
     case = scenario(name, t_sd=0.0, t_p=0.0, t_b=0.0, **options)
     assert float(case.estimate.tokens_per_second) >= case.batch * (1.0 - 1e-12)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -90,6 +91,17 @@ def test_wider_passes_and_more_nodes_never_hurt_where_they_cost_nothing() -> Non
     by_nodes = [rate(swift(0.8, 1.0, 3, 2, 3, nodes, 0.25)) for nodes in (2, 4, 8, 16)]
     assert by_width == sorted(by_width)
     assert by_nodes == sorted(by_nodes)
+
+
+def test_guesses_that_are_equally_likely_do_not_change_places_with_the_last_bit_of_a_rate() -> None:
+    """Tokens a round rise smoothly with the rate: paths of the same ranks in another order tie, whatever the rate."""
+    tokens = [
+        configure(strategies="swiftspec", t_sd=0.2, alpha=alpha, k=6, swift_width=2, swift_passes=3, swift_nodes=9,
+                  swift_guesses=2).scenarios["swiftspec"].estimate.tokens_per_round
+        for alpha in (0.614, 0.615, 0.616, 0.617, 0.618)
+    ]  # fmt: skip
+    steps = np.diff(tokens)
+    assert np.all((steps > 0.0) & (steps < 0.01))
 
 
 def test_on_hardware_the_draft_makes_as_many_passes_as_a_verification_takes() -> None:

@@ -10,6 +10,8 @@ import pytest
 
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_transformer
+from ssdsim.transformer.forward import forward_pass
+from ssdsim.transformer.operations import Gemm
 from ssdsim.transformer.precision import Precision
 
 LAYERS = 2
@@ -88,6 +90,31 @@ def test_each_method_is_read(tmp_path: Path, quantisation: dict[str, Any], expec
 def test_a_part_that_is_left_out_everywhere_stays_plain(tmp_path: Path, left_out: list[str]) -> None:
     found = precision(tmp_path, in_groups(FP8, ignore=left_out))
     assert found == Precision("bfloat16", "bfloat16", "float8", "bfloat16", "bfloat16")
+
+
+def test_the_projection_after_the_attention_may_be_quantised_alone(tmp_path: Path) -> None:
+    """As in DeepSeek-V3.1-NVFP4, whose projections before the attention stay in 16 bits; and the other way round."""
+    before = [f"model.layers.{layer}.self_attn.{name}_proj*" for layer in range(LAYERS) for name in "qkv"]
+    modelopt = {"quant_method": "modelopt", "quant_algo": "NVFP4"}
+    found = precision(tmp_path, modelopt | {"ignore": ["lm_head", *before]})
+    assert found == Precision("bfloat16", "bfloat16", "nvfp4", "bfloat16", "bfloat16", attention_out="nvfp4")
+    assert found.weights == "attention bfloat16, attention_out nvfp4, mlp nvfp4"
+    card = find_transformer(str(tmp_path / "config.json"))
+    counts = card.parameters_by_part
+    assert card.weight_bytes() == pytest.approx(
+        (counts["attention_out"] + counts["mlp"]) * (0.5 + 1 / 16)
+        + 2 * (counts["attention"] + counts["lm_head"] + counts["activations"])
+    )
+    of_pass = {op.name: op.dtype for op, _ in forward_pass(card, batch=1, context=8).counted() if isinstance(op, Gemm)}
+    assert (of_pass["qkv"], of_pass["attention_out"]) == ("bfloat16", "nvfp4")
+    found = precision(tmp_path, modelopt | {"ignore": ["lm_head", "*.o_proj"]})
+    assert found == Precision("bfloat16", "nvfp4", "nvfp4", "bfloat16", "bfloat16", attention_out="bfloat16")
+
+
+def test_layers_of_the_attention_that_are_left_out_in_part_are_refused(tmp_path: Path) -> None:
+    said = "1 of 2 matrices of the attention_out are not quantised; all or none of a part is supported"
+    with pytest.raises(InputError, match=said):
+        precision(tmp_path, in_groups(FP8, ignore=["lm_head", "model.layers.0.self_attn.o_proj"]))
 
 
 @pytest.mark.parametrize("key", ["ignore", "modules_to_not_convert", "exclude_modules"])

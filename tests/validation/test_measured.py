@@ -7,7 +7,16 @@ import pytest
 
 from ssdsim.errors import InputError
 from ssdsim.runtimes.card import Errors
-from ssdsim.validation.measured import AXES, check_rows, likelier_caches, summarise
+from ssdsim.validation.measured import (
+    AXES,
+    always,
+    check_rows,
+    check_what_can_be,
+    likelier_caches,
+    of_engine,
+    of_hardware,
+    summarise,
+)
 from tests.measured.engines import BATCHES, HIDDEN, MODEL_IDS, measured, served
 
 WRONG = HIDDEN.model_copy(update={"name": "wrong by 10 %", "errors": Errors(pass_log_sd=0.1)})
@@ -56,6 +65,26 @@ def test_summaries_are_over_all_rows_and_along_every_axis() -> None:
 def test_a_row_that_cannot_be_predicted_is_named() -> None:
     with pytest.raises(InputError, match=r"row 2 \(llama-3.1-8b, h100-sxm, batch 1\)"):
         check_rows([measured(served()), served(tp=7)], HIDDEN)
+
+
+def test_a_row_that_cannot_be_predicted_is_skipped_and_named() -> None:
+    """By every runtime alike: their errors are over the same rows."""
+    rows = [measured(served()), served(tp=7), measured(served(batch=8))]
+    checked, skipped = check_what_can_be(rows, [always(HIDDEN), always(WRONG)])
+    assert [one.row for one in checked] == [rows[0], rows[2]] * 2
+    assert [one.card for one in checked] == [HIDDEN, HIDDEN, WRONG, WRONG]
+    (one,) = skipped
+    assert str(one).startswith("row 2 (llama-3.1-8b, h100-sxm, batch 1): ")
+    assert [summary.rows for summary in summarise(checked) if summary.axis == "runtime"] == [2, 2]
+    with pytest.raises(InputError, match="no row can be predicted: row 1"):
+        check_what_can_be([served(tp=7)], [of_hardware])
+
+
+def test_each_row_may_have_the_card_of_its_engine() -> None:
+    rows = [served(engine=engine) for engine in ("vllm", "sglang", "")]
+    checked, skipped = check_what_can_be(rows, [of_engine])
+    assert [one.card.name for one in checked] == ["vllm", "sglang"]
+    assert [one.reason for one in skipped] == ["names no engine, and --runtime engine takes its card"]
 
 
 @pytest.mark.parametrize("kept", ["float8", "bfloat16"])

@@ -5,30 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 from ssdsim.answers.compare.compare import Comparison
-from ssdsim.answers.compare.inputs import AcceptanceInput
-from ssdsim.answers.recommend.as_json import asked, deployed
+from ssdsim.answers.recommend.as_json import asked, deployed, ranked_by
 from ssdsim.answers.recommend.deployment import Deployment
 from ssdsim.plain import document, picked
 
 
 def as_json(found: Comparison) -> dict[str, Any]:
-    """The stable JSON object of ``ssdsim compare --json`` (schema 1)."""
+    """The stable JSON object of ``ssdsim compare --json`` (schema 2)."""
     answer = {
-        "schema": 1,
+        "schema": 2,
         "verb": "compare",
         "request": {**asked(found.request), "b": found.batch},
-        "verdict": {"winner": found.winner, "sentence": found.sentence},
+        "verdict": picked(found, "winner", "likeliest", "over", "sentence", "doubts", "doubts_told"),
+        "engine": ranked_by(found.request),
         "strategies": tuple(found.compared.values()),
         **picked(found, "inputs", "impossible", "runtime", "warnings"),
+        "apart": {name: picked(each, "deployment", "worth", "sentence") for name, each in found.apart.items()},
     }
-    return document(answer, {AcceptanceInput: _input, Deployment: deployed})
-
-
-def _input(each: AcceptanceInput) -> dict[str, Any]:
-    low, high = each.within or (None, None)
-    return {
-        **picked(each, "name", "value", "origin", "read_by"),
-        "measured": each.is_measured,
-        "low": low,
-        "high": high,
-    }
+    return document(answer, {Deployment: deployed})

@@ -2,73 +2,110 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from itertools import groupby, pairwise
+from os.path import exists, expanduser, isdir  # they take any text for a path, pathlib's raise at some
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ssdsim import strategies
 from ssdsim.answers.schedule.candidates import Candidates
+from ssdsim.answers.schedule.file import Cell
 from ssdsim.drafters.model import ModelDrafter
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_transformer
+from ssdsim.runtimes.card import Runs
+from ssdsim.runtimes.catalog import find_runtime
 from ssdsim.scenario.drafting import draft_by_options
+from ssdsim.scenario.engines import Engine, titles
 from ssdsim.scenario.options import DEFAULTS
+from ssdsim.strategies.autoregressive import Autoregressive
+from ssdsim.strategies.speculative import Speculative
+from ssdsim.strategies.tree import TreeSpeculative
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import DATA_PARALLEL
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_HUB_NAME = re.compile(r"([\w.-]+/[\w.-]+)(?: config\.json)?")
+_HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+LITTLE = 0.02  # of tokens/s: what a table must bring on average to be worth its trouble
 
-Write = Callable[[Candidates, Sequence[str], list[str], int], str]
-"""The text of an engine, from candidates, names of strategies that it has, notes to add to, and a seed."""
+Write = Callable[["Dialect", Candidates, Sequence[str], list[str], int], str]
+"""The text of an engine: in its dialect, from candidates, names of strategies that it runs, notes to add to, a seed."""
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """An engine's words. ``name`` is the format's, ``title`` is what notes call the engine.
+    """An engine's words. ``name`` is the format's, ``runtime`` the bundled card of the engine.
 
-    ``expresses`` are the names of the strategies that it has a way to say, ``drafters`` what may draft for them.
-    ``fixed`` are options that the engine fixes: the value, and the note where another one was asked for. ``check``
-    raises :class:`InputError` where the engine cannot run what the options ask for, whichever strategy is best.
-    ``runtime`` is the bundled card that it is priced with where neither a user nor the profile has another one.
+    What the engine runs is that card's to say, or that of another runtime of the same engine which a user names
+    (``named``, by :meth:`priced_on`). ``drafters`` are those that the words can say. ``check`` raises
+    :class:`InputError` where the engine cannot run what the options ask for, whichever strategy is best. ``one`` is the
+    command of a single cell, of an engine that takes nothing over batch sizes.
     """
 
     name: str
-    title: str
-    expresses: Sequence[str]
+    runtime: str
     write: Write
     drafters: Sequence[str] = (ModelDrafter.name,)
-    fixed: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
     check: Callable[[Mapping[str, Any]], None] | None = None
-    runtime: str | None = None
+    one: Callable[[Cell, Mapping[str, Any]], str] | None = None
+    named: Runs | None = None
 
-    def among(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Those of ``names`` that it can say.
+    @property
+    def runs(self) -> Runs:
+        """What the engine runs."""
+        found = self.named or find_runtime(self.runtime).runs
+        assert found is not None  # every bundled engine says what it runs
+        return found
+
+    @property
+    def title(self) -> str:
+        return self.runs.called
+
+    def priced_on(self, options: Mapping[str, Any]) -> Dialect:
+        """The same words for the engine of the runtime that the options name, where it is the same engine's."""
+        named = options.get("runtime")
+        other = None if named is None else find_runtime(named)
+        if other is None or other.runs is None or other.engine != find_runtime(self.runtime).engine:
+            return self
+        return replace(self, named=other.runs)
+
+    def fixed(self) -> Mapping[str, tuple[Any, str]]:
+        """Options that the engine fixes: the value, and the note where another one was asked for."""
+        found: dict[str, tuple[Any, str]] = {}
+        if self.runs.draft_gpus is not None:
+            where = "drafts on the target's devices: SD's draft is priced there, not on a device of its own"
+            found["sd_draft"] = ("colocated", f"{self.title} {where}")
+        if self.runs.draft_gpus == 1:
+            found["draft_gpus"] = (1, f"{self.title} has one draft GPU: SSD is priced with one")
+        return found
+
+    def among(self, names: Sequence[str], drafter: str) -> tuple[str, ...]:
+        """Those of ``names`` that it runs.
 
         Raises
         ------
-        InputError : it can say none of them.
+        InputError : it runs none of them, or its words know no such drafter.
         """
-        found = tuple(name for name in names if name in self.expresses)
-        if not found:
-            raise InputError(
-                f"--format {self.name}: {self.title} has no {titles(names, 'or')}; it has {titles(self.expresses)}"
-            )
-        return found
-
-    def check_drafter(self, name: str) -> None:
-        """Raise :class:`InputError` where the engine's words know no such drafter."""
-        if name not in self.drafters:
-            allowed = ", ".join(self.drafters)
-            raise InputError(f"--format {self.name} knows no drafter '{name}'; allowed: {allowed}")
+        if drafter not in self.drafters:
+            raise InputError(f"--format {self.name} knows no drafter '{drafter}'; allowed: {', '.join(self.drafters)}")
+        try:
+            return Engine(self.runs, drafter).runnable(names)
+        except InputError as error:
+            raise InputError(f"--format {self.name}: {error}") from None
 
     def note_missing(self, found: Candidates, best: pd.DataFrame, notes: list[str]) -> None:
         """What each strategy that the engine lacks would have brought over ``best``, which is exported."""
         all_of_them = found.best()
-        for name in (name for name in found.strategies if name not in self.expresses):
+        own = [name for name in found.strategies if self.runs.has(name, drafter_of(found))]
+        for name in (name for name in found.strategies if name not in own):
             cells = all_of_them[all_of_them["strategy"] == name]
             if cells.empty:
                 continue
@@ -79,8 +116,27 @@ class Dialect:
             notes.append(
                 f"{self.title} has no {title}: at {len(cells)} of {len(all_of_them)} cells {title} is best "
                 f"(up to {gain:.2f}x what is exported here{more}); "
-                f"the best of {titles(self.among(found.strategies))} is exported"
+                f"the best of {titles(own)} is exported"
             )
+
+    def tables(self, found: Candidates) -> bool:
+        """Whether K follows the batch size; not where devices have sequences of their own, and might choose others."""
+        return self.runs.k_by_batch and not is_data_parallel(found)
+
+    def note_table(self, found: Candidates, names: Sequence[str], best: pd.DataFrame, notes: list[str]) -> None:
+        """What it brings that each batch size has a K of its own, over the best that all share."""
+        one = found.best(names, by=())
+        both = best.merge(one, on=["b", "context"], suffixes=("", "_fixed"))
+        gains = np.log(both["tokens_per_second"] / both["tokens_per_second_fixed"])
+        most = both["b"].to_list()[int(np.argmax(gains))]
+        fixed = one.to_dict("records")[0]
+        alone = f"K {lookahead(fixed)}" if lookahead(fixed) else "no speculation"
+        mean = float(np.expm1(gains.mean()))
+        little = f": little, so that {alone} alone does nearly as well" if mean < LITTLE else ""
+        notes.append(
+            f"the table over batch sizes is worth {mean:.1%} over {alone} at all of them "
+            f"(at most {float(np.expm1(gains.max())):.1%}, at batch {most}){little}"
+        )
 
     def note_shared(self, best: pd.DataFrame, axes: str, notes: list[str]) -> None:
         """What it costs that cells share one choice."""
@@ -92,23 +148,41 @@ class Dialect:
             )
 
 
-def drafts_beside(engine: str) -> Mapping[str, tuple[Any, str]]:
-    """What is fixed where an engine has no device for SD's draft."""
-    where = "drafts on the target's devices: SD's draft is priced there, not on a device of its own"
-    return {"sd_draft": ("colocated", f"{engine} {where}")}
+LOOKAHEADS: Mapping[str, str | None] = {Autoregressive.name: None, Speculative.name: "k", TreeSpeculative.name: "k"}
+"""Of the strategies that engines serve, the option that is their number of speculative tokens."""
 
 
-def titles(names: Sequence[str], joined: str = "and") -> str:
-    """``AR, SD and SSD``."""
-    *others, last = (strategies.ALL.named(name).title for name in names)
-    return f"{', '.join(others)} {joined} {last}" if others else last
+def lookahead(row: Mapping[Any, Any]) -> int:
+    """Tokens drafted by a row of candidates; 0 where none are."""
+    option = LOOKAHEADS[row["strategy"]]
+    return 0 if option is None else int(row[option])
 
 
-def card(found: Candidates, role: str) -> Transformer:
+def by_batch(best: pd.DataFrame) -> dict[int, int]:
+    """The K of each batch size of ``best``, in their order."""
+    rows = best.drop_duplicates("b").sort_values("b").to_dict("records")
+    return {int(row["b"]): lookahead(row) for row in rows}
+
+
+def ranges(lookaheads: Mapping[int, int]) -> list[list[int]]:
+    """``[first, last, K]`` with both ends included, from 1 to the largest batch size, without gaps.
+
+    Ranges meet half way (in ratio) between two batch sizes.
+    """
+    batches = sorted(lookaheads)
+    ends = [max(low, math.ceil(math.sqrt(low * high)) - 1) for low, high in pairwise(batches)] + [batches[-1]]
+    found: list[list[int]] = []
+    for k, ends_of_k in groupby(zip(batches, ends, strict=True), key=lambda item: lookaheads[item[0]]):
+        first = found[-1][1] + 1 if found else 1
+        found.append([first, list(ends_of_k)[-1][1], k])
+    return found
+
+
+def card(options: Mapping[str, Any], role: str) -> Transformer:
     """The target's or the draft's."""
     if role == "draft":
-        return draft_by_options(found.options)
-    return find_transformer(found.options.get(role, DEFAULTS[role]))
+        return draft_by_options(options)
+    return find_transformer(options.get(role, DEFAULTS[role]))
 
 
 def drafter_of(found: Candidates) -> str:
@@ -121,10 +195,23 @@ def is_data_parallel(found: Candidates) -> bool:
     return bool(found.options.get("attention") == DATA_PARALLEL)
 
 
-def hub_name(card: Transformer, notes: list[str]) -> str:
-    """The Hugging Face name that the card was made from, or else the card's own."""
-    match = _HUB_NAME.fullmatch(card.source)
-    if match:
-        return match[1]
-    notes.append(f"{card.name} is not a Hugging Face name: put the model's path in its place")
-    return card.name
+def checkpoint(found: Candidates, role: str, notes: list[str]) -> str:
+    """What the engine loads of a role: as :func:`loaded_name` has it."""
+    return loaded_name(str(found.options.get(role) or ""), card(found.options, role), notes)
+
+
+def loaded_name(named: str, known: Transformer, notes: list[str]) -> str:
+    """The hub's name or the folder that a user gave, else what the card says to serve.
+
+    Where no checkpoint is known a word stands in its place that no engine takes for one, and a note says so.
+    """
+    path = Path(expanduser(named))
+    if named and (isdir(path) or path.suffix == ".json"):
+        return str(path if isdir(path) else path.parent)
+    if _HUB_NAME.fullmatch(named) and not exists(path):
+        return named
+    if known.checkpoint:
+        return known.checkpoint
+    stand_in = f"PATH-OF-{known.name}"
+    notes.append(f"no checkpoint of {known.name} is known here: put its path in the place of {stand_in}")
+    return stand_in

@@ -10,22 +10,25 @@ from dataclasses import dataclass
 from typing import Any
 
 from ssdsim import strategies
-from ssdsim.answers.export import sglang, ssd_engine, vllm
-from ssdsim.answers.export.dialect import Dialect, titles
+from ssdsim.answers.export import sglang, ssd_engine, trtllm, vllm
+from ssdsim.answers.export.dialect import Dialect
+from ssdsim.answers.export.standing import standing_notes
 from ssdsim.answers.schedule.candidates import candidates
 from ssdsim.answers.schedule.file import Schedule
-from ssdsim.answers.schedule.schedule import of_candidates
+from ssdsim.answers.schedule.schedule import inputs_behind, of_candidates
 from ssdsim.errors import InputError, nearest
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.option import spelled
-from ssdsim.runtimes.catalog import BY_DEFAULT, runtime_of
-from ssdsim.scenario.asked import effective
-from ssdsim.scenario.measured_pair import is_placeholder
+from ssdsim.runtimes.catalog import BY_DEFAULT, find_runtime, runtime_of
+from ssdsim.scenario.engines import titles
 from ssdsim.scenario.options import ALL, DEFAULTS
+from ssdsim.scenario.standing import TokenInput
 from ssdsim.transformer.operations import DTYPES
 
 _FILES: Mapping[str, Callable[[Schedule], str]] = {"json": Schedule.to_json, "csv": Schedule.to_csv}
-_ENGINES: Mapping[str, Dialect] = {each.name: each for each in (vllm.DIALECT, sglang.DIALECT, ssd_engine.DIALECT)}
+_ENGINES: Mapping[str, Dialect] = {
+    each.name: each for each in (vllm.DIALECT, vllm.SERVE, sglang.DIALECT, trtllm.DIALECT, ssd_engine.DIALECT)
+}
 FORMATS = (*_FILES, *_ENGINES)
 
 
@@ -33,12 +36,15 @@ FORMATS = (*_FILES, *_ENGINES)
 class Exported:
     """``text`` for the engine (or a file); ``notes`` say what it leaves out; ``warnings`` are of the timings.
 
+    ``inputs`` are what its tokens rest on.
+
     Where nothing fits, ``refusal`` says why; an engine's text is then empty, a schedule holds the reason of each cell.
     """
 
     text: str
     notes: tuple[str, ...]
     warnings: tuple[str, ...]
+    inputs: tuple[TokenInput, ...]
     refusal: str | None = None
 
 
@@ -48,8 +54,9 @@ def export(format: str, *, seed: int = 0, **options: Any) -> Exported:
     Parameters
     ----------
     format : ``json`` or ``csv``, the whole :class:`ssdsim.Schedule`; ``vllm``, the object of
-        ``--speculative-config`` with its table over batch sizes; ``sglang``, the server's command line;
-        ``ssd``, a ``bench.py`` command line of the SSD paper's engine for each batch and context.
+        ``--speculative-config`` with its table over batch sizes; ``vllm-serve``, ``sglang`` and ``trtllm``, the whole
+        command line of a server; ``ssd``, a ``bench.py`` command line of the SSD paper's engine for each batch and
+        context.
     seed : of the draws behind the intervals.
     options : those of :func:`ssdsim.answers.schedule.candidates.candidates`.
 
@@ -71,18 +78,18 @@ def export(format: str, *, seed: int = 0, **options: Any) -> Exported:
         raise InputError(f"unknown format '{format}'{nearest(format, FORMATS)} Allowed: {', '.join(FORMATS)}")
     engine = _ENGINES.get(format)
     notes: list[str] = []
+    own: tuple[str, ...] = ()
     names = ALL["strategies"].checked(options.get("strategies") or strategies.default())
     if engine is not None:
+        engine = engine.priced_on(options)
         options = _on_its_runtime(engine, _fixed(engine, options, notes))
-        engine.among(names)
-        engine.check_drafter(options.get("drafter") or DEFAULTS["drafter"])
+        own = engine.among(names, options.get("drafter") or DEFAULTS["drafter"])
         if engine.check is not None:
             engine.check(options)
     found = candidates(**options)
-    drafting = [point for point in found.points if strategies.ALL.named(*point["strategies"]).drafts]
-    if drafting and is_placeholder(effective(drafting[0]), "alpha"):  # what is accepted is the same in all
-        placeholder = f"the acceptance rate {DEFAULTS['alpha']} is a placeholder, not a measurement"
-        notes.append(f"{placeholder}: give --pair or --alpha")
+    inputs = inputs_behind(found)
+    if not found.table.empty:
+        notes += standing_notes(found, names if engine is None else own, inputs, seed)
     if engine is not None:
         notes += _formats(options)
     for (b, context), reason in found.impossible.items():
@@ -91,11 +98,18 @@ def export(format: str, *, seed: int = 0, **options: Any) -> Exported:
     if engine is None:
         text = _FILES[format](of_candidates(found, seed))
     else:
-        own = engine.among(names)
         if not refusal and not found.table["strategy"].isin(own).any():
             refusal = f"nothing fits that {engine.title} has: {titles(own, 'or')} finds no room"
-        text = "" if refusal else engine.write(found, own, notes, seed)
-    return Exported(text, tuple(notes), tuple(found.warnings), refusal)
+        text = "" if refusal else engine.write(engine, found, own, notes, seed)
+    return Exported(text, tuple(notes), tuple(found.warnings), inputs, refusal)
+
+
+def engine_of(runtime: str) -> Dialect | None:
+    """The dialect of the engine that a runtime is of, for a command line; None where none is known."""
+    of = find_runtime(runtime).engine
+    commands = (vllm.SERVE, sglang.DIALECT, trtllm.DIALECT, ssd_engine.DIALECT)
+    found = next((each for each in commands if find_runtime(each.runtime).engine == of), None)
+    return found and found.priced_on({"runtime": runtime})
 
 
 def _formats(options: Mapping[str, Any]) -> list[str]:
@@ -110,7 +124,7 @@ def _formats(options: Mapping[str, Any]) -> list[str]:
 def _on_its_runtime(engine: Dialect, options: dict[str, Any]) -> dict[str, Any]:
     """Priced as the engine itself runs, unless a runtime is given or belongs to the profile."""
     hardware = options.get("hardware") or DEFAULTS["hardware"]
-    if engine.runtime is None or options.get("runtime") is not None or not isinstance(hardware, str):
+    if options.get("runtime") is not None or not isinstance(hardware, str):
         return options
     _, why = runtime_of(find_hardware(hardware), hardware)
     return {**options, "runtime": engine.runtime} if why == BY_DEFAULT else options
@@ -119,7 +133,7 @@ def _on_its_runtime(engine: Dialect, options: dict[str, Any]) -> dict[str, Any]:
 def _fixed(engine: Dialect, options: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
     """The options with those that the engine fixes, as far as they are given."""
     fixed = dict(options)
-    for name, (value, note) in engine.fixed.items():
+    for name, (value, note) in engine.fixed().items():
         if options.get(name) not in (None, value):
             fixed[name] = value
             notes.append(note)

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ssdsim.answers.export.dialect import Dialect, card, drafter_of, drafts_beside, hub_name, is_data_parallel
-from ssdsim.answers.export.vllm import LOOKAHEADS, lookahead
+from ssdsim.answers.export.dialect import Dialect, checkpoint, drafter_of, is_data_parallel, lookahead
 from ssdsim.answers.schedule.candidates import Candidates
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.options import DEFAULTS
@@ -25,15 +24,15 @@ ALGORITHMS: Mapping[str, str] = {
 """By ssdsim's drafters, what SGLang calls them (its documentation at 067ad4d; DFLASH in newer ones)."""
 
 
-def command(found: Candidates, names: Sequence[str], notes: list[str], seed: int) -> str:
+def command(engine: Dialect, found: Candidates, names: Sequence[str], notes: list[str], seed: int) -> str:
     """The command line of a server: one K, that of the best geometric mean over batches and contexts."""
     best = found.best(names, by=())
-    DIALECT.note_shared(best, "batch sizes and contexts", notes)
-    DIALECT.note_missing(found, best, notes)
+    engine.note_shared(best, "batch sizes and contexts", notes)
+    engine.note_missing(found, best, notes)
     chosen = best.to_dict("records")[0]
     tree = _tree(found.points[chosen["point"]], notes) if chosen["strategy"] == TreeSpeculative.name else None
     k = tree.passes if tree else lookahead(chosen)
-    words = ["python", "-m", "sglang.launch_server", "--model-path", hub_name(card(found, "target"), notes)]
+    words = ["python", "-m", "sglang.launch_server", "--model-path", checkpoint(found, "target", notes)]
     words += ["--tp-size", str(found.options.get("tp", DEFAULTS["tp"]))]
     if is_data_parallel(found):
         ranks = str(found.options.get("tp", DEFAULTS["tp"]))
@@ -44,18 +43,32 @@ def command(found: Candidates, names: Sequence[str], notes: list[str], seed: int
         notes.append("AR is best on the whole: the command has no speculative flags")
         return shlex.join(words) + "\n"
     drafter = drafter_of(found)
-    words += ["--speculative-algorithm", ALGORITHMS[drafter]]
     if drafter == "ngram":
         notes.append("SGLang's NGRAM drafts a tree of matches, wider than the one chain that is priced here")
-        return shlex.join([*words, "--speculative-num-draft-tokens", str(k + 1)]) + "\n"
-    if drafter != "mtp":  # whose layer is in the target's checkpoint
-        words += ["--speculative-draft-model-path", hub_name(card(found, "draft"), notes)]
-    if drafter == "dflash":
-        return shlex.join([*words, "--speculative-dflash-block-size", str(k + 1)]) + "\n"
-    # with one candidate a step, a chain, SGLang verifies num-steps + 1 tokens
-    words += ["--speculative-num-steps", str(k), "--speculative-eagle-topk", str(tree.beam if tree else 1)]
-    words += ["--speculative-num-draft-tokens", str((tree.nodes if tree else k) + 1)]
+    draft = checkpoint(found, "draft", notes) if names_model(drafter) else None
+    words += speculative_flags(drafter, draft, k, tree.beam if tree else 1, tree.nodes if tree else k)
     return shlex.join(words) + "\n"
+
+
+def names_model(drafter: str) -> bool:
+    """Whether it has a checkpoint of its own: a target's MTP layer is in the target's."""
+    return drafter not in ("ngram", "mtp")
+
+
+def speculative_flags(drafter: str, draft: str | None, k: int, beam: int, nodes: int) -> list[str]:
+    """The flags that start a drafter of ``k`` steps, whose model (where it has one) is called ``draft``.
+
+    With one candidate a step, a chain of ``nodes`` tokens, SGLang verifies one more.
+    """
+    words = ["--speculative-algorithm", ALGORITHMS[drafter]]
+    if draft is not None:
+        words += ["--speculative-draft-model-path", draft]
+    if drafter == "ngram":
+        return [*words, "--speculative-num-draft-tokens", str(k + 1)]
+    if drafter == "dflash":
+        return [*words, "--speculative-dflash-block-size", str(k + 1)]
+    words += ["--speculative-num-steps", str(k), "--speculative-eagle-topk", str(beam)]
+    return [*words, "--speculative-num-draft-tokens", str(nodes + 1)]
 
 
 @dataclass(frozen=True)
@@ -88,9 +101,6 @@ def _tree(point: Mapping[str, Any], notes: list[str]) -> _Tree:
 DIALECT = Dialect(
     name="sglang",
     runtime="sglang",
-    title="SGLang",
-    expresses=(*LOOKAHEADS, TreeSpeculative.name),
     drafters=tuple(ALGORITHMS),
     write=command,
-    fixed=drafts_beside("SGLang"),
 )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ssdsim import strategies
-from ssdsim.answers.export.dialect import Dialect, card, drafts_beside
+from ssdsim.answers.export.dialect import Dialect, card
 from ssdsim.answers.schedule.candidates import Candidates
 from ssdsim.answers.schedule.file import Cell
 from ssdsim.answers.schedule.schedule import of_candidates
@@ -25,43 +25,49 @@ _OUTPUT_TOKENS = 1024  # of room beside the prompt; bench.py makes 512 unless to
 SIZES = {"llama": ("1", "3", "8", "70"), "qwen": ("0.6", "1.7", "4", "8", "14", "32")}
 
 
-def commands(found: Candidates, names: Sequence[str], notes: list[str], seed: int) -> str:
+def commands(engine: Dialect, found: Candidates, names: Sequence[str], notes: list[str], seed: int) -> str:
     """A command line for each batch and context.
 
     Fan-outs go as lists (``--flh`` after a hit, ``--flm`` after a miss), a common one as ``--f``.
     """
-    DIALECT.note_missing(found, found.best(names), notes)
+    engine.note_missing(found, found.best(names), notes)
     lines = []
     for cell in of_candidates(found, seed, names).cells:
         if cell.strategy is not None:
             rate = f"{cell.tokens_per_second:.0f} tokens/s ({cell.low:.0f}-{cell.high:.0f})"
             title = strategies.ALL.named(cell.strategy).title
             lines.append(f"# batch {cell.b}, context {cell.context}: {title}, {rate}")
-            lines.append(shlex.join([*_command(cell, found), *FLAGS[cell.strategy](cell, found)]))
+            lines.append(command(cell, found.options))
     notes.append("bench.py cuts prompts to --input_len and does not lengthen them: a long context needs long prompts")
     return "\n".join(lines) + "\n"
 
 
-def _command(cell: Cell, found: Candidates) -> Iterator[str]:
+def command(cell: Cell, options: Mapping[str, Any]) -> str:
+    """The command line of one cell."""
+    assert cell.strategy is not None  # something fits there
+    return shlex.join([*_command(cell, options), *FLAGS[cell.strategy](cell, options)])
+
+
+def _command(cell: Cell, options: Mapping[str, Any]) -> Iterator[str]:
     """What every strategy takes."""
-    family, size = _model(card(found, "target"))
+    family, size = _model(card(options, "target"))
     yield from ("python", "-O", "bench/bench.py", f"--{family}", "--size", size)
     yield from ("--gpus", str(cell.gpus), "--b", str(cell.b))
     yield from ("--input_len", str(cell.context), "--max_model_len", str(max(8192, cell.context + _OUTPUT_TOKENS)))
-    yield from ("--temp", f"{found.options.get('temperature', 0.0):g}")
+    yield from ("--temp", f"{options.get('temperature', 0.0):g}")
 
 
-def _no_flags(cell: Cell, found: Candidates) -> Iterator[str]:
+def _no_flags(cell: Cell, options: Mapping[str, Any]) -> Iterator[str]:
     yield from ()
 
 
-def _synchronous(cell: Cell, found: Candidates) -> Iterator[str]:
-    _, draft_size = _model(card(found, "draft"))
+def _synchronous(cell: Cell, options: Mapping[str, Any]) -> Iterator[str]:
+    _, draft_size = _model(card(options, "draft"))
     yield from ("--draft", draft_size, "--spec", "--k", str(cell.settings["k"]))
 
 
-def _asynchronous(cell: Cell, found: Candidates) -> Iterator[str]:
-    yield from _synchronous(cell, found)
+def _asynchronous(cell: Cell, options: Mapping[str, Any]) -> Iterator[str]:
+    yield from _synchronous(cell, options)
     yield from ("--async", "--backup", str(cell.settings["backup"]))
     yield from _fan_outs(cell.settings)
 
@@ -76,7 +82,7 @@ def _fan_outs(settings: Mapping[str, Any]) -> Iterator[str]:
             yield from (flag, *map(str, fan_outs))
 
 
-FLAGS: Mapping[str, Callable[[Cell, Candidates], Iterator[str]]] = {
+FLAGS: Mapping[str, Callable[[Cell, Mapping[str, Any]], Iterator[str]]] = {
     Autoregressive.name: _no_flags,
     Speculative.name: _synchronous,
     SSD.name: _asynchronous,
@@ -105,12 +111,8 @@ def _model(card: Transformer) -> tuple[str, str]:
 
 DIALECT = Dialect(
     name="ssd",
-    title="the SSD engine",
-    expresses=tuple(FLAGS),
+    runtime="ssd-engine",
     write=commands,
-    fixed={
-        **drafts_beside("the SSD engine"),
-        "draft_gpus": (1, "the SSD engine has one draft GPU: SSD is priced with one"),
-    },
     check=check_models,
+    one=command,
 )

@@ -1,23 +1,25 @@
-"""vLLM: the object of ``--speculative-config``."""
+"""vLLM: the object of ``--speculative-config``, and the whole command line of a server."""
 
 from __future__ import annotations
 
 import json
-import math
+import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import groupby, pairwise
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ssdsim.answers.export.dialect import Dialect, card, drafter_of, drafts_beside, hub_name, is_data_parallel
+from ssdsim.answers.export.dialect import (
+    Dialect,
+    by_batch,
+    checkpoint,
+    drafter_of,
+    is_data_parallel,
+    lookahead,
+    ranges,
+)
 from ssdsim.answers.schedule.candidates import Candidates
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.options import DEFAULTS
-from ssdsim.strategies.autoregressive import Autoregressive
-from ssdsim.strategies.speculative import Speculative
-
-LOOKAHEADS: Mapping[str, str | None] = {Autoregressive.name: None, Speculative.name: "k"}
-"""Of the strategies that vLLM and SGLang have, the option that is their number of speculative tokens."""
 
 
 @dataclass(frozen=True)
@@ -55,64 +57,81 @@ METHODS: Mapping[str, Method] = {
 """By ssdsim's drafters."""
 
 
-def config(found: Candidates, names: Sequence[str], notes: list[str], seed: int) -> str:
-    """The JSON object of ``--speculative-config``: a number of drafted tokens for each range of batch sizes.
-
-    Its table has no axis for the context: a batch size gets the K of the best geometric mean over the contexts. Ranges
-    meet half way (in ratio) between two batch sizes. ``null`` where nothing is drafted anywhere. Where devices have
-    sequences of their own, each of vLLM's engines has its own batch size, a part of ours.
-    """
-    best = found.best(names, by=("b",))
-    DIALECT.note_shared(best, "contexts", notes)
-    DIALECT.note_missing(found, best, notes)
+def config(engine: Dialect, found: Candidates, names: Sequence[str], notes: list[str], seed: int) -> str:
+    """The JSON object of ``--speculative-config``; ``null`` where nothing is drafted anywhere."""
+    made = speculative(engine, found, names, notes)
     _note_experts(found, notes)
-    rows = best.drop_duplicates("b").sort_values("b").to_dict("records")
-    engines = found.options.get("tp", DEFAULTS["tp"]) if is_data_parallel(found) else 1
-    by_batch = {-(-int(row["b"]) // engines): row for row in rows}
-    if len(by_batch) < len(rows):
-        notes.append(f"batches that {engines} engines share alike have one row of the table: the largest one's")
-    lookaheads = {batch: lookahead(row) for batch, row in by_batch.items()}
-    drafting = [row for row in by_batch.values() if lookahead(row)]
-    if not drafting:
+    if made is None:
         notes.append("AR is best everywhere: start vLLM without --speculative-config")
-        return "null\n"
+    return json.dumps(made) + "\n"
+
+
+def command(engine: Dialect, found: Candidates, names: Sequence[str], notes: list[str], seed: int) -> str:
+    """The whole command line of a server."""
+    tp, ep = (found.options.get(name, DEFAULTS[name]) for name in ("tp", "ep"))
+    words = ["vllm", "serve", checkpoint(found, "target", notes)]
+    if is_data_parallel(found):
+        words += ["--data-parallel-size", str(tp), "--enable-expert-parallel"]
+        notes.append("all-to-alls are priced (--all2all-backend), not vLLM's default all-gather")
+    else:
+        words += ["--tensor-parallel-size", str(tp), *(["--enable-expert-parallel"] if ep > 1 else [])]
+    if 1 < ep < tp:
+        notes.append(_ALL_APART.format(tp=tp, ep=ep, each=tp // ep))
+    if found.options.get("kv_dtype") == "float8":
+        words += ["--kv-cache-dtype", "fp8"]
+    made = speculative(engine, found, names, notes)
+    if made is not None:
+        words += ["--speculative-config", json.dumps(made)]
+    return shlex.join(words) + "\n"
+
+
+def speculative(engine: Dialect, found: Candidates, names: Sequence[str], notes: list[str]) -> dict[str, Any] | None:
+    """What vLLM's speculative config says: a number of drafted tokens, by ranges of batch sizes where it can.
+
+    Its table has no axis for the context: a batch size gets the K of the best geometric mean over the contexts.
+    """
+    tabled = engine.tables(found)
+    best = found.best(names, by=("b",) if tabled else ())
+    engine.note_shared(best, "contexts" if tabled else "batch sizes and contexts", notes)
+    engine.note_missing(found, best, notes)
+    lookaheads = by_batch(best)
+    drafting = [row for row in best.to_dict("records") if lookahead(row)]
+    if not drafting:
+        return None
     method = METHODS[drafter_of(found)]
-    made: dict[str, Any] = {"method": method.name}
-    if method.names_model:
-        made["model"] = hub_name(card(found, "draft"), notes)
-    made |= {"num_speculative_tokens": max(lookaheads.values()), **method.more}
+    draft = checkpoint(found, "draft", notes) if method.names_model else None
+    tp = 1 if is_data_parallel(found) else found.options.get("tp", DEFAULTS["tp"])
+    made = speculative_config(method, draft, max(lookaheads.values()), tp)
     if method.has_layers:
-        tp = found.options.get("tp", DEFAULTS["tp"])
-        made["draft_tensor_parallel_size"] = 1 if engines > 1 else tp  # of a model it refuses any other
         _note_draft_devices(found.points[drafting[0]["point"]], notes)
     if method.note:
         notes.append(method.note)
     if method.has_layers and found.options.get("temperature", 0.0) > 0.0:
         made["draft_sample_method"] = "probabilistic"
+    if found.options.get("any_vocabulary") and method.name == "draft_model":
+        made["use_heterogeneous_vocab"] = True
     if len(set(lookaheads.values())) > 1:
         made["num_speculative_tokens_per_batch_size"] = ranges(lookaheads)
+        engine.note_table(found, names, best, notes)
         if not method.varies_k:
             notes.append(
                 f"vLLM documents the table over batch sizes as tested with EAGLE and DFlash only, not {method.title}"
             )
-    return json.dumps(made) + "\n"
+    return made
 
 
-def lookahead(row: Mapping[Any, Any]) -> int:
-    """Tokens drafted by a row of candidates; 0 where none are."""
-    option = LOOKAHEADS[row["strategy"]]
-    return 0 if option is None else int(row[option])
+_ALL_APART = "vLLM spreads experts over all {tp} devices; they are priced in {ep} groups of {each}"
 
 
-def ranges(lookaheads: Mapping[int, int]) -> list[list[int]]:
-    """``[first, last, K]`` with both ends included, from 1 to the largest batch size, without gaps."""
-    batches = sorted(lookaheads)
-    ends = [max(low, math.ceil(math.sqrt(low * high)) - 1) for low, high in pairwise(batches)] + [batches[-1]]
-    found: list[list[int]] = []
-    for k, ends_of_k in groupby(zip(batches, ends, strict=True), key=lambda item: lookaheads[item[0]]):
-        first = found[-1][1] + 1 if found else 1
-        found.append([first, list(ends_of_k)[-1][1], k])
-    return found
+def speculative_config(method: Method, draft: str | None, k: int, tp: int) -> dict[str, Any]:
+    """The object that starts a drafter, whose model (where it has one) is called ``draft``; ``tp`` is the target's."""
+    made: dict[str, Any] = {"method": method.name}
+    if method.names_model:
+        made["model"] = draft
+    made |= {"num_speculative_tokens": k, **method.more}
+    if method.has_layers:
+        made["draft_tensor_parallel_size"] = tp  # of a model it refuses any other
+    return made
 
 
 def _note_experts(found: Candidates, notes: list[str]) -> None:
@@ -126,7 +145,7 @@ def _note_experts(found: Candidates, notes: list[str]) -> None:
     if ep > 1:
         notes.append("start vLLM with --enable-expert-parallel: experts lie apart on the devices")
     if 1 < ep < tp:
-        notes.append(f"vLLM spreads experts over all {tp} devices; they are priced in {ep} groups of {tp // ep}")
+        notes.append(_ALL_APART.format(tp=tp, ep=ep, each=tp // ep))
 
 
 def _note_draft_devices(point: Mapping[str, Any], notes: list[str]) -> None:
@@ -142,9 +161,7 @@ def _note_draft_devices(point: Mapping[str, Any], notes: list[str]) -> None:
 DIALECT = Dialect(
     name="vllm",
     runtime="vllm",
-    title="vLLM",
-    expresses=tuple(LOOKAHEADS),
     drafters=tuple(METHODS),
     write=config,
-    fixed=drafts_beside("vLLM"),
 )
+SERVE = replace(DIALECT, name="vllm-serve", write=command)

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
 from ssdsim.answers.contest import Contest
+from ssdsim.answers.doubts import Basis
 from ssdsim.answers.recommend.break_even import BreakEven, break_evens
 from ssdsim.answers.recommend.choice import best, pareto, score
 from ssdsim.answers.recommend.deployment import Deployment
 from ssdsim.answers.recommend.elasticity import Elasticity, elasticities
 from ssdsim.answers.recommend.equal_count import EqualCount, Errors, equal_count, held_against
 from ssdsim.answers.recommend.request import Request, make_request
-from ssdsim.answers.recommend.search import Search
-from ssdsim.answers.swings import Swing, swings
+from ssdsim.answers.recommend.search import INDIFFERENT, Search
+from ssdsim.answers.swings import Swing, inputs_of, swings
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.provenance import summary
 from ssdsim.intervals import Interval
@@ -24,7 +25,23 @@ from ssdsim.scenario.drafting import draft_by_options
 from ssdsim.scenario.measured_pair import pair_of
 from ssdsim.scenario.options import DEFAULTS
 from ssdsim.scenario.place import runtime_for
+from ssdsim.scenario.standing import TokenInput
 from ssdsim.transformer.forward import DATA_PARALLEL
+
+
+@dataclass(frozen=True)
+class Apart:
+    """What the engine cannot run, at its best: ``worth`` is its score over that of what is recommended."""
+
+    deployment: Deployment
+    worth: float
+    lacking: str
+
+    @property
+    def sentence(self) -> str:
+        """``with SSD, which vLLM does not have: 1.31x``."""
+        named = self.deployment.title if self.lacking.endswith("have") else self.deployment.name
+        return f"with {named}, {self.lacking}: {self.worth:.2f}x"
 
 
 @dataclass(frozen=True)
@@ -33,7 +50,7 @@ class Answer:
 
     ``error`` says why there is no best. ``interval`` bounds its tokens/s per user at 95 %; ``margin`` is its score over
     the runner-up's, less 1. ``by_strategy`` has the best of each strategy that fits, ``impossible`` the reason of each
-    that does not.
+    that does not; ``apart`` are those that the engine cannot run.
     """
 
     batch: int
@@ -47,6 +64,7 @@ class Answer:
     margin: float | None = None
     contest: Contest[Deployment] | None = None
     error: str | None = None
+    apart: Mapping[str, Apart] = field(default_factory=dict)
 
     @property
     def probability(self) -> float | None:
@@ -73,16 +91,18 @@ class Recommendation:
     provenance: Sequence[Mapping[str, str]]
     runtime: str
     pair: str | None
+    inputs: tuple[TokenInput, ...]
     warnings: tuple[str, ...]
     evaluated: int
 
 
 def recommend(
     *,
-    gpus: int,
+    gpus: int | str,
     b: int | Sequence[int] = 1,
     rank: str = "user",
     gpu_hour: float | None = None,
+    use: str = "needed",
     at_least: float | None = None,
     seed: int = 0,
     **options: Any,
@@ -91,12 +111,13 @@ def recommend(
 
     Parameters
     ----------
-    gpus : the budget; fewer may be used.
+    gpus : the budget, fewer of which may be used; ``8xh200`` also names their profile.
     b : sequences in flight over all copies, one batch or several.
     rank : ``user`` (tokens/s per user), ``gpu`` (tokens/s per GPU in use) or ``cost`` (of a token, with ``gpu_hour``).
     gpu_hour : price of a GPU for an hour.
+    use : a token is counted to the GPUs ``needed``, or to ``all`` of the budget.
     at_least : tokens/s that a user must get.
-    seed : of the draws of the timings' errors behind intervals and probabilities.
+    seed : of the draws of what is not known, behind intervals and probabilities.
     options : the workload, as :func:`ssdsim.configure` takes it (target, draft, hardware, context, alpha, ...);
         ``strategies`` to choose from and the ``subject`` that is held against the others. An option that is searched
         (``k``, ``tp``, ``draft_gpus``, ``budget``, ``backup``, ...) narrows what may be chosen to one value or several;
@@ -112,11 +133,12 @@ def recommend(
     ------
     InputError : an unknown option or value, or one without effect here.
 
-    >>> found = recommend(gpus=8, b=[1, 64], k=[4, 8], draft_gpus=[1, 4], tp=[4, 8], runtime="sglang")
-    >>> [answer.best.name for answer in found.answers]
-    ['SSD TP 4 + 4', 'SD TP 8']
+    >>> found = recommend(gpus=8, b=[1, 64], k=[4, 8], tp=[4, 8], draft_gpus=[1, 4], runtime="sglang")
+    >>> [answer.best.name for answer in found.answers], found.answers[0].apart["ssd"].sentence
+    (['SD TP 8', 'SD TP 8'], 'with SSD, which SGLang does not have: 1.15x')
     """
-    request = make_request(gpus=gpus, b=b, rank=rank, gpu_hour=gpu_hour, at_least=at_least, seed=seed, given=options)
+    asked = {"gpus": gpus, "b": b, "rank": rank, "gpu_hour": gpu_hour, "use": use, "at_least": at_least, "seed": seed}
+    request = make_request(**asked, given=options)  # type: ignore[arg-type]  # which it checks
     return _recommendation(request, Search(request))
 
 
@@ -140,6 +162,7 @@ def _recommendation(request: Request, search: Search) -> Recommendation:
         provenance=_provenance(request),
         runtime=runtime_for(request.options).summary,
         pair=pair_of(request.options),
+        inputs=_inputs(answers),
         warnings=(*request.warnings, *sorted(search.warnings)),
         evaluated=evaluated,
     )
@@ -150,7 +173,7 @@ def _answer(search: Search, errors: Errors, batch: int) -> Answer:
     deployments = search.deployments(batch)
     impossible = search.why_not(batch)
     if not deployments:
-        reason = impossible[request.strategies[0]]
+        reason = impossible[request.ranked[0]]
         return Answer(batch, {}, impossible, error=reason)
     by_strategy = {}
     for strategy in request.strategies:
@@ -169,7 +192,7 @@ def _answer(search: Search, errors: Errors, batch: int) -> Answer:
     return Answer(
         batch=batch,
         best=top,
-        interval=Interval.of(errors.per_user(top)),
+        interval=Interval.of(errors.per_user(top).joint),
         runner_up=runner_up,
         margin=score(top, request.rank) / score(runner_up, request.rank) - 1.0 if runner_up else None,
         contest=held_against(top, others, errors, request.rank),
@@ -177,7 +200,23 @@ def _answer(search: Search, errors: Errors, batch: int) -> Answer:
         impossible=impossible,
         pareto=frontier,
         equal=equal,
+        apart=apart_from(search, batch, top),
     )
+
+
+def apart_from(search: Search, batch: int, top: Deployment) -> dict[str, Apart]:
+    """The best of each strategy that the engine lacks; of one that it has, where it would be worth more."""
+    request, found = search.request, {}
+    beyond = search.apart(batch)
+    for name in request.strategies:
+        own = best((d for d in beyond if d.shape.strategy == name), request.rank, request.at_least)
+        lacking = None if own is None else search.lacks(own)
+        if own is None or lacking is None:
+            continue
+        worth = score(own, request.rank) / score(top, request.rank)
+        if request.engine.lacks(name) is not None or worth > 1.0 + INDIFFERENT:
+            found[name] = Apart(own, worth, lacking)
+    return found
 
 
 def _swings(about: Answer | None) -> tuple[Swing, ...]:
@@ -195,24 +234,34 @@ def _focus(answers: Sequence[Answer], subject: str) -> int | None:
 
 
 def _sentence(request: Request, answers: Sequence[Answer]) -> str:
-    """Which strategy at which batches, and where the timings' errors leave it open or another is as good."""
+    """Which strategy at which batches, and where what is not known leaves it open or another is as good."""
     counted = {"user": "tokens/s per user", "gpu": "tokens/s per GPU", "cost": "cost of a token"}[request.rank]
+    condition = Basis(_inputs(answers)).condition.removesuffix(", ")
+    either = " either way" if condition else ""
 
     def said(answer: Answer) -> str:
         if answer.best is None or answer.contest is None:
             return "nothing fits" if not answer.by_strategy and not answer.pareto else "nothing is fast enough"
         if answer.contest.outcome == "wins":
-            return answer.best.title
+            return f"{answer.best.title}{either}"
         rival = answer.contest.closest
         alike = f"{rival.title} is as good" if answer.contest.over[rival].as_fast else "undecided"
         return f"{answer.best.title} ({alike})"
 
+    engine = f", of what {request.engine.called} runs" if request.engine.called else ""
     parts = []
     for what, group in groupby(answers, said):
         batches = [answer.batch for answer in group]
         span = f"{batches[0]}" if len(batches) == 1 else f"{batches[0]}-{batches[-1]}"
         parts.append(f"{what} at batch {span}")
-    return f"By {counted} on up to {request.gpus} GPUs: {', '.join(parts)}."
+    lead = f"By {counted} on up to {request.gpus} GPUs{engine}"
+    return f"{lead}{', ' if condition else ''}{condition}: {', '.join(parts)}."
+
+
+def _inputs(answers: Sequence[Answer]) -> tuple[TokenInput, ...]:
+    """What the tokens of the best of each strategy rest on."""
+    scenarios = {name: d.scenario for answer in answers for name, d in answer.by_strategy.items()}
+    return inputs_of(*scenarios.values())
 
 
 def _provenance(request: Request) -> list[dict[str, str]]:

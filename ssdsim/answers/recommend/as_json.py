@@ -4,32 +4,45 @@ from __future__ import annotations
 
 from typing import Any
 
-from ssdsim.answers.recommend.answer import Answer, Recommendation
+from ssdsim.answers.recommend.answer import Answer, Apart, Recommendation
 from ssdsim.answers.recommend.deployment import Deployment
+from ssdsim.answers.recommend.door import Door
 from ssdsim.answers.recommend.request import Request
 from ssdsim.intervals import low_and_high
 from ssdsim.plain import document, picked
 
 
-def as_json(found: Recommendation) -> dict[str, Any]:
-    """The stable JSON object of ``ssdsim recommend --json`` (schema 2)."""
+def as_json(found: Recommendation, entrance: Door | None = None) -> dict[str, Any]:
+    """The stable JSON object of ``ssdsim recommend --json`` (schema 3), with what to deploy where that was asked."""
     request = found.request
     answer = {
-        "schema": 2,
+        "schema": 3,
         "verb": "recommend",
         "request": {
             **asked(request),
-            **picked(request, "rank", "gpu_hour", "subject"),
+            **picked(request, "rank", "gpu_hour", "use", "subject"),
             "b": request.batches,
             "at_least": request.at_least or None,
         },
         "verdict": {"sentence": found.sentence},
+        "engine": ranked_by(request),
         **picked(found, "answers", "focus", "elasticities", "swings", "evaluated"),
-        **picked(found, "provenance", "runtime", "pair", "warnings"),
+        **picked(found, "provenance", "runtime", "pair", "inputs", "warnings"),
         "equal_gpus": found.equal_counts,
         "break_even": found.break_evens,
+        "deploy": None if entrance is None else _deploy(entrance),
     }
     return document(answer, {Answer: _answer, Deployment: lambda d: deployed(d, request.gpu_hour)})
+
+
+def _deploy(entrance: Door) -> dict[str, Any]:
+    needed, everything = entrance.cost or (None, None)
+    return {
+        **picked(entrance, "deployment", "worth", "paying", "not_served", "command"),
+        "k_by_batch": [{"b": batch, "k": k} for batch, k in entrance.k_by_batch],
+        "cost_needed": needed,
+        "cost_all": everything,
+    }
 
 
 def asked(request: Request) -> dict[str, Any]:
@@ -37,13 +50,23 @@ def asked(request: Request) -> dict[str, Any]:
     return picked(request, "gpus", "seed", "strategies", "options", "searched")
 
 
+def ranked_by(request: Request) -> dict[str, Any]:
+    """Whose strategies were ranked; all of them where no engine is named."""
+    return {"called": request.engine.called, "ranked": request.ranked}
+
+
 def _answer(answer: Answer) -> dict[str, Any]:
     return {
         "b": answer.batch,
         **picked(answer, "error", "best", "runner_up", "margin", "probability", "by_strategy", "impossible", "pareto"),
+        "apart": {name: _apart(each) for name, each in answer.apart.items()},
         **low_and_high(answer.interval),
         "equal_gpus": answer.equal,
     }
+
+
+def _apart(each: Apart) -> dict[str, Any]:
+    return picked(each, "deployment", "worth", "sentence")
 
 
 def deployed(d: Deployment, gpu_hour: float | None = None) -> dict[str, Any]:

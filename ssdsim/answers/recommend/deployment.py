@@ -62,12 +62,16 @@ class Shape:
 
 @dataclass(frozen=True)
 class Deployment:
-    """``copies`` of a shape that split ``batch`` sequences; the fullest copy sets the speed of a user."""
+    """``copies`` of a shape that split ``batch`` sequences; the fullest copy sets the speed of a user.
+
+    ``paid`` are the GPUs that a token is counted to, idle ones among them; None: those in use.
+    """
 
     shape: Shape
     copies: int
     batch: int
     scenario: Scenario = field(compare=False, repr=False)
+    paid: int | None = None
 
     @property
     def rate(self) -> Estimate:
@@ -95,11 +99,11 @@ class Deployment:
 
     @property
     def per_gpu(self) -> float:
-        """Tokens/s for each GPU in use."""
-        return self.total / self.gpus
+        """Tokens/s for each GPU that is counted."""
+        return self.total / (self.paid or self.gpus)
 
     def cost_per_million(self, gpu_hour: float) -> float:
-        """Price of a million tokens when a GPU costs ``gpu_hour`` an hour; idle GPUs are not paid for."""
+        """Price of a million tokens when a GPU costs ``gpu_hour`` an hour."""
         return gpu_hour / 3600.0 / self.per_gpu * 1e6
 
     @property

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 from ssdsim import strategies
 from ssdsim.answers.contest import Contest, Versus, contest
+from ssdsim.answers.doubts import Basis, Doubt
 from ssdsim.answers.predict import DRAWS
 from ssdsim.answers.recommend.choice import best, score
 from ssdsim.answers.recommend.deployment import Deployment
 from ssdsim.answers.recommend.request import Rank, Request
 from ssdsim.answers.verdict import rivals
-from ssdsim.intervals import Draws, centred_on
 from ssdsim.pricing.cost import TimingErrors
-from ssdsim.scenario.many import rates
+from ssdsim.scenario.many import Drawn
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,8 @@ class Rival(Versus):
 class EqualCount:
     """The subject's fastest on at most ``gpus`` GPUs against each kind of rival on as many.
 
-    ``best`` is the fastest of all and ``probability`` that of being so, under the timings' held-out errors.
+    ``best`` is the fastest of all and ``probability`` that of being so, under all that is not known. ``doubts`` are by
+    how much the ratio to the closest rival may be off for each of them, in one line ``doubts_told``.
     """
 
     gpus: int
@@ -38,6 +39,8 @@ class EqualCount:
     probability: float | None
     sentence: str
     over: tuple[Rival, ...]
+    doubts: tuple[Doubt, ...] = ()
+    doubts_told: str = ""
 
     @property
     def closest(self) -> Rival:
@@ -47,20 +50,20 @@ class EqualCount:
 
 @dataclass
 class Errors:
-    """Draws of tokens/s per user under the profiles' held-out errors; one timing's error is shared by all."""
+    """Draws of tokens/s per user under all that is not known: a timing's error, an input's place is shared by all."""
 
     request: Request
     _timings: TimingErrors = field(init=False)
-    _drawn: dict[tuple[object, int], Draws] = field(default_factory=dict)
+    _drawn: dict[tuple[object, int], Drawn] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._timings = TimingErrors(DRAWS, self.request.seed)
 
-    def per_user(self, deployment: Deployment) -> Draws:
-        """Shape ``(DRAWS,)``, its median the prediction."""
+    def per_user(self, deployment: Deployment) -> Drawn:
+        """Shape ``(DRAWS,)`` each."""
         shape, batch = deployment.shape, deployment.copy_batch
         if (shape, batch) not in self._drawn:
-            self._drawn[shape, batch] = centred_on(deployment.per_user, rates([deployment.scenario], self._timings)[0])
+            self._drawn[shape, batch] = Drawn.of(deployment.scenario, self._timings).scaled(1.0 / batch)
         return self._drawn[shape, batch]
 
 
@@ -69,7 +72,7 @@ def held_against(
 ) -> Contest[Deployment]:
     """By what ``rank`` maximises."""
     scores = {d: score(d, rank) for d in (first, *others)}
-    draws = {d: errors.per_user(d) * (scores[d] / d.per_user) for d in scores}
+    draws = {d: errors.per_user(d).scaled(scores[d] / d.per_user) for d in scores}
     return contest(first, others, scores, draws)
 
 
@@ -91,7 +94,9 @@ def equal_count(deployments: Sequence[Deployment], gpus: int, errors: Errors) ->
     if fastest is not subject:
         slower = (subject, *(d for d in others.values() if d is not fastest))
         probability = held_against(fastest, slower, errors).probability
-    return EqualCount(gpus, subject, fastest, probability, _sentence(gpus, subject, found), over)
+    basis = basis_of(subject, found.closest, found)
+    sentence = _sentence(gpus, subject, found, basis)
+    return EqualCount(gpus, subject, fastest, probability, sentence, over, basis.doubts, basis.told)
 
 
 def _rivals(subject: Deployment, request: Request) -> dict[str, Callable[[Deployment], bool]]:
@@ -121,16 +126,23 @@ def _placements(subject: Deployment, name: str) -> dict[str, Callable[[Deploymen
     }
 
 
-def _sentence(gpus: int, subject: Deployment, found: Contest[Deployment]) -> str:
+def basis_of(subject: Deployment, rival: Deployment, found: Contest[Deployment]) -> Basis:
+    """What the subject's rate over a rival's rests on."""
+    return Basis.of(subject.scenario, rival.scenario, found.over[rival].timings)
+
+
+def _sentence(gpus: int, subject: Deployment, found: Contest[Deployment], basis: Basis) -> str:
     """What was found, of the rival that decides it, or of the closest where it is open."""
     rival = found.closest
     versus = found.over[rival]
     sure = max(versus.probability_faster or 0.0, 1.0 - (versus.probability_faster or 0.0))
-    bounds = f"(95 %: {versus.low:.2f}-{versus.high:.2f}, P {sure:.2f})"
-    what = f"{subject.name} is {versus.ratio:.2f}x {rival.name} {bounds}"
-    where = f"on {gpus} GPU{'s' if gpus > 1 else ''}"
-    if not found.decided:
-        return f"Undecided {where}: {what}; {found.why_open}."
+    clause = (
+        f"{subject.name} is {versus.ratio:.2f}x {rival.name} (95 %: {versus.low:.2f}-{versus.high:.2f}, P {sure:.2f})"
+    )
     if found.outcome == "wins":
-        return f"{subject.title} {where}: {what}, the best of its rivals."
-    return f"{rival.title} {where}: {what}{', as fast' if versus.as_fast else ''}."
+        clause += ", the best of its rivals"
+    if found.outcome == "loses" and versus.as_fast:
+        clause += ", as fast"
+    head = subject.title if found.outcome == "wins" else rival.title
+    where = f" on {gpus} GPU{'s' if gpus > 1 else ''}"
+    return basis.sentence(found, [rival], (head, ""), clause, where)

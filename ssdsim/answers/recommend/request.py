@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,16 +11,21 @@ from typing import Any, Literal
 from ssdsim import strategies
 from ssdsim.checks import few_enough, listed, whole
 from ssdsim.errors import InputError, nearest
-from ssdsim.hardware.catalog import find_transformer
+from ssdsim.hardware.catalog import find_transformer, full_hardware_name
 from ssdsim.option import Group, spelled
 from ssdsim.protocols.axes import EXPERTS, PLACED, TARGET, Axis, Scope, Values
-from ssdsim.scenario.asked import effective, subject_among
-from ssdsim.scenario.options import ALL, DEFAULTS, checked, members, varied_by
+from ssdsim.scenario.asked import effective
+from ssdsim.scenario.engines import Engine
+from ssdsim.scenario.options import ALL, DEFAULTS, checked, members, varied_by, with_ranges
 from ssdsim.speculation.acceptance_models import load_acceptance
+from ssdsim.speculation.forced import is_forced
 from ssdsim.transformer.card import Transformer, check_tensor_parallel, legal_expert_parallel
 
 Rank = Literal["user", "gpu", "cost"]
 RANKS = ("user", "gpu", "cost")
+Use = Literal["needed", "all"]
+USES = ("needed", "all")
+_COUNTED = re.compile(r"(\d{1,6})\s*[x×]\s*(\S+)")
 MOST_GPUS = 10_000
 MOST_VALUES = 1_000  # of a list: each is searched
 
@@ -28,21 +34,30 @@ MOST_VALUES = 1_000  # of a list: each is searched
 class Request:
     """A checked question about ``subject`` among ``strategies``.
 
-    ``options`` go to :func:`ssdsim.configure` at every point; ``axes`` are what is searched of each strategy, with the
-    values that may be chosen, in the strategy's order. ``warnings`` say what was asked for and cannot be.
+    A token's cost is that of the GPUs which ``use`` counts: those needed, or all ``gpus``.
+    ``engine`` is what the named runtime's engine runs: only that is ranked. ``options`` go to :func:`ssdsim.configure`
+    at every point; ``axes`` are what is searched of each strategy, with the values that may be chosen, in the
+    strategy's order. ``warnings`` say what was asked for and cannot be.
     """
 
     gpus: int
     batches: tuple[int, ...]
     rank: Rank
     gpu_hour: float | None
+    use: Use
     at_least: float
     seed: int
     strategies: tuple[str, ...]
     subject: str
+    engine: Engine
     options: Mapping[str, Any]
     axes: Mapping[str, Mapping[Axis, Values]]
     warnings: tuple[str, ...] = ()
+
+    @property
+    def ranked(self) -> tuple[str, ...]:
+        """Those of the strategies that the engine runs."""
+        return self.engine.runnable(self.strategies)
 
     @property
     def searched(self) -> dict[str, Values]:
@@ -69,10 +84,11 @@ def workload() -> tuple[str, ...]:
 
 def make_request(
     *,
-    gpus: int,
+    gpus: int | str,
     b: int | Sequence[int],
     rank: str,
     gpu_hour: float | None,
+    use: str = "needed",
     at_least: float | None,
     seed: int,
     given: Mapping[str, Any],
@@ -83,21 +99,23 @@ def make_request(
     ------
     InputError : a value out of its range, an option that is not of the workload, or one without effect.
     """
-    options = {name: value for name, value in given.items() if value is not None}
+    options = with_ranges({name: value for name, value in given.items() if value is not None})
+    count, options = _counted(gpus, options)
     names = ALL["strategies"].checked(options.pop("strategies", strategies.default()))
-    subject = subject_among(names, options.pop("subject", None))
+    engine = Engine.of(options)
+    subject = engine.subject(names, options.pop("subject", None))
     axes = {name: axes_of(name) for name in names}
     turned = {axis.option for each in axes.values() for axis in each}
     narrowed = {name: options.pop(name) for name in tuple(options) if name in turned}
     _check_names(options, names)
-    _check_counted(rank, gpu_hour, at_least)
+    _check_counted(rank, gpu_hour, at_least, use)
     whole("--seed", seed, 0)
     narrowed = {name: _several(name, value) for name, value in narrowed.items()}
     checked({**options, **{name: values[0] for name, values in narrowed.items() if len(values) == 1}})
-    if "acceptance" in options:
+    if "acceptance" in options and not is_forced(options["acceptance"]):
         load_acceptance(Path(options["acceptance"]), 1)
     effective({**options, **{name: values[0] for name, values in narrowed.items()}})  # which reads a pair
-    total = whole("--gpus", gpus, 1, MOST_GPUS)
+    total = whole("--gpus", count, 1, MOST_GPUS)
     scope = Scope(total, find_transformer(options.get("target", DEFAULTS["target"])), options)
     warnings: dict[str, None] = {}
     searched = {name: _searched(each, narrowed, scope, warnings) for name, each in axes.items()}
@@ -109,10 +127,12 @@ def make_request(
         batches=whole_numbers("b", b),
         rank=rank,  # type: ignore[arg-type]  # checked above
         gpu_hour=gpu_hour,
+        use=use,  # type: ignore[arg-type]  # likewise
         at_least=at_least or 0.0,
         seed=seed,
         strategies=names,
         subject=subject,
+        engine=engine,
         options=options,
         axes=searched,
         warnings=tuple(warnings),
@@ -140,7 +160,20 @@ def _check_names(options: Mapping[str, Any], names: Sequence[str]) -> None:
             raise InputError(f"{spelled(name)} {why}{nearest(name, allowed)} Allowed: {', '.join(allowed)}")
 
 
-def _check_counted(rank: str, gpu_hour: float | None, at_least: float | None) -> None:
+def _counted(gpus: int | str, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """How many GPUs, and the options with their profile where ``gpus`` names it: ``8xh200``."""
+    found = _COUNTED.fullmatch(gpus.strip()) if isinstance(gpus, str) else None
+    if found is None:
+        return int(gpus) if isinstance(gpus, str) and gpus.isdecimal() else gpus, dict(options)
+    hardware = full_hardware_name(found[2])
+    if options.get("hardware", hardware) != hardware:
+        raise InputError(f"--gpus {gpus} names other hardware than --hardware {options['hardware']}")
+    return int(found[1]), {**options, "hardware": hardware}
+
+
+def _check_counted(rank: str, gpu_hour: float | None, at_least: float | None, use: str) -> None:
+    if use not in USES:
+        raise InputError(f"--use must be one of {', '.join(USES)}, got '{use}'")
     if not isinstance(rank, str) or rank not in RANKS:
         raise InputError(f"--rank must be one of {', '.join(RANKS)}, got '{rank}'{nearest(rank, RANKS)}")
     if rank == "cost" and gpu_hour is None:
@@ -173,10 +206,29 @@ def _searched(
     found: dict[Axis, Values] = {}
     for axis in axes:
         if axis.option in narrowed:
-            found[axis] = _within(axis, narrowed[axis.option], scope, warnings)
+            found[axis] = _within(axis, _known(axis, narrowed[axis.option], scope, warnings), scope, warnings)
         elif axis.concerns(scope) and not axis.is_idle(scope.given):
             found[axis] = axis.unless_narrowed(scope)
+            if (stops := axis.stops(scope.given)) is not None:
+                warnings[stops] = None
     return found
+
+
+def _known(axis: Axis, values: tuple[Any, ...], scope: Scope, warnings: dict[str, None]) -> tuple[Any, ...]:
+    """Those of ``values`` that do not go beyond what is known of the models.
+
+    Raises
+    ------
+    InputError : all of them do.
+    """
+    refused = {value: why for value in values if (why := axis.refuses(scope.given, value)) is not None}
+    if not refused:
+        return values
+    what = f"{spelled(axis.option)} {', '.join(map(str, refused))}: {next(iter(refused.values()))}"
+    if len(refused) == len(values):
+        raise InputError(what)
+    warnings[f"{what}; left out"] = None
+    return tuple(value for value in values if value not in refused)
 
 
 def _within(axis: Axis, values: tuple[Any, ...], scope: Scope, warnings: dict[str, None]) -> tuple[Any, ...]:

@@ -126,24 +126,39 @@ class Search:
                 yield top
 
     def deployments(self, batch: int) -> list[Deployment]:
-        """Everything priced that serves ``batch`` sequences."""
+        """Everything priced that serves ``batch`` sequences, and that the engine runs."""
+        return [d for d in self._priced(batch) if self.lacks(d) is None]
+
+    def apart(self, batch: int) -> list[Deployment]:
+        """What else was priced, which the engine lacks."""
+        return [d for d in self._priced(batch) if self.lacks(d) is not None]
+
+    def lacks(self, deployment: Deployment) -> str | None:
+        """What the engine does not have of it; None where it runs it."""
+        engine, shape = self.request.engine, deployment.shape
+        return engine.lacks(shape.strategy) or engine.lacks_devices(shape.devices.draft)
+
+    def _priced(self, batch: int) -> list[Deployment]:
+        paid = self.request.gpus if self.request.use == "all" else None
         return [
-            Deployment(shape, copies, batch, scenario)
+            Deployment(shape, copies, batch, scenario, paid)
             for (shape, copy_batch), scenario in self.scenarios.items()
             for copies, size in splits(self.request, shape, batch)
             if size == copy_batch
         ]
 
     def why_not(self, batch: int) -> dict[str, str]:
-        """For each strategy of which nothing fits at ``batch``: what keeps its widest shape from fitting."""
+        """What keeps the widest shape of a strategy from fitting at ``batch``: of those that the engine runs."""
         reasons: dict[str, str] = {}
         fits = {d.shape.strategy for d in self.deployments(batch)}
         all_errors = {**self.refused, **self.errors}
         for (shape, copy_batch), error in sorted(all_errors.items(), key=lambda item: _width(item[0][0])):
+            if self.request.engine.lacks(shape.strategy) is not None:
+                continue
             if shape.strategy not in fits and copy_batch in {size for _, size in splits(self.request, shape, batch)}:
                 reasons[shape.strategy] = error
         for name in self.request.strategies:
-            if name not in fits:
+            if name not in fits and self.request.engine.lacks(name) is None:
                 title = strategies.ALL.named(name).title
                 reasons.setdefault(name, f"{title} finds no room on {self.request.gpus} GPUs")
         return reasons

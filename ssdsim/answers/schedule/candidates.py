@@ -15,7 +15,7 @@ from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.option import Group, spelled
 from ssdsim.protocols.axes import Axis
-from ssdsim.scenario.asked import effective
+from ssdsim.scenario.asked import Asked, effective
 from ssdsim.scenario.drafting import draft_by_options
 from ssdsim.scenario.options import ALL, DEFAULTS, members, refuse_others, varied_by
 
@@ -110,7 +110,7 @@ def candidates(**options: Any) -> Candidates:
     axes = [_values(name, given, CELLS[name]) for name in CELLS]
     few_enough("choices", (*axes, chosen), MOST_CHOICES)
     cells = [dict(zip(CELLS, at, strict=True)) for at in product(*axes)]
-    _check(fixed, cells, chosen)
+    _check(names, fixed, cells, chosen)
     # each strategy is held against the devices and the memory that it uses itself
     points = [{**fixed, **cell, **settings, "strategies": (name,)} for cell in cells for name, settings in chosen]
     frame = evaluate(points)
@@ -129,7 +129,9 @@ def candidates(**options: Any) -> Candidates:
     fits = set(zip(table["b"], table["context"], strict=True))
     impossible = {cell: reason for cell, reason in reasons.items() if cell not in fits}
     table = table.sort_values("choice", kind="stable", ignore_index=True)
-    return Candidates(names, fixed, table, points, impossible, frame.attrs["warnings"])
+    axes_stop = (axis.stops(fixed) for name in names for axis in _tabled(name) if axis.table_option not in given)
+    warnings = dict.fromkeys([*filter(None, axes_stop), *frame.attrs["warnings"]])
+    return Candidates(names, fixed, table, points, impossible, tuple(warnings))
 
 
 def _pairs(frame: pd.DataFrame, rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Any, Mapping[str, Any]]]:
@@ -152,10 +154,24 @@ def _choices(
             raise InputError(f"{spelled(option)} has no effect with --strategies {','.join(names)}")
     for name, each in axes.items():
         left = [axis for axis in each if axis.table_option in given or not axis.is_idle(fixed)]
-        values = [_values(axis.table_option, given, axis.tabled) for axis in left]
+        values = [_known(axis, _values(axis.table_option, given, axis.tabled), given, fixed) for axis in left]
         few_enough(f"choices of {name}", values, MOST_CHOICES)
         for combination in product(*values):
             yield name, dict(zip((axis.table_option for axis in left), combination, strict=True))
+
+
+def _known(axis: Axis, values: list[Any], given: Mapping[str, Any], fixed: Mapping[str, Any]) -> list[Any]:
+    """The values that do not go beyond what is known of the models.
+
+    Raises
+    ------
+    InputError : one that was given does.
+    """
+    refused = {value: why for value in values if (why := axis.refuses(fixed, value)) is not None}
+    if refused and axis.table_option in given:
+        value, why = next(iter(refused.items()))
+        raise InputError(f"{spelled(axis.table_option)} {value}: {why}")
+    return [value for value in values if value not in refused]
 
 
 def _values(name: str, given: Mapping[str, Any], default: Sequence[Any]) -> list[Any]:
@@ -163,13 +179,17 @@ def _values(name: str, given: Mapping[str, Any], default: Sequence[Any]) -> list
 
 
 def _check(
-    fixed: Mapping[str, Any], cells: Sequence[Mapping[str, Any]], chosen: Sequence[tuple[str, Mapping[str, Any]]]
+    names: Sequence[str],
+    fixed: Mapping[str, Any],
+    cells: Sequence[Mapping[str, Any]],
+    chosen: Sequence[tuple[str, Mapping[str, Any]]],
 ) -> None:
     """A name or a value that is wrong is wrong in every cell: not something that does not fit."""
     find_transformer(fixed.get("target", DEFAULTS["target"]))
     draft_by_options(fixed)
     for role in ("hardware", "draft_hardware"):
         find_hardware(fixed.get(role, DEFAULTS["hardware"]))
+    Asked.of({**fixed, **cells[0], **chosen[0][1], "strategies": names})
     for cell in cells:
         effective({**fixed, **cell, **chosen[0][1]})
     for _, settings in chosen:

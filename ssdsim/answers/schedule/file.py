@@ -27,7 +27,7 @@ class Cell(Card):
     ``settings`` are those that deploying the strategy takes: ``k`` of SD; of SSD also ``budget`` (cached outcomes a
     sequence), ``backup`` and, unless the hit rate was given, ``fan_outs`` (guesses by accepted length, K + 1 of them,
     after a speculation by the primary) and ``fan_outs_after_miss`` (with a fast backup). ``low`` and ``high`` bound
-    ``tokens_per_second``, which is of the whole batch, at 95 % from the timings' errors. Where nothing fits,
+    ``tokens_per_second``, which is of the whole batch, at 95 % from all that is not known. Where nothing fits,
     ``strategy`` is None and ``reason`` says why.
     """
 
@@ -48,11 +48,15 @@ class Cell(Card):
 
 
 class Schedule(Card):
-    """The best strategy for every batch and context of a placement. ``assumptions`` are the options that shaped it."""
+    """The best strategy for every batch and context of a placement. ``assumptions`` are the options that shaped it.
+
+    ``inputs`` are what its tokens rest on, each with its standing.
+    """
 
     schema_: Literal[2] = Field(default=2, alias="schema")
     assumptions: dict[str, Any]
     provenance: Annotated[tuple[dict[str, str], ...], FROM_LIST]
+    inputs: Annotated[tuple[dict[str, Any], ...], FROM_LIST] = ()
     cells: Annotated[tuple[Cell, ...], FROM_LIST]
 
     def to_json(self) -> str:

@@ -8,7 +8,10 @@ from typing import Any
 from ssdsim import strategies
 from ssdsim.answers.schedule.candidates import Candidates, candidates, fixed_options
 from ssdsim.answers.schedule.file import Cell, Schedule
+from ssdsim.plain import plain
 from ssdsim.scenario.configuration import configure
+from ssdsim.scenario.scenario import Scenario
+from ssdsim.scenario.standing import TokenInput, of_all
 
 DRAWS = 1000
 _TAKEN = ("given", "default", "same as hardware")  # sources of assumptions; the rest follows from them
@@ -19,7 +22,7 @@ def schedule(*, seed: int = 0, **options: Any) -> Schedule:
 
     Parameters
     ----------
-    seed : of the draws of the timings' errors behind the intervals.
+    seed : of the draws of what is not known, behind the intervals.
     options : those of :func:`ssdsim.answers.schedule.candidates.candidates`.
 
     Returns
@@ -51,7 +54,9 @@ def of_candidates(found: Candidates, seed: int = 0, names: Sequence[str] | None 
         cells[b, context] = Cell(b=b, context=context, strategy=None, reason=reason)
     ordered = sorted(cells.items(), key=lambda item: (item[0][1], item[0][0]))
     assumptions, origins = _origins(found)
-    return Schedule(schema=2, assumptions=assumptions, provenance=origins, cells=tuple(cell for _, cell in ordered))
+    inputs = tuple(plain(each) for each in inputs_behind(found))
+    cells_in_order = tuple(cell for _, cell in ordered)
+    return Schedule(schema=2, assumptions=assumptions, provenance=origins, inputs=inputs, cells=cells_in_order)
 
 
 def _cell(row: Mapping[Any, Any], bounds: Mapping[Any, Any], point: Mapping[str, Any]) -> Cell:
@@ -76,3 +81,17 @@ def _origins(found: Candidates) -> tuple[dict[str, Any], tuple[dict[str, str], .
         assumed |= {name: value for name, value in settings.items() if settings.source(name) in _TAKEN}
     fixed = {name: assumed[name] for name in fixed_options() if name in assumed}
     return {"strategies": list(found.strategies), **fixed, **found.options}, origins
+
+
+def inputs_behind(found: Candidates) -> tuple[TokenInput, ...]:
+    """Of each strategy's first choice: what is accepted is the same in all."""
+    first = {point["strategies"][0]: point for point in reversed(found.points)}
+    fitting = {row["strategy"] for row in found.table.to_dict("records")}
+    scenarios = (scenario_of(point) for name, point in first.items() if name in fitting)
+    return of_all({scenario.strategy.name: scenario.known.inputs for scenario in scenarios})
+
+
+def scenario_of(point: Mapping[str, Any]) -> Scenario:
+    """Of the one strategy that a point names."""
+    (name,) = point["strategies"]
+    return configure(**point).scenarios[name]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ssdsim.answers.contest import SIGN_OPEN
+from ssdsim.answers.doubts import SURE, Basis
 from ssdsim.answers.serving.crossing import Crossing, Side
 from ssdsim.intervals import Interval
 
@@ -28,18 +28,23 @@ class Advice:
 
 
 def advice(
-    subject: str, sides: Mapping[str, Side], crossings: Sequence[Crossing], rates: Sequence[float | None]
+    subject: str,
+    sides: Mapping[str, Side],
+    crossings: Sequence[Crossing],
+    rates: Sequence[float | None],
+    basis: Basis = SURE,
 ) -> Advice:
-    """Of the subject against the first rival of ``crossings``."""
+    """Of the subject against the first rival of ``crossings``; ``basis`` is what that rests on beside timings."""
     best = tuple(None if rate is None else _best(sides, rate) for rate in rates)
     title = sides[subject].title
     if not crossings:
         alone = f"{title} stands alone: give --strategies to hold it against others."
         return Advice(subject, alone, None, best)
     first = [found for found in crossings if found.over.name == crossings[0].over.name]
-    parts = [_said(found) for found in first]
-    is_open = "" if all(found.decided for found in first) else f"; {SIGN_OPEN}"
-    than = f"{title} has the lower time per output token than {first[0].over.title}"
+    parts = [_said(found, basis) for found in first]
+    is_open = "" if all(found.decided for found in first) else basis.why_open(any(found.turns for found in first))
+    lead = basis.condition
+    than = f"{lead[:1].upper()}{lead[1:]}{title} has the lower time per output token than {first[0].over.title}"
     sentence = f"{than} {' and '.join(parts)}{is_open}."
     crossed = [found for found in first if found.rate is not None]
     if not crossed:
@@ -50,25 +55,30 @@ def advice(
     return Advice(subject, f"{sentence} {_above(above, sides, per_gpu)}", above, best)
 
 
-def _said(found: Crossing) -> str:
+def _said(found: Crossing, basis: Basis) -> str:
     where = {
         "replica": f"with a replica each ({found.of.gpus} GPUs against {found.over.gpus})"
         if found.of.gpus != found.over.gpus
         else f"on the same {found.of.gpus} GPUs",
         "gpu": "on as many GPUs each",
     }[found.basis]
+    bounds = [] if found.interval is None else [f"95 %: {_rates(found.interval)}"]
+    if found.across is not None and basis.where:
+        bounds.append(f"over {basis.where}: {'up to ' if found.rate is None else ''}{_rates(found.across)}")
     if found.rate is None:
-        return f"at every rate that {found.over.title} can serve {where}"
+        return f"at every rate that {found.over.title} can serve{_inside(bounds)} {where}"
     if found.rate == 0.0:
-        return f"at no rate {where}"
-    running = "" if found.running is None else f", {found.running:.0f} running"
-    return f"below {found.rate:.1f} requests/s{_bounds(found.interval, running)} {where}"
+        return f"at no rate{_inside(bounds)} {where}"
+    bounds += [] if found.running is None else [f"{found.running:.0f} running"]
+    return f"below {found.rate:.1f} requests/s{_inside(bounds)} {where}"
 
 
-def _bounds(interval: Interval | None, more: str) -> str:
-    bounds = f"95 %: {interval.low:.1f}-{interval.high:.1f}" if interval else ""
-    inside = (bounds + more).removeprefix(", ")
-    return f" ({inside})" if inside else ""
+def _rates(interval: Interval) -> str:
+    return f"{interval.low:.1f}-{interval.high:.1f}"
+
+
+def _inside(bounds: Sequence[str]) -> str:
+    return f" ({', '.join(bounds)})" if bounds else ""
 
 
 def _above(above: str | None, sides: Mapping[str, Side], per_gpu: int | None) -> str:

@@ -19,17 +19,18 @@ from ssdsim.plain import Shown, document, picked
 
 
 def as_json(found: Serving, gpu_hour: float | None = None) -> dict[str, Any]:
-    """The object of ``ssdsim serve --json`` (schema 2); times in milliseconds, None where there is no number.
+    """The object of ``ssdsim serve --json`` (schema 3); times in milliseconds, None where there is no number.
 
     ``gpu_hour`` is the price of a GPU for an hour.
     """
     configuration = found.policies.configuration
     answer = {
-        "schema": 2,
+        "schema": 3,
         **picked(found, "engine", "seed", "replicas", "draft_pool", "batching", "attainment", "within_slo"),
         **picked(found, "crossings", "verdict", "warnings"),
         **configured(configuration, left_out=("b", "context")),
         "no_room": found.policies.no_room,
+        "apart": {name: picked(each, "capacity", "worth", "sentence") for name, each in found.apart.items()},
         "slo": None if found.slo is None else found.slo.bounds_ms,
         "points": [_point(found, point, gpu_hour) for point in found.points],
         "capacities": {name: {"rate": r, **low_and_high(within)} for name, (r, within) in found.capacities.items()},
@@ -98,7 +99,13 @@ def _closed(served: Served) -> dict[str, Any]:
 def _crossing(found: Crossing) -> dict[str, Any]:
     names = {"of": found.of.name, "over": found.over.name, "basis": found.basis}
     gpus = {"of_gpus": found.of.gpus, "over_gpus": found.over.gpus}
-    return {**names, **gpus, "rate": found.rate, **low_and_high(found.interval), "running": found.running}
+    return {**names, **gpus, "rate": found.rate, **low_and_high(found.interval), **_across(found)}
+
+
+def _across(found: Crossing) -> dict[str, Any]:
+    """Where it lies over the ranges of tokens, and whether that leaves the sign open."""
+    lowest, highest = (found.across.low, found.across.high) if found.across else (None, None)
+    return {"lowest": lowest, "highest": highest, **picked(found, "running", "decided")}
 
 
 def _schedule(found: Serving) -> list[dict[str, Any]] | None:

@@ -13,6 +13,7 @@ from ssdsim.answers.serving.curve import spaced
 from ssdsim.answers.serving.policy import Policy, Variant
 from ssdsim.answers.serving.workload import Workload
 from ssdsim.checks import Array
+from ssdsim.intervals import Draws
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.rounds.kernel import Kernel
 from ssdsim.transformer.mixed import Chunk
@@ -27,7 +28,8 @@ class Sharing:
     With ``n`` that decode, all together make ``tokens_per_s[..., n - 1]`` tokens a second, and every request that comes
     costs them ``lost_s[..., n - 1]`` seconds: its prompt, and the miss with which it enters. A request takes
     ``tokens``, those past its end in its last round included. The last column is that of a full batch; leading axes
-    are draws. ``round_s`` and ``prompt_s`` are seconds of a round, and of the pass that ends a prompt.
+    are draws. ``round_s`` and ``prompt_s`` are seconds of a round, and of the pass that ends a prompt. Where prompts
+    are processed ``elsewhere``, a request has its first token before it waits for a place, as in the loop of rounds.
     """
 
     tokens_per_s: Array
@@ -36,6 +38,7 @@ class Sharing:
     round_s: Array
     prompt_s: Array
     output_tokens: float
+    elsewhere: bool = False
 
     @property
     def most(self) -> int:
@@ -61,8 +64,11 @@ class Sharing:
             running = self._running(weights, whole, tail)
             queued = weights[..., -1] * tail / left / whole
             lone = weights / weights.sum(axis=-1, keepdims=True)
-            round_s = (lone * self.round_s).sum(axis=-1)
+            half_s = (lone * self.round_s).sum(axis=-1) / 2.0
             prompt_s = (lone * self.prompt_s).sum(axis=-1)
+            ttft_s, decode_s = half_s + prompt_s + queued / rate, running / rate
+            if self.elsewhere:
+                ttft_s, decode_s = prompt_s, decode_s + queued / rate + half_s * (1.0 - empty / whole)
 
         def where_stable(values: Array) -> Array:
             return np.asarray(np.where(rho < 1.0, values, np.inf))
@@ -70,20 +76,22 @@ class Sharing:
         return Served(
             running=where_stable(running),
             queued=where_stable(queued),
-            tpot_s=where_stable(self._tpot_s(running, rate)),
+            tpot_s=where_stable(self._a_token(decode_s)),
             queue_s=where_stable(queued / rate),
-            ttft_s=where_stable(round_s / 2.0 + prompt_s + queued / rate),
-            decode_s=where_stable(running / rate),
+            ttft_s=where_stable(ttft_s),
+            decode_s=where_stable(decode_s),
         )
 
     def tpot_s(self, rate: Array | float) -> Array:
         """The time per output token of :meth:`served`, alone."""
+        if self.elsewhere:
+            return self.served(rate).tpot_s
         rate = np.asarray(rate, dtype=float)
         weights, empty, rho = self._states(rate)
         with np.errstate(divide="ignore", invalid="ignore"):
             tail, _ = self._tail(rho)
             running = self._running(weights, empty + weights.sum(axis=-1) + weights[..., -1] * tail, tail)
-            return np.asarray(np.where(rho < 1.0, self._tpot_s(running, rate), np.inf))
+            return np.asarray(np.where(rho < 1.0, self._a_token(running / rate), np.inf))
 
     def _states(self, rate: Array) -> tuple[Array, Array, Array]:
         """Weights of 1, 2, ... and of no requests, all over their largest, and the load of a full batch."""
@@ -104,14 +112,16 @@ class Sharing:
     def _running(self, weights: Array, whole: Array, tail: Array) -> Array:
         return np.asarray((weights @ np.arange(1.0, self.most + 1) + weights[..., -1] * tail * self.most) / whole)
 
-    def _tpot_s(self, running: Array, rate: Array) -> Array:
-        return running / (rate * (self.output_tokens - 1.0)) if self.output_tokens > 1.0 else 0.0 * running
+    def _a_token(self, decode_s: Array) -> Array:
+        return decode_s / (self.output_tokens - 1.0) if self.output_tokens > 1.0 else 0.0 * decode_s
 
 
 @dataclass(frozen=True)
 class Served:
     """Means: requests that decode and that wait for a place, time per output token, waiting, time to first token, and
     the time from there to the last one. Seconds; infinite where saturated.
+
+    Waiting is that of answers whose lengths follow a geometric law; constant ones wait half as long at a place for one.
     """
 
     running: Array
@@ -128,8 +138,9 @@ class Served:
 
 def sharing(
     policy: Policy, workload: Workload, batching: Batching, errors: TimingErrors | None = None
-) -> tuple[Sharing, Sharing | None]:
-    """What a policy makes of a workload's mean request; and the same under draws of the timings' errors.
+) -> tuple[Sharing, Sharing | None, Sharing | None]:
+    """What a policy makes of a workload's mean request; the same under draws of all that is not known; and over the
+    ranges of tokens with timings as they are predicted, where it has any.
 
     Rates between the batches that are worked out (25 % apart) are interpolated.
     """
@@ -143,13 +154,20 @@ def sharing(
     phi, lost, round_s, prompt_s = (np.interp(n, nodes, column) for column in columns)
     # a request has its first token from its prompt; of its last round, some tokens are past its end
     tokens = np.asarray(_tokens(policy.at(min(most, 8), context), out, batching))
-    mean = Sharing(phi, lost, tokens, round_s, prompt_s, out)
+    elsewhere = batching.prefill == "none"
+    mean = Sharing(phi, lost, tokens, round_s, prompt_s, out, elsewhere)
     if errors is None:
-        return mean, None
-    drawn = np.array([policy.at(m, context).table.drawn_rates(m, context, errors) for m in nodes])
-    factors = drawn / np.median(drawn, axis=1, keepdims=True)
-    between = np.array([np.interp(n, nodes, column) for column in factors.T])
-    return mean, Sharing(phi * between, lost / between, tokens, round_s, prompt_s, out)
+        return mean, None, None
+    drawn = [policy.at(m, context).table.drawn(m, context, errors) for m in nodes]
+
+    def moved(factors: Sequence[Draws]) -> Sharing:
+        between = np.array([np.interp(n, nodes, column) for column in np.array(factors).T])
+        return Sharing(phi * between, lost / between, tokens, round_s, prompt_s, out, elsewhere)
+
+    looks = [np.ones(1) if each.across is None else each.across for each in drawn]
+    most_looks = max(each.size for each in looks)
+    across = moved([np.broadcast_to(each, most_looks) for each in looks]) if most_looks > 1 else None
+    return mean, moved([each.joint for each in drawn]), across
 
 
 def most_sequences(policy: Policy, workload: Workload, batching: Batching) -> int:

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.answers.contest import DECIDED
+from ssdsim.answers.contest import is_decided
 from ssdsim.answers.serving.closed_form import Sharing
 from ssdsim.checks import Array
 from ssdsim.intervals import Interval
@@ -22,13 +22,16 @@ _SLOWEST_SHARE = 1e-3  # of the lower capacity: where a search begins
 
 @dataclass(frozen=True)
 class Side:
-    """A strategy in a contest: its name and title, the devices of a replica, and how it is shared; also in draws."""
+    """A strategy in a contest: its name and title, the devices of a replica, and how it is shared; also in draws, and
+    over the ranges of tokens where it rests on any.
+    """
 
     name: str
     title: str
     gpus: int
     sharing: Sharing
     drawn: Sharing | None = None
+    across: Sharing | None = None
 
 
 @dataclass(frozen=True)
@@ -38,8 +41,9 @@ class Crossing:
     The rate is that of one replica of ``of``. On the basis ``gpu`` every GPU of both sides gets as many requests, so a
     replica of ``over`` gets ``over_gpus / of_gpus`` of them. ``rate`` is 0 where ``of`` is never ahead, and None where
     it is ahead as far as either can be loaded. ``running`` are the requests that then decode on a replica of ``of``.
-    ``interval`` is at 95 % from the timings' errors, which move both sides together; ``decided`` is False where they
-    leave open whether ``of`` is ahead at the lowest rates.
+    ``interval`` is at 95 % from all that is not known, which moves both sides together; ``across`` is where the rate
+    lies over the ranges of tokens, timings being as they are predicted. ``decided`` is False where these leave open
+    whether ``of`` is ahead at the lowest rates, and ``turns`` where the ranges do.
     """
 
     of: Side
@@ -49,6 +53,8 @@ class Crossing:
     interval: Interval | None
     running: float | None
     decided: bool
+    across: Interval | None = None
+    turns: bool = False
 
     @property
     def share(self) -> float:
@@ -64,11 +70,17 @@ def crossing(of: Side, over: Side, basis: Basis) -> Crossing:
     ahead = rate >= float(most) * (1.0 - 1e-6) and float(over.sharing.capacity) <= share * float(of.sharing.capacity)
     drawn = None if of.drawn is None or over.drawn is None else _first(of.drawn, over.drawn, share)
     interval = None if drawn is None or ahead else Interval.of(drawn)
-    decided = drawn is None or float(np.mean((drawn > 0.0) == (ahead or rate > 0.0))) >= DECIDED
+    leads = ahead or rate > 0.0
+    looks = None
+    if of.across is not None or over.across is not None:
+        looks = _first(of.across or of.sharing, over.across or over.sharing, share)
+    turns = looks is not None and bool(np.any((looks > 0.0) != leads))
+    decided = is_decided(None if drawn is None else float(np.mean((drawn > 0.0) == leads)), not turns)
     running = None if ahead else float(of.sharing.served(rate).running) if rate > 0.0 else 0.0
     if running is not None and not np.isfinite(running):
         running = None
-    return Crossing(of, over, basis, None if ahead else rate, interval, running, decided)
+    across = None if looks is None else Interval(float(looks.min()), float(looks.max()))
+    return Crossing(of, over, basis, None if ahead else rate, interval, running, decided, across, turns)
 
 
 def _most(of: Sharing, over: Sharing, share: float) -> Array:

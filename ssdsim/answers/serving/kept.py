@@ -27,9 +27,12 @@ class Kept:
         self._scenario = repr((__version__, sorted(settings.items(), key=str), plan))
 
     def of(self, key: str, kind: type[T]) -> T | None:
-        """What was kept, or None."""
+        """What was kept, or None; what cannot be read as such is worked out again."""
         text = self._folder.part(self._name(key))
-        return None if text is None else TypeAdapter(kind).validate_python(json.loads(text))
+        try:
+            return None if text is None else TypeAdapter(kind).validate_python(json.loads(text))
+        except ValueError:
+            return None
 
     def keep(self, key: str, found: Any, requests: pa.Table | None = None) -> None:
         """For the next time; with a line a request, where there is one."""

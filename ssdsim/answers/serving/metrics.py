@@ -26,6 +26,8 @@ class Metrics:
     * ``tpot``: (e2el - ttft) / (output - 1), of answers longer than a token
     * ``e2el``: from arrival to the last token
     * ``queue``: from arrival to where it is first scheduled
+    * ``request_throughput``: all that were answered a second of the whole run, its start and its end included, while
+      ``requests_per_s`` is after the start, and of a stable queue the rate at which they come
     * ``itl``: between two chunks that a client gets, which are rounds: percentiles over all chunks
 
     ``minute`` is one minute of the run, by its rounds. ``goodput`` are good requests a second and ``attainment`` their
@@ -38,6 +40,7 @@ class Metrics:
     dropped: int
     saturated: bool
     requests_per_s: float
+    request_throughput: float
     tokens_per_s: float
     tokens_per_s_per_gpu: float
     tokens_per_s_per_user: float | None
@@ -99,7 +102,7 @@ def measure(run: Run, slo: Slo | None) -> Metrics:
     if good is not None and window.size:
         shares = np.zeros(window.size)
         shares[np.isin(window, kept[good])] = 1.0
-        attainment = mean(shares)
+        attainment = mean(shares).of_a_share
     tokens_per_s = tokens / span_s
     paces = each["tpot"][kept]
     paces = paces[np.isfinite(paces) & (paces > 0.0)]
@@ -116,6 +119,7 @@ def measure(run: Run, slo: Slo | None) -> Metrics:
         dropped=dropped,
         saturated=saturated,
         requests_per_s=kept.size / span_s,
+        request_throughput=float(run.completed.sum()) / max(run.end_s, 1e-12),
         tokens_per_s=tokens_per_s,
         tokens_per_s_per_gpu=tokens_per_s / run.gpus,
         tokens_per_s_per_user=float((1e3 / paces).mean()) if paces.size else None,

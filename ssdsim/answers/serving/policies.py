@@ -17,9 +17,11 @@ from ssdsim.answers.serving.policy import Policy, Variant, of_alternatives
 from ssdsim.answers.serving.workload import Workload
 from ssdsim.errors import InputError
 from ssdsim.option import Group, spelled
+from ssdsim.pricing.room import NoRoom
 from ssdsim.protocols.strategy import Strategy
 from ssdsim.scenario.asked import Asked
 from ssdsim.scenario.configuration import Configuration, configure
+from ssdsim.scenario.engines import Engine
 from ssdsim.scenario.options import ALL, DEFAULTS, beside, members, refuse_others
 from ssdsim.scenario.scenario import Scenario
 
@@ -39,11 +41,16 @@ def taken() -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Policies:
-    """By name, those that have room, fixed strategies first; why others have none; what all of them rest on."""
+    """By name, those that have room, fixed strategies first; why others have none; what all of them rest on.
+
+    ``apart`` are the strategies that the engine does not run, which nobody switches to.
+    """
 
     by_name: Mapping[str, Policy]
     no_room: Mapping[str, str]
     configuration: Configuration
+    engine: Engine
+    apart: Mapping[str, Policy]
 
     @property
     def fixed(self) -> dict[str, Policy]:
@@ -68,19 +75,36 @@ def policies(given: Mapping[str, Any], workload: Workload, batching: Batching, p
         options["output_tokens"] = max(1, round(float(workload.output_tokens.mean())))
     if "pair" in options:  # how misses go together is known of batches only, and much the same of all of them
         options["b"] = _TYPICAL_BATCH
-    configuration = configure(**options, strategies=names)
-    by_name, tables = {}, PromptTables()
-    for name in configuration.scenarios:
-        pairs = _alternatives(strategies.ALL.named(name), {**options, "strategies": names})
-        variants = [Variant(scenario, batching, tables, context, label) for scenario, label in pairs]
-        by_name[name] = of_alternatives(variants, batching, context)
+    engine, tables = Engine.of(options), PromptTables()
+    ranked = engine.runnable(names)
+    configuration = configure(**options, strategies=ranked)
+
+    def of_each(found: Sequence[str]) -> dict[str, Policy]:
+        made = {}
+        for name in found:
+            pairs = _alternatives(strategies.ALL.named(name), {**options, "strategies": tuple(found)})
+            variants = [Variant(scenario, batching, tables, context, label) for scenario, label in pairs]
+            made[name] = of_alternatives(variants, batching, context)
+        return made
+
+    by_name = of_each(tuple(configuration.scenarios))
+    lacking = [name for name in names if name not in ranked]
+    apart = of_each(_with_room(lacking, options))
     if switches:
         by_name[AUTO] = (
             _fastest(by_name, options, workload, batching, tables)
             if plan is None
-            else _scheduled(plan, options, batching, configuration, tables)
+            else _scheduled(plan, options, batching, configuration, tables, engine)
         )
-    return Policies(by_name, configuration.no_room, configuration)
+    return Policies(by_name, configuration.no_room, configuration, engine, apart)
+
+
+def _with_room(names: Sequence[str], options: Mapping[str, Any]) -> tuple[str, ...]:
+    """Those of ``names`` that fit."""
+    try:
+        return tuple(configure(**options, strategies=tuple(names)).scenarios) if names else ()
+    except NoRoom:
+        return ()
 
 
 def _named(asked: Any) -> tuple[tuple[str, ...], bool]:
@@ -110,7 +134,12 @@ def _alternatives(strategy: Strategy, options: Mapping[str, Any]) -> Iterator[tu
 
 
 def _scheduled(
-    plan: Path, options: Mapping[str, Any], batching: Batching, configuration: Configuration, tables: PromptTables
+    plan: Path,
+    options: Mapping[str, Any],
+    batching: Batching,
+    configuration: Configuration,
+    tables: PromptTables,
+    engine: Engine,
 ) -> Policy:
     """A variant for each distinct choice of a schedule's cells."""
     schedule = Schedule.load(plan)
@@ -118,6 +147,9 @@ def _scheduled(
     cells = [cell for cell in schedule.cells if cell.strategy is not None]
     if not cells:
         raise InputError(f"{plan}: nothing fits in any of the schedule's cells")
+    for name in dict.fromkeys(cell.strategy for cell in cells if cell.strategy is not None):
+        if (lacking := engine.lacks(name)) is not None:
+            raise InputError(f"{plan}: the schedule has {strategies.ALL.named(name).title}, {lacking}")
     numbers: dict[Any, int] = {}
     variants: list[Variant] = []
     chosen: dict[tuple[int, int], int] = {}

@@ -98,6 +98,8 @@ class Replica:
         if not self._surely_fits(variant, 0, 0):
             running = self._make_room(variant)
         chunks, ended = self._next_chunks(running) if self._prefilling else ((), ())
+        if not running and not chunks:
+            return  # who came had its only token where its prompt was processed
         if chunks and (not running or self.batching.prefill == "priority"):
             self._prompts_alone(variant, chunks, ended)
         elif variant.rows.is_certain and not chunks and not self._forced:

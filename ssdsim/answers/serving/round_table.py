@@ -19,7 +19,7 @@ from ssdsim.rounds.estimate import Estimate
 from ssdsim.rounds.kernel import Averages
 from ssdsim.rounds.round import Round
 from ssdsim.rounds.states import Stationary
-from ssdsim.scenario.many import rates
+from ssdsim.scenario.many import Drawn
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.settings import Settings
 from ssdsim.transformer.mixed import Chunk
@@ -205,11 +205,12 @@ class RoundTable:
         states = _Joined(batch, averages, self._strategy.miss if joins else None)
         return float(sum(self._strategy.parts(self._with_prompts(batch, context, chunks), states).values()))
 
-    def drawn_rates(self, batch: int, context: float, errors: TimingErrors) -> NDArray[np.float64]:
-        """Tokens/s of the batch under each draw of the errors, at the nearest context and batch worked out."""
+    def drawn(self, batch: int, context: float, errors: TimingErrors) -> Drawn:
+        """Tokens/s of the batch over what is predicted of them, at the nearest context and batch worked out."""
         at = min(range(len(self._contexts)), key=lambda i: abs(self._contexts[i] - context))
         scenario = replace(self.scenario, settings=self._settings(batch, self._contexts[at]))
-        return np.asarray(rates([scenario.with_steps(self._steps_at(batch, at))], errors)[0])
+        scenario = scenario.with_steps(self._steps_at(batch, at))
+        return Drawn.of(scenario, errors).scaled(1.0 / float(scenario.estimate.tokens_per_second))
 
     def _round(self, batch: int, seconds: Mapping[str, float]) -> Round:
         return Round(batch, self.scenario.gpus, seconds, self.scenario.tokens.averages)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from ssdsim import strategies
+from ssdsim.answers.doubts import SURE, Basis
 from ssdsim.answers.serving.advice import Advice, advice
 from ssdsim.answers.serving.batching import Batching
 from ssdsim.answers.serving.capacity import Capacity
@@ -29,13 +30,13 @@ from ssdsim.checks import whole, within
 from ssdsim.errors import InputError, nearest
 from ssdsim.intervals import Interval
 from ssdsim.runs.serving_folder import ServingFolder
-from ssdsim.scenario.asked import subject_among
+from ssdsim.scenario.engines import Engine
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 ServeEngine = Literal["auto", "closed", "loop"]
-DRAWS = 200  # of the timings' errors behind capacities and crossings
+DRAWS = 200  # of what is not known behind capacities and crossings
 
 
 @dataclass(frozen=True)
@@ -51,11 +52,31 @@ class Point:
 
 
 @dataclass(frozen=True)
+class Apart:
+    """A strategy that the engine does not run: its capacity, and by the closed form how many times the tokens/s of the
+    best that it runs a request would have at each load (None where either is saturated).
+    """
+
+    title: str
+    lacking: str
+    capacity: float
+    worth: Sequence[float | None]
+
+    @property
+    def sentence(self) -> str:
+        """``with SSD, which vLLM does not have: 1.31x, saturated from 12.3 requests/s``."""
+        worth = ", ".join(f"{each:.2f}x" for each in self.worth if each is not None)
+        saturated = f"saturated from {self.capacity:.1f} requests/s"
+        return f"with {self.title}, {self.lacking}: {', '.join(filter(None, [worth, saturated]))}"
+
+
+@dataclass(frozen=True)
 class Serving:
     """``points`` in the order of the rates. ``capacities`` are requests a second a replica beyond which a policy's
-    queue grows without end, with 95 % intervals from the timings' errors; ``crossings`` of the subject with every
-    other one. ``within_slo`` are the rates up to which a share ``attainment`` of requests is good, where asked for.
-    ``requests`` has a line a request of every run, where a folder was given.
+    queue grows without end, with 95 % intervals from all that is not known; ``crossings`` of the subject with every
+    other one. ``apart`` are the strategies that the engine does not run. ``within_slo`` are the rates up to which a
+    share ``attainment`` of requests is good, where asked for. ``requests`` has a line a request of every run, where a
+    folder was given.
     """
 
     policies: Policies
@@ -75,6 +96,7 @@ class Serving:
     warnings: Sequence[str]
     attainment: float | None = None
     within_slo: Mapping[str, Capacity] = field(default_factory=dict)
+    apart: Mapping[str, Apart] = field(default_factory=dict)
     requests: pa.Table | None = None
 
     @property
@@ -134,13 +156,15 @@ def serve(
         _check_precision(precision, workload, engine)
     if draft_pool is not None and replicas == 1:
         raise InputError("--draft-pool has no effect with one replica (its draft has a device of its own)")
+    if workload.output_tokens.max() <= 1:
+        raise InputError("no answer has a second token, so nothing is decoded: a strategy changes nothing")
     check_workers(jobs, cluster)
     workers = Workers(jobs, cluster, progress)
     batching = batching or Batching()
     plan = None if schedule is None else Path(schedule)
     subject_asked = options.pop("subject", None)
     found = policies(options, workload, batching, plan)
-    subject = subject_among(tuple(found.fixed), subject_asked)
+    subject = found.engine.subject((*found.fixed, *found.apart), subject_asked)
     sides = {name: _side(name, policy, workload, batching, found, seed) for name, policy in found.by_name.items()}
     loads = _loads(workload, rates) if attainment is None or rates is not None else []
     how = How(batching, slo, seed, replicas, router, draft_pool, precision)
@@ -169,7 +193,9 @@ def serve(
         sharings = {name: side.sharing for name, side in sides.items()}
         within_slo = capacities(found.by_name, sharings, workload, attainment, how, kept, workers)
     each = [None if point.rate is None else point.rate / replicas for point in points]
-    said = advice(subject, sides, crossings, each)
+    scenarios = found.configuration.scenarios
+    rests_on = Basis.of(scenarios[subject], scenarios[crossings[0].over.name], None) if crossings else SURE
+    said = advice(subject, sides, crossings, each, rests_on)
     return Serving(
         warnings=_warnings(found, workload, batching),
         policies=found,
@@ -188,6 +214,10 @@ def serve(
         verdict=said,
         attainment=attainment,
         within_slo=within_slo,
+        apart={
+            name: _apart(_side(name, policy, workload, batching, found, seed), found.engine, sides, each)
+            for name, policy in found.apart.items()
+        },
         requests=lines(found.by_name, loads, how, kept) if kept is not None and made else None,
     )
 
@@ -221,14 +251,28 @@ def _loads(workload: Workload, rates: Sequence[float] | None) -> list[Workload]:
 
 
 def _side(name: str, policy: Policy, workload: Workload, batching: Batching, found: Policies, seed: int) -> Side:
-    mean, drawn = sharing(policy, workload, batching, found.configuration.errors(DRAWS, seed))
-    return Side(name, policy.title, policy.gpus, mean, drawn)
+    mean, drawn, across = sharing(policy, workload, batching, found.configuration.errors(DRAWS, seed))
+    return Side(name, policy.title, policy.gpus, mean, drawn, across)
 
 
 def _rivals(subject: str, found: Policies) -> list[str]:
     """The fixed strategies beside the subject, the one that it is held against first before the others."""
     rival = strategies.ALL.named(subject).rival
     return sorted((name for name in found.fixed if name != subject), key=lambda name: name != rival)
+
+
+def _apart(side: Side, engine: Engine, sides: Mapping[str, Side], rates: Sequence[float | None]) -> Apart:
+    lacking = engine.lacks(side.name)
+    assert lacking is not None  # else it would be among the policies
+
+    def worth(rate: float | None) -> float | None:
+        if rate is None:
+            return None
+        fastest = min(float(each.sharing.served(rate).tpot_s) for each in sides.values())
+        own = float(side.sharing.served(rate).tpot_s)
+        return fastest / own if np.isfinite(fastest) and np.isfinite(own) else None
+
+    return Apart(side.title, lacking, float(side.sharing.capacity), [worth(rate) for rate in rates])
 
 
 def _capacity(side: Side) -> tuple[float, Interval | None]:

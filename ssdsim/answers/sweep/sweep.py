@@ -41,7 +41,7 @@ def sweep(
     preset : ``proposal`` (F x alpha x K x p_hit x b, 10,890 points) or ``proposal-unit-free``; options replace its.
     engine : ``closed`` form; ``mc`` or ``des`` simulate every point until tokens/s is known to ``precision``.
     precision : half width of the 95 % interval of simulated tokens/s, relative to it; by default that of ``predict``.
-    draws : of the timings' errors, for intervals of the closed form (1000 as in ``predict``; 0: no intervals).
+    draws : of all that is not known, for intervals of the closed form (1000 as in ``predict``; 0: no intervals).
     seed : of every random draw, the same at every point.
     folder : a run folder (``config.toml``, ``results.parquet``). Results are written as they come; the same call on the
         same folder resumes after a kill and works nothing out twice. Files that options name are copied into it, and

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
 
-from ssdsim.documents import read_json
-from ssdsim.errors import InputError, told
+from ssdsim.documents import as_record, read_json
+from ssdsim.errors import InputError
 from ssdsim.measured.request_logs.log import RequestLog
 
 LEAST, MOST_PROMPT, MOST = 4, 1024, 2048
@@ -24,8 +25,10 @@ def read_conversations(records: Sequence[Mapping[str, Any]], where: str, tokeniz
     ------
     InputError : no tokenizer, or one that cannot be read; a turn without text; nothing is left.
     """
-    turns = [record["conversations"][:2] for record in records if len(record.get("conversations") or ()) >= 2]
-    texts = [_text(turn, where) for pair in turns for turn in pair]
+    read = [
+        as_record(_Conversation, record, f"{where} record {n}", "conversation") for n, record in enumerate(records, 1)
+    ]
+    texts = [turn.text for each in read if len(each.conversations) == 2 for turn in each.conversations]
     if not texts:
         raise InputError(f"{where}: no conversation of two turns in it")
     lengths = np.array(_counted(texts, where, tokenizer), dtype=float).reshape(-1, 2)
@@ -38,11 +41,21 @@ def read_conversations(records: Sequence[Mapping[str, Any]], where: str, tokeniz
     return RequestLog("ShareGPT", None, prompts[keep], answers[keep], notes=tuple(notes))
 
 
-def _text(turn: Any, where: str) -> str:
-    text = turn.get("value", turn.get("content")) if isinstance(turn, Mapping) else None
-    if not isinstance(text, str):
-        raise InputError(f"{where}: a turn must have its text as value, got {told(turn)}")
-    return text
+class _Turn(BaseModel):
+    """What one of the two said, under one of two names."""
+
+    model_config = ConfigDict(frozen=True)
+    text: Annotated[str, Field(validation_alias=AliasChoices("value", "content"))]
+
+
+class _Conversation(BaseModel):
+    model_config = ConfigDict(frozen=True)
+    conversations: tuple[_Turn, ...] = ()
+
+    @field_validator("conversations", mode="before")
+    @classmethod
+    def _prompt_and_answer(cls, value: Any) -> Any:
+        return value[:2] if isinstance(value, list) else value or ()
 
 
 def _counted(texts: Sequence[str], where: str, tokenizer: Path | None) -> list[int]:
@@ -55,5 +68,8 @@ def _counted(texts: Sequence[str], where: str, tokenizer: Path | None) -> list[i
     data = read_json(tokenizer, "tokenizer")
     if not isinstance(data, dict) or not isinstance(data.get("model"), dict):
         raise InputError(f"--tokenizer {tokenizer}: no tokenizer.json of Hugging Face (it has no model)")
-    found = Tokenizer.from_str(json.dumps(data))
+    try:
+        found = Tokenizer.from_str(json.dumps(data))
+    except Exception as error:  # the library raises nothing narrower
+        raise InputError(f"--tokenizer {tokenizer}: no tokenizer that can be read ({error})") from None
     return [len(each.ids) for each in found.encode_batch(list(texts))]

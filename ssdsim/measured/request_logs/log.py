@@ -4,8 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field
 
 from ssdsim.checks import Array
+from ssdsim.errors import InputError
+
+MOST_TOKENS = 10**8
+"""Of a prompt or of an answer."""
+LATEST = 1e15
+"""Seconds: a clock of nanoseconds since 1970 that was taken for one of seconds is beyond."""
+
+Tokens = Annotated[float, Field(ge=0.0, le=MOST_TOKENS, allow_inf_nan=False)]
+Milliseconds = Annotated[float, Field(ge=-LATEST, le=LATEST, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(ge=-LATEST, le=LATEST, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True)
@@ -14,7 +28,7 @@ class RequestLog:
 
     ``measured_ms`` are times that a benchmark saw, by metric (``ttft``, ``tpot``, ``e2el``); NaN where a request has
     none. ``concurrency`` is what the file says were in flight, where it names no arrivals. ``notes`` say what was left
-    out, or taken for something else.
+    out, or taken for something else. ``model`` is the name that a benchmark calls it by.
     """
 
     form: str
@@ -24,3 +38,11 @@ class RequestLog:
     measured_ms: Mapping[str, Array] = field(default_factory=dict)
     concurrency: int | None = None
     notes: tuple[str, ...] = ()
+    model: str | None = None
+
+    def __post_init__(self) -> None:
+        columns = {"arrivals": (self.arrival_s, LATEST), "input tokens": (self.input_tokens, MOST_TOKENS)}
+        columns["output tokens"] = self.output_tokens, MOST_TOKENS
+        for name, (values, most) in columns.items():
+            if values is not None and (beyond := values[np.abs(values) > most]).size:
+                raise InputError(f"{self.form}: {name} must be at most {most:g}, got {beyond[0]:g}")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ssdsim.errors import InputError
 from ssdsim.pairs.file import Cache
+from ssdsim.pairs.importers.fields import MOST_TOKENS
 
 WHOLE_DRAFTS = 0.02
 """Rounds that drafted less than K, at the end of an answer, may leave out this share of the tokens."""
@@ -25,6 +26,7 @@ class Counts:
     all before was accepted. ``lengths[j]`` rounds accepted exactly j. Each is None where the log does not say it, and
     so is ``k``, the tokens drafted in every round, where that varied (``varied``) or is not said. ``rounds`` is None
     where only their mean ``length`` is known. A prompt's first token, which its prefill makes, is in none of them.
+    ``undrafted`` are steps that drafted nothing, which engines leave out of their rounds; None where it is not told.
     """
 
     where: str
@@ -38,6 +40,11 @@ class Counts:
     lengths: tuple[int, ...] | None = None
     varied: bool = False
     is_request: bool = False
+    undrafted: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.k is not None and self.k > MOST_TOKENS:
+            raise InputError(f"{self.where}: {self.k:g} tokens drafted a round; at most {MOST_TOKENS} are read")
 
 
 @dataclass(frozen=True)
@@ -127,11 +134,14 @@ def of_steps(where: str, rounds: Mapping[tuple[int, int], int], is_request: bool
     if total == 0:
         raise InputError(f"{where}: no round drafted a token")
     k = max(drafted for drafted, _ in drafting)
-    tried = tuple(float(sum(n for (d, a), n in drafting.items() if d > i and a >= i)) for i in range(k))
-    survived = tuple(float(sum(n for (d, a), n in drafting.items() if a > i)) for i in range(k))
+    by_accepted, by_tried = [0] * (k + 1), [0] * (k + 1)
+    for (drafted, accepted_then), n in drafting.items():
+        by_accepted[accepted_then] += n
+        by_tried[min(drafted, accepted_then + 1)] += n  # positions: the one that was rejected among them
+    tried, survived = (tuple(float(sum(by[i + 1 :])) for i in range(k)) for by in (by_tried, by_accepted))
     accepted = sum(a * n for (_, a), n in drafting.items())
     same = all(drafted == k for drafted, _ in drafting)
-    lengths = tuple(sum(n for (_, a), n in drafting.items() if a == j) for j in range(k + 1))
+    lengths = tuple(by_accepted)
     found = Counts(
         where, total, accepted, 1.0 + accepted / total, survived=survived, tried=tried, is_request=is_request
     )
@@ -171,8 +181,8 @@ def of_positions(
     if found.varied:
         return found
     k = found.k if found.k is not None else len(survived)
-    if len(survived) > k and survived[k] > slack:
-        raise InputError(f"{where}: position {k + 1} was accepted, but only {k} tokens were drafted a round")
+    if any(survived[k:]):  # some drafted more than the mean, which is a whole number by chance
+        return replace(found, k=None, varied=True)
     kept = list(survived[:k])
     for i in range(1, len(kept)):
         kept[i] = min(kept[i], kept[i - 1])
@@ -206,6 +216,42 @@ def of_length(where: str, length: float, k: int | None, rounds: float | None = N
         raise InputError(f"{where}: a round yields at least 1 token, its bonus, but the mean is {length:g}")
     accepted = None if rounds is None else (length - 1.0) * rounds
     return Counts(where, rounds, accepted, length, k)
+
+
+def with_steps(found: Counts, steps: float | None) -> Counts:
+    """The counts with the steps that drafted nothing: those of ``steps``, all that there were, that are no rounds."""
+    if steps is None or found.rounds is None:
+        return found
+    return replace(found, undrafted=max(0.0, steps - found.rounds))
+
+
+def pooled(where: str, counts: Sequence[Counts]) -> Counts:
+    """All of them together, as far as every one says it."""
+
+    def total(name: str) -> float | None:
+        values = [getattr(each, name) for each in counts]
+        return None if any(value is None for value in values) else float(sum(values))
+
+    def totals(name: str) -> tuple[float, ...] | None:
+        told = [row for each in counts if (row := getattr(each, name)) is not None]
+        if len(told) < len(counts) or len({len(row) for row in told}) > 1:
+            return None
+        return tuple(sum(column) for column in zip(*told, strict=True))
+
+    rounds, accepted = total("rounds"), total("accepted")
+    known = {each.k for each in counts}
+    return Counts(
+        where,
+        rounds,
+        accepted,
+        1.0 + accepted / rounds if rounds and accepted is not None else counts[0].length,
+        k=known.pop() if len(known) == 1 else None,
+        drafted=total("drafted"),
+        survived=totals("survived"),
+        tried=totals("tried"),
+        varied=any(each.varied for each in counts) or len(known) > 1,
+        undrafted=total("undrafted"),
+    )
 
 
 def check_accepted(found: Counts, accepted: int | None) -> None:

@@ -5,16 +5,47 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from math import isfinite
+from typing import Annotated, Any
 
-from ssdsim.errors import InputError, told
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from ssdsim.documents import as_record
+from ssdsim.errors import told
 
 Record = Mapping[str, Any]
 
+MOST_TOKENS = 1000
+"""That a round may draft: what a file says becomes the length of arrays."""
+MOST_COUNTED = 10**15
+
 _DEEPEST = 8
-_MOST = 10**15
 _SAMPLE = re.compile(r"^([a-zA-Z_:][\w:]*)(?:\{(.*)\})?\s+([^\s]+)(?:\s+-?\d+)?\s*$")
-_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+_LABEL = re.compile(r'\b(\w+)="((?:[^"\\]|\\.)*)"')
+
+
+def _no_text(value: Any) -> Any:
+    if isinstance(value, bool | str):
+        raise ValueError(f"Input should be a number, got {told(value)}")
+    return value
+
+
+Counted = Annotated[int, BeforeValidator(_no_text), Field(ge=0, le=MOST_COUNTED)]
+Tokens = Annotated[int, BeforeValidator(_no_text), Field(ge=0, le=MOST_TOKENS)]
+Amount = Annotated[float, BeforeValidator(_no_text), Field(ge=0.0, le=MOST_COUNTED, allow_inf_nan=False)]
+Index = Annotated[int, Field(ge=0, le=MOST_TOKENS)]
+"""The key of an object, which JSON writes as text."""
+
+
+class Line(BaseModel):
+    """The numbers of a line of text, as its groups have them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+WrittenTokens = Annotated[int, Field(ge=0, le=MOST_TOKENS)]
+WrittenCount = Annotated[int, Field(ge=0, le=MOST_COUNTED)]
+WrittenAmount = Annotated[float, Field(ge=0.0, le=MOST_COUNTED)]
 
 
 def count(record: Record, names: Sequence[str], where: str) -> int | None:
@@ -24,8 +55,8 @@ def count(record: Record, names: Sequence[str], where: str) -> int | None:
     ------
     InputError : it is something else.
     """
-    found = _from_zero(record, names, where, "whole number")
-    return None if found is None else int(found)
+    found: int | None = _read(Counted, record, names, where)
+    return found
 
 
 def number(record: Record, names: Sequence[str], where: str) -> float | None:
@@ -35,50 +66,47 @@ def number(record: Record, names: Sequence[str], where: str) -> float | None:
     ------
     InputError : it is something else.
     """
-    found = _from_zero(record, names, where, "number")
-    return None if found is None else float(found)
+    found: float | None = _read(Amount, record, names, where)
+    return found
 
 
-def _from_zero(
-    record: Record, names: Sequence[str], where: str, kind: Literal["number", "whole number"]
-) -> float | None:
-    value = first(record, names)
-    if value is None:
-        return None
-    numeric = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _MOST
-    if not numeric or (kind == "whole number" and value != int(value)):
-        raise InputError(f"{where}: {_said(record, names)} must be a {kind} of at least 0, got {told(value)}")
-    return float(value)
+def tokens(record: Record, names: Sequence[str], where: str) -> int | None:
+    """As :func:`count`, of tokens of a round: at most :data:`MOST_TOKENS`."""
+    found: int | None = _read(Tokens, record, names, where)
+    return found
 
 
-def counts_by_index(record: Record, names: Sequence[str], where: str) -> list[int] | None:
-    """A list of counts, or a mapping of indices (as text) to counts; None where there is none, or an empty one.
+def tokens_by_round(record: Record, names: Sequence[str], where: str) -> list[int]:
+    """A list of tokens, a number a round; empty where there is none.
 
     Raises
     ------
-    InputError : an index or a count is no whole number.
+    InputError : it is no list, or one of them is no number of tokens of a round.
     """
+    return _read(list[Tokens], record, names, where) or []
+
+
+def counts_by_index(record: Record, names: Sequence[str], where: str) -> list[int] | None:
+    """A list of counts by tokens, or a mapping of tokens (as text) to counts; None where there is none, or it is empty.
+
+    Raises
+    ------
+    InputError : an index or a count is no whole number, or an index is above :data:`MOST_TOKENS`.
+    """
+    if not isinstance(first(record, names), Mapping):
+        return _read(Annotated[list[Counted], Field(max_length=MOST_TOKENS + 1)], record, names, where) or None
+    by_index = _read(dict[Index, Counted], record, names, where)
+    return [by_index.get(index, 0) for index in range(max(by_index) + 1)] if by_index else None
+
+
+def _read(kind: Any, record: Record, names: Sequence[str], where: str) -> Any:
     value = first(record, names)
-    if value is None or value == [] or value == {}:
+    if value is None:
         return None
-    said = f"{where}: {_said(record, names)}"
-    if isinstance(value, Mapping):
-        indices = [int(index) if str(index).isdecimal() else -1 for index in value]
-        if min(indices) < 0 or max(indices) > 10_000:
-            raise InputError(f"{said} must count rounds by accepted tokens, got {told(value)}")
-        listed: list[Any] = [0] * (max(indices) + 1)
-        for index, counted in zip(indices, value.values(), strict=True):
-            listed[index] = counted
-        value = listed
-    if not isinstance(value, list | tuple):
-        raise InputError(f"{said} must be a list, got {told(value)}")
-    found = []
-    for each in value:
-        each = int(each) if isinstance(each, float) and each.is_integer() else each
-        if isinstance(each, bool) or not isinstance(each, int) or not 0 <= each <= _MOST:
-            raise InputError(f"{said} must be whole numbers of at least 0, got {told(each)}")
-        found.append(each)
-    return found
+    name = next(name for name in names if record.get(name) is not None)
+    if isinstance(value, list | dict):
+        return as_record(kind, value, f"{where}: {name}", "list")
+    return as_record(kind, value, where, name)
 
 
 def first(record: Record, names: Sequence[str]) -> Any:
@@ -95,10 +123,6 @@ def first(record: Record, names: Sequence[str]) -> Any:
 def text_in(value: object) -> str | None:
     """The value itself where it is text, and says something."""
     return value if isinstance(value, str) and value else None
-
-
-def _said(record: Record, names: Sequence[str]) -> str:
-    return next((name for name in names if record.get(name) is not None), names[0])
 
 
 def found_with(value: Any, names: Sequence[str], depth: int = 0) -> Iterator[Record]:
@@ -126,15 +150,17 @@ class Sample:
 
 
 def prometheus(text: str) -> list[Sample]:
-    """The samples of Prometheus' text format; comments, and lines that are none, are left out."""
+    """The samples of Prometheus' text format; comments, other lines and numbers that are not finite are left out."""
     samples = []
     for line in text.splitlines():
-        match = _SAMPLE.match(line.strip())
+        match = _SAMPLE.match(line.strip()) if line else None
         if match is None or line.lstrip().startswith("#"):
             continue
         try:
             value = float(match[3])
         except ValueError:
+            continue
+        if not isfinite(value):
             continue
         samples.append(Sample(match[1], dict(_LABEL.findall(match[2] or "")), value))
     return samples

@@ -109,6 +109,7 @@ def _by_length(counts: Sequence[Counts], where: str, k: int | None, adaptive: bo
     warnings += _differ(counts, where)
     alpha = rate_of(pooled, lookahead)
     low, high = _length_bounds(counts)
+    undrafted = _undrafted(counts)
     asked = k if k is not None else max(1, int(lookahead))
     return Found(
         Findings(
@@ -118,14 +119,15 @@ def _by_length(counts: Sequence[Counts], where: str, k: int | None, adaptive: bo
                 high=None if high is None else rate_of(high, lookahead),
             ),
             length=Length(
-                pooled=pooled,
-                pooled_low=low,
-                pooled_high=high,
+                pooled=_over_all(pooled, rounds, undrafted),
+                pooled_low=_over_all(low, rounds, undrafted),
+                pooled_high=_over_all(high, rounds, undrafted),
                 mean_of_requests=_mean_of_requests([each.length for each in counts], counts),
                 rounds=None if rounds is None else round(rounds),
                 k=None if varied else round(lookahead),
                 drafted=None if drafted is None else round(drafted),
                 accepted=None if rounds is None else round((pooled - 1.0) * rounds),
+                undrafted=undrafted,
             ),
             count=_requests(counts),
         ),
@@ -135,9 +137,12 @@ def _by_length(counts: Sequence[Counts], where: str, k: int | None, adaptive: bo
 
 
 def _of_length_alone(counts: Sequence[Counts], rounds: float | None, where: str, warnings: list[str]) -> Found:
-    mean = _mean_of_requests([each.length for each in counts], counts)
+    mean, undrafted = _mean_of_requests([each.length for each in counts], counts), _undrafted(counts)
     length = Length(
-        pooled=_pooled(counts, rounds), mean_of_requests=mean, rounds=None if rounds is None else round(rounds)
+        pooled=_over_all(_pooled(counts, rounds), rounds, undrafted),
+        mean_of_requests=mean,
+        rounds=None if rounds is None else round(rounds),
+        undrafted=undrafted,
     )
     return Found(Findings(length=length, count=_requests(counts)), None, (*warnings, *_differ(counts, where)))
 
@@ -189,17 +194,19 @@ def _length(counts: Sequence[Counts], k: int, survived: Array, rounds: Array, co
     accepted = survived.sum(axis=1)
     same = all(each.lengths is not None for each in counts) and len({each.k for each in counts}) == 1
     low, high = bounds_95(1.0 + _draws_of_ratio(accepted, rounds)) if _resampled(counts) else (None, None)
+    drafting, undrafted = float(rounds.sum()), _undrafted(counts)
     histogram = _folded([each.lengths or () for each in counts], k) if same else None
     return Length(
-        pooled=float(1.0 + accepted.sum() / rounds.sum()),
-        pooled_low=None if low is None else float(low),
-        pooled_high=None if high is None else float(high),
+        pooled=_over_all(float(1.0 + accepted.sum() / drafting), drafting, undrafted),
+        pooled_low=_over_all(low, drafting, undrafted),
+        pooled_high=_over_all(high, drafting, undrafted),
         mean_of_requests=_mean_of_requests((1.0 + accepted / rounds).tolist(), counts),
         histogram=histogram,
-        rounds=(sum(histogram) if histogram else round(float(rounds.sum()))) if counted else None,
+        rounds=(sum(histogram) if histogram else round(drafting)) if counted else None,
         k=k,
         drafted=None if (drafted := _total(counts, "drafted")) is None else round(drafted),
         accepted=round(float(accepted.sum())) if counted else None,
+        undrafted=undrafted,
     )
 
 
@@ -250,6 +257,19 @@ def _pooled(counts: Sequence[Counts], rounds: float | None) -> float:
     if rounds is None:
         return float(np.mean([each.length for each in counts]))
     return 1.0 + sum((each.length - 1.0) * (each.rounds or 0.0) for each in counts) / rounds
+
+
+def _undrafted(counts: Sequence[Counts]) -> int | None:
+    """Steps that drafted nothing; None where one does not say it."""
+    total = _total(counts, "undrafted")
+    return None if total is None else round(total)
+
+
+def _over_all(length: float | None, rounds: float | None, undrafted: int | None) -> float | None:
+    """Tokens a round over all, of the length over those that drafted: the others yielded their bonus token alone."""
+    if length is None or not rounds or not undrafted:
+        return None if length is None else float(length)
+    return float(1.0 + (length - 1.0) * rounds / (rounds + undrafted))
 
 
 def _length_bounds(counts: Sequence[Counts]) -> tuple[float | None, float | None]:

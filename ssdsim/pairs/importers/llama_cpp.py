@@ -8,11 +8,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Annotated
 
-from ssdsim.documents import parse_records
+from pydantic import Field
+
+from ssdsim.documents import as_record, parse_records
 from ssdsim.errors import InputError
 from ssdsim.pairs.importers.counts import Asked, Counts, Log, Source, joined, of_positions, of_totals
-from ssdsim.pairs.importers.fields import count, found_with
+from ssdsim.pairs.importers.fields import (
+    MOST_TOKENS,
+    Line,
+    Record,
+    WrittenAmount,
+    WrittenCount,
+    WrittenTokens,
+    count,
+    found_with,
+)
 
 _LINE = re.compile(
     r"draft acceptance(?: rate)? = ([\d.]+) \(\s*(\d+) accepted /\s*(\d+) generated\)"
@@ -20,9 +32,29 @@ _LINE = re.compile(
 )
 _TOKENS = re.compile(r"(?<!prompt )eval time =\s*[\d.]+ ms /\s*(\d+) (?:tokens|runs)")
 _TASK = re.compile(r"task (-?\d+) \|")
+_LOGGED = r"(?:[\d.]+ [A-Z] )?"  # newer versions print a clock and a letter before each line
 _EXAMPLE = {
-    name: re.compile(rf"^\s*{name}\s*=\s*(\d+)", re.M) for name in ("n_draft", "n_predict", "n_drafted", "n_accept")
+    name: re.compile(rf"^{_LOGGED}[ \t]*{name}[ \t]*=[ \t]*(\d+)", re.M)
+    for name in ("n_draft", "n_predict", "n_drafted", "n_accept")
 }
+
+
+class _Printed(Line):
+    """What a line of the log says of a request."""
+
+    accepted: WrittenCount
+    drafted: WrittenCount
+    length: WrittenAmount | None = None
+    shares: Annotated[tuple[WrittenAmount, ...], Field(max_length=MOST_TOKENS)] = ()
+
+
+class _Example(Line):
+    """What ``llama-speculative`` prints."""
+
+    n_drafted: WrittenCount
+    n_accept: WrittenCount
+    n_predict: WrittenCount = 0
+    n_draft: WrittenTokens | None = None
 
 
 def read(sources: Sequence[Source], asked: Asked) -> Log:
@@ -62,6 +94,23 @@ def _timings(source: Source, asked: Asked) -> list[Counts]:
     return found
 
 
+def of_all_timings(timings: Sequence[Record], where: str) -> Counts | None:
+    """The steps of some requests together, of their ``timings``; None where none drafted anything.
+
+    Raises
+    ------
+    InputError : more was accepted than came.
+    """
+    drafted, accepted, tokens = (
+        sum(count(own, (name,), where) or 0 for own in timings)
+        for name in ("draft_n", "draft_n_accepted", "predicted_n")
+    )
+    if not drafted:
+        return None
+    rounds = tokens - len(timings) - accepted  # the first token of each is its prompt's
+    return of_totals(where, rounds, accepted, drafted)
+
+
 def _of_tokens(where: str, tokens: int, accepted: int, drafted: int, asked: Asked) -> Counts:
     rounds = tokens - 1 - accepted
     if rounds <= 0:
@@ -76,17 +125,19 @@ def _log(source: Source, asked: Asked) -> list[Counts]:
     task = ""
     for number_of, line in enumerate(source.text.splitlines(), 1):
         task = match[1] if (match := _TASK.search(line)) else task  # which an older log says only of the first line
+        where = f"{source.path}: line {number_of}"
         if (spoken := _TOKENS.search(line)) is not None:
-            tokens[task] = int(spoken[1])
+            tokens[task] = as_record(WrittenCount, spoken[1], where, "tokens")
         if (match := _LINE.search(line)) is None:
             continue
-        where = f"{source.path}: line {number_of}"
-        accepted, drafted = int(match[2]), int(match[3])
+        said = {"accepted": match[2], "drafted": match[3], "length": match[4]}
+        printed = as_record(_Printed, {**said, "shares": (match[5] or "").replace(",", " ").split()}, where, "line")
+        accepted, drafted = printed.accepted, printed.drafted
         made = tokens.pop(task, None)
         if drafted == 0:
             continue
-        if match[4] is not None:
-            found.append(_measured(where, accepted, drafted, float(match[4]), match[5] or ""))
+        if printed.length is not None:
+            found.append(_measured(where, accepted, drafted, printed.length, printed.shares))
         elif made is not None:
             found.append(_of_tokens(where, made, accepted, drafted, asked))
         elif asked.k is not None:
@@ -101,9 +152,8 @@ def _log(source: Source, asked: Asked) -> list[Counts]:
     return found
 
 
-def _measured(where: str, accepted: int, drafted: int, length: float, listed: str) -> Counts:
+def _measured(where: str, accepted: int, drafted: int, length: float, shares: Sequence[float]) -> Counts:
     """Rates by position are of all drafts: 1 + their sum is the length."""
-    shares = [float(share) for share in re.findall(r"\d+\.\d+|\d+", listed)]
     rounds = drafted / max(1, len(shares))
     if accepted > 0 and sum(shares) > 0.0:
         rounds = accepted / sum(shares)
@@ -117,11 +167,12 @@ def _measured(where: str, accepted: int, drafted: int, length: float, listed: st
 
 def _example(source: Source, asked: Asked) -> Counts:
     """``llama-speculative`` prints its share as percent, and the numbers that it is of."""
-    said = {name: int(match[1]) for name, pattern in _EXAMPLE.items() if (match := pattern.search(source.text))}
-    where, k = str(source.path), said.get("n_draft") or asked.k
-    drafted, accepted = said["n_drafted"], said["n_accept"]
-    if said.get("n_predict", 0) > accepted + 1:
-        return of_totals(where, said["n_predict"] - accepted - 1, accepted, drafted, k, is_request=True)
+    where = str(source.path)
+    written = {name: match[1] for name, pattern in _EXAMPLE.items() if (match := pattern.search(source.text))}
+    said = as_record(_Example, written, where, "example")
+    k, drafted, accepted = said.n_draft or asked.k, said.n_drafted, said.n_accept
+    if said.n_predict > accepted + 1:
+        return of_totals(where, said.n_predict - accepted - 1, accepted, drafted, k, is_request=True)
     if k is None:
         raise InputError(f"{where}: does not say how many tokens were drafted a round; give them by --k")
     return of_totals(where, drafted / k, accepted, drafted, k, is_request=True)

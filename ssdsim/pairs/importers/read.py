@@ -9,6 +9,7 @@ from pathlib import Path
 from ssdsim import __version__
 from ssdsim.documents import read_text
 from ssdsim.errors import InputError, nearest
+from ssdsim.hardware.catalog import find_transformer
 from ssdsim.pairs.file import AtTemperature, Pair, Participant, Provenance, Settings
 from ssdsim.pairs.importers import aiperf, llama_cpp, sglang, ssd_engine, traces, trtllm, vllm
 from ssdsim.pairs.importers.counts import Asked, Log, Source
@@ -97,8 +98,11 @@ def import_acceptance(
     warnings += [warning for log in logs.values() for warning in log.warnings]
     if temperature is None:
         warnings.append("the temperature is not in the files: give it by --temperature")
+    served = next((log.target for log in logs.values() if log.target), None)
+    if named.target is None and served is not None and not _has_card(served):
+        warnings.append(f"no card is called '{served}', as the model was served: say which it is by --target")
     return Pair(
-        target=Participant(id=named.target or next((log.target for log in logs.values() if log.target), None)),
+        target=Participant(id=named.target or served),
         draft=Participant(id=named.draft or next((log.draft for log in logs.values() if log.draft), None)),
         how=first.how,
         settings=Settings(temperature=temperature, k=whole.k),
@@ -122,6 +126,14 @@ def import_acceptance(
             ),
         ),
     )
+
+
+def _has_card(name: str) -> bool:
+    try:
+        find_transformer(name)
+    except InputError:
+        return False
+    return True
 
 
 def _sets(reader: Engine, files: Sequence[Path], sets: Mapping[str, Sequence[Path]]) -> dict[str, list[Source]]:

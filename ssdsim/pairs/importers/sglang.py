@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ssdsim.documents import parse_records
+from ssdsim.documents import as_record, parse_records
 from ssdsim.errors import InputError
 from ssdsim.pairs.importers.counts import (
     Asked,
@@ -27,7 +27,20 @@ from ssdsim.pairs.importers.counts import (
     of_length,
     of_totals,
 )
-from ssdsim.pairs.importers.fields import Record, count, counts_by_index, first, found_with, number, prometheus, text_in
+from ssdsim.pairs.importers.fields import (
+    Line,
+    Record,
+    WrittenAmount,
+    WrittenCount,
+    count,
+    counts_by_index,
+    first,
+    found_with,
+    number,
+    prometheus,
+    text_in,
+    tokens,
+)
 
 _ROUNDS = ("spec_verify_ct",)
 _ACCEPTED = (
@@ -50,7 +63,15 @@ _BENCH = ("accept_length",)
 _WINDOW = "sglang:spec_accept_length"
 _TREE_ROUNDS = 20
 """Rounds that accepted as much as any did: with none beyond, more was never possible."""
-_LINE = re.compile(r"Decode batch.*?#running-req: (\d+).*?accept(?:ed)? len: ([\d.]+)")
+_BATCH = "Decode batch"
+_RUNNING, _ACCEPT = re.compile(r"#running-req: (\d+)"), re.compile(r"accept(?:ed)? len: ([\d.]+)")
+
+
+class _Window(Line):
+    """A line of the log."""
+
+    running: WrittenCount
+    length: WrittenAmount
 
 
 def read(sources: Sequence[Source], asked: Asked) -> Log:
@@ -64,7 +85,7 @@ def read(sources: Sequence[Source], asked: Asked) -> Log:
 
 
 def _one(source: Source, asked: Asked) -> Log:
-    if _LINE.search(source.text) or not source.text.lstrip().startswith(("{", "[", "data:")):
+    if any(True for _ in _logged(source)) or not source.text.lstrip().startswith(("{", "[", "data:")):
         return _windows(source, asked)
     records = parse_records(source.text, source.path)
     if any(True for _ in found_with(records, _REQUEST)):
@@ -100,6 +121,16 @@ def _requests(records: Sequence[Any], source: Source, asked: Asked) -> Log:
     return Log("sglang-requests", counts, warnings=warnings, notes=notes)
 
 
+def of_request(own: Record, where: str, k: int | None = None) -> Counts | None:
+    """The rounds of one request, of its ``meta_info``; None where it had none.
+
+    Raises
+    ------
+    InputError : its numbers contradict each other.
+    """
+    return _request(own, where, Asked(k)) if count(own, _ROUNDS, where) else None
+
+
 def _request(own: Record, where: str, asked: Asked) -> Counts:
     rounds, accepted = count(own, _ROUNDS, where), count(own, _ACCEPTED, where)
     drafted, histogram = count(own, _DRAFTED, where), counts_by_index(own, _HISTOGRAM, where)
@@ -118,13 +149,13 @@ def _request(own: Record, where: str, asked: Asked) -> Counts:
 
 def _accepted_of_completion(own: Record, rounds: int, where: str) -> int:
     """Of an answer's tokens the first is the prefill's, and each round has a bonus token."""
-    tokens = count(own, ("completion_tokens",), where)
-    if tokens is None:
+    made = count(own, ("completion_tokens",), where)
+    if made is None:
         length = number(own, _LENGTH, where)
         if length is None:
             raise InputError(f"{where}: says neither what was accepted nor how many tokens the answer has")
-        tokens = round(length * rounds)
-    return max(0, tokens - 1 - rounds)
+        made = round(length * rounds)
+    return max(0, made - 1 - rounds)
 
 
 def _with_one_lookahead(counts: Sequence[Counts], where: str) -> tuple[list[Counts], list[str]]:
@@ -185,6 +216,13 @@ def _arguments(value: Any) -> Record:
     return next(iter(found_with(value, ("speculative_num_steps", "speculative_num_draft_tokens"))), {})
 
 
+def lookahead_of(settings: Record, where: str) -> int | None:
+    """Tokens that a server drafts a round by its settings; None where it does not speculate, or adapts them."""
+    steps = count(settings, ("speculative_num_steps",), where)
+    verified = count(settings, ("speculative_num_draft_tokens",), where)
+    return None if settings.get("speculative_adaptive") else steps or (verified - 1 if verified else None)
+
+
 def _lookahead(settings: Record, source: Source) -> int | None:
     """Steps of the drafter; of a server that says only how many tokens are verified, one less."""
     if settings.get("speculative_adaptive"):
@@ -192,8 +230,8 @@ def _lookahead(settings: Record, source: Source) -> int | None:
             f"{source.path}: the server's steps are adaptive, so that no rate follows from a mean length; turn them "
             "off, or import its requests, whose length is kept"
         )
-    steps = count(settings, ("speculative_num_steps",), str(source.path))
-    verified = count(settings, ("speculative_num_draft_tokens",), str(source.path))
+    steps = tokens(settings, ("speculative_num_steps",), str(source.path))
+    verified = tokens(settings, ("speculative_num_draft_tokens",), str(source.path))
     return steps or (verified - 1 if verified and verified > 1 else None)
 
 
@@ -224,7 +262,7 @@ def speculation_of(record: Record, where: str) -> float | None:
 
 def _windows(source: Source, asked: Asked) -> Log:
     """Gauges and log lines, which are of the last window: only as samples of the whole."""
-    samples = list(_sampled(source.text))
+    samples = list(_sampled(source))
     if not samples:
         raise InputError(
             f"{source.path}: nothing of SGLang's speculation in it: neither {_WINDOW}, nor a log line 'Decode batch. "
@@ -242,11 +280,23 @@ def _windows(source: Source, asked: Asked) -> Log:
     return Log("sglang-windows", [of_length(str(source.path), mean, asked.k)], warnings=[warning])
 
 
-def _sampled(text: str) -> Iterator[tuple[float, float]]:
+def _sampled(source: Source) -> Iterator[tuple[float, float]]:
     """Weight and length of each window in which the server speculated."""
-    for sample in prometheus(text):
+    for sample in prometheus(source.text):
         if sample.name == _WINDOW and sample.value >= 1.0:
             yield 1.0, sample.value
-    for running, length in _LINE.findall(text):
-        if int(running) > 0 and float(length) >= 1.0:
-            yield float(running), float(length)
+    for window in _logged(source):
+        if window.running > 0 and window.length >= 1.0:
+            yield float(window.running), window.length
+
+
+def _logged(source: Source) -> Iterator[_Window]:
+    """The lines of decoded batches with a length."""
+    if _BATCH not in source.text:
+        return
+    for number_of, line in enumerate(source.text.splitlines(), 1):
+        if (start := line.find(_BATCH)) < 0 or (running := _RUNNING.search(line, start)) is None:
+            continue
+        if (length := _ACCEPT.search(line, running.end())) is not None:
+            where = f"{source.path}: line {number_of}"
+            yield as_record(_Window, {"running": running[1], "length": length[1]}, where, "line")

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import takewhile
+from typing import Any
 
+from ssdsim.documents import as_record
 from ssdsim.errors import InputError
 from ssdsim.pairs.file import Cache
 from ssdsim.pairs.importers.counts import Asked, Counts, Log, Source, of_length
+from ssdsim.pairs.importers.fields import Index, Line, WrittenAmount, WrittenCount, WrittenTokens
 
 _NUMBER = r":\s*([\d.]+|N/A)"
 _LENGTH = "Avg Tokens per step (incl recovery)"
@@ -19,14 +23,31 @@ _SHARE = "Avg Fraction of Speculated Tokens Accepted"
 _HITS = "Avg Cache Hits"
 _ON_HIT = "Avg Tokens per step on Cache Hit"
 _ON_MISS = "Avg Tokens per step on Cache Miss"
-_FREQUENCIES = re.compile(
-    r"Empirical frequencies of accepted_suffix_lens_on_hit - 1:\s*\n((?:[^\n]*?\b\d+:\s*[\d.]+\s*(?:\n|$))+)"
-)
-_FREQUENCY = re.compile(r"\b(\d+):\s*([\d.]+)\s*$", re.M)
+_FREQUENCIES = "Empirical frequencies of accepted_suffix_lens_on_hit - 1:"
+_FREQUENCY = re.compile(r"\b(\d+):[ \t]*([\d.]+)$")
 _MODE = re.compile(r"Speculative\(k=(\d+)\)|--k[ =](\d+)")
 _FAN_OUT = re.compile(r"\bF=(\d+), fan_out_list|--f[ =](\d+)")
 _TEMPERATURE = re.compile(r"\btemp=([\d.]+) b=|--temp[ =]([\d.]+)")
-_TARGET = re.compile(r"^\s*Model: ([^,\s]+)", re.M)
+_TARGET = re.compile(r"^[ \t]*Model: ([^,\s]+)", re.M)
+
+
+class _Block(Line):
+    """What is read of a run's output: its last block of metrics, its mode and its command line."""
+
+    length: WrittenAmount
+    frequencies: dict[Index, WrittenAmount]
+    share: WrittenAmount | None = None
+    p_hit: WrittenAmount | None = None
+    on_hit: WrittenAmount | None = None
+    on_miss: WrittenAmount | None = None
+    k: WrittenTokens | None = None
+    fan_out: WrittenCount | None = None
+    temperature: WrittenAmount | None = None
+
+    @property
+    def lengths(self) -> list[float]:
+        """P(exactly j accepted) after a hit, by j."""
+        return [self.frequencies.get(j, 0.0) for j in range(max(self.frequencies, default=-1) + 1)]
 
 
 def read(sources: Sequence[Source], asked: Asked) -> Log:
@@ -43,24 +64,25 @@ def read(sources: Sequence[Source], asked: Asked) -> Log:
     starts = [match.start() for match in re.finditer(re.escape(_LENGTH), text)]
     if not starts:
         raise InputError(f"{where}: no '[metrics] {_LENGTH}: ...' in it: no output of bench.py --spec")
-    block = text[starts[-1] :]
-    length, share = _number(_LENGTH, block), _number(_SHARE, block)
-    assert length is not None
-    k = _lookahead(text, length, share, asked, where)
-    p_hit, on_hit, on_miss = (_number(name, block) for name in (_HITS, _ON_HIT, _ON_MISS))
-    lengths = _frequencies(block)
-    counts = of_length(where, length, k) if p_hit is None else _of_hits(where, lengths, on_hit, length, k)
-    temperature = _said(_TEMPERATURE, text)
-    fan_out = _said(_FAN_OUT, text)
+    run = _block(text[starts[-1] :], text, where)
+    k = _lookahead(run, asked, where)
+    counts = of_length(where, run.length, k) if run.p_hit is None else _of_hits(where, run, k)
     target = _TARGET.findall(text)
     return Log(
         "ssd-stdout",
         [counts],
         target=target[-1] if target else None,
-        temperature=None if temperature is None else float(temperature),
-        cache=None if p_hit is None else _cache(p_hit, length, on_hit, on_miss, fan_out),
-        warnings=[f"{where}: printed with two decimals: rates are known to about 0.01", *_unidentified(p_hit)],
+        temperature=run.temperature,
+        cache=None if run.p_hit is None else _cache(run.p_hit, run),
+        warnings=[f"{where}: printed with two decimals: rates are known to about 0.01", *_unidentified(run.p_hit)],
     )
+
+
+def _block(block: str, text: str, where: str) -> _Block:
+    named = {"length": _LENGTH, "share": _SHARE, "p_hit": _HITS, "on_hit": _ON_HIT, "on_miss": _ON_MISS}
+    said: dict[str, Any] = {name: _number(title, block) for name, title in named.items()}
+    said |= {"k": _said(_MODE, text), "fan_out": _said(_FAN_OUT, text), "temperature": _said(_TEMPERATURE, text)}
+    return as_record(_Block, {**said, "frequencies": _frequencies(block)}, where, "block of metrics")
 
 
 def _unidentified(p_hit: float | None) -> list[str]:
@@ -72,20 +94,21 @@ def _unidentified(p_hit: float | None) -> list[str]:
     ]
 
 
-def _cache(p_hit: float, length: float, on_hit: float | None, on_miss: float | None, fan_out: str | None) -> Cache:
+def _cache(p_hit: float, run: _Block) -> Cache:
     return Cache(
         p_hit=min(1.0, p_hit),
-        length=length,
-        length_on_hit=on_hit,
-        length_on_miss=on_miss,
-        f=None if fan_out is None else int(fan_out),
+        length=run.length,
+        length_on_hit=run.on_hit,
+        length_on_miss=run.on_miss,
+        f=run.fan_out,
     )
 
 
-def _of_hits(where: str, frequencies: Sequence[float], on_hit: float | None, length: float, k: int | None) -> Counts:
+def _of_hits(where: str, run: _Block, k: int | None) -> Counts:
     """After a hit the speculation is the primary's; after a miss it may be a backup's."""
+    frequencies, on_hit = run.lengths, run.on_hit
     if not frequencies:
-        return of_length(where, on_hit if on_hit is not None else length, k)
+        return of_length(where, on_hit if on_hit is not None else run.length, k)
     total = sum(frequencies)
     if abs(total - 1.0) > 0.02:
         raise InputError(f"{where}: the frequencies of accepted lengths add up to {total:.3f}, not to 1")
@@ -98,11 +121,11 @@ def _of_hits(where: str, frequencies: Sequence[float], on_hit: float | None, len
     return Counts(where, None, None, mean, k, None, survived, (1.0, *survived[:-1]))
 
 
-def _lookahead(text: str, length: float, share: float | None, asked: Asked, where: str) -> int | None:
+def _lookahead(run: _Block, asked: Asked, where: str) -> int | None:
     """As the mode or the command line says; else the accepted tokens over their share."""
-    said = _said(_MODE, text)
-    if said is not None:
-        return int(said)
+    if run.k is not None:
+        return run.k
+    length, share = run.length, run.share
     if asked.k is not None:
         return asked.k
     if share is None or share <= 0.0 or length <= 1.0:
@@ -114,19 +137,17 @@ def _lookahead(text: str, length: float, share: float | None, asked: Asked, wher
     return possible[0]
 
 
-def _frequencies(block: str) -> list[float]:
-    """P(exactly j accepted) after a hit, by j."""
-    match = _FREQUENCIES.search(block)
-    if match is None:
-        return []
-    found = {int(j): float(share) for j, share in _FREQUENCY.findall(match[1])}
-    return [found.get(j, 0.0) for j in range(max(found) + 1)]
+def _frequencies(block: str) -> dict[str, str]:
+    """P(exactly j accepted) after a hit as written, by j: the lines that follow their title, while they have one."""
+    _, _, after = block.partition(_FREQUENCIES)
+    matches = (_FREQUENCY.search(line.rstrip()) for line in after.splitlines()[1:] if line.strip())
+    return {match[1]: match[2] for match in takewhile(lambda match: match is not None, matches) if match}
 
 
-def _number(name: str, text: str) -> float | None:
-    """The first number of that name; None where it is N/A or not there."""
+def _number(name: str, text: str) -> str | None:
+    """The first number of that name, as written; None where it is N/A or not there."""
     match = re.search(re.escape(name) + _NUMBER, text)
-    return None if match is None or match[1] == "N/A" else float(match[1])
+    return None if match is None or match[1] == "N/A" else match[1]
 
 
 def _said(pattern: re.Pattern[str], text: str) -> str | None:

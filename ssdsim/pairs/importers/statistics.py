@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import Any
 
-from ssdsim.errors import InputError, told
+from ssdsim.documents import as_record
+from ssdsim.errors import InputError
 from ssdsim.pairs.importers.counts import WHOLE_DRAFTS, Counts, check_accepted, of_histogram, of_steps, of_totals
-from ssdsim.pairs.importers.fields import Record, count, counts_by_index, number
+from ssdsim.pairs.importers.fields import Index, Record, count, counts_by_index, number, tokens, tokens_by_round
 
 NAMES = ("acceptance_histogram", "num_spec_steps", "mean_acceptance_length")
 _BY_DRAFTED = "acceptance_histogram_by_draft_length"
@@ -24,7 +26,7 @@ def counts_of_all(records: Sequence[tuple[Record, str]]) -> list[Counts]:
     """
     steps, drafted = 0, 0
     for record, where in records:
-        k = count(record, ("num_spec_tokens",), where) or 0
+        k = tokens(record, ("num_spec_tokens",), where) or 0
         steps += k * (count(record, ("num_spec_steps",), where) or 0)
         drafted += count(record, ("num_draft_tokens",), where) or 0
     whole = steps > 0 and abs(drafted / steps - 1.0) <= WHOLE_DRAFTS
@@ -53,7 +55,7 @@ def counts_of(record: Record, where: str) -> Counts | None:
         return found
     length = number(record, ("mean_acceptance_length",), where)
     drafted = count(record, ("num_draft_tokens",), where)
-    k = count(record, ("num_spec_tokens",), where) or None
+    k = tokens(record, ("num_spec_tokens",), where) or None
     if accepted is None and length is not None and steps is not None:
         accepted = round((length - 1.0) * steps)
     if accepted is None or steps is None:
@@ -65,14 +67,14 @@ def _histogram(record: Record, where: str) -> Counts | None:
     histogram = counts_by_index(record, ("acceptance_histogram",), where)
     if histogram is None or not any(histogram):
         return None
-    k = count(record, ("num_spec_tokens",), where) or None
+    k = tokens(record, ("num_spec_tokens",), where) or None
     return of_histogram(where, histogram, k, count(record, ("num_draft_tokens",), where))
 
 
 def _by_step(record: Record, where: str) -> Counts | None:
-    accepted = counts_by_index(record, ("per_step_accepted",), where)
-    drafted = counts_by_index(record, ("per_step_drafted",), where)
-    if accepted is None or drafted is None:
+    accepted = tokens_by_round(record, ("per_step_accepted",), where)
+    drafted = tokens_by_round(record, ("per_step_drafted",), where)
+    if not accepted or not drafted:
         return None
     if len(accepted) != len(drafted):
         raise InputError(f"{where}: {len(accepted)} steps accepted tokens, {len(drafted)} drafted them")
@@ -83,12 +85,9 @@ def _by_drafted(record: Record, where: str) -> Counts | None:
     by_drafted = record.get(_BY_DRAFTED)
     if not by_drafted:
         return None
-    if not isinstance(by_drafted, Mapping):
-        raise InputError(f"{where}: {_BY_DRAFTED} must be an object, got {told(by_drafted)}")
     rounds: Counter[tuple[int, int]] = Counter()
-    for drafted in by_drafted:
-        if not str(drafted).isdecimal():
-            raise InputError(f"{where}: {_BY_DRAFTED} has a draft of {told(drafted)} tokens")
-        for accepted, number_of in enumerate(counts_by_index(by_drafted, (drafted,), where) or ()):
-            rounds[int(drafted), accepted] += number_of
+    for drafted, own in as_record(dict[Index, Any], by_drafted, f"{where}: {_BY_DRAFTED}", "object").items():
+        name = f"after a draft of {drafted}"
+        for accepted, number_of in enumerate(counts_by_index({name: own}, (name,), f"{where}: {_BY_DRAFTED}") or ()):
+            rounds[drafted, accepted] += number_of
     return of_steps(where, rounds) if any(drafted for (drafted, _), n in rounds.items() if n) else None

@@ -10,13 +10,22 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from ssdsim.documents import parse_csv, parse_records
+import numpy as np
+
+from ssdsim.documents import as_record, parse_csv, parse_records
 from ssdsim.errors import InputError
 from ssdsim.pairs.importers.counts import Asked, Counts, Log, Source, of_histogram, of_steps
-from ssdsim.pairs.importers.fields import counts_by_index
+from ssdsim.pairs.importers.fields import Line, WrittenTokens, tokens_by_round
 
 _ACCEPTED = ("accepted", "num_matches", "per_step_accepted")
 _DRAFTED = ("drafted", "num_candidates", "per_step_drafted")
+
+
+class _Round(Line):
+    """A row of CSV."""
+
+    accepted: WrittenTokens
+    drafted: WrittenTokens | None = None
 
 
 def read(sources: Sequence[Source], asked: Asked) -> Log:
@@ -35,7 +44,7 @@ def read(sources: Sequence[Source], asked: Asked) -> Log:
                     raise InputError(f"{where}: {len(accepted)} rounds accepted tokens, {len(drafted)} drafted them")
                 counts.append(of_steps(where, Counter(zip(drafted, accepted, strict=True))))
             elif accepted:
-                histogram = [accepted.count(j) for j in range(max(accepted) + 1)]
+                histogram = np.bincount(accepted).tolist()
                 counts.append(of_histogram(where, histogram, None, None))
         if not counts:
             raise InputError(f"{source.path}: no accepted lengths in it")
@@ -63,17 +72,18 @@ def _json_request(record: Any, where: str) -> tuple[list[int], list[int]]:
     record = {"accepted": record} if isinstance(record, list) else record
     if not isinstance(record, dict):
         raise InputError(f"{where}: must be a list of accepted lengths, or an object with 'accepted'")
-    return counts_by_index(record, _ACCEPTED, where) or [], counts_by_index(record, _DRAFTED, where) or []
+    return tokens_by_round(record, _ACCEPTED, where), tokens_by_round(record, _DRAFTED, where)
 
 
 def _csv_requests(source: Source) -> list[tuple[list[int], list[int]]]:
     requests: dict[str, tuple[list[int], list[int]]] = {}
+    if "accepted" not in source.text.lstrip().partition("\n")[0]:
+        raise InputError(f"{source.path}: needs a column 'accepted', or JSON lines with lists of accepted tokens")
     for number_of, row in enumerate(parse_csv(source.text, source.path), 1):
-        where = f"{source.path}: row {number_of}"
-        if not row.get("accepted", "").strip().isdecimal():
-            raise InputError(f"{where}: needs a whole number in the column 'accepted'")
+        cells = {name: cell for name in ("accepted", "drafted") if (cell := row.get(name, "").strip())}
+        round_ = as_record(_Round, cells, f"{source.path}: row {number_of}", "round")
         accepted, drafted = requests.setdefault(row.get("request", ""), ([], []))
-        accepted.append(int(row["accepted"]))
-        if row.get("drafted", "").strip().isdecimal():
-            drafted.append(int(row["drafted"]))
+        accepted.append(round_.accepted)
+        if round_.drafted is not None:
+            drafted.append(round_.drafted)
     return list(requests.values())

@@ -1,29 +1,65 @@
 """vLLM: snapshots of its counters, statistics of requests, its log, and what ``vllm bench serve`` saved.
 
-Counters and rates by position are of *all* rounds. Counters grow from the server's start on, so that two snapshots are
-needed. The log of the old engine (V0) counts tokens that were accepted after a rejected one: what it emitted is right.
+Counters and rates by position are of *all* rounds that drafted; steps that drafted nothing are in none of them, and
+follow from what else vLLM counts. Counters grow from the server's start on, so that two snapshots are needed. The log
+of the old engine (V0) counts tokens that were accepted after a rejected one: what it emitted is right.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, zip_longest
+from typing import Annotated, Any
 
-from ssdsim.documents import parse_json, parse_records
+from pydantic import BaseModel, ConfigDict, Field
+
+from ssdsim.documents import as_record, parse_json, parse_records
 from ssdsim.errors import InputError, nearest
 from ssdsim.pairs.importers import statistics
-from ssdsim.pairs.importers.counts import Asked, Counts, Log, Source, joined, of_length, of_positions, of_totals
-from ssdsim.pairs.importers.fields import Record, Sample, count, first, found_with, number, prometheus, text_in
+from ssdsim.pairs.importers.counts import (
+    Asked,
+    Counts,
+    Log,
+    Source,
+    joined,
+    of_length,
+    of_positions,
+    of_totals,
+    with_steps,
+)
+from ssdsim.pairs.importers.fields import (
+    MOST_TOKENS,
+    Index,
+    Line,
+    Record,
+    Sample,
+    WrittenAmount,
+    WrittenCount,
+    WrittenTokens,
+    count,
+    first,
+    found_with,
+    number,
+    prometheus,
+    text_in,
+)
 
 _PREFIX = "vllm:spec_decode_num_"
 _COUNTERS = ("drafts", "draft_tokens", "accepted_tokens", "emitted_tokens")
 _PER_POSITION = "accepted_tokens_per_pos"
+_BESIDE = {
+    "vllm:generation_tokens": "generated",
+    "vllm:request_success": "finished",
+    "vllm:inter_token_latency_seconds_count": "steps",
+    "vllm:time_per_output_token_seconds_count": "older_steps",
+}
+"""Of all that a server did. Each step of a request has one time between outputs, whatever it drafted or accepted."""
 _IN_PROCESS = re.compile(
-    r"\w+\(\s*name=['\"](vllm:spec_decode_\w+)['\"],\s*labels=(\{.*?\}),\s*values?=(\[[^\]]*\]|[\d.e+]+)\s*\)", re.S
+    r"name=['\"](vllm:spec_decode_\w+)['\"],\s*labels=(\{[^{}]*\}),\s*values?=(\[[^\[\]]*\]|[\d.e+]+)\s*\)"
 )
+_LABEL = re.compile(r"['\"]\b(\w+)['\"]:\s*['\"]([^'\"]*)['\"]")
 _LINE = re.compile(r"SpecDecoding metrics:\s*(.*)")
 _OLD_LINE = re.compile(r"Speculative metrics:\s*(.*)")
 _BENCH = "spec_decode_num_drafts"
@@ -102,6 +138,22 @@ class _Counters:
         return sum(found) if found else None
 
     @property
+    def speculates(self) -> bool:
+        return any(name in _COUNTERS for name, _ in self.by_engine)
+
+    @property
+    def steps(self) -> float | None:
+        """Steps of all requests. Without their times: what was generated but by prompts, less what was accepted.
+
+        That is too few by what was accepted beyond the ends of answers, which is counted and thrown away.
+        """
+        timed = self.total("steps") or self.total("older_steps")
+        generated, finished, accepted = (self.total(name) for name in ("generated", "finished", "accepted_tokens"))
+        if timed is not None or generated is None or finished is None:
+            return timed
+        return generated - finished - (accepted or 0.0)
+
+    @property
     def positions(self) -> list[float]:
         places = [int(name.removeprefix(_PER_POSITION + ":")) for name, _ in self.by_engine if ":" in name]
         return [self.total(f"{_PER_POSITION}:{place}") or 0.0 for place in range(max(places, default=-1) + 1)]
@@ -128,42 +180,80 @@ def _metrics(sources: Sequence[Source], asked: Asked) -> Log:
     return Log("vllm-metrics", [_of_counters(difference, where, asked)], target=model or None)
 
 
+def between(before: Source, after: Source, served: str) -> Counts | None:
+    """What was counted of a model between two snapshots; None of a server that does not speculate.
+
+    Raises
+    ------
+    InputError : counters that fall, or contradict each other.
+    """
+    taken = [_by_model(prometheus(source.text)).get(served) for source in (before, after)]
+    earlier, later = taken
+    if later is None:
+        return None
+    earlier = earlier or _Counters()
+    _check_rising(earlier, later, before, after)
+    moved = _difference(earlier, later)
+    return _of_counters(moved, str(after.path), Asked()) if moved.total("drafts") else None
+
+
 def _by_model(samples: Sequence[Sample]) -> dict[str, _Counters]:
     found: dict[str, _Counters] = {}
     for sample in samples:
-        name = sample.name.replace("vllm_spec", "vllm:spec", 1).removesuffix("_total")
-        if not name.startswith(_PREFIX):
-            continue
-        name = name.removeprefix(_PREFIX)
-        if name == _PER_POSITION:
-            name = f"{name}:{sample.labels.get('position', '0')}"
-        elif name not in _COUNTERS:
+        name = _own_name(sample)
+        if name is None:
             continue
         counters = found.setdefault(sample.labels.get("model_name", ""), _Counters())
-        place = (name, sample.labels.get("engine", ""))
-        counters.by_engine[place] = counters.by_engine.get(place, 0.0) + sample.value
-    return found
+        counter = (name, sample.labels.get("engine", ""))
+        counters.by_engine[counter] = counters.by_engine.get(counter, 0.0) + sample.value
+    return {model: counters for model, counters in found.items() if counters.speculates}
+
+
+def _own_name(sample: Sample) -> str | None:
+    """What a counter is called here; None of one that says nothing of rounds."""
+    name = sample.name.replace("vllm_spec", "vllm:spec", 1).removesuffix("_total")
+    if not name.startswith(_PREFIX):
+        return _BESIDE.get(name)
+    name = name.removeprefix(_PREFIX)
+    if name == _PER_POSITION:
+        return f"{name}:{as_record(Index, sample.labels.get('position', '0'), sample.name, 'position')}"
+    return name if name in _COUNTERS else None
+
+
+class _Metric(BaseModel):
+    """A counter of ``llm.get_metrics()``: a number, or a vector by position."""
+
+    model_config = ConfigDict(frozen=True)
+    name: str
+    labels: dict[str, str] = {}
+    value: WrittenAmount | None = None
+    values: Annotated[list[WrittenAmount], Field(max_length=MOST_TOKENS)] | None = None
+
+    def samples(self) -> Iterator[Sample]:
+        if self.value is not None:
+            yield Sample(self.name, self.labels, self.value)
+        for position, value in enumerate(self.values or ()):
+            yield Sample(self.name, {**self.labels, "position": str(position)}, value)
 
 
 def _in_process(text: str) -> list[Sample]:
     """``llm.get_metrics()``, printed or saved as JSON: names without ``_total``, positions in a vector."""
     if _PREFIX not in text:
         return []
-    found = []
-    printed = _IN_PROCESS.findall(text)
-    if not printed and text.lstrip().startswith(("[", "{")):
-        for record in found_with(parse_json(text, "metrics"), ("name",)):
-            value = record.get("value", record.get("values"))
-            found.append((str(record["name"]), record.get("labels") or {}, value))
-    for name, labels, value in printed:
-        found.append((name, dict(re.findall(r"['\"](\w+)['\"]:\s*['\"]([^'\"]*)['\"]", labels)), json.loads(value)))
-    samples = []
-    for name, labels, value in found:
-        if isinstance(value, list):
-            samples += [Sample(name, {**labels, "position": str(i)}, float(v)) for i, v in enumerate(value)]
-        elif isinstance(value, int | float):
-            samples.append(Sample(name, labels, float(value)))
-    return samples
+    found: list[Mapping[str, Any]] = []
+    for name, labels, value in _IN_PROCESS.findall(text):
+        numbers = (
+            {"values": value[1:-1].split(",") if value[1:-1].strip() else []} if "[" in value else {"value": value}
+        )
+        found.append({"name": name, "labels": dict(_LABEL.findall(labels)), **numbers})
+    if not found and text.lstrip().startswith(("[", "{")):
+        try:
+            named = list(found_with(parse_json(text, "metrics"), ("name",)))
+        except InputError:  # lines of JSON, which are no counters
+            return []
+        found += [record for record in named if str(record["name"]).startswith(_PREFIX)]
+    metrics = [as_record(_Metric, record, "llm.get_metrics()", "metric") for record in found]
+    return [sample for metric in metrics for sample in metric.samples()]
 
 
 def _chosen(models: Sequence[str], asked: str | None, where: str) -> str:
@@ -201,8 +291,10 @@ def _of_counters(counters: _Counters, where: str, asked: Asked) -> Counts:
     if emitted is not None and counters.total("drafts") is None:  # the old engine, which counts accepted ones otherwise
         return of_length(where, emitted / rounds, asked.k, rounds)
     if counters.positions:
-        return of_positions(where, rounds, accepted, drafted, counters.positions)
-    return of_totals(where, rounds, accepted, drafted)
+        found = of_positions(where, rounds, accepted, drafted, counters.positions)
+    else:
+        found = of_totals(where, rounds, accepted, drafted)
+    return with_steps(found, counters.steps)
 
 
 # the log
@@ -238,16 +330,31 @@ class _Interval:
     survived: Sequence[float]
 
 
+class _Printed(Line):
+    """What is read of a line of metrics."""
+
+    drafted: WrittenCount
+    accepted: WrittenCount
+    length: WrittenAmount = 1.0
+    shares: Annotated[tuple[WrittenAmount, ...], Field(max_length=MOST_TOKENS)] = ()
+
+
+_PRINTED = {
+    "drafted": re.compile(r"Drafted: (\d+)"),
+    "accepted": re.compile(r"Accepted: (\d+)"),
+    "length": re.compile(r"Mean acceptance length: ([\d.]+)"),
+    "shares": re.compile(r"Per-position acceptance rate:\s*([\d., ]+)"),
+}
+
+
 def _interval(line: str, where: str) -> _Interval | None:
-    drafted, accepted = _whole(r"Drafted: (\d+)", line), _whole(r"Accepted: (\d+)", line)
+    said: dict[str, Any] = {name: match[1] for name, pattern in _PRINTED.items() if (match := pattern.search(line))}
+    if "shares" in said:
+        said["shares"] = said["shares"].replace(",", " ").split()
+    printed = as_record(_Printed, said, where, "line of metrics")
+    drafted, accepted, length, positions = printed.drafted, printed.accepted, printed.length, printed.shares
     if drafted == 0:
         return None
-    if drafted is None or accepted is None:
-        raise InputError(f"{where}: a line of metrics without Accepted and Drafted tokens")
-    printed = re.search(r"Mean acceptance length: ([\d.]+)", line)
-    shares = re.search(r"Per-position acceptance rate:\s*([\d., ]+)", line)
-    positions = [float(share) for share in re.findall(r"\d+\.\d+|\d+", shares[1])] if shares else []
-    length = float(printed[1]) if printed else 1.0
     if accepted > 0 and length > 1.0:
         rounds, slack = accepted / (length - 1.0), 0.005 / (length - 1.0) + 0.01
     elif positions:
@@ -260,30 +367,39 @@ def _interval(line: str, where: str) -> _Interval | None:
     return _Interval(rounds, drafted, accepted, [share * rounds for share in positions])
 
 
+class _OldPrinted(Line):
+    """What is read of a line of the old engine's."""
+
+    k: WrittenTokens | None = None
+    drafted: WrittenCount | None = None
+    emitted: WrittenCount | None = None
+
+
+_OLD_PRINTED = {
+    "k": re.compile(r"speculative tokens: (\d+)"),
+    "drafted": re.compile(r"draft tokens: (\d+)"),
+    "emitted": re.compile(r"emitted tokens: (\d+)"),
+}
+
+
 def _old_log(source: Source) -> Counts:
     """The last line, which counts since the start."""
-    lines = [(n, m[1]) for n, line in enumerate(source.text.splitlines(), 1) if (m := _OLD_LINE.search(line))]
-    emitted_before = 0
-    for number_of, line in lines:
-        emitted = _whole(r"emitted tokens: (\d+)", line)
-        if emitted is not None and emitted < emitted_before:
+    last, where = _OldPrinted(), str(source.path)
+    for number_of, line in enumerate(source.text.splitlines(), 1):
+        if (match := _OLD_LINE.search(line)) is None:
+            continue
+        where = f"{source.path}: line {number_of}"
+        said = {name: found[1] for name, pattern in _OLD_PRINTED.items() if (found := pattern.search(match[1]))}
+        printed = as_record(_OldPrinted, said, where, "line of metrics")
+        if printed.emitted is not None and printed.emitted < (last.emitted or 0):
             raise InputError(
-                f"{source.path}: line {number_of}: emitted tokens fell from {emitted_before} to {emitted}: the server "
-                "was restarted"
+                f"{where}: emitted tokens fell from {last.emitted} to {printed.emitted}: the server was restarted"
             )
-        emitted_before = emitted or emitted_before
-    number_of, line = lines[-1]
-    where = f"{source.path}: line {number_of}"
-    k, drafted = _whole(r"speculative tokens: (\d+)", line), _whole(r"draft tokens: (\d+)", line)
-    emitted = _whole(r"emitted tokens: (\d+)", line)
+        last = printed
+    k, drafted, emitted = last.k, last.drafted, last.emitted
     if not k or not drafted or emitted is None:
         raise InputError(f"{where}: says not how many tokens were speculated, drafted and emitted")
     return of_length(where, emitted * k / drafted, k, drafted / k)
-
-
-def _whole(pattern: str, text: str) -> int | None:
-    match = re.search(pattern, text)
-    return int(match[1]) if match else None
 
 
 # vllm bench serve
@@ -311,16 +427,34 @@ def _bench(record: Record, where: str, asked: Asked) -> Counts:
             f"{where}: {accepted} accepted tokens in {rounds} rounds are {1.0 + accepted / rounds:.3f} a round with "
             f"the bonus, but spec_decode_acceptance_length is {length:.3f}"
         )
+    steps = _steps_of_bench(record, accepted, where)
     if isinstance(shares, list) and shares:
         positions = [(number({"share": share}, ("share",), f"{where}: rates by position") or 0.0) for share in shares]
         if max(positions) > 1.0:
             raise InputError(f"{where}: a rate by position is {max(positions):g}; they are shares of 1, no percent")
-        return of_positions(where, rounds, accepted, drafted, [share * rounds for share in positions])
-    return of_totals(where, rounds, accepted, drafted)
+        found = of_positions(where, rounds, accepted, drafted, [share * rounds for share in positions])
+    else:
+        found = of_totals(where, rounds, accepted, drafted)
+    return with_steps(found, steps)
+
+
+def _steps_of_bench(record: Record, accepted: float, where: str) -> float | None:
+    """Steps of all requests, from their tokens, and of a detailed result from the times between its messages.
+
+    Either may be too few: what was accepted beyond the end of an answer is counted, and messages may hold two steps.
+    """
+    generated, completed = count(record, ("total_output_tokens",), where), count(record, ("completed",), where)
+    if generated is None or completed is None:
+        return None
+    times = record.get("itls")
+    messages = sum(len(each) for each in times if isinstance(each, list)) if isinstance(times, list) else 0
+    return max(generated - completed - accepted, messages)
 
 
 def speculation_of(record: Record, where: str) -> tuple[int | None, float | None]:
-    """Tokens drafted a round and tokens yielded, of a result of ``vllm bench serve``; None where it has none.
+    """Tokens drafted a round and tokens that a step yielded, of ``vllm bench serve``; None where it has none.
+
+    Steps that drafted nothing count, and tokens that were cut at the ends of answers do not: they took no time.
 
     Raises
     ------
@@ -330,4 +464,8 @@ def speculation_of(record: Record, where: str) -> tuple[int | None, float | None
         return None, None
     counts = _bench(record, where, Asked())
     mean = (counts.drafted or 0.0) / (counts.rounds or 1.0)
-    return counts.k or max(1, round(mean)), counts.length
+    k = counts.k or max(1, round(mean))
+    if counts.undrafted is None or counts.rounds is None:
+        return k, counts.length
+    put_out = record["total_output_tokens"] - record["completed"]
+    return k, max(1.0, put_out / (counts.rounds + counts.undrafted))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush, nsmallest
+from math import prod
 
 Order = tuple[float, int, tuple[int, ...]]
 
@@ -55,15 +56,19 @@ class Places:
         """By rank from 1 on."""
         found = self._children[place]
         if found is None:
-            minus_value, depth, path = self.order[place]
+            _, depth, path = self.order[place]
             found = list(range(len(self.parent), len(self.parent) + len(self.ranks)))
-            for rank, rate in enumerate(self.ranks, start=1):
+            for rank in range(1, len(self.ranks) + 1):
                 self.parent.append(place)
                 self.rank.append(rank)
-                self.order.append((minus_value * rate, depth + 1, (*path, rank)))
+                self.order.append((-self._product((*path, rank)), depth + 1, (*path, rank)))
                 self._children.append(None)
             self._children[place] = found
         return found
+
+    def _product(self, path: tuple[int, ...]) -> float:
+        """Of the rates on a path, sorted: paths of the same rates in another order tie to the last bit."""
+        return prod(sorted(self.ranks[rank - 1] for rank in path))
 
 
 class Rerooting:

@@ -1,0 +1,95 @@
+"""Which one row more would tell most: the one that leaves the least open of what may be asked."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from calibration.runtimes.features import FIELDS, Features, features
+from ssdsim.checks import Array
+from ssdsim.errors import InputError
+from ssdsim.hardware.catalog import find_hardware, find_transformer
+from ssdsim.measured.price import options_of
+from ssdsim.measured.row import Row
+from ssdsim.runtimes.card import NUMBERS, Runtime
+from ssdsim.scenario.configuration import configure
+from ssdsim.transformer.card import legal_tensor_parallel
+
+PRIOR_SD: Mapping[str, float] = {name: number.prior_sd for name, number in NUMBERS.items() if number.prior_sd}
+"""How far an engine may well be from a card of its kind, in each number: what few rows are drawn by."""
+
+BATCHES = (1, 8, 32, 128)
+CONTEXTS = (512, 8192)
+_OUTPUT = 256
+
+
+@dataclass(frozen=True)
+class Open:
+    """What rows leave open of all numbers: their covariance, and the noise of a row as a share of its seconds."""
+
+    values: Array
+    covariance: Array
+    noise: float
+
+    @staticmethod
+    def after(made: Features, values: Array, noise: float) -> Open:
+        """What is open after these rows, with the prior of every number."""
+        slopes = made.per_unit / made.seconds[:, None]
+        prior = np.diag([PRIOR_SD[name] ** -2.0 for name in FIELDS])
+        return Open(values, np.asarray(np.linalg.inv(slopes.T @ slopes / noise**2 + prior)), noise)
+
+
+@dataclass(frozen=True)
+class NextRow:
+    """A row that nobody measured yet, and how far predictions are open without and with it (log-sds' mean square)."""
+
+    row: Row
+    without: float
+    with_it: float
+
+
+def next_row(rows: Sequence[Row], card: Runtime, known: Open) -> NextRow | None:
+    """Of rows like those there are, at every degree, batch and context that has room: the one that would tell most.
+
+    A linear model with a prior is open by ``x C x'`` where a row's seconds rest on its numbers by ``x``; one row more
+    takes ``(x C r')^2 / (noise^2 + r C r')`` of it. Told most is where the mean over all of these rows falls most.
+    """
+    asked = list(candidates(rows))
+    if not asked:
+        return None
+    made = features(asked, card)
+    slopes = made.per_unit / made.predicted(known.values)[:, None]
+    together = slopes @ known.covariance @ slopes.T
+    squares = np.diag(together)
+    told = (together**2).mean(axis=0) / (known.noise**2 + squares)
+    best = int(np.argmax(told))
+    before = float(squares.mean())
+    return NextRow(asked[best], float(np.sqrt(before)), float(np.sqrt(max(0.0, before - told[best]))))
+
+
+def candidates(rows: Sequence[Row]) -> Iterator[Row]:
+    """Steps of the model that most rows are of, without speculation and with what drafts in the rows."""
+    (model, hardware), _ = Counter((row.model, row.hardware) for row in rows).most_common(1)[0]
+    like = {row.k: row for row in rows if (row.model, row.hardware) == (model, hardware)}
+    device = find_hardware(hardware).device
+    degrees = [tp for tp in legal_tensor_parallel(find_transformer(model)) if tp <= device.count]
+    for template in like.values():
+        for tp in degrees:
+            for batch in BATCHES:
+                for context in CONTEXTS:
+                    changed = {"tp": tp, "ep": 1, "batch": batch, "input_tokens": float(context)}
+                    step = {"output_tokens": float(_OUTPUT), "metric": "step_ms", "value": 1.0, "series": ""}
+                    row = template.model_copy(update={**changed, **step})
+                    if _has_room(row):
+                        yield row
+
+
+def _has_room(row: Row) -> bool:
+    try:
+        configure(**options_of(row))
+    except InputError:
+        return False
+    return True

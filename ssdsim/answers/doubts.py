@@ -1,0 +1,156 @@
+"""What a ratio of two rates rests on, in words: the condition, over what range it stands, and what to measure first.
+
+Every verb's verdict takes its words from here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ssdsim.answers.contest import SIGN_OPEN, Contest, Key, Versus
+from ssdsim.answers.swings import inputs_of, swings
+from ssdsim.scenario.options import ALL
+from ssdsim.scenario.scenario import Scenario
+from ssdsim.scenario.standing import ACCEPTANCE, TokenInput
+
+TIMINGS = "timings"
+_SHOWN = 0.005  # of a ratio: what rounds to 0 %
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """By how much a ratio may be off for a reason: ``half`` of its range, relative, the others being as they are taken.
+
+    For ``timings`` of its 95 % interval, for ``acceptance`` and ``hits`` of what it is over their ranges, or over the
+    95 % intervals of a pair's. ``turns`` where one of these inputs alone turns the sign.
+    """
+
+    what: str
+    half: float
+    turns: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.what} ±{self.half:.0%}".replace("%", " %")
+
+
+@dataclass(frozen=True)
+class Basis:
+    """What the ratio of two strategies rests on: the inputs of its tokens, and what may be off, timings first."""
+
+    inputs: tuple[TokenInput, ...] = ()
+    doubts: tuple[Doubt, ...] = ()
+
+    @classmethod
+    def of(cls, first: Scenario, other: Scenario, timings: float | None) -> Basis:
+        """Of ``first`` over ``other``; ``timings`` is how far these alone move their ratio, where that is said."""
+        widths: dict[str, float] = {}
+        moving = swings(first, other)
+        for swing in moving:
+            widths[swing.of] = math.hypot(widths.get(swing.of, 0.0), swing.width)
+        turning = {swing.of for swing in moving if swing.lowest <= 1.0 < swing.highest}
+        tokens = [Doubt(what, math.expm1(width / 2.0), what in turning) for what, width in widths.items()]
+        of_timings = [] if timings is None else [Doubt(TIMINGS, timings)]
+        return cls(inputs_of(first, other), (*of_timings, *sorted(tokens, key=lambda each: -each.half)))
+
+    @property
+    def tokens(self) -> tuple[Doubt, ...]:
+        """Those of tokens, the widest first."""
+        return tuple(each for each in self.doubts if each.what != TIMINGS)
+
+    @property
+    def placeholders(self) -> list[TokenInput]:
+        """Inputs that nobody gave."""
+        return [each for each in self.inputs if each.standing == "placeholder" and each.is_open]
+
+    @property
+    def told(self) -> str:
+        """One line: ``timings ±9 %, acceptance ±31 %: measure acceptance first``; empty where nothing is in doubt."""
+        shown = [each for each in self.doubts if each.half >= _SHOWN]
+        if not shown:
+            return ""
+        widest = max(shown, key=lambda each: each.half)
+        first = "" if widest.what == TIMINGS else f": measure {widest.what} first"
+        return ", ".join(map(str, shown)) + first
+
+    @property
+    def condition(self) -> str:
+        """``if acceptance is near 0.8, ``; empty where nothing is a placeholder."""
+        said = listed(self.placeholders)
+        return f"if {said}, " if said else ""
+
+    def sentence(
+        self, found: Contest[Key], rivals: Sequence[Key], head: tuple[str, str], clause: str, where: str = ""
+    ) -> str:
+        """What was found of ``rivals``: those that decide, or that leave it open.
+
+        ``head`` is the answer where there is one, such as ``("Yes for latency", ", no for cost")``, ``clause`` what
+        it is, and ``where`` says of what it is.
+        """
+        versus = [found.over[rival] for rival in rivals]
+        over = self._over(versus)
+        if not found.decided:
+            return f"Undecided{where}: {self.condition}{clause}{over}{self._open(found, versus)}."
+        either = " either way" if over and self.placeholders else ""
+        return f"{head[0]}{where}{either}{head[1]}: {self.condition}{clause}{over}."
+
+    def _over(self, versus: Sequence[Versus]) -> str:
+        """``; over 0.5-0.9 it is 1.34-1.41x``; empty where no input lies in a range."""
+        spans = [f"{each.lowest:.2f}-{each.highest:.2f}x" for each in versus if each.lowest is not None]
+        if not spans or not self.where:
+            return ""
+        (only, *others), same = spans, versus[0].stays
+        said = f"stays {same}" if same and not others else f"is {' and '.join((only, *others))}"
+        return f"; over {self.where} it {said}"
+
+    def _open(self, found: Contest[Key], versus: Sequence[Versus]) -> str:
+        """Why nothing is decided."""
+        if found.open or any(each.turns for each in versus):
+            return self.why_open(any(each.turns for each in versus))
+        return f"; that it is faster than all of them has P {found.probability:.2f}"
+
+    def why_open(self, turns: bool) -> str:
+        """The sign is the tokens', where it ``turns`` within their ranges; else the errors leave it open."""
+        names = [each.what for each in self.tokens if each.half >= _SHOWN]
+        if turns and names:
+            names = [each.what for each in self.tokens if each.turns] or names
+            whose = " and ".join(f"{name}'" if name.endswith("s") else f"{name}'s" for name in names)
+            return f", so the sign is {whose}: measure {'it' if names == [ACCEPTANCE] else 'them'}"
+        if not names:
+            return f"; {SIGN_OPEN}"
+        return f"; the timings' errors and what is not known of {' and '.join(names)} leave the sign open"
+
+    @property
+    def where(self) -> str:
+        """``0.5-0.9``, or ``their plausible ranges``; empty where no input lies in a range."""
+        ranged = [each for each in self.inputs if each.is_open]
+        return _where(ranged) if ranged else ""
+
+
+SURE = Basis()
+"""Nothing is known to be in doubt."""
+
+
+def listed(inputs: Iterable[TokenInput]) -> str:
+    """``acceptance is near 0.8 and hits follow 1 - 0.4 F^-0.7``."""
+    by_name = {each.name: each for each in inputs}
+    said = []
+    if {"hit_c", "hit_r"} <= by_name.keys():
+        c, r = by_name.pop("hit_c"), by_name.pop("hit_r")
+        said.append(f"hits follow 1 - {c.value:g} F^-{r.value:g}")
+    return " and ".join([*(f"{_called(each)} is near {each.value:g}" for each in by_name.values()), *said])
+
+
+def _where(ranged: Sequence[TokenInput]) -> str:
+    if len(ranged) > 1:
+        plausible = all(each.standing == "placeholder" for each in ranged)
+        return "their plausible ranges" if plausible else "their ranges"
+    (each,) = ranged
+    assert each.within is not None  # it is open
+    name = "" if each.standing == "placeholder" else f"{_called(each)} "
+    return f"{name}{each.within[0]:g}-{each.within[1]:g}"
+
+
+def _called(each: TokenInput) -> str:
+    return each.what if each.name == "alpha" else ALL[each.name].axis

@@ -1,0 +1,48 @@
+"""What an export rests on: the inputs of its tokens, and the cells in which another strategy may be the better one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ssdsim.answers.contest import contest
+from ssdsim.answers.doubts import Basis
+from ssdsim.answers.schedule.candidates import Candidates
+from ssdsim.answers.schedule.schedule import DRAWS, scenario_of
+from ssdsim.pricing.cost import TimingErrors
+from ssdsim.scenario.many import Drawn
+from ssdsim.scenario.standing import TokenInput
+
+
+def standing_notes(found: Candidates, names: Sequence[str], inputs: Sequence[TokenInput], seed: int) -> list[str]:
+    """What is assumed of tokens, and in how many cells the one rule leaves open which of ``names`` is best."""
+    condition = Basis(tuple(inputs)).condition
+    notes = [f"{condition}this is best: measure it and give --pair"] if condition else []
+    cells = found.best(names).to_dict("records")
+    said = [sentence for cell in cells if (sentence := _undecided(found, cell, names, seed))]
+    if said:
+        notes.append(f"at {len(said)} of {len(cells)} cells another strategy may be as good. {said[0]}")
+    return notes
+
+
+def _undecided(found: Candidates, best: Mapping[Any, Any], names: Sequence[str], seed: int) -> str:
+    """Against the best of another strategy in the same cell; empty where that is decided, or nothing else fits."""
+    others = [name for name in names if name != best["strategy"]]
+    rivals = found.best(others).to_dict("records") if others else []
+    same = [row for row in rivals if (row["b"], row["context"]) == (best["b"], best["context"])]
+    if not same:
+        return ""
+    sides = {row["strategy"]: scenario_of(found.points[row["point"]]) for row in (best, *same)}
+    errors = TimingErrors(DRAWS, seed)
+    rates = {name: float(each.estimate.tokens_per_second) for name, each in sides.items()}
+    drawn = {name: Drawn.of(each, errors) for name, each in sides.items()}
+    first, (other,) = best["strategy"], [row["strategy"] for row in same]
+    held = contest(first, [other], rates, drawn)
+    if held.decided:
+        return ""
+    versus = held.over[other]
+    basis = Basis.of(sides[first], sides[other], versus.timings)
+    titles = {name: each.strategy.title for name, each in sides.items()}
+    clause = f"{titles[first]} is {versus.ratio:.2f}x {titles[other]} (95 %: {versus.low:.2f}-{versus.high:.2f})"
+    where = f" at batch {best['b']}, context {best['context']}"
+    return basis.sentence(held, [other], (titles[first], ""), clause, where)

@@ -1,0 +1,86 @@
+"""TensorRT-LLM: the command line of ``trtllm-serve``, and the file that says how it speculates."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ssdsim.answers.export.dialect import (
+    Dialect,
+    by_batch,
+    checkpoint,
+    drafter_of,
+    is_data_parallel,
+    lookahead,
+    ranges,
+)
+from ssdsim.answers.schedule.candidates import Candidates
+from ssdsim.scenario.options import DEFAULTS
+
+CONFIG = "speculative.yaml"
+DECODING: Mapping[str, str] = {
+    "model": "DraftTarget",
+    "eagle3": "Eagle",
+    "mtp": "MTP",
+    "pard": "PARD",
+    "dflash": "DFlash",
+    "ngram": "NGram",
+}
+"""By ssdsim's drafters, the ``decoding_type`` (Eagle: of 1.0, and an alias of Eagle3 in later versions)."""
+_NGRAM = 5  # tokens of a match, as vLLM's look-up is told
+_TWO_MODELS = ("model", "ngram")  # whose overlap scheduler the documentation switches off
+
+
+def command(engine: Dialect, found: Candidates, names: Sequence[str], notes: list[str], seed: int) -> str:
+    """A file by ``cat``, and the server that reads it; the server alone where nothing is drafted."""
+    tp, ep = (found.options.get(name, DEFAULTS[name]) for name in ("tp", "ep"))
+    words = ["trtllm-serve", checkpoint(found, "target", notes), "--tp_size", str(tp)]
+    if ep > 1 or is_data_parallel(found):
+        words += ["--ep_size", str(tp if is_data_parallel(found) else ep)]
+    tabled = engine.tables(found)
+    best = found.best(names, by=("b",) if tabled else ())
+    engine.note_shared(best, "contexts" if tabled else "batch sizes and contexts", notes)
+    engine.note_missing(found, best, notes)
+    lookaheads = by_batch(best)
+    lines = ["enable_attention_dp: true"] if is_data_parallel(found) else []
+    if any(lookahead(row) for row in best.to_dict("records")):
+        lines += _speculative(found, lookaheads, notes)
+        if len(set(lookaheads.values())) > 1:
+            engine.note_table(found, names, best, notes)
+    else:
+        notes.append("AR is best everywhere: nothing is drafted")
+    if not lines:
+        return shlex.join(words) + "\n"
+    file = "".join(f"{line}\n" for line in lines)
+    words += ["--extra_llm_api_options", CONFIG]
+    return f"cat > {CONFIG} <<'END'\n{file}END\n{shlex.join(words)}\n"
+
+
+def _speculative(found: Candidates, lookaheads: Mapping[int, int], notes: list[str]) -> Iterator[str]:
+    """The lines of the file. Its table names the last batch size of each K; beyond all of them nothing is drafted."""
+    drafter, most = drafter_of(found), max(lookaheads.values())
+    if drafter in _TWO_MODELS:
+        yield "disable_overlap_scheduler: true"
+    said: dict[str, Any] = {"decoding_type": DECODING[drafter], "max_draft_len": most}
+    if drafter == "mtp":
+        said["num_nextn_predict_layers"] = most
+    elif drafter == "ngram":
+        said["max_matching_ngram_size"] = _NGRAM
+    else:
+        said["speculative_model_dir"] = checkpoint(found, "draft", notes)
+    table = {last: k for _, last, k in ranges(lookaheads) if k > 0}
+    if len(set(lookaheads.values())) > 1:
+        said["draft_len_schedule"] = f"{{{', '.join(f'{last}: {k}' for last, k in table.items())}}}"
+        notes.append("draft_len_schedule is read by versions of 2026; above its largest batch size nothing is drafted")
+    yield "speculative_config:"
+    for key, value in said.items():
+        yield f"  {key}: {value}"
+
+
+DIALECT = Dialect(
+    name="trtllm",
+    runtime="trtllm",
+    drafters=tuple(DECODING),
+    write=command,
+)

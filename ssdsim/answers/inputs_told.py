@@ -1,0 +1,44 @@
+"""What an answer's tokens rest on, in words: each input with its standing, for terminals, reports and notes alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ssdsim.option import spelled
+from ssdsim.scenario.standing import TokenInput
+
+
+def value_told(each: TokenInput) -> str:
+    """A number; of rates by position the first and the last."""
+    if isinstance(each.value, int | float):
+        return f"{each.value:g}"
+    if isinstance(each.value, str):
+        return each.value
+    values: Sequence[Any] = each.value
+    if all(isinstance(value, int | float) for value in values):
+        return f"{values[0]:.3g}...{values[-1]:.3g} by position" if len(values) > 1 else f"{values[0]:.3g}"
+    return f"{len(values)} points"
+
+
+def range_told(each: TokenInput) -> str:
+    """Where it may lie."""
+    if each.within is not None:
+        return f"{each.within[0]:g}-{each.within[1]:g}"
+    return "its own 95 %" if each.standing == "measured" else "exact"
+
+
+def standing_told(each: TokenInput) -> str:
+    """Who says so."""
+    if each.standing == "placeholder":
+        return "a placeholder, nobody measured it"
+    return "given" if each.standing == "given" else f"{each.standing}, {each.rests_on}"
+
+
+def inputs_told(inputs: Iterable[TokenInput]) -> str:
+    """One line; those of one standing and text together. Empty where no strategy drafts."""
+    together: dict[str, list[str]] = {}
+    for each in inputs:
+        span = f" ({range_told(each)})" if each.is_open else ""
+        together.setdefault(standing_told(each), []).append(f"{spelled(each.name)} {value_told(each)}{span}")
+    return "; ".join(f"{', '.join(values)}: {standing}" for standing, values in together.items())

@@ -1,0 +1,233 @@
+"""The recommendation as somebody deploys it: its command, K by batch, what it costs, and when it stops paying."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ssdsim import strategies
+from ssdsim.answers.contest import Versus
+from ssdsim.answers.export.dialect import Dialect
+from ssdsim.answers.export.export import engine_of, export
+from ssdsim.answers.recommend.answer import Answer, Recommendation
+from ssdsim.answers.recommend.deployment import Deployment
+from ssdsim.answers.recommend.request import Request
+from ssdsim.answers.schedule.candidates import fixed_options
+from ssdsim.answers.schedule.file import Cell
+from ssdsim.answers.serving.lengths import Lengths
+from ssdsim.answers.serving.policies import taken
+from ssdsim.answers.serving.serve import Serving, serve
+from ssdsim.answers.serving.slo import Slo
+from ssdsim.answers.serving.workload import Workload, synthetic
+from ssdsim.errors import InputError
+from ssdsim.protocols.axes import LOOKAHEAD
+from ssdsim.scenario.options import DEFAULTS
+from ssdsim.strategies.autoregressive import Autoregressive
+from ssdsim.transformer.forward import DATA_PARALLEL
+
+ATTAINMENT = 0.9  # of requests that must keep an SLO
+_REQUESTS = 600  # of a run that searches for that rate
+NO_ENGINE = "no engine is named: --runtime vllm, sglang, trtllm or ssd-engine prints what to paste"
+
+
+@dataclass(frozen=True)
+class Command:
+    """What to paste for the engine, with notes on what it cannot say."""
+
+    text: str
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Paying:
+    """Up to which rate a copy is worth it, by the view of ``ssdsim serve`` of the same placement.
+
+    ``at_rate`` are milliseconds a token by strategy at the rate asked for (None where saturated), ``within_slo`` the
+    rates up to which enough requests keep the SLO.
+    """
+
+    sentence: str
+    lengths: tuple[int, int]
+    rate: float | None
+    at_rate: Mapping[str, float | None]
+    slo: str | None
+    within_slo: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Door:
+    """At the recommendation's focus. ``closest`` is the rival that decides, ``worth`` what the best is over it.
+
+    ``k_by_batch`` are ``(sequences of a copy, K)``, 0 where nothing is drafted; ``cost`` is of a million tokens on the
+    GPUs needed and on all of the budget.
+    """
+
+    deployment: Deployment
+    closest: Deployment | None
+    worth: Versus | None
+    k_by_batch: Sequence[tuple[int, int]]
+    paying: Paying | None
+    not_served: str | None
+    cost: tuple[float, float] | None
+    command: Command | None
+
+
+def door(found: Recommendation, rate: float | None = None, slo: str | None = None) -> Door | None:
+    """What to deploy; None where nothing is recommended.
+
+    Parameters
+    ----------
+    rate : requests a second over all copies, at which the strategies are held against each other.
+    slo : what 90 % of requests must keep, as ``ssdsim serve`` takes it: ``ttft:500,tpot:20``.
+
+    Raises
+    ------
+    InputError : a rate or an SLO that is none.
+    """
+    about = next((answer for answer in found.answers if answer.batch == found.focus), None)
+    if about is None or about.best is None:
+        return None
+    best, request = about.best, found.request
+    contest = about.contest if about.contest is not None and about.contest.over else None
+    closest = None if contest is None else contest.closest
+    paying, why_not = _paying(about, request, rate, slo)
+    hour = request.gpu_hour
+    return Door(
+        deployment=best,
+        closest=closest,
+        worth=None if contest is None or closest is None else contest.over[closest],
+        k_by_batch=_k_by_batch(found, best),
+        paying=paying,
+        not_served=why_not,
+        cost=None if hour is None else tuple(hour / 3600.0 * n / best.total * 1e6 for n in (best.gpus, request.gpus)),  # type: ignore[arg-type]  # two
+        command=_command(best, request),
+    )
+
+
+def base_point(found: Recommendation, entrance: Door) -> dict[str, Any]:
+    """The options of what is recommended, beside the strategies that it is held against."""
+    best = entrance.deployment
+    about = next(answer for answer in found.answers if answer.batch == found.focus)
+    point = best.shape.point(found.request.options, best.copy_batch)
+    return {**point, "strategies": [name for name in found.request.ranked if name in about.by_strategy]}
+
+
+def pasted(entrance: Door) -> str:
+    """The command with its notes as comments."""
+    if entrance.command is None:
+        return f"# {NO_ENGINE}\n"
+    return "".join(f"# {note}\n" for note in entrance.command.notes) + entrance.command.text
+
+
+def _k_by_batch(found: Recommendation, best: Deployment) -> list[tuple[int, int]]:
+    """Of the answers that deploy the same strategy on the same devices."""
+    rows: dict[int, int] = {}
+    for answer in found.answers:
+        each = answer.by_strategy.get(best.shape.strategy)
+        if each is not None and each.shape.placement == best.shape.placement:
+            strategy = strategies.ALL.named(each.shape.strategy)
+            rows[each.copy_batch] = strategy.lookahead(each.scenario.settings) if strategy.drafts else 0
+    return sorted(rows.items())
+
+
+def _options(best: Deployment, request: Request, names: Sequence[str]) -> dict[str, Any]:
+    """Those of ``names`` that the deployment's options set."""
+    point = best.shape.point(request.options, best.copy_batch)
+    return {name: value for name, value in point.items() if name in names}
+
+
+def _paying(about: Answer, request: Request, rate: float | None, slo: str | None) -> tuple[Paying | None, str | None]:
+    """The serving view of the best and of its first rivals in the same placement; or why there is none."""
+    best = about.best
+    assert best is not None
+    own = best.shape.strategy
+    rival = strategies.ALL.named(own).rival
+    beside = [name for name in (rival, Autoregressive.name) if name in request.ranked and name != own]
+    beside = beside or [name for name in about.by_strategy if name != own][:1]
+    bounds = Slo.parse(slo)
+    load = _workload(request)
+    names = [name for name in taken() if name not in ("strategies", "subject", "pair_set")]
+    options = {**_options(best, request, [*names, "pair_set"]), "strategies": [own, *dict.fromkeys(beside)]}
+    asked: dict[str, Any] = {"subject": own, "seed": request.seed, **options}
+    try:
+        rates = None if rate is None else [rate / best.copies]
+        served = serve(load, rates=rates or [1.0], engine="closed", **asked)
+        within = {} if bounds is None else _within(load, bounds, asked)
+    except InputError as error:
+        if rate is not None or slo is not None:
+            raise
+        return None, str(error)
+    lengths = int(load.input_tokens[0]), int(load.output_tokens[0])
+    at = {} if rate is None else _at_rate(served)
+    return Paying(served.verdict.sentence, lengths, rate, at, slo, within), None
+
+
+def _workload(request: Request) -> Workload:
+    """Prompts and answers whose mean context is the one asked for."""
+    options = {**DEFAULTS, **request.options}
+    answer = min(int(options["output_tokens"]), int(options["context"]))
+    prompt = max(1, int(options["context"]) - answer // 2)
+    return synthetic(_REQUESTS, 1.0, Lengths.parse(prompt, "--context"), Lengths.parse(answer, "--output-tokens"))
+
+
+def _at_rate(served: Serving) -> dict[str, float | None]:
+    closed = served.points[0].closed
+    tpot = {name: float(each.tpot_s) for name, each in closed.items()}
+    return {name: 1e3 * seconds if seconds < float("inf") else None for name, seconds in tpot.items()}
+
+
+def _within(load: Workload, slo: Slo, asked: Mapping[str, Any]) -> dict[str, float]:
+    found = serve(load, slo=slo, attainment=ATTAINMENT, **asked)
+    return {name: each.rate for name, each in found.within_slo.items()}
+
+
+def _command(best: Deployment, request: Request) -> Command | None:
+    """The engine's, with a K for every batch size up to that of a copy; None where no engine is named."""
+    named = request.options.get("runtime")
+    dialect = None if named is None else engine_of(named)
+    if dialect is None or request.engine.runs is None:
+        return None
+    if dialect.one is not None:
+        return _of_one(best, dialect, request)
+    options = _options(best, request, [name for name in fixed_options() if name != "strategies"])
+    if best.shape.spread:
+        options["attention"] = DATA_PARALLEL
+    own = [best.shape.strategy]
+    batches = sorted({1 << n for n in range(best.copy_batch.bit_length())} | {best.copy_batch})
+    looked = [axis for axis in request.axes[own[0]] if axis.option == LOOKAHEAD.option]
+    chosen = {"k": list(request.axes[own[0]][looked[0]] or ())} if looked else {}
+    try:
+        text = export(
+            dialect.name,
+            strategies=list(dict.fromkeys([Autoregressive.name, *own])),
+            b=batches,
+            context=[int({**DEFAULTS, **request.options}["context"])],
+            seed=request.seed,
+            **chosen,
+            **options,
+        )
+    except InputError as error:
+        return Command("", (str(error),))
+    copies = f"start it {best.copies} times, each on GPUs of its own, behind a router"
+    return Command(text.text, (*([copies] if best.copies > 1 else []), *text.notes))
+
+
+def _of_one(best: Deployment, dialect: Dialect, request: Request) -> Command:
+    """The command of exactly this deployment."""
+    assert dialect.one is not None
+    settings, strategy = best.scenario.settings, strategies.ALL.named(best.shape.strategy)
+    deployed = {name: settings.get(name) for name in strategy.deployed}
+    cell = Cell(
+        b=best.copy_batch,
+        context=settings["context"],
+        strategy=strategy.name,
+        settings={name: value for name, value in deployed.items() if value is not None},
+        gpus=best.shape.gpus,
+    )
+    try:
+        if dialect.check is not None:
+            dialect.check(request.options)
+        return Command(dialect.one(cell, request.options) + "\n", ())
+    except InputError as error:
+        return Command("", (str(error),))

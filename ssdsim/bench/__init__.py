@@ -1,0 +1,1 @@
+"""Drives a running server as its users do, and makes rows of what it did."""

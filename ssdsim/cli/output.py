@@ -1,0 +1,28 @@
+"""What goes to stdout as it is, and what is done where nobody reads it."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+
+class ReaderLeftError(Exception):
+    """Whoever read the output has gone. Click and rich would end with 1, which says here that the answer is no."""
+
+
+def print_out(text: str) -> None:
+    """A line, as it is."""
+    try:
+        click.echo(text)
+    except BrokenPipeError:
+        raise ReaderLeftError from None
+
+
+def flush() -> None:
+    """Here a pipe is noticed that was closed after the last line."""
+    try:
+        if sys.stdout is not None:  # it is, where it was closed from the start
+            sys.stdout.flush()
+    except BrokenPipeError:
+        raise ReaderLeftError from None

@@ -1,0 +1,118 @@
+"""A law on nodes of its own: what keeps a fitted time from falling as work grows, and from outgrowing the work.
+
+A fit of logarithms bends as its timings do, and anyhow where there are none. On nodes it is set right once, along every
+axis: more work takes no less time, and twice the work at most twice. Between nodes logarithms are blended, which keeps
+both. Beyond the timed nodes seconds go on along the line through the last ones.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from operator import mul
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ssdsim.checks import Array
+
+_SLOPE_NODES = 2  # back from the last timed node: a slope over one step is a timing's noise
+
+
+@dataclass(frozen=True, eq=False)
+class Lattice:
+    """Logarithms of seconds at the nodes of some axes; clamped to the outermost nodes."""
+
+    nodes: tuple[Array, ...]
+    log_seconds: Array
+
+    @cached_property
+    def _axes(self) -> list[tuple[list[float], int]]:
+        """Of each axis: logarithms of its nodes, and how far apart two are in the flat values."""
+        strides = [*accumulate(reversed(self.log_seconds.shape[1:]), mul, initial=1)][::-1]
+        return [(np.log(nodes).tolist(), stride) for nodes, stride in zip(self.nodes, strides, strict=True)]
+
+    @cached_property
+    def _flat(self) -> Array:
+        return np.ascontiguousarray(self.log_seconds).ravel()
+
+    def at(self, *values: ArrayLike) -> Array:
+        """Logarithms of seconds at values of the axes, which broadcast together."""
+        if all(np.ndim(value) == 0 for value in values):
+            return np.asarray(self._at_one(*map(float, values)))  # type: ignore[arg-type]
+        corners: list[tuple[NDArray[np.intp], Array]] = [(np.zeros((), np.intp), np.ones(()))]
+        for (logs, stride), value in zip(self._axes, values, strict=True):
+            place = np.interp(np.log(value), logs, np.arange(len(logs)))
+            before = place.astype(np.intp)
+            after = np.minimum(before + 1, len(logs) - 1)
+            corners = [
+                (flat + stride * node, weight * part)
+                for flat, weight in corners
+                for node, part in ((before, 1.0 - (place - before)), (after, place - before))
+            ]
+        return np.asarray(sum(weight * self._flat[flat] for flat, weight in corners))
+
+    def _at_one(self, *values: float) -> float:
+        """The same without arrays, which take ten times as long for one number; most values are nodes."""
+        corners = [(0, 1.0)]
+        for (logs, stride), value in zip(self._axes, values, strict=True):
+            log = min(max(math.log(value), logs[0]), logs[-1])
+            after = bisect_left(logs, log)
+            share = (logs[after] - log) / (logs[after] - logs[after - 1]) if logs[after] > log else 0.0
+            parts = ((after, 1.0 - share), (after - 1, share)) if share else ((after, 1.0),)
+            corners = [(flat + stride * node, weight * part) for flat, weight in corners for node, part in parts]
+        return sum(weight * float(self._flat[flat]) for flat, weight in corners)
+
+
+def doublings(start: float, end: float) -> Array:
+    """Nodes from ``start``, each twice the one before, the last at least ``end``."""
+    return np.asarray(start * 2.0 ** np.arange(np.ceil(np.log2(end / start)) + 1))
+
+
+def midway(log_seconds: Array) -> Array:
+    """Never falling along any axis: halfway between the largest so far and the smallest still to come."""
+    largest, smallest = log_seconds, log_seconds
+    for axis in range(log_seconds.ndim):
+        largest = np.maximum.accumulate(largest, axis)
+        smallest = np.flip(np.minimum.accumulate(np.flip(smallest, axis), axis), axis)
+    return np.asarray((largest + smallest) / 2)
+
+
+def padded(log_seconds: Array) -> Array:
+    """Never falling along the last axis: a kernel may be given more than was asked for."""
+    return np.asarray(np.minimum.accumulate(log_seconds[..., ::-1], axis=-1)[..., ::-1])
+
+
+def in_proportion(log_seconds: Array, nodes: Array, axis: int, steps: Sequence[int] = ()) -> Array:
+    """At most as much longer as there is more work along ``axis``; but not from a node to one of ``steps``."""
+    found = np.moveaxis(np.array(log_seconds), axis, -1)
+    growth = np.diff(np.log(nodes))
+    for node in range(1, len(nodes)):
+        if node not in steps:
+            found[..., node] = np.minimum(found[..., node], found[..., node - 1] + growth[node - 1])
+    return np.moveaxis(found, -1, axis)
+
+
+def continued(seconds: Array, nodes: Array, axis: int, inside: NDArray[np.bool_] | None = None) -> Array:
+    """``seconds`` of the first of ``nodes`` along ``axis``, and from there on along the line through the last ones.
+
+    So they go on, too, where the first are not ``inside`` what was timed.
+    """
+    more = [(0, 0)] * (seconds.ndim - 1) + [(0, len(nodes) - seconds.shape[axis])]
+    found = np.pad(np.moveaxis(seconds, axis, -1), more)
+    of_timings = np.broadcast_to(True if inside is None else inside, seconds.shape)
+    timed = np.pad(np.moveaxis(of_timings, axis, -1), more)
+    slope = np.zeros(found.shape[:-1])
+    for node in range(1, len(nodes)):
+        last, before = node - 1, max(0, node - 1 - _SLOPE_NODES)
+        if last > before:
+            rise = (found[..., last] - found[..., before]) / (nodes[last] - nodes[before])
+            honest = np.clip(rise, 0.0, found[..., last] / nodes[last])
+            slope = np.where(timed[..., last], honest, slope)
+        on_line = found[..., last] + slope * (nodes[node] - nodes[last])
+        found[..., node] = np.where(timed[..., node], found[..., node], on_line)
+    return np.moveaxis(found, -1, axis)

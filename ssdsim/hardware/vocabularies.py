@@ -1,0 +1,40 @@
+"""Which models speak one vocabulary: a draft's tokens are its target's only then."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from ssdsim.hardware.catalog import TRANSFORMERS
+from ssdsim.transformer.card import Transformer
+
+
+def one_vocabulary(draft: Transformer, target: Transformer) -> bool:
+    """Whether engines accept the pair: of one family, or of as many tokens where a family is not known.
+
+    A head has its target's vocabulary, or a part of it; a graph without one (``transformer-shaped``) fits any.
+    """
+    if draft.head is not None or 0 in (draft.vocab_size, target.vocab_size):
+        return True
+    if draft.family and target.family:
+        return draft.family == target.family
+    return draft.vocab_size == target.vocab_size
+
+
+@lru_cache(maxsize=256)
+def draft_in_family(target: Transformer) -> Transformer | None:
+    """The smallest bundled model of the target's vocabulary, where it is smaller than the target."""
+    cards = (TRANSFORMERS.find(name) for name in TRANSFORMERS.names())
+    smaller = [card for card in cards if card.parameters < target.parameters and one_vocabulary(card, target)]
+    return min(smaller, key=lambda card: card.parameters, default=None)
+
+
+def siblings(name: str, other: Transformer) -> bool:
+    """Whether the bundled card of that name is another model of the other's family."""
+    card = TRANSFORMERS.bundled(name)
+    return card is not None and card.name != other.name and bool(card.family) and card.family == other.family
+
+
+def other_vocabulary(draft: Transformer, target: Transformer) -> str:
+    """What is said of a pair that does not speak one vocabulary."""
+    sizes = f"{draft.name} has {draft.vocab_size} tokens, {target.name} {target.vocab_size}"
+    return f"{sizes}: speculation needs one vocabulary, and engines refuse such pairs"

@@ -1,0 +1,165 @@
+"""How far a case is from the rows behind a runtime card, and how much wider that makes its intervals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Annotated
+
+from ssdsim.hardware.profile import Device
+from ssdsim.records import FROM_LIST, Card, Count, LogSd, Positive
+from ssdsim.transformer.card import Transformer
+
+
+class Covered(Card):
+    """A setting that rows behind a card had: a device, a degree and a model, with the batches and versions seen there.
+
+    ``device`` names a hardware profile. ``peak_flops`` (of 16 bits) and ``memory_bandwidth`` are the device's;
+    ``active_parameters`` are the weights that a token of the model uses, ``experts`` whether it is a mixture.
+    """
+
+    device: str
+    peak_flops: Positive
+    memory_bandwidth: Positive
+    tp: Count
+    active_parameters: Count
+    experts: bool = False
+    batches: Annotated[tuple[Count, Count], FROM_LIST]
+    versions: Annotated[tuple[str, ...], FROM_LIST] = ()
+
+
+class Away(Card):
+    """What one step away from the rows adds to log-sds, in quadrature.
+
+    To that of seconds beside matrices: ``gpu``, a doubling of a device's arithmetic or of its bandwidth, whichever
+    differs more; ``degree``, of the devices; ``size``, of the weights that a token uses; ``batch``, beyond the batches
+    seen; ``version``, an engine's version that no row had. To that of a whole pass: ``experts``, a mixture where the
+    rows are of dense models, or a dense model where they are of mixtures; ``experts_gpu``, a doubling of the device
+    where the model is a mixture, whose kernels are another generation's.
+    """
+
+    gpu: LogSd = 0.0
+    degree: LogSd = 0.0
+    size: LogSd = 0.0
+    batch: LogSd = 0.0
+    version: LogSd = 0.0
+    experts: LogSd = 0.0
+    experts_gpu: LogSd = 0.0
+
+
+STEPS = tuple(Away.model_fields)
+"""The ways to be away, in the order of :func:`steps`."""
+
+OF_WHOLE = ("experts", "experts_gpu")
+"""Those that make a whole pass uncertain; the others, what is beside matrices."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is asked of a card: as :class:`Covered`, of one batch, and of one version where it is known."""
+
+    device: str
+    peak_flops: float
+    memory_bandwidth: float
+    tp: int
+    active_parameters: int
+    experts: bool
+    batch: int
+    version: str = ""
+
+    @classmethod
+    def of(cls, target: Transformer, device: Device, profile: str, tp: int, batch: int, version: str = "") -> Case:
+        """A target's batch on ``tp`` of a profile's devices."""
+        peak_flops = next(device.peak_flops[d] for d in (*_PLAIN, *device.peak_flops) if d in device.peak_flops)
+        parameters, mixed = target.active_parameters, target.experts is not None
+        return cls(profile, peak_flops, device.memory_bandwidth, tp, parameters, mixed, batch, version)
+
+
+_PLAIN = ("bfloat16", "float16")
+
+
+def steps(case: Case, covered: Covered) -> tuple[float, ...]:
+    """How many steps the case is away from a setting, each way of :data:`STEPS`."""
+    low, high = covered.batches
+    gpu = max(
+        _doublings(case.peak_flops, covered.peak_flops), _doublings(case.memory_bandwidth, covered.memory_bandwidth)
+    )
+    return (
+        gpu,
+        _doublings(case.tp, covered.tp),
+        _doublings(case.active_parameters, covered.active_parameters),
+        max(0.0, math.log2(case.batch / high), math.log2(low / case.batch)),
+        float(bool(case.version) and case.version not in covered.versions),
+        float(case.experts != covered.experts),
+        gpu if case.experts else 0.0,
+    )
+
+
+def _doublings(one: float, other: float) -> float:
+    return abs(math.log2(one / other))
+
+
+@dataclass(frozen=True)
+class Near:
+    """The ``nearest`` setting in some ways: what each of them adds to the square of a log-sd."""
+
+    nearest: Covered
+    squares: Mapping[str, float]
+
+    @property
+    def square(self) -> float:
+        return sum(self.squares.values())
+
+
+@dataclass(frozen=True)
+class Distance:
+    """From the nearest settings: in what is beside matrices, and in a whole pass; None where no rows are known."""
+
+    beside: Near | None = None
+    whole: Near | None = None
+
+    @property
+    def beside_log_sd(self) -> float:
+        return math.sqrt(self.beside.square) if self.beside else 0.0
+
+    @property
+    def whole_log_sd(self) -> float:
+        return math.sqrt(self.whole.square) if self.whole else 0.0
+
+    @property
+    def farther(self) -> Near | None:
+        """In what it is the farther."""
+        found = [near for near in (self.beside, self.whole) if near is not None]
+        return max(found, key=lambda near: near.square, default=None)
+
+    @property
+    def ways(self) -> tuple[str, ...]:
+        """Those that matter: at least a quarter of what the longest adds."""
+        squares = {**(self.beside.squares if self.beside else {}), **(self.whole.squares if self.whole else {})}
+        least = _MATTERS * max(squares.values(), default=0.0)
+        return tuple(way for way in STEPS if squares.get(way, 0.0) and squares[way] >= least)
+
+
+_MATTERS = 0.25
+
+
+@lru_cache(maxsize=4096)
+def distance(case: Case, covered: tuple[Covered, ...], away: Away) -> Distance:
+    """How far a case is from the settings behind a card, each kind of error from the nearest of its own."""
+    if not covered:
+        return Distance()
+    squares = [
+        (each, {way: (getattr(away, way) * n) ** 2 for way, n in zip(STEPS, steps(case, each), strict=True)})
+        for each in covered
+    ]
+
+    def nearest(whole: bool) -> Near:
+        found = (
+            Near(each, {way: square for way, square in theirs.items() if (way in OF_WHOLE) is whole})
+            for each, theirs in squares
+        )
+        return min(found, key=lambda near: near.square)
+
+    return Distance(nearest(whole=False), nearest(whole=True))

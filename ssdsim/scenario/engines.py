@@ -1,0 +1,93 @@
+"""What the engine that a user named can run: answers rank that, and the rest stands apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ssdsim import drafters, strategies
+from ssdsim.errors import InputError
+from ssdsim.runtimes.card import Runs
+from ssdsim.runtimes.catalog import find_runtime
+from ssdsim.scenario.asked import subject_among
+from ssdsim.scenario.options import DEFAULTS
+
+UNNAMED = "no engine is named: all strategies are ranked, whichever engine has them; --runtime ranks what one runs"
+
+
+@dataclass(frozen=True)
+class Engine:
+    """What an engine runs with a drafter; ``runs`` is None where nobody named one, or of whom nothing is known."""
+
+    runs: Runs | None
+    drafter: str
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Engine:
+        """The one whose runtime the options name."""
+        drafter = options.get("drafter") or DEFAULTS["drafter"]
+        named = options.get("runtime")
+        return cls(None if named is None else find_runtime(named).runs, drafter)
+
+    @property
+    def called(self) -> str | None:
+        return None if self.runs is None else self.runs.called
+
+    def lacks(self, strategy: str) -> str | None:
+        """What it does not have of a strategy, in words that follow its name; None where it runs it."""
+        if self.runs is None or self.runs.has(strategy, self.drafter):
+            return None
+        if strategy in self.runs.strategies:
+            return f"which {self.runs.called} does not draft with {drafters.ALL.named(self.drafter).title}"
+        return f"which {self.runs.called} does not have"
+
+    def lacks_devices(self, draft: int) -> str | None:
+        """Why a draft has too many devices of its own; None where it has not."""
+        if self.runs is None or self.runs.draft_gpus is None or draft <= self.runs.draft_gpus:
+            return None
+        most = self.runs.draft_gpus
+        on = "on the target's GPUs" if most == 0 else f"on {most} GPU{'s' if most > 1 else ''} of its own"
+        return f"which {self.runs.called} does not have: it drafts {on}"
+
+    def runnable(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Those of ``names`` that it runs.
+
+        Raises
+        ------
+        InputError : it runs none of them.
+        """
+        found = tuple(name for name in names if self.lacks(name) is None)
+        if found or self.runs is None:
+            return found
+        own = [name for name in self.runs.strategies if self.runs.has(name, self.drafter)]
+        drafting = f" with {drafters.ALL.named(self.drafter).title}" if self.runs.strategies.keys() & set(names) else ""
+        raise InputError(f"{self.runs.called} has no {titles(names, 'or')}{drafting}; it has {titles(own)}")
+
+    def subject(self, names: Sequence[str], asked: str | None) -> str:
+        """The strategy that an answer is about, among those of ``names`` that it runs.
+
+        Raises
+        ------
+        InputError : it runs none of them, or not the one asked for; that is not among them.
+        """
+        ranked = self.runnable(names)
+        if asked is None or asked not in names or asked in ranked:
+            return subject_among(names if asked is not None else ranked, asked)
+        own = titles([name for name in names if name in ranked])
+        raise InputError(f"--subject {asked}: {self.called} has no {titles([asked])}; of --strategies it has {own}")
+
+
+def engine_warnings(names: Iterable[str], options: Mapping[str, Any]) -> Iterator[str]:
+    """Which strategies are priced on an engine that a user named and that cannot run them."""
+    engine = Engine.of(options)
+    for name in names:
+        lacking = engine.lacks(name)
+        if lacking is not None:
+            yield f"{strategies.ALL.named(name).title}, {lacking}, is priced as if it had it"
+
+
+def titles(names: Sequence[str], joined: str = "and") -> str:
+    """``AR, SD and SSD``."""
+    *others, last = (strategies.ALL.named(name).title for name in names)
+    return f"{', '.join(others)} {joined} {last}" if others else last

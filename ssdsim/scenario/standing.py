@@ -1,0 +1,96 @@
+"""What is known of acceptance and hits: each input's value, who says so, and where it may lie.
+
+One record an input, which travels with its value: to the draws behind intervals, to tables, JSON, reports and exports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from ssdsim.option import Group
+from ssdsim.scenario.drafting import PUBLISHED
+from ssdsim.scenario.measured_pair import chosen_in
+from ssdsim.scenario.options import ALL, members
+from ssdsim.settings import DEFAULT, GIVEN, Settings
+
+Standing = Literal["measured", "published", "given", "placeholder"]
+Range = tuple[float, float]
+ACCEPTANCE, HITS = "acceptance", "hits"
+_RATES = ("p_hit", "p_hit_backup")  # which follow from a curve and a fan-out where nobody gives them
+_TRACES = (".csv", ".jsonl")
+
+
+@dataclass(frozen=True)
+class TokenInput:
+    """An option's value with its standing.
+
+    ``measured``: of a pair or a trace; ``published``: of a card, somebody's text; ``given``: a user's word;
+    ``placeholder``: nobody's, a default. ``rests_on`` names the pair with its set, temperature and positions, or the
+    text. ``within`` is where it may lie, uniformly: None is exactly there, or, of what was measured, where the
+    measurement's own interval says. ``read_by`` are the strategies whose speed rests on it.
+    """
+
+    name: str
+    value: Any
+    standing: Standing
+    rests_on: str
+    within: Range | None = None
+    read_by: tuple[str, ...] = ()
+
+    @property
+    def what(self) -> str:
+        """What a person would measure to know it: acceptance, or hits."""
+        return HITS if Group.HITS in ALL[self.name].groups else ACCEPTANCE
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it may lie anywhere in a range."""
+        return self.within is not None and self.within[0] < self.within[1]
+
+
+def token_inputs(settings: Settings, read: Iterable[str]) -> tuple[TokenInput, ...]:
+    """Those among the options that were ``read``."""
+    wanted = frozenset(read)
+    names = [name for name in members(Group.ACCEPTANCE) if name in wanted and settings[name] is not None]
+    if not names:
+        return ()
+    ranges = {name: (low, high) for name, low, high in settings["ranges"] or ()}
+    found = (_input(name, settings, ranges) for name in names)
+    return tuple(each for each in found if each is not None)
+
+
+def _input(name: str, settings: Settings, ranges: Mapping[str, Range]) -> TokenInput | None:
+    value, source = settings[name], settings.source(name)
+    if source == DEFAULT:
+        plausible = ALL[name].plausible  # without one it is no guess: random tokens are never accepted
+        return None if plausible is None else TokenInput(name, value, "placeholder", "a default", plausible)
+    if name == "acceptance":
+        trace = Path(value).suffix in _TRACES
+        return TokenInput(name, value, "measured" if trace else "published", f"the trace {value}" if trace else value)
+    if source == GIVEN:
+        return TokenInput(name, value, "given", "given", ranges.get(name))
+    if source.startswith(PUBLISHED):
+        return TokenInput(name, value, "published", source.removeprefix(PUBLISHED))
+    if name in _RATES:
+        return None
+    return TokenInput(name, value, "measured", _measured(name, settings))
+
+
+def _measured(name: str, settings: Settings) -> str:
+    """The pair's own words, and up to which position it knows acceptance."""
+    pair = chosen_in(settings)
+    positions = len(pair.findings.rates) if pair is not None and name == "alpha" else 0
+    return settings.source(name) + (f", to K {positions}" if positions else "")
+
+
+def of_all(inputs: Mapping[str, Sequence[TokenInput]]) -> tuple[TokenInput, ...]:
+    """Those of several strategies, by their names, each once with who reads it; in the order of the options."""
+    found: dict[str, TokenInput] = {}
+    for strategy, each in inputs.items():
+        for one in each:
+            known = found.get(one.name, replace(one, read_by=()))
+            found[one.name] = replace(known, read_by=(*known.read_by, strategy))
+    return tuple(found[name] for name in ALL if name in found)

@@ -1,0 +1,45 @@
+"""Where the inputs of tokens may lie: looks spread evenly over their ranges, and looks at the ends of all of them.
+
+The same input stands at the same place in a look whoever reads it, so that strategies are held against each other
+under the same tokens. Each look is worked out as it is: a tree that is planned anew has no smooth way between two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ssdsim.pricing.cost import TimingErrors
+from ssdsim.scenario.standing import TokenInput
+
+LOOKS = 64
+"""Over the ranges, each in a stratum of its own: a Latin hypercube. Each meets as many draws of the timings' errors."""
+ENDS = 128
+"""Chosen by chance, alike for every seed: of four ranges they hold every corner but in a run of bad luck."""
+
+Look = tuple[float, ...]
+"""A value of each input, in their order."""
+
+
+def spread(inputs: Sequence[TokenInput], errors: TimingErrors) -> list[Look]:
+    """A look in each of :data:`LOOKS` strata of every range."""
+    return _values(inputs, [errors.strata(f"range of {each.name}", LOOKS) for each in inputs])
+
+
+def ends(inputs: Sequence[TokenInput]) -> list[Look]:
+    """Looks at one end of every range."""
+    return _values(inputs, [_rng(each.name).integers(0, 2, ENDS).astype(float) for each in inputs])
+
+
+def _values(inputs: Sequence[TokenInput], places: Sequence[NDArray[np.float64]]) -> list[Look]:
+    columns = []
+    for each, place in zip(inputs, places, strict=True):
+        low, high = each.within or (each.value, each.value)
+        columns.append((low + place * (high - low)).tolist())
+    return list(zip(*columns, strict=True))
+
+
+def _rng(name: str) -> np.random.Generator:
+    return np.random.default_rng([*name.encode()])

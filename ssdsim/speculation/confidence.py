@@ -1,0 +1,83 @@
+"""Verification that follows confidence: how many drafted tokens are worth a row, and how many of them are accepted.
+
+A drafted token is accepted with the probability that its drafter states, its confidence ``c``: confidences are
+calibrated and independent. Around a position's acceptance rate ``a`` they are ``Beta(a s, (1 - a) s)``, with one ``s``
+for all positions. The product of a sequence's confidences up to a token is the token's survival. Tokens whose survival
+is at least a threshold are verified: always the first ones of a draft. A threshold stands for the rows that it takes.
+
+As ``s`` goes to 0 a confidence is 0 or 1; as it grows confidences tell nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from ssdsim.checks import Array
+
+_CELLS = 16_384  # of the logarithm of survivals
+_LEAST_LOG_SURVIVAL = 16.0  # what survives with e^-16 is never worth a row
+
+
+@dataclass(frozen=True)
+class Curve:
+    """From a threshold of 1 down: drafted tokens a sequence that are verified, ``rows``, shape ``(cells,)``.
+
+    ``reached[i, k]`` = P(at least k + 1 tokens are accepted), shape ``(cells, K)``.
+    """
+
+    rows: Array
+    reached: Array
+
+
+@lru_cache(maxsize=32)
+def expected_curve(rates: tuple[float, ...], spread: float) -> Curve:
+    """Of the acceptance ``rates`` by position, each given that all before it were accepted, with the ``spread`` s."""
+    width = _LEAST_LOG_SURVIVAL / _CELLS
+    mass = survival = np.eye(1, _CELLS)[0]  # of the survival so far, by minus its logarithm: P(it is there), its mean
+    rows, reached = np.zeros(_CELLS), []
+    for rate in rates:
+        of_one = _cells(rate, spread, width)
+        mass, survival = _convolved(mass, of_one[0]), _convolved(survival, of_one[1])
+        rows += np.cumsum(mass)
+        reached.append(np.cumsum(survival))
+    return Curve(np.append(0.0, rows), np.vstack([np.zeros(len(rates)), np.transpose(reached)]))
+
+
+def best_rows(rates: tuple[float, ...], spread: float, draft_s: float, verify_s: Sequence[float]) -> float:
+    """Verified tokens a sequence that yield the most tokens a second.
+
+    ``verify_s[j]`` is the seconds of a pass in which j drafted tokens a sequence are verified; linear between.
+    """
+    curve = expected_curve(rates, spread)
+    seconds = draft_s + np.interp(curve.rows, np.arange(len(verify_s)), verify_s)
+    return float(curve.rows[np.argmax((1.0 + curve.reached.sum(axis=1)) / seconds)])
+
+
+def accepted_pmf(rates: tuple[float, ...], spread: float, rows: float) -> Array:
+    """P(exactly k of K tokens are accepted) where so many ``rows`` a sequence are verified, shape ``(K+1,)``."""
+    curve = expected_curve(rates, spread)
+    reached = [np.interp(rows, curve.rows, each) for each in curve.reached.T]
+    return -np.diff(np.minimum.accumulate([1.0, *reached, 0.0]))
+
+
+@lru_cache(maxsize=256)
+def _cells(rate: float, spread: float, width: float) -> tuple[Array, Array]:
+    """Of one confidence, rounded to the nearest cell: P(it is there), and its mean there."""
+    certain, never = np.eye(1, _CELLS)[0], np.zeros(_CELLS)
+    if rate in (0.0, 1.0):
+        return (certain, certain) if rate else (never, never)
+    from scipy.special import betainc  # here, because predict must start fast
+
+    edges = np.exp(-width * np.maximum(0.0, np.arange(_CELLS + 1) - 0.5))
+    a, b = rate * spread, (1.0 - rate) * spread
+    return -np.diff(betainc(a, b, edges)), -rate * np.diff(betainc(a + 1.0, b, edges))
+
+
+def _convolved(one: Array, other: Array) -> Array:
+    """What leaves the last cell is lost: survivals only fall."""
+    size = 2 * _CELLS
+    return np.maximum(0.0, np.fft.irfft(np.fft.rfft(one, size) * np.fft.rfft(other, size), size)[:_CELLS])

@@ -1,0 +1,164 @@
+"""MineDraft: the batch in groups that take turns, one verified while the draft works for the next."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ssdsim.checks import FloatOrArray
+from ssdsim.kinds import Whole
+from ssdsim.option import Group, Option
+from ssdsim.pricing.drafter import Drafter
+from ssdsim.pricing.prespeculation import always_beside
+from ssdsim.pricing.site import Site
+from ssdsim.pricing.step import Step
+from ssdsim.protocols.axes import Lookahead
+from ssdsim.protocols.strategy import Strategy, late
+from ssdsim.rounds.actor import Actor, Program
+from ssdsim.rounds.block import RoundBlock
+from ssdsim.rounds.kernel import Kernel, Tokens
+from ssdsim.rounds.mixing import tokens_of
+from ssdsim.rounds.round import Seconds
+from ssdsim.rounds.states import States
+from ssdsim.settings import Settings
+
+if TYPE_CHECKING:
+    from ssdsim.rounds.outcomes import OutcomeBlock
+
+_MOST_GROUPS = 16
+
+
+class MineDraft(Strategy):
+    """``R = b E / (m max(T_v(b/m), T_draft(b/m)))`` for ``m`` groups, each side's time with what it sends.
+
+    A round verifies every group once, and drafts for the next one meanwhile. Each sequence has SD's round with all of
+    its tokens: nothing is cached, so nothing misses. The target reads its weights once a group. MineDraft therefore
+    beats SD where that reading takes less time than the draft, as in large batches with slow drafts. One group, or one
+    sequence, is SD with a draft on a device of its own. Groups are as even as they can be; all are priced as the
+    largest (settled here).
+    """
+
+    name = "minedraft"
+    title = "MineDraft"
+    source = "Tang et al., ICML 2026, arXiv 2603.18016, released code 272c855"
+    rival = "sd"
+    searched = (
+        Lookahead(
+            option="minedraft_k",
+            about="MineDraft's lookaheads that may be chosen [default: 1:16]",
+            says="{symbol} {value}",
+        ),
+    )
+    options = (
+        Option(
+            name="minedraft_k",
+            kind=Whole(most=1_000),
+            about="MineDraft's lookahead",
+            axis="MineDraft's lookahead K (tokens)",
+            otherwise="the same as --k",
+            symbol="K",
+            varied_by=("recommend", "schedule"),
+            groups=(Group.CHOICE,),
+        ),
+        Option(
+            name="minedraft_groups",
+            kind=Whole(most=_MOST_GROUPS),
+            default=2,
+            about="groups of the batch that MineDraft drafts for and verifies in turn",
+            axis="MineDraft's groups of a batch",
+            symbol="m",
+        ),
+    )
+
+    def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:
+        if settings["minedraft_k"] is None:
+            settings.derive("minedraft_k", settings["k"], "same as k")
+
+    def lookahead(self, options: Mapping[str, Any]) -> int:
+        return int(options["minedraft_k"])
+
+    def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:
+        return tokens_of(drafter.accepted(settings, settings["minedraft_k"]), Kernel.of_tokens)
+
+    def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
+        """Each group's steps have its number: they are as long as each other, but vary on their own."""
+        k, groups = self.lookahead(site.options), _groups(site.options)
+        of_group = site.of_batch(-(-site.options["b"] // groups))
+        verify = of_group.verify_step("verify", k + 1)
+        draft = Step("draft", of_group.speculate(drafter, k, beside=False))
+        if groups > 1:
+            verify, draft = always_beside(of_group, verify, draft)
+        steps = {
+            "verify": verify,
+            "sample": of_group.sampling_step(),
+            "draft": draft,
+            "outcome": of_group.outcome_message(k + 1),
+            "speculation": of_group.speculation_message(k),
+        }
+        return {f"{name} {group}": step for group in range(1, groups + 1) for name, step in steps.items()}
+
+    def parts(self, t: Mapping[str, Seconds], states: States) -> Mapping[str, FloatOrArray]:
+        """At each step a group is verified and the next one is drafted; the slower side ends the step."""
+        last = len(t) // len(_STEPS)
+        if last == 1:
+            return {
+                "verify": t["verify 1"],
+                "draft": t["draft 1"],
+                "communicate": t["outcome 1"] + t["speculation 1"],
+                "host": t["sample 1"],
+            }
+        found: dict[str, FloatOrArray] = dict.fromkeys(("verify", "draft", "communicate", "host"), 0.0)
+        for group in range(1, last + 1):
+            following = group % last + 1
+            verified = t[f"verify {group}"] + t[f"sample {group}"] + t[f"outcome {group}"]
+            found["verify"] += t[f"verify {group}"]
+            found["host"] += t[f"sample {group}"]
+            found["communicate"] += t[f"outcome {group}"]
+            found["draft"] += late(t[f"draft {following}"] + t[f"speculation {following}"], verified)
+        return found
+
+    def clocked(
+        self, outcomes: OutcomeBlock, t: Mapping[str, FloatOrArray], round_s: NDArray[np.float64]
+    ) -> RoundBlock:
+        """The target waits for what is left of the round: with three groups or more, sides that vary even out."""
+        parts = dict(self.monte_carlo(outcomes, t).parts_s)
+        others = sum(seconds for part, seconds in parts.items() if part != "draft")
+        return RoundBlock(outcomes, {**parts, "draft": round_s - others}, round_s)
+
+    def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
+        numbers = range(1, _groups(options) + 1)
+        return {"target": partial(_verifies, numbers), "draft": partial(_drafts, numbers)}
+
+
+_STEPS = ("verify", "sample", "draft", "outcome", "speculation")
+
+
+def _groups(options: Mapping[str, Any]) -> int:
+    return min(int(options["minedraft_groups"]), int(options["b"]))
+
+
+def _verifies(groups: range, me: Actor) -> Generator[Any, Any, None]:
+    for _ in me.rounds():
+        for group in groups:
+            yield me.receive(f"speculation {group}")
+            yield me.do(f"verify {group}")
+            yield me.do(f"sample {group}")
+            yield me.send("draft", f"outcome {group}", me.outcome())
+        me.end_round()
+
+
+def _drafts(groups: range, me: Actor) -> Generator[Any, Any, None]:
+    """Of several groups the first one was drafted for before the first round."""
+    for number in me.rounds():
+        for group in groups:
+            if number > 0:
+                yield me.receive(f"outcome {group}")
+            if number > 0 or group > 1 or len(groups) == 1:
+                yield me.do(f"draft {group}")
+            yield me.send("target", f"speculation {group}")
+    for group in groups:  # the last round's outcomes are still on their way
+        yield me.receive(f"outcome {group}")

@@ -1,0 +1,180 @@
+"""No bundled law outruns its device, and no time falls as work grows.
+
+A grid over all bundled profiles and the shapes of models that there are: heads with keys and values of their own,
+shared ones, shards of them, latent ones, windows and mixtures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from itertools import pairwise, product
+
+import pytest
+
+from ssdsim.bundled import models_folder
+from ssdsim.errors import InputError
+from ssdsim.hardware.catalog import find_hardware, find_transformer
+from ssdsim.hardware.collectives import CollectiveLaw
+from ssdsim.hardware.experts import FEW_TOKENS
+from ssdsim.hardware.gemm import SHARED_ROWS, GemmLaw
+from ssdsim.hardware.profile import HardwareProfile
+from ssdsim.pricing.passes import cost_of_operations
+from ssdsim.transformer.forward import ForwardPass, forward_pass
+from ssdsim.transformer.operations import (
+    Attention,
+    Collective,
+    ExpertMlp,
+    Gemm,
+    Operation,
+)
+
+PROFILES = sorted(path.stem for path in (models_folder() / "hardware").glob("*.json"))
+SHAPES = (
+    ("llama-2-7b", 1),
+    ("llama-3.1-8b", 1),
+    ("llama-3.1-70b", 4),
+    ("qwen3-32b", 2),
+    ("deepseek-r1", 8),
+    ("gpt-oss-120b", 1),
+)
+CONTEXTS = (128, 1024, 4096, 16384, 131072)
+BATCHES = (1, 2, 3, 4, 5, 7, 8, 9, 12, 16, 17, 31, 32, 33, 47, 48, 64, 65, 127, 128, 129, 255, 256, 257, 511, 512)
+ROWS = (1, 2, 3, 4, 5, 8, 9)
+ROUNDING = 1e-9
+
+Shape = tuple[int, int, int]
+
+
+@cache
+def passes(model: str, degree: int, dtype: str | None) -> dict[Shape, ForwardPass]:
+    """By context, batch and rows a sequence."""
+    card = find_transformer(model)
+    return {
+        (context, batch, rows): forward_pass(
+            card, batch=batch, queries=rows, context=context, tp=degree, dtype=dtype, logits=rows
+        )
+        for context, batch, rows in product(CONTEXTS, BATCHES, ROWS)
+    }
+
+
+@cache
+def priced(name: str, model: str, degree: int) -> tuple[HardwareProfile, dict[Shape, ForwardPass]]:
+    profile = find_hardware(name)
+    plain = find_transformer(model).precision().activations
+    dtype = None if profile.prices(plain) else next(iter(profile.gemm))
+    return profile, passes(model, min(degree, profile.device.count), dtype)
+
+
+every_case = pytest.mark.parametrize(("name", "model", "degree"), [(p, *shape) for p in PROFILES for shape in SHAPES])
+
+
+def grown(shape: Shape) -> Iterator[Shape]:
+    """The next larger shapes, one for each axis."""
+    for axis, sizes in enumerate((CONTEXTS, BATCHES, ROWS)):
+        at = sizes.index(shape[axis])
+        if at + 1 < len(sizes):
+            yield (*shape[:axis], sizes[at + 1], *shape[axis + 1 :])  # type: ignore[misc]
+
+
+@every_case
+def test_no_operation_outruns_memory_or_arithmetic(name: str, model: str, degree: int) -> None:
+    profile, found = priced(name, model, degree)
+    device = profile.device
+    for work in found.values():
+        for op, _ in work.counted():
+            taken_s = profile.seconds(op).seconds * (1 + ROUNDING)
+            assert taken_s >= op.streamed_bytes / device.memory_bandwidth, op
+            assert taken_s >= device.compute_s(op), op
+
+
+@every_case
+def test_no_time_falls_as_work_grows(name: str, model: str, degree: int) -> None:
+    profile, found = priced(name, model, degree)
+    for shape, work in found.items():
+        for larger in grown(shape):
+            for (op, _), (more, _) in zip(work.counted(), found[larger].counted(), strict=True):
+                less_s, more_s = profile.seconds(op).seconds, profile.seconds(more).seconds
+                assert more_s >= less_s * (1 - ROUNDING), (op, more)
+
+
+@every_case
+def test_no_time_outgrows_the_batch_but_at_named_steps(name: str, model: str, degree: int) -> None:
+    """So a pass takes at most (b + 1) / b of what it took, but for what :func:`steps` names."""
+    profile, found = priced(name, model, degree)
+    for context, rows in product(CONTEXTS, ROWS):
+        for fewer, batch in pairwise(BATCHES):
+            pairs = zip(found[context, fewer, rows].counted(), found[context, batch, rows].counted(), strict=True)
+            for (op, _), (more, _) in pairs:
+                allowed_s = profile.seconds(op).seconds * batch / fewer
+                more_s = profile.seconds(more).seconds
+                assert more_s <= allowed_s * (1 + ROUNDING) or steps(profile, op, more), (op, more)
+
+
+def steps(profile: HardwareProfile, op: Operation, more: Operation) -> bool:
+    """Whether a kernel begins something in between: a tile, experts' larger tiles, a protocol, to spill a cache."""
+    law = profile.law(more)
+    if isinstance(op, Gemm) and isinstance(more, Gemm) and isinstance(law, GemmLaw):
+        tiled = any(model.tiled for model in profile.gemm.values())
+        return (tiled and -(-op.m // 16) != -(-more.m // 16)) or more.m > SHARED_ROWS
+    if isinstance(op, ExpertMlp) and isinstance(more, ExpertMlp):
+        return any(op.tokens <= most < more.tokens for most in (op.count, FEW_TOKENS))
+    if isinstance(op, Collective) and isinstance(more, Collective) and isinstance(law, CollectiveLaw):
+        regimes = law.model(op.kind, op.ranks).regimes
+        ends = ((before.to_bytes, after.from_bytes) for before, after in pairwise(regimes))
+        return any(op.message_bytes < start and more.message_bytes > end for end, start in ends)
+    return profile.seconds(more).seconds == law.least_s(more)
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_attention_takes_no_less_for_more_heads(name: str) -> None:
+    """More kv heads of as many query heads each, and more query heads on as many kv heads that they share."""
+    profile = find_hardware(name)
+    dtype = next(iter(profile.attention))
+    for batch, context, group in product((1, 8, 64), (128, 4096, 65536), (1, 2, 4, 8, 16)):
+        heads = [(group * kv_heads, kv_heads) for kv_heads in (1, 2, 3, 4, 8, 12, 16, 32, 40)]
+        shared = [(heads * 4, 4) for heads in range(2, 17)]
+        for of in (heads, shared):
+            times = [profile.seconds(Attention("a", batch, 1, context, *each, 128, dtype)).seconds for each in of]
+            assert all(more >= less * (1 - ROUNDING) for less, more in pairwise(times)), (batch, context, group)
+
+
+def test_the_worst_cases_of_before_are_possible() -> None:
+    """What was said of them: 7.2 s a verification, 4.3 times faster than memory, 14.85 ms for one and 11.05 for two."""
+    l40s, a100, b200 = map(find_hardware, ("l40s", "a100-sxm", "b200-sxm"))
+    llama, old, deepseek = map(find_transformer, ("llama-3.1-8b", "llama-2-7b", "deepseek-r1"))
+
+    def pass_s(profile: HardwareProfile, work: ForwardPass) -> float:
+        return cost_of_operations(work.counted(), profile).seconds
+
+    one, seven = (pass_s(l40s, forward_pass(llama, batch=48, queries=q, context=4096)) for q in (1, 7))
+    assert one < seven < 2 * one
+    read = forward_pass(old, batch=32, context=2048, dtype="bfloat16")
+    assert pass_s(a100, read) > read.moved_bytes / a100.device.memory_bandwidth
+    alone, two = (pass_s(b200, forward_pass(deepseek, batch=b, context=1024, tp=8)) for b in (1, 2))
+    assert alone <= two < 1.1 * alone
+
+
+def test_where_a_bound_was_needed_the_error_widens_and_one_warning_says_so() -> None:
+    profile = find_hardware("h100-sxm")
+    law = profile.attention["bfloat16"]
+    impossible = law.roofline.model_copy(update={"bandwidth": 100 * law.roofline.bandwidth})
+    fast = law.model_copy(update={"roofline": impossible, "streaming": None})
+    profile = profile.model_copy(update={"attention": {"bfloat16": fast}})
+    ops = [Attention("a", batch, 1, 65536, 32, 8, 128, "bfloat16") for batch in (4, 8)]
+    timings = [profile.seconds(op) for op in ops]
+    assert [timing.seconds for timing in timings] == [op.streamed_bytes / 3.35e12 for op in ops]
+    assert {timing.warning for timing in timings} == {
+        "h100-sxm: attention would outrun memory or arithmetic: as long as these take at their best"
+    }
+    assert all(timing.log_sd > fast.log_sd for timing in timings)
+
+
+def test_a_dtype_that_was_not_timed_takes_what_an_equally_fast_one_does() -> None:
+    profile = find_hardware("a100-sxm")
+    half, brain = (profile.seconds(Gemm("up", 8, 8192, 8192, dtype)) for dtype in ("float16", "bfloat16"))
+    assert half.seconds == brain.seconds
+    assert half.log_sd == brain.log_sd
+    assert half.warning == "a100-sxm: no float16 was timed: bfloat16's kernels, which are as fast there"
+    with pytest.raises(InputError, match="no bfloat16 gemm timings"):
+        find_hardware("v100-sxm2-32gb").seconds(Gemm("up", 8, 8192, 8192, "bfloat16"))

@@ -1,0 +1,78 @@
+"""Files in folders of somebody else: links in their place, bits that flip, disks that are full, readers that leave."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from ssdsim.engine.trace import Trace
+from ssdsim.errors import InputError
+from ssdsim.files import replaced, write_whole
+from ssdsim.parquet import read_table, write_table
+
+
+def test_a_link_beside_a_file_is_not_followed(tmp_path: Path) -> None:
+    """A folder may hold links by every name that a process id gives."""
+    precious = tmp_path / "precious"
+    precious.write_text("kept")
+    for name in ("report.html.partial", f"report.html.{os.getpid()}.partial"):
+        (tmp_path / name).symlink_to(precious)
+    write_whole(tmp_path / "report.html", "<html>")
+    assert (tmp_path / "report.html").read_text() == "<html>"
+    assert precious.read_text() == "kept"
+
+
+def test_a_file_has_the_mode_of_any_new_file(tmp_path: Path) -> None:
+    write_whole(tmp_path / "whole", "x")
+    (tmp_path / "plain").write_text("x")
+    assert (tmp_path / "whole").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+def test_no_two_writers_share_a_name(tmp_path: Path) -> None:
+    with replaced(tmp_path / "x") as one, replaced(tmp_path / "x") as other:
+        assert one != other
+        one.write_text("one")
+        other.write_text("other")
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
+def test_a_flipped_byte_of_a_number_is_refused(tmp_path: Path) -> None:
+    """Without checksums of the pages a number changed and nobody heard of it."""
+    path = tmp_path / "results.parquet"
+    values = np.arange(64) * 1.7
+    write_table(pa.table({"tokens": values}), path, compression="none", use_dictionary=False)
+    whole = path.read_bytes()
+    start = whole.index(values.tobytes())
+    for at in range(start, start + values.nbytes):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        with pytest.raises(InputError, match="not a Parquet file that can be read"):
+            read_table(path)
+
+
+def test_a_timeline_on_a_full_disk_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: Path, data: str, **how: object) -> int:
+        with self.open("w") as file:
+            file.write(data[: len(data) // 2])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(OSError, match="No space"):
+        Trace("x").save(tmp_path / "trace.json")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("verb", ["predict --t-sd 0.2", "predict --t-sd 0.2 --json", "simulate --t-sd 0.2 --rounds 50"])
+def test_a_reader_that_left_is_no_answer_of_no(verb: str) -> None:
+    """1 says that the answer is no. Nor is there a word, since nobody is there to read it."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([sys.executable, "-m", "ssdsim", *verb.split()], stdout=writer, stderr=subprocess.PIPE)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, b"")
