@@ -237,7 +237,7 @@ def test_predict_loads_nothing_that_it_does_not_need() -> None:
 @pytest.mark.long
 def test_doctor_and_lists_answer_in_json() -> None:
     assert answer("doctor")["dependencies"]["numpy"]
-    assert len(answer("models", "list")["transformers"]) == 14
+    assert len(answer("models", "list")["transformers"]) == 15
     assert {h["name"] for h in answer("hardware", "list")["hardware"]} >= {"h100-sxm", "v100-sxm2-32gb"}
     assert answer("hardware", "show", "h100-sxm")["schema"] == 1
 
