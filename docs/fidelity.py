@@ -106,8 +106,8 @@ mean square), those that are one quarter by 11 %.
 
 Not left out with a series: the choice of what a card has numbers for (overlap, kernels of its own, which engines'
 all-reduces wait), the widths of the priors, and the law of the third error. So coverage and errors of rows that nobody
-here has seen may be somewhat worse. One model was kept until all else was done: the cards without it predicted the 61 rows
-of Qwen2-7B on vLLM 0.5 with an error of 6.0 % (95 % inside the interval) and its 48 rows on TensorRT-LLM 0.11 with
+here has seen may be somewhat worse. One model was kept until all else was done: the cards without it predicted the 61
+rows of Qwen2-7B on vLLM 0.5 with an error of 6.0 % (95 % inside the interval) and its 48 rows on TensorRT-LLM 0.11 with
 11.9 % (75 % inside); now it is among the rows.
 """
 _WAYS = ("kernels", "in fit", "left out")
