@@ -207,7 +207,7 @@ GROUPS = (
 
 _UNTOLD = Errors(draft_step_log_sd=0.7, per_round_log_sd=0.9, round_log_sd=0.05)
 _LIKE_SSD = _base(_COMPILED, Host(per_draft_step_s=3e-4)).model_copy(update={"errors": _UNTOLD})
-_ALONE = Group("compiled", "gpt-fast", "2023-12", _later, _LIKE_SSD, ("gemm", "communication"), _GPT_FAST)
+ALONE = Group("compiled", "gpt-fast", "2023-12", _later, _LIKE_SSD, ("gemm", "communication"), _GPT_FAST)
 """Its rounds were published with one speed, without its acceptance: a draft's step is the SSD paper's engine's."""
 
 
@@ -367,7 +367,7 @@ def main(folder: Path, write_cards: bool) -> None:
     """Fit, predict, and write the page (and the cards)."""
     frame = pd.read_csv(folder / "ar_decode.csv", dtype=str).assign(value=lambda f: f["value"].astype(float))
     results = []
-    for group in (*GROUPS, _ALONE):
+    for group in (*GROUPS, ALONE):
         result = Result.of(group, frame)
         results.append(result)
         shown = [f"{name} {cells(each)}" for name, each in [("in fit", result.in_fit), *result.out.items()]]
@@ -387,7 +387,7 @@ def with_other_fits(card: Runtime) -> Runtime:
     Those are numbers of experts (docs/fidelity_mixtures.py), what a round costs that speculates
     (docs/fidelity_rounds.py), and how wide intervals are (docs/fidelity_widths.py).
     """
-    if card.name == _ALONE.card:
+    if card.name == ALONE.card:
         note = "a draft's step: as ssd-engine's; of what its rounds cost besides nothing is known"
         return card.model_copy(update={"evidence": card.evidence.model_copy(update={"note": note})})
     before = find_runtime(card.name)

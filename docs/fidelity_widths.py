@@ -107,7 +107,7 @@ def engines(folder: Path, models: Path) -> Iterator[Engine]:
     """Every fitted card's rows; ``models`` has the mixtures' cards."""
     dense = pd.read_csv(folder / "ar_decode.csv", dtype=str).assign(value=lambda f: f["value"].astype(float))
     _, mixtures = fidelity_mixtures.steady(pd.read_csv(folder / "moe_ar_decode.csv"), models)
-    for group in fidelity.GROUPS:
+    for group in (*fidelity.GROUPS, fidelity.ALONE):
         of_experts = [row for row in mixtures if row.engine == group.card]
         yield Engine(group.card, list(fidelity.rows_of(dense, group, ("yes", "approx"))), of_experts, group)
 

@@ -139,7 +139,7 @@ def fit_runtime(
         left_out=left_out,
         series=made.series,
         unpaid=tuple(name for name in usual if not made.per_unit[:, FIELDS.index(name)].any()),
-        open=Open.after(made, solution.values, solution.noise),
+        open=Open.after(made, solved.base, solution.values, solution.noise),
     )
 
 

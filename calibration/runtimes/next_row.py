@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,11 +36,19 @@ class Open:
     noise: float
 
     @staticmethod
-    def after(made: Features, values: Array, noise: float) -> Open:
-        """What is open after these rows, with the prior of every number."""
+    def after(made: Features, base: Runtime, values: Array, noise: float) -> Open:
+        """What is open after these rows, with the prior of every number; of those unpaid, what ``base`` leaves open."""
         slopes = made.per_unit / made.seconds[:, None]
-        prior = np.diag([PRIOR_SD[name] ** -2.0 for name in FIELDS])
-        return Open(values, np.asarray(np.linalg.inv(slopes.T @ slopes / noise**2 + prior)), noise)
+        sds = [
+            PRIOR_SD[name] if column.any() else _wandering(base, name) or PRIOR_SD[name]
+            for name, column in zip(FIELDS, slopes.T, strict=True)
+        ]
+        precision = slopes.T @ slopes / noise**2 + np.diag(np.power(sds, -2.0))
+        return Open(values, np.asarray(np.linalg.inv(precision)), noise)
+
+
+def _wandering(base: Runtime, name: str) -> float:
+    return math.hypot(*(way.get(name, 0.0) for way in base.wander))
 
 
 @dataclass(frozen=True)

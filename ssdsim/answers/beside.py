@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 import sys
 import threading
@@ -10,6 +11,8 @@ import warnings
 from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
 from typing import Any, TypeVar
+
+from ssdsim.answers.with_parent import end_with
 
 T = TypeVar("T")
 
@@ -26,7 +29,7 @@ class Forked:
 
     def __init__(self, processes: int, held: Any) -> None:
         self._before = set(multiprocessing.active_children())
-        self._pool = ProcessPoolExecutor(processes, multiprocessing.get_context("fork"), _hold, (held,))
+        self._pool = ProcessPoolExecutor(processes, multiprocessing.get_context("fork"), _hold, (held, os.getpid()))
 
     def submit(self, run: Callable[..., T], *arguments: Any) -> Future[T]:
         with warnings.catch_warnings():
@@ -40,9 +43,10 @@ class Forked:
         self._pool.shutdown(cancel_futures=True)
 
 
-def _hold(held: Any) -> None:
+def _hold(held: Any, parent: int) -> None:
     global _held
     _held = held
+    end_with(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # this process's parent ends it
 
 

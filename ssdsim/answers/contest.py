@@ -8,7 +8,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
 
-from ssdsim.intervals import Draws, Interval, bounds_95
+from ssdsim.intervals import Draws, Interval, bounds_95, median
 from ssdsim.scenario.many import Drawn
 
 DECIDED = 0.95  # the probability of a sign from which on it is said; below it a verdict is "undecided"
@@ -142,7 +142,7 @@ def _across(own: Drawn, other: Drawn) -> Draws | None:
     """The ratio over the ranges of tokens; one that reads none of them has one rate, whatever they are."""
     if own.across is None and other.across is None:
         return None
-    mine, theirs = (np.median(each.timings) if each.across is None else each.across for each in (own, other))
+    mine, theirs = (median(each.timings) if each.across is None else each.across for each in (own, other))
     return np.asarray(mine / theirs)
 
 

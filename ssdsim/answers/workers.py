@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import pickle
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -14,6 +15,7 @@ from uuid import uuid4
 
 from ssdsim import __version__
 from ssdsim.answers.beside import Forked, may_fork
+from ssdsim.answers.with_parent import end_with
 from ssdsim.errors import InputError
 
 CONNECT_S = 10.0  # to reach a scheduler, and then for a first worker
@@ -114,7 +116,8 @@ def _in_processes(run: Callable[..., T], work: Work, jobs: int) -> Iterator[T]:
     processes = min(effective_n_jobs(jobs), len(work))
     tasks = (delayed(_run)(run, *arguments) for arguments in _with_shared(work))
     try:
-        yield from Parallel(n_jobs=processes, return_as="generator_unordered")(tasks)
+        own = {"initializer": end_with, "initargs": (os.getpid(),)}
+        yield from Parallel(n_jobs=processes, backend="loky", return_as="generator_unordered", **own)(tasks)
     except BrokenProcessPool:
         raise InputError(f"{_DIED}; try fewer --jobs") from None
 

@@ -93,6 +93,10 @@ def print_decision(rows: Sequence[Row], card: Path) -> None:
         "k": list(range(1, len(alpha) + 1)) if isinstance(alpha, list) else list(_LOOKAHEADS),
     }
     found = candidates(**{name: value for name, value in options.items() if value is not None})
+    for (batch, _), why in found.impossible.items():
+        echo(f"Nothing for batch {batch}: {why}", stderr=True)
+    if found.table.empty:
+        return
     alone = found.best(("ar",)).set_index("b")["tokens_per_second"]
     table = Table(pad_edge=True)
     for column in ("batch", "run", "K", "tok/s", "vs AR"):

@@ -108,7 +108,7 @@ class DecodeAttention(ModelOfVariables):
         if not {"batch", "context", "group", "kv"} <= self.domain.keys():
             return None
         largest = {name: limits[1] for name, limits in self.domain.items()}
-        groups = np.union1d(_nodes_up_to(largest["group"]), self._timed_groups)
+        groups = np.array(sorted({*_nodes_up_to(largest["group"]).tolist(), *self._timed_groups}))
         timed = (_nodes_up_to(largest["batch"]), _KV_HEADS, groups, _nodes_up_to(largest["context"]))
         batch, kv_heads, group, context = np.ix_(*timed)
         values = self.values(batch, group, context, kv_heads, kv_heads, head_dim, element_bytes)

@@ -195,9 +195,9 @@ def _row_nodes(tiled: bool) -> tuple[Array, tuple[int, ...]]:
     edges = _TILE_ROWS * np.arange(1, _TILES + 1)
     octaves = doublings(edges[-1], _MOST_ROWS)
     full = np.concatenate([edges, np.outer(octaves, 1.0 + np.arange(_NODES_A_DOUBLING) / _NODES_A_DOUBLING).ravel()])
-    begun = full + 1.0 if tiled else full[:0]
-    nodes = np.unique(np.concatenate([np.arange(1, _TILE_ROWS), full, begun]))
-    return nodes, tuple(np.flatnonzero(np.isin(nodes, begun) | (nodes > SHARED_ROWS)))
+    begun = {float(rows) + 1.0 for rows in full} if tiled else set()
+    nodes = sorted({*map(float, range(1, _TILE_ROWS)), *map(float, full), *begun})
+    return np.array(nodes), tuple(i for i, rows in enumerate(nodes) if rows in begun or rows > SHARED_ROWS)
 
 
 def _crossed(blend: tuple[float, float], m: ArrayLike) -> Array:

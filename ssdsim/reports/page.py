@@ -15,8 +15,11 @@ from plotly.offline import get_plotlyjs
 from ssdsim import __version__
 from ssdsim.reports.figure import Figure, LeftOut
 
-# Nothing may be fetched: the policy makes of a mistake an error in the console, not a request.
-_POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
+# Nothing may be fetched or sent: the policy makes of a mistake an error in the console, not a request.
+_POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; "
+    "base-uri 'none'; form-action 'none'"
+)
 
 _SHELL = Template("""<!DOCTYPE html>
 <html lang="en">
@@ -90,8 +93,8 @@ def html(
         origins=origins,
         left_out=_left_out(left_out),
         version=__version__,
-        # "</script>" in a text would end the element that holds it
-        data=json.dumps(data, separators=(",", ":"), allow_nan=False).replace("</", "<\\/"),
+        # "</script>" in a text would end the element that holds it, "<!--<script>" have it never end
+        data=json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"),
         plotly=plotlyjs(),
         js=_asset("page.js"),
     )

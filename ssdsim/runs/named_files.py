@@ -8,6 +8,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from ssdsim.errors import InputError, told
 from ssdsim.files import replaced
 from ssdsim.runtimes.catalog import SUFFIX
 from ssdsim.scenario.options import files
@@ -78,6 +79,20 @@ def renamed(values: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, An
 
 
 def located(folder: Path, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options whose files, where ``folder`` holds them, are found from the present directory."""
-    names = [value for name, value in options.items() if name in files() and isinstance(value, str)]
+    """Options whose files, where ``folder`` holds them, are found from the present directory.
+
+    Raises
+    ------
+    InputError : an option names a file outside of the folder. A run keeps its files inside: whoever made this one
+        would have other files of this machine read.
+    """
+    names = [value for name, value in options.items() if name in files() for value in _texts(value)]
+    for name in names:
+        inside = (folder / name).resolve().is_relative_to(folder.resolve())
+        if not inside or (file_of(name).is_file() and not file_of(str(folder / name)).is_file()):
+            raise InputError(f"{folder}: its options name {told(name)}, a file outside of it")
     return renamed(options, {name: str(folder / name) for name in names if (folder / name).is_file()})
+
+
+def _texts(value: Any) -> list[str]:
+    return [each for each in (value if isinstance(value, list | tuple) else [value]) if isinstance(each, str)]

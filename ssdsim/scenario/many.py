@@ -123,5 +123,5 @@ class Drawn:
 
     def scaled(self, by: float | Draws) -> Drawn:
         """Of a rate that is so many times as high; ``by`` may be a number a draw."""
-        middle = float(np.median(by))
+        middle = float(median(np.atleast_1d(by)))
         return Drawn(self.joint * by, self.timings * by, None if self.across is None else self.across * middle)

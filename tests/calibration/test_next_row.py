@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from calibration.runtimes.features import features
+from calibration.runtimes.features import Features, features
 from calibration.runtimes.fit import Fit, fit_runtime
-from calibration.runtimes.next_row import BATCHES, CONTEXTS, candidates, next_row
+from calibration.runtimes.next_row import BATCHES, CONTEXTS, Open, candidates, next_row
 from ssdsim.measured.row import Row
 from tests.calibration.test_runtime_fit import a_row, start
 
@@ -36,9 +36,8 @@ def test_the_row_that_tells_most_leaves_less_open_than_any_other() -> None:
         made = features([*rows, row], fit.card)
         exact = made.predicted(fit.open.values)
         slopes = made.per_unit / exact[:, None]
-        seen = type(fit.open).after(
-            type(made)(made.rows, exact, made.offset, made.per_unit, made.series), fit.open.values, fit.open.noise
-        )
+        as_predicted = Features(made.rows, exact, made.offset, made.per_unit, made.series)
+        seen = Open.after(as_predicted, start(), fit.open.values, fit.open.noise)
         assert slopes.shape[0] == len(rows) + 1
         moved = features(asked, fit.card)
         ways = moved.per_unit / moved.predicted(fit.open.values)[:, None]

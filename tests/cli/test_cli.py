@@ -68,7 +68,7 @@ def test_the_measured_engines_are_reproduced() -> None:
         ("predict --hardware h100-sxn", "unknown hardware 'h100-sxn'; did you mean 'h100-sxm'?"),
         ("predict --hardware absent.json", "absent.json: no such hardware profile"),
         ("predict --alpha 1.2", "--alpha must lie in [0, 1], got 1.2"),
-        ("predict --alpha 0.9,x", "is not a rate or a list of rates"),
+        ("predict --alpha 0.9,x", "is not a rate, a range such as 0.75:0.85 or a list of rates"),
         ("predict --tp 3", "tp 3 does not divide llama-3.1-70b"),
         ("predict --p-hit 0.5 --f 3", "--f has no effect with --p-hit"),
         ("predict --t-sd 0.2 --context 10", "--context has no effect with --t-sd"),
@@ -237,7 +237,7 @@ def test_predict_loads_nothing_that_it_does_not_need() -> None:
 @pytest.mark.long
 def test_doctor_and_lists_answer_in_json() -> None:
     assert answer("doctor")["dependencies"]["numpy"]
-    assert len(answer("models", "list")["transformers"]) == 14
+    assert len(answer("models", "list")["transformers"]) == 15
     assert {h["name"] for h in answer("hardware", "list")["hardware"]} >= {"h100-sxm", "v100-sxm2-32gb"}
     assert answer("hardware", "show", "h100-sxm")["schema"] == 1
 

@@ -33,7 +33,8 @@ def test_a_log_becomes_a_pair_that_a_prediction_reads(here: Path) -> None:
     done = run("predict", "--pair", "pair.json", "--b", "4")
     assert done.returncode == 0, done.stderr
     rounds = sum(map(len, MADE))
-    assert f"Tokens   pair.json: read from vllm-metrics, {rounds} rounds, temperature 0" in done.stdout
+    read = f"measured, pair.json: read from vllm-metrics, {rounds} rounds, temperature 0, to K 4;"
+    assert read in " ".join(done.stdout.split())
     assert "K 4" in done.stdout
     assert "measured with target big, not with --target llama-3.1-70b" in " ".join(done.stderr.split())
 

@@ -82,7 +82,7 @@ def test_the_drafts_format_is_its_own() -> None:
         ("predict --t-sd 0.2 --p-hit 0.8 --draft-dtype float8", "--draft-dtype has no effect with --t-sd"),
         ("predict --hardware v100-sxm2-32gb --target llama-3.1-8b --tp 2 --dtype int4", "give --dtype float16"),
         (
-            "predict --hardware v100-sxm2-32gb --dtype float16 --tp 4 --b 1 --context 256 --kv-dtype bfloat16",
+            "predict --hardware v100-sxm2-32gb --target llama-3.1-8b --tp 2 --dtype float16 --kv-dtype bfloat16",
             "no bfloat16 attention timings",
         ),
         ("calibrate --device cpu --dtype float8", "float8"),

@@ -64,6 +64,8 @@ def test_a_fit_says_what_the_rows_tell_and_what_they_do_not(benchmarks: Path) ->
     assert done.returncode == 0, done.stderr
     assert re.search(r"per_step_s +\S+ ms +\S+ ms +\S+ ms +yes", done.stdout)
     assert "little: drawn to the start" in done.stdout
+    assert re.search(r"No row pays .*per_draft_step_s.*: they stay as in vllm\.", done.stdout)
+    assert re.search(r"One row more would tell most at --tp \d --b \d+ --context \d+: ", done.stdout)
     both = asked("fit", "runtime", *files[:5], *options, "--fields", "per_layer_s,per_step_s")  # of one model
     assert "The rows cannot tell apart: per_step_s and per_layer_s;" in both.stdout
     found = answered("fit", "runtime", *files, *options, "--fields", "gemm,per_step_s", "--name", "ours")

@@ -581,3 +581,15 @@ def test_an_unknown_engine_and_a_missing_file(tmp_path: Path) -> None:
         import_acceptance("vllm", [tmp_path / "a"], {}, Asked(), Named())
     with pytest.raises(InputError, match="nothing to import"):
         import_acceptance("vllm", [], {}, Asked(), Named())
+
+
+def test_a_pair_does_not_say_where_its_logs_lay(log: Logs) -> None:
+    """Not in its list of files, nor in a warning about one of them."""
+    for engine, text in (
+        ("ssd", "[metrics] Avg Tokens per step (incl recovery): 2.5\n"),
+        ("sglang", '{"accept_length": 2.5}'),
+    ):
+        pair = log.pair(engine, text, k=4)
+        assert pair.provenance.files == ("log0.txt",)
+        assert pair.provenance.warnings
+        assert str(log.folder) not in (log.folder / "pair.json").read_text()

@@ -58,7 +58,7 @@ def test_without_times_between_tokens_steps_follow_from_tokens(tmp_path: Path) -
 def test_a_pair_says_in_which_share_of_rounds_anything_is_drafted(tmp_path: Path) -> None:
     pair = import_acceptance("vllm", [SERVED / f"ng-c4-{i}.txt" for i in (0, 1)], {}, Asked(), Named())
     pair.save(tmp_path / "pair.json")
-    asked = configure(strategies=("sd",), drafter="ngram", k=8, pair=str(tmp_path / "pair.json"), b=4)
+    asked = configure(strategies=("sd",), drafter="ngram", k=7, pair=str(tmp_path / "pair.json"), b=4)
     assert asked.settings["found"] == pytest.approx(63 / 193)
     assert asked.scenarios["sd"].estimate.tokens_per_round == pytest.approx(1 + 213 / 193, rel=0.02)
 

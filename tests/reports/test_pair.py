@@ -64,8 +64,9 @@ def test_the_page_says_what_the_tokens_rest_on(of_pair: Report) -> None:
 
 def test_what_a_log_does_not_know_is_left_out_with_a_reason(tmp_path: Path) -> None:
     log = AtTemperature(temperature=0.0, alpha=Mean(mean=0.7))
-    path = made.written(tmp_path, made.pair(how="sglang-server", requests=None, by_temperature=(log,)))
-    found = report(write_run(tmp_path / "run", {"pair": path}, {}))
+    run = write_run(tmp_path / "run", {"pair": "pair.json"}, {})
+    made.written(run, made.pair(how="sglang-server", requests=None, by_temperature=(log,)))
+    found = report(run)
     reasons = {each.what: each.why for each in found.left_out}
     assert reasons["hit curves"] == "pair.json knows no hit rates: an engine's log has none, ssdsim measure has"
     assert {"acceptance by position", "batches", "sets"} < set(reasons)

@@ -324,10 +324,12 @@ def test_a_mixture_s_verification_is_drawn_over_k(tmp_path: Path) -> None:
         f"{name} = {value}\n" for name, value in {**sizes, "vocab_size": 151936, "max_context": 8192}.items()
     )
     experts = "[experts]\ncount = 64\nper_token = 4\nwidth = 1024\nlayers = 4\n"
-    card = tmp_path / "mixture.toml"
+    folder = write_run(
+        tmp_path / "run", {"target": "mixture.toml", "draft": "qwen3-0.6b", "hardware": "h100-sxm", "tp": 2, "b": 4}, {}
+    )
+    card = folder / "mixture.toml"
     card.write_text(f'name = "mixture"\narchitecture = "qwen3_moe"\nsource = "a test"\n{text}{experts}')
-    base = {"target": str(card), "draft": "qwen3-0.6b", "hardware": "h100-sxm", "tp": 2, "b": 4}
-    made = report(write_run(tmp_path / "run", base, {}))
+    made = report(folder)
     shown = figure(made, "verification")
     table = shown.table
     assert set(table["b"]) == {1, 4, 16, 64}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,10 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from ssdsim.bundled import models_folder
 from ssdsim.engine.trace import Trace
 from ssdsim.errors import InputError
 from ssdsim.files import replaced, write_whole
 from ssdsim.parquet import read_table, write_table
+from ssdsim.reports.build import report
 
 
 def test_a_link_beside_a_file_is_not_followed(tmp_path: Path) -> None:
@@ -76,3 +79,32 @@ def test_a_reader_that_left_is_no_answer_of_no(verb: str) -> None:
     done = subprocess.run([sys.executable, "-m", "ssdsim", *verb.split()], stdout=writer, stderr=subprocess.PIPE)
     os.close(writer)
     assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.parametrize("name", ["/etc/hostname", "../secret.json", "files/link.json"])
+def test_a_run_folder_names_no_file_outside_of_it(name: str, tmp_path: Path) -> None:
+    """Nor by a link: a run keeps the files that its options name."""
+    run = tmp_path / "run"
+    (run / "files").mkdir(parents=True)
+    (tmp_path / "secret.json").write_text("{}")
+    (run / "files" / "link.json").symlink_to(tmp_path / "secret.json")
+    (run / "config.toml").write_text(
+        f'schema = 1\nverb = "sweep"\n[options]\nhardware = "{name}"\n[grid]\nb = [1, 2]\n'
+    )
+    with pytest.raises(InputError, match="a file outside of it"):
+        report(run)
+
+
+def test_a_page_holds_no_text_that_ends_or_hides_its_script(tmp_path: Path) -> None:
+    """``<!--<script>`` in a name left the page blank: no ``</script>`` ends that."""
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "<!--<script>.toml").write_text((models_folder() / "runtimes" / "vllm.toml").read_text())
+    options = '[options]\nstrategies = ["ar"]\nruntime = "<!--<script>.toml"\n[grid]\nb = [1, 2]\n'
+    (run / "config.toml").write_text(f'schema = 1\nverb = "sweep"\n{options}')
+    report(run).save(run / "report.html")
+    page = (run / "report.html").read_text()
+    data = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, flags=re.DOTALL)
+    assert data is not None
+    assert "<" not in data[1]
+    assert "base-uri 'none'; form-action 'none'" in page

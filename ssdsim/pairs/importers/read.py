@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -96,6 +96,7 @@ def import_acceptance(
     findings = whole.findings.model_copy(update={"cache": first.cache}) if len(logs) == 1 else whole.findings
     warnings = [*dict.fromkeys(w for each in (whole, *found.values()) for w in each.warnings)]
     warnings += [warning for log in logs.values() for warning in log.warnings]
+    paths = (*files, *(path for paths in sets.values() for path in paths))
     if temperature is None:
         warnings.append("the temperature is not in the files: give it by --temperature")
     served = next((log.target for log in logs.values() if log.target), None)
@@ -118,14 +119,21 @@ def import_acceptance(
             ssdsim=__version__,
             created=created,
             engine=reader.title,
-            files=tuple(str(path) for path in (*files, *(path for paths in sets.values() for path in paths))),
-            warnings=tuple(warnings),
+            files=tuple(path.name for path in paths),
+            warnings=tuple(_without_folders(warning, paths) for warning in warnings),
             notes=(
-                *(note for log in logs.values() for note in log.notes),
+                *(_without_folders(note, paths) for log in logs.values() for note in log.notes),
                 *([] if any(log.cache for log in logs.values()) else [NO_HITS]),
             ),
         ),
     )
+
+
+def _without_folders(text: str, paths: Iterable[Path]) -> str:
+    """A pair is given away: where its files lay is nobody's business."""
+    for path in paths:
+        text = text.replace(str(path), path.name)
+    return text
 
 
 def _has_card(name: str) -> bool:
