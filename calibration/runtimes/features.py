@@ -69,9 +69,13 @@ def values_of(card: Runtime) -> NDArray[np.float64]:
 
 
 def _without_numbers(like: Runtime) -> Runtime:
-    """The same for every card of these kernels, cache and degrees: without speculation no feature reads a number."""
+    """The same for every card of these kernels, cache and degrees.
+
+    Without speculation a feature reads one number alone: the share of prompts waited for, which multiplies the others.
+    """
+    numbers = {name: KERNELS.numbers[name] for name in FIELDS} | {"prompts": like.numbers["prompts"]}
     same = {"wander": (), "covered": (), "away": Away(), "errors": Errors(), "evidence": KERNELS.evidence}
-    return like.with_numbers({name: KERNELS.numbers[name] for name in FIELDS}).model_copy(update=same)
+    return like.with_numbers(numbers).model_copy(update=same)
 
 
 @lru_cache(maxsize=16384)

@@ -52,6 +52,8 @@ def best_rows(rates: tuple[float, ...], spread: float, draft_s: float, verify_s:
 
     ``verify_s[j]`` is the seconds of a pass in which j drafted tokens a sequence are verified; linear between.
     """
+    if draft_s + verify_s[0] == 0.0:  # nothing takes time, as where a plan asks what to time
+        return float(len(rates))
     curve = expected_curve(rates, spread)
     seconds = draft_s + np.interp(curve.rows, np.arange(len(verify_s)), verify_s)
     return float(curve.rows[np.argmax((1.0 + curve.reached.sum(axis=1)) / seconds)])

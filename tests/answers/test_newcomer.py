@@ -35,7 +35,7 @@ def test_it_is_searched_over_its_own_options(capsys: pytest.CaptureFixture[str])
         e.what for e in found.elasticities if e.gain > 0
     }
     assert json.loads(json.dumps(as_json(found)))["answers"][0]["by_strategy"]["toy"]["settings"] == settings
-    print_recommendation(found, quiet=True)
+    print_recommendation(found, None, quiet=True)
     shown = capsys.readouterr().out
     assert "Toy against all else that as many GPUs can do" in shown
     assert "SSD TP" not in shown

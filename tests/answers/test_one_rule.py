@@ -113,7 +113,7 @@ def test_a_simulation_is_moved_by_the_same_draws() -> None:
 
 @pytest.mark.parametrize(
     ("options", "decided"),
-    [({"p_hit": 0.9}, True), ({"p_hit": 0.9, "alpha": 0.8}, True), ({"p_hit": "0.2:0.9", "runtime": "vllm"}, False)],
+    [({"p_hit": 0.9}, True), ({"p_hit": 0.9, "alpha": 0.8}, True), ({"p_hit": "0.0:0.9", "runtime": "kernels"}, False)],
 )
 def test_serving_decides_at_a_lone_request_as_a_prediction_of_one_does(options: dict[str, Any], decided: bool) -> None:
     here = {"target": "llama-3.1-8b", "tp": 1, "k": 4, "strategies": BOTH, **options}

@@ -191,8 +191,8 @@ def test_the_sentence_never_contradicts_the_draws(rates: tuple[float, ...], draw
             "Yes for latency either way, undecided for cost: if acceptance is near 0.8, ",
         ),
         ({"b": 16, "p_hit": 0.3, "runtime": "kernels"}, "No either way: if acceptance is near 0.8, SSD is 0."),
-        ({"b": 64, "alpha": 0.3, "k": 4, "p_hit": 0.9}, "Undecided: SSD is 1.01x AR (95 %: 0.9"),
-        ({"b": 64, "alpha": 0.1, "p_hit": 0.9}, "No: SSD is 0.53x AR (95 %: 0."),
+        ({"b": 64, "alpha": 0.3, "k": 4, "p_hit": 0.9}, "Undecided: SSD is 1.00x AR (95 %: 0.9"),
+        ({"b": 64, "alpha": 0.1, "p_hit": 0.9}, "No: SSD is 0.54x AR (95 %: 0."),
     ],
 )
 def test_the_verdict_weighs_sd_and_ar_under_the_same_errors(options: dict[str, Any], sentence: str) -> None:

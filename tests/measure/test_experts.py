@@ -97,7 +97,15 @@ def test_a_pair_s_count_prices_its_mixture(tmp_path: Path) -> None:
     text = "".join(f"{name} = {value}\n" for name, value in {**sizes, "vocab_size": 32000, "max_context": 8192}.items())
     experts = f"[experts]\ncount = {COUNT}\nper_token = {PER_TOKEN}\nwidth = 512\nlayers = 4\n"
     card.write_text(f'name = "mixture"\narchitecture = "qwen3_moe"\nsource = "a test"\n{text}{experts}')
-    common = {"target": str(card), "draft": "qwen3-0.6b", "tp": 1, "b": 1, "k": 7, "strategies": ("sd",)}
+    common = {
+        "target": str(card),
+        "draft": "qwen3-0.6b",
+        "tp": 1,
+        "b": 1,
+        "k": 7,
+        "strategies": ("sd",),
+        "any_vocabulary": True,
+    }
     without, with_pair = (configure(**common, **more) for more in ({}, {"pair": str(path)}))
     assert without.site is not None
     assert with_pair.site is not None

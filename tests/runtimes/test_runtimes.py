@@ -178,7 +178,7 @@ def test_hidden_launches_leave_a_part_of_every_kernel(overlap: float) -> None:
 def test_structure_moves_all_strategies_together(tmp_path: Path) -> None:
     """A pass error widens every speed, and hardly a ratio."""
     wide = KERNELS.model_copy(update={"name": "wide", "errors": Errors(pass_log_sd=0.2)})
-    found, bare = (predict(runtime=_saved(card, tmp_path), p_hit=0.9) for card in (wide, KERNELS))
+    found, bare = (predict(runtime=_saved(card, tmp_path), alpha=0.8, p_hit=0.9) for card in (wide, KERNELS))
     for name in ("ar", "sd", "ssd"):
         assert _width(found.intervals[name]) > 3 * _width(bare.intervals[name])
     ratio, bare_ratio = (each.verdict.over["sd"].interval for each in (found, bare))
@@ -198,11 +198,13 @@ def _width(interval: object) -> float:
 
 def test_published_speedups_lie_inside_the_default_interval() -> None:
     """SSD paper, table B.3: Llama-3.1-70B, batch 1, K 7, F 3, SD's K 6."""
-    interval = predict(b=1, k=7, f=3, sd_k=6).verdict.over["sd"].interval
-    assert interval is not None
+    of_timings = {"alpha": 0.8, "hit_c": 0.4, "hit_r": 0.7}
+    for given in ({}, of_timings):
+        interval = predict(b=1, k=7, f=3, sd_k=6, **given).verdict.over["sd"].interval
+        assert interval is not None
+        assert interval.low < min(PUBLISHED_RATIOS)
+        assert max(PUBLISHED_RATIOS) < interval.high
     assert min(PUBLISHED_RATIOS) > 1.53
-    assert interval.low < min(PUBLISHED_RATIOS)
-    assert max(PUBLISHED_RATIOS) < interval.high
     assert interval.high / interval.low < np.exp(2 * np.log(1.2))
 
 

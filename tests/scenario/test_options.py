@@ -26,7 +26,7 @@ GIVEN: dict[type, Any] = {  # a value of each kind, none of them a default
     kinds.Whole: 5,
     kinds.Number: 0.5,
     kinds.Name: "some-name",
-    kinds.NumberOrWord: 7,
+    kinds.NumberOrWord: 2,
     kinds.OneOrByPosition: 0.5,
     kinds.ListOf: [1, 1],
     kinds.HitRates: [(1, 0.6), (2, 0.7)],

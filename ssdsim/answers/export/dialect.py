@@ -158,10 +158,16 @@ def lookahead(row: Mapping[Any, Any]) -> int:
     return 0 if option is None else int(row[option])
 
 
-def by_batch(best: pd.DataFrame) -> dict[int, int]:
-    """The K of each batch size of ``best``, in their order."""
+def by_batch(best: pd.DataFrame, engines: int, notes: list[str]) -> dict[int, int]:
+    """The K of each batch size of ``best``, in their order.
+
+    Where devices have sequences of their own, each is an engine with its own batch size, a part of ours.
+    """
     rows = best.drop_duplicates("b").sort_values("b").to_dict("records")
-    return {int(row["b"]): lookahead(row) for row in rows}
+    found = {-(-int(row["b"]) // engines): lookahead(row) for row in rows}
+    if len(found) < len(rows):
+        notes.append(f"batches that {engines} engines share alike have one row of the table: the largest one's")
+    return found
 
 
 def ranges(lookaheads: Mapping[int, int]) -> list[list[int]]:

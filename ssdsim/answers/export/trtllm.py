@@ -42,7 +42,7 @@ def command(engine: Dialect, found: Candidates, names: Sequence[str], notes: lis
     best = found.best(names, by=("b",) if tabled else ())
     engine.note_shared(best, "contexts" if tabled else "batch sizes and contexts", notes)
     engine.note_missing(found, best, notes)
-    lookaheads = by_batch(best)
+    lookaheads = by_batch(best, 1, notes)
     lines = ["enable_attention_dp: true"] if is_data_parallel(found) else []
     if any(lookahead(row) for row in best.to_dict("records")):
         lines += _speculative(found, lookaheads, notes)

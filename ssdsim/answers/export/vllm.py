@@ -94,13 +94,14 @@ def speculative(engine: Dialect, found: Candidates, names: Sequence[str], notes:
     best = found.best(names, by=("b",) if tabled else ())
     engine.note_shared(best, "contexts" if tabled else "batch sizes and contexts", notes)
     engine.note_missing(found, best, notes)
-    lookaheads = by_batch(best)
+    degree = found.options.get("tp", DEFAULTS["tp"])
+    engines, tp = (degree, 1) if is_data_parallel(found) else (1, degree)
+    lookaheads = by_batch(best, engines, notes)
     drafting = [row for row in best.to_dict("records") if lookahead(row)]
     if not drafting:
         return None
     method = METHODS[drafter_of(found)]
     draft = checkpoint(found, "draft", notes) if method.names_model else None
-    tp = 1 if is_data_parallel(found) else found.options.get("tp", DEFAULTS["tp"])
     made = speculative_config(method, draft, max(lookaheads.values()), tp)
     if method.has_layers:
         _note_draft_devices(found.points[drafting[0]["point"]], notes)
