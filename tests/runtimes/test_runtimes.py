@@ -199,8 +199,8 @@ def _width(interval: object) -> float:
 def test_published_speedups_lie_inside_the_default_interval() -> None:
     """SSD paper, table B.3: Llama-3.1-70B, batch 1, K 7, F 3, SD's K 6."""
     of_timings = {"alpha": 0.8, "hit_c": 0.4, "hit_r": 0.7}
-    for given in ({}, of_timings):
-        interval = predict(b=1, k=7, f=3, sd_k=6, **given).verdict.over["sd"].interval
+    for inputs in ({}, of_timings):
+        interval = predict(b=1, k=7, f=3, sd_k=6, **inputs).verdict.over["sd"].interval
         assert interval is not None
         assert interval.low < min(PUBLISHED_RATIOS)
         assert max(PUBLISHED_RATIOS) < interval.high
