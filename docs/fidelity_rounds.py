@@ -106,6 +106,10 @@ reason to cost more in a round, since the verification is a captured graph like 
 layer from a constant, and with 80 layers one can. By the layer, as the sweeps below had it,
 70B's rounds came out 1.40 AR steps long at K 3, now {now_round}; {seen_round} are measured.
 
+A round costs a sequence about {part:.1f} times what a step does on SGLang: as much as if each of its tokens were a
+step's. Engines whose rounds were seen with one sequence only take the same part of their own steps' cost a sequence. It
+rests on SGLang alone. Rounds of vLLM 0.24 on an H100, whose steps cost nothing a sequence, cost none either.
+
 A verification of a tree takes longer by the layer: SGLang's attention reads what all nodes see, then the nodes under
 their mask, and merges both. A chain's step of 8B costs {step_ms:.2f} ms beyond its kernels, a tree's of four nodes
 {tree_ms:.2f}. Rows of SpecForge's issue 339 (Qwen3-30B on two H100s) are in no fit: there a chain of three takes
@@ -413,22 +417,36 @@ def finished(
     heads_s = [step_s for card in cards.values() for step_s in (card.head_step_s, card.own_lm_head_step_s) if step_s]
     others_s = {"per_round_s": typical(rounds_s, _LEAST_ROUND_S), "per_draft_step_s": typical(heads_s, _LEAST_STEP_S)}
     others = "other engines' rows"
+    told_by = cards["sglang"].host
+    part = told_by.per_round_sequence_s / told_by.per_sequence_s
     for group in GROUPS:
         name = group.card
         if name not in own:
-            card = with_errors(without_rounds(before[name]).with_numbers(others_s))
+            card = with_errors(_in_batches(without_rounds(before[name]).with_numbers(others_s), part))
             yield _noted(card.model_copy(update={"head_step_s": others_s["per_draft_step_s"]}), group, others)
             continue
         steps = [s.per_draft_step_s for s in swept if s.engine.split("-")[0] == name and s.launches is None]
         kinds = [step_s for step_s in (cards[name].head_step_s, cards[name].own_lm_head_step_s) if step_s]
         step_s = typical([*steps, *kinds], _LEAST_STEP_S)
         card = cards[name].with_numbers({"per_draft_step_s": step_s})
+        if name != "sglang":
+            card = _in_batches(card, part)
         card, rests = _noted(card, group, f"{len(own[name].rows)} rows of its own", _besides(own[name].rows))
         yield card, rests
         if name == "vllm":
             yield _launching(card, swept)
         if name == "sglang":
             yield _overlapped(card)
+
+
+def _in_batches(card: Runtime, part: float) -> Runtime:
+    """Of an engine whose rounds were seen with one sequence only: a sequence's part, that of its steps times ``part``.
+
+    A round of one sequence stays as long as it is.
+    """
+    sequence_s = significant(part * card.host.per_sequence_s)
+    round_s = significant(max(0.0, card.host.per_round_s - sequence_s))
+    return card.with_numbers({"per_round_sequence_s": sequence_s, "per_round_s": round_s})
 
 
 def _besides(rows: Sequence[Row]) -> str:
@@ -538,6 +556,7 @@ def _shapes(sglang: Told) -> str:
         tree_ms=1e3 * tree_s,
         experts=card.kernels.experts_16_bit,
         fp8=card.kernels.experts,
+        part=card.host.per_round_sequence_s / card.host.per_sequence_s,
     )
 
 

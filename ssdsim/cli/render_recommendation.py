@@ -37,6 +37,10 @@ def print_recommendation(found: Recommendation, entrance: Door | None, quiet: bo
         for label, text in _first_lines(found, about, entrance):
             print_labelled(out, f"{label:9}", text, "", "bold")
         _print_command(entrance, out)
+        for label, text in _rates(entrance):
+            print_labelled(out, f"{label:9}", text, "", "bold")
+        for note in entrance.command.notes if entrance.command else ():
+            print_labelled(out, UNLABELLED, f"note: {note}", "cyan")
         out.print()
     for sentence in _at_equal_count(found, about):
         print_labelled(out, UNLABELLED, sentence)
@@ -64,7 +68,7 @@ def print_recommendation(found: Recommendation, entrance: Door | None, quiet: bo
 
 
 def _first_lines(found: Recommendation, about: Answer, entrance: Door) -> Iterator[tuple[str, str]]:
-    """What runs where, K by batch, what that is worth, what stands apart, when it stops paying, what it costs."""
+    """What runs where, K by batch, what that is worth, what stands apart, what it costs."""
     best, request = entrance.deployment, found.request
     settings = f", {best.settings}" if best.settings else ""
     v, strategy = best.scenario.settings, strategies.ALL.named(best.shape.strategy)
@@ -82,7 +86,6 @@ def _first_lines(found: Recommendation, about: Answer, entrance: Door) -> Iterat
         yield "Worth", own
     for each in about.apart.values():
         yield "Apart", f"{each.sentence} ({each.deployment.name}, {each.deployment.settings})"
-    yield from _rates(entrance)
     if entrance.cost is not None:
         yield "Cost", _cost(entrance, request)
 
@@ -147,8 +150,6 @@ def _print_command(entrance: Door, out: Console) -> None:
     label = Text("Command  ", "bold")
     text = entrance.command.text.rstrip()
     out.print(label + Text(text) if "\n" not in text else label + Text("\n" + text), soft_wrap=True)
-    for note in entrance.command.notes:
-        print_labelled(out, UNLABELLED, f"note: {note}", "cyan")
 
 
 def _at_equal_count(found: Recommendation, about: Answer | None) -> Iterator[str]:

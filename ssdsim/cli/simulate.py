@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import isfinite, isnan
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,8 @@ def command(
         name: simulate_requests(scenario, tokens, seed=seed) if tokens else simulate(scenario, seed=seed, **limits)
         for name, scenario in scenarios.items()
     }
+    if tokens is None:
+        _refuse_noise(runs)
     if trace is not None and timeline is not None:
         timeline.save(trace)
     if as_json:
@@ -92,6 +95,17 @@ def command(
     _print(configuration, runs)
     if trace is not None and not quiet:
         click.echo(f"timeline of {rounds} rounds written to {trace}; open it in Perfetto", err=True)
+
+
+def _refuse_noise(runs: Mapping[str, SimulatedRounds]) -> None:
+    """Rates of which so few rounds, or durations that vary so much, say nothing at all."""
+    for name, run in runs.items():
+        rate = run.tokens_per_second
+        if isfinite(rate.low) and rate.low <= 0.0 < rate.value:
+            raise InputError(
+                f"{run.rounds:g} rounds say nothing of the tokens/s of {title_of(name)}, which vary too much for them "
+                f"(95 %: {rate.low:.3g} to {rate.high:.3g}): give more rounds, or less spread"
+            )
 
 
 def _refuse_useless(

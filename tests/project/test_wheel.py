@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 PROJECT = Path(__file__).parents[2]
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
@@ -34,8 +35,9 @@ def downloaded(wheel: Path, empty: Path) -> None:
 def asked_for(of: Distribution, seen: dict[str, Distribution]) -> Iterator[Distribution]:
     """Each distribution that ``of`` needs without extras, once; here in a version that it allows."""
     for needed in map(Requirement, of.requires or ()):
-        if needed.name not in seen and (needed.marker is None or needed.marker.evaluate({"extra": ""})):
-            found = seen[needed.name] = distribution(needed.name)
+        name = canonicalize_name(needed.name)
+        if name not in seen and (needed.marker is None or needed.marker.evaluate({"extra": ""})):
+            found = seen[name] = distribution(needed.name)
             assert needed.specifier.contains(found.version), f"{of.name} {needed} and {found.version}"
             yield found
             yield from asked_for(found, seen)

