@@ -26,7 +26,7 @@ from ssdsim.runtimes.covered import Covered
 from ssdsim.transformer.operations import QUANTISED_BYTES
 
 DECODING = ("overlap", "attention", "communication", "per_layer_s", "per_step_s", "per_sequence_s")
-SPECULATING = ("per_draft_step_s", "per_round_s")
+SPECULATING = ("per_draft_step_s", "per_round_s", "per_round_sequence_s")
 EXPERTS = (
     "experts",
     "experts_4_bit",

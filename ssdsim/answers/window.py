@@ -98,7 +98,7 @@ def window(*, seed: int = 0, **options: Any) -> pd.DataFrame:
     >>> frame.reason[0][:38]
     'llama-3.1-70b at tp 1 needs 131.7 GiB '
     >>> int(frame.passes[1]), int(frame.budget_of_passes[1]), int(frame.budget[1])
-    (8, 1, 422)
+    (8, 1, 445)
     """
     import pandas as pd
 

@@ -34,7 +34,7 @@ FEW: dict[str, Any] = {"k": [4, 6, 8], "draft_gpus": 1, "tp": 4}
 
 @pytest.fixture(scope="module")
 def eight() -> Recommendation:
-    return recommend(gpus=8, b=[1, 16, 64], runtime=unlimited("sglang"))
+    return recommend(gpus=8, b=[1, 16, 64], runtime=unlimited("vllm"))
 
 
 def a_request(**given: Any) -> Any:
@@ -69,7 +69,8 @@ def test_the_choice_is_within_one_percent_of_an_exhaustive_grid(eight: Recommend
     budget, k = chosen.settings["budget"], chosen.settings["k"]
     near = range(int(0.85 * budget), int(1.15 * budget))
     shapes += [a_shape("ssd", chosen.tp, chosen.devices.draft, k=k, budget=budget) for budget in near]
-    points = [shape.point({"fan_out_policy": "optimal"}, batch) for shape in shapes]
+    same = {"fan_out_policy": "optimal", "runtime": eight.request.options["runtime"]}
+    points = [shape.point(same, batch) for shape in shapes]
     exhaustive = np.nanmax(evaluate(points)["ssd_tokens_per_second"]) / batch
     assert found.by_strategy["ssd"].per_user > 0.99 * exhaustive
     sd = [a_shape("sd", tp, gpus, k=k) for tp in (2, 4, 8) for gpus in (0, 1) for k in range(1, 17) if tp + gpus <= 8]
@@ -344,12 +345,12 @@ def test_the_largest_batch_does_not_depend_on_the_batch_that_is_asked_about() ->
     """To a sequence, as settings in coarse steps allow; a fresh search agrees two of them on either side."""
     bounds = []
     for batch in (1, 16):
-        found = recommend(gpus=8, b=[batch], runtime=unlimited("sglang"))
+        found = recommend(gpus=8, b=[batch], draft_gpus=1, runtime=unlimited("vllm"))
         bounds += [bound.value for bound in found.break_evens if bound.what == "batch" and bound.value is not None]
     least, most = int(min(bounds)), int(max(bounds))
     assert len(bounds) == 2
     assert most - least <= 1
-    fresh = recommend(gpus=8, b=[least - 2, most + 2], runtime=unlimited("sglang"))
+    fresh = recommend(gpus=8, b=[least - 2, most + 2], draft_gpus=1, runtime=unlimited("vllm"))
     assert [answer.best.shape.strategy for answer in fresh.answers if answer.best] == ["ssd", "sd"]
 
 

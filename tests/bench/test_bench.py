@@ -209,7 +209,7 @@ def test_a_server_that_dies_leaves_what_was_measured(tmp_path: Path) -> None:
 
 def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
-    with serving(law=Law(step_s=0.01)) as server:
+    with serving(law=Law(step_s=0.05)) as server:
         command = [sys.executable, "-m", "ssdsim", "bench", server.url, "-o", str(path), *SIZE, *CARD]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         deadline = time.monotonic() + 60.0

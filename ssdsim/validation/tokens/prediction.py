@@ -33,6 +33,7 @@ def scenarios_of(pair: Path, strategies: Sequence[str], size: Size) -> Mapping[s
         b=1,
         output_tokens=_WHOLE_ROUNDS,
         t_sd=1.0,  # its durations are not read
+        extrapolate=True,  # a run of real models may be asked for more guesses than the pair was measured at
         **drafting,
     )
     return found.scenarios
