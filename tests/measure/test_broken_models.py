@@ -17,16 +17,19 @@ from ssdsim.measure.models import load_model
 WEIGHTS = "model.safetensors"
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def small_llama(made: Path) -> Path:
     """A llama of two layers."""
-    made = tmp_path / "model"
     shape = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
     LlamaForCausalLM(LlamaConfig(vocab_size=11, **shape)).save_pretrained(made)
     words = Tokenizer(models.WordLevel({str(i): i for i in range(11)}, unk_token="0"))
     words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     PreTrainedTokenizerFast(tokenizer_object=words, eos_token="10").save_pretrained(made)
     return made
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return small_llama(tmp_path / "model")
 
 
 def with_config(**changes: object) -> Callable[[Path], None]:

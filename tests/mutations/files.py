@@ -1,4 +1,4 @@
-"""Files that a user gives: cards, profiles, configs, traces, tables of other tools, run folders; with mistakes."""
+"""Files that a user gives: cards, profiles, configs, traces, tables of other tools; with mistakes."""
 
 from __future__ import annotations
 
@@ -16,16 +16,12 @@ import pandas as pd
 import tomli_w
 
 from ssdsim.bundled import models_folder
-from ssdsim.measured.row import write_rows
 from tests.calibration import test_importer_aiconfigurator as aiconfigurator
 from tests.calibration import test_importer_deepbench as deepbench
 from tests.calibration import test_importer_more as more
 from tests.calibration import test_importer_vidur as vidur
-from tests.measured import test_readers as readers
-from tests.measured.engines import measured, served
 from tests.mutations.made import Input, command
 from tests.mutations.values import as_json, changed_bytes, changed_document, changed_table
-from tests.reports.run_folders import write_measurements, write_run
 
 CONFIG = {
     "architectures": ["LlamaForCausalLM"],
@@ -183,7 +179,7 @@ def _aiconfigurator(rng: Random) -> Input:
     if name.endswith("yaml"):
         files[name] = changed_bytes(files[name], rng) if rng.random() < 0.3 else _changed_lines(text, rng)
     elif rng.random() < 0.1:
-        files = {**files, f"data/{Path(name).stem}.parquet": _changed_parquet(tables[kept[0]], rng)}
+        files = {**files, f"data/{Path(name).stem}.parquet": changed_parquet(tables[kept[0]], rng)}
     else:
         files[name] = changed_csv(text, rng)
     return command("import aiconfigurator", ["import", "aiconfigurator", "data", "-o", "o.json"], files)
@@ -207,7 +203,7 @@ def _changed_lines(text: str, rng: Random) -> bytes:
     return "\n".join(lines).encode()
 
 
-def _changed_parquet(table: pd.DataFrame, rng: Random) -> bytes:
+def changed_parquet(table: pd.DataFrame, rng: Random) -> bytes:
     column = rng.choice(list(table.columns))
     changes: list[Callable[[], pd.DataFrame]] = [
         lambda: table.drop(columns=column),
@@ -295,66 +291,3 @@ def _plain_csv(rng: Random) -> Input:
 
 
 _IMPORTERS = (_aiconfigurator, _deepbench, _vidur, _nccl_tests, _plain_csv)
-
-
-@lru_cache
-def _run_folder() -> Mapping[str, bytes]:
-    """A small sweep's folder with a validation's log and traces."""
-    with tempfile.TemporaryDirectory() as made:
-        folder = write_run(Path(made) / "run", {"t_sd": 0.2, "p_hit": 0.8}, {"k": [2, 4], "alpha": [0.7, 0.9]})
-        write_measurements(folder)
-        verdict = {"schema": 1, "verdict": {"sentence": "By tokens/s per user: SSD."}}
-        (folder / "recommendation.json").write_text(json.dumps(verdict))
-        (folder / "trace.json").write_bytes((folder / "measured_trace.json").read_bytes())
-        return {f"run/{path.name}": path.read_bytes() for path in folder.iterdir() if path.is_file()}
-
-
-def _with_a_changed_file(rng: Random) -> dict[str, bytes]:
-    files = dict(_run_folder())
-    name = rng.choice(sorted(files))
-    content = files[name]
-    if name.endswith(".parquet"):
-        files[name] = _changed_parquet(pd.read_parquet(io.BytesIO(content)), rng)
-    elif name.endswith(".toml"):
-        files[name] = changed_toml(tomllib.loads(content.decode()), rng)
-    elif name.endswith(".jsonl"):
-        files[name] = _changed_json_lines(content, rng)
-    else:
-        files[name] = changed_json(json.loads(content), rng)
-    return files
-
-
-def _changed_json_lines(content: bytes, rng: Random) -> bytes:
-    lines = content.splitlines()
-    at = rng.randrange(len(lines) - 1)  # the last one is torn
-    lines[at] = changed_json(json.loads(lines[at]), rng)
-    return b"\n".join(lines)
-
-
-def run_folder(rng: Random) -> Input:
-    """A report of a folder with one changed file."""
-    return command("run folder", ["report", "run"], _with_a_changed_file(rng))
-
-
-def resumed_sweep(rng: Random) -> Input:
-    """A sweep that finds a folder with one changed file."""
-    arguments = "sweep --t-sd 0.2 --p-hit 0.8 --k 2,4 --alpha 0.7,0.9 -o run".split()
-    return command("resumed sweep", arguments, _with_a_changed_file(rng))
-
-
-@lru_cache
-def _rows() -> str:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "rows.csv"
-        write_rows([measured(served(batch=batch)) for batch in (1, 2, 4, 8, 16, 32, 64, 128)], path)
-        return path.read_text()
-
-
-def measured_rows(rng: Random) -> Input:
-    """An engine's benchmark, as CSV rows or as its own result file, that is fitted or checked."""
-    result = dict(rng.choice(readers.RESULTS))
-    content = changed_csv(_rows(), rng) if rng.random() < 0.4 else changed_json(result, rng)
-    given = ["--hardware", "h100-sxm", *rng.choice(([], ["--model", "qwen3-32b", "--batch", "4"]))]
-    fit = ["fit", "runtime", "rows", "-o", "card.toml", "--fields", "gemm"]
-    arguments = rng.choice((fit, ["validate", "--measured", "rows"]))
-    return command("measured rows", [*arguments, *given], {"rows": content})

@@ -22,7 +22,7 @@ from random import Random
 from types import FrameType
 
 from ssdsim.errors import InputError
-from tests.mutations import calls, files, options
+from tests.mutations import calls, engines, files, folders, options, pairs
 from tests.mutations.made import Input
 
 MEMORY_BYTES = 8 * 2**30  # of a process that runs inputs
@@ -32,18 +32,24 @@ _AHEAD = re.compile(r"\w+: \d+ of \d+ |warning: |\S+: \w+ over \d+: \d+ rows, ")
 """What may be said before an error: progress, warnings, what was read of a file."""
 
 _MAKERS: Mapping[Callable[[Random], Input], int] = {
-    options.options: 26,
-    options.options_on_devices: 4,
-    files.transformer_card: 10,
-    files.huggingface_config: 14,
-    files.hardware_profile: 14,
-    files.acceptance: 6,
+    options.options: 18,
+    options.options_on_devices: 3,
+    files.transformer_card: 7,
+    files.huggingface_config: 10,
+    files.hardware_profile: 9,
+    files.acceptance: 4,
     files.importer: 6,
     files.published: 2,
-    files.run_folder: 1,
-    files.resumed_sweep: 2,
-    files.measured_rows: 4,
-    calls.python_call: 8,
+    pairs.pair: 8,
+    pairs.runtime: 4,
+    engines.acceptance_log: 6,
+    engines.measured_rows: 4,
+    engines.workload: 4,
+    folders.run_folder: 2,
+    folders.resumed: 2,
+    folders.records: 1,
+    folders.model_folder: 1,
+    calls.python_call: 6,
     calls.schedule_file: 1,
     calls.validation_log: 1,
     calls.calibration_log: 1,

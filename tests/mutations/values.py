@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from collections.abc import Callable, MutableMapping, MutableSequence, Sequence
 from random import Random
 from typing import Any
@@ -145,9 +146,26 @@ def _places(document: Any) -> list[Place]:
     return found
 
 
+def likely_value(value: Any, rng: Random) -> Any:
+    """Another value of the same kind, which a first check lets pass: what another tool could have written there."""
+    if isinstance(value, bool) or not isinstance(value, int | float | list) or value == []:
+        return value
+    if isinstance(value, list):
+        at = rng.randrange(len(value))
+        return rng.choice(([*value, value[at]], value[:at] + value[at + 1 :], value[::-1]))
+    if isinstance(value, int):
+        return rng.choice((value + 1, max(0, value - 1), 2 * value, value // 2, 1, 0, 1000 * value))
+    return rng.choice((value * rng.uniform(0.5, 1.5), min(value, 1.0) ** 2, 1e-3 * value, 10.0 * value, 0.0, 1.0, 0.5))
+
+
 def changed_document(document: Any, rng: Random) -> Any:
-    """A copy of a document of mappings and lists with one to three changes; shallow places as often as deep ones."""
+    """A copy of a document of mappings and lists with one to three changes; shallow places as often as deep ones.
+
+    Half of the documents stay what their reader expects: they have another value of the same kind in some places.
+    """
     document = copy.deepcopy(document)
+    if rng.random() < 0.5:
+        return _likely(document, rng)
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
         places = _places(document)
         if rng.random() < 0.5:
@@ -156,6 +174,17 @@ def changed_document(document: Any, rng: Random) -> Any:
             return odd(rng)
         _change_at(*rng.choice(places), rng)
     return document
+
+
+def _likely(document: Any, rng: Random) -> Any:
+    places = [place for place in _places(document) if _likely_to_differ(place[0][place[1]])]
+    for inside, key in rng.sample(places, min(len(places), rng.choice((1, 1, 2, 4, 16)))):
+        inside[key] = likely_value(inside[key], rng)
+    return document
+
+
+def _likely_to_differ(value: Any) -> bool:
+    return isinstance(value, int | float | list) and not isinstance(value, bool)
 
 
 def _change_at(inside: Any, key: Any, rng: Random) -> None:
@@ -216,8 +245,10 @@ CELLS = (
 
 
 def changed_table(text: str, rng: Random) -> str:
-    """CSV with changed cells, columns, rows or titles."""
+    """CSV with changed cells, columns, rows or titles; half of the tables keep numbers where they have some."""
     rows = [line.split(",") for line in text.splitlines()]
+    if rng.random() < 0.5:
+        return _likely_table(rows, rng)
     for _ in range(rng.choice((1, 1, 2, 3))):
         if not rows or not rows[0]:
             return ",".join(rng.choice(CELLS) for _ in range(3))
@@ -248,8 +279,61 @@ def changed_table(text: str, rng: Random) -> str:
     return "\n".join(map(",".join, rows)) + "\n"
 
 
+def _likely_table(rows: list[list[str]], rng: Random) -> str:
+    for _ in range(rng.choice((1, 2, 4, 16))):
+        row = rng.choice(rows[1:])
+        at = rng.randrange(len(row))
+        row[at] = _likely_cell(row[at], rng)
+    if rng.random() < 0.3:
+        rows.insert(rng.randrange(1, len(rows) + 1), list(rng.choice(rows[1:])))
+    return "\n".join(map(",".join, rows)) + "\n"
+
+
+def _likely_cell(cell: str, rng: Random) -> str:
+    for number in (int, float):
+        try:
+            return str(likely_value(number(cell), rng))
+        except ValueError:
+            pass
+    return cell
+
+
 def _times(cell: str, factor: float) -> str:
     try:
         return repr(float(cell) * factor)
     except ValueError:
         return cell
+
+
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_NUMBERS_IN_TEXT = ("0", "1", "-1", "2.5", "1.2.3", "nan", "inf", "1e400", "1e-320", "9" * 30, "100000000", "x", "")
+
+
+def changed_log(text: str, rng: Random) -> bytes:
+    """Lines of which some numbers are others, some are gone, doubled, in another order, or joined to the next."""
+    if rng.random() < 0.1:
+        return changed_bytes(text.encode(), rng)
+    likely, lines = rng.random() < 0.5, text.splitlines()
+    for _ in range(rng.choice((1, 1, 2, 8))):
+        at = rng.randrange(len(lines))
+        match rng.randrange(8):
+            case 0:
+                lines.insert(rng.randrange(len(lines) + 1), lines[at])
+            case 1 if len(lines) > 1:
+                del lines[at]
+            case 2:
+                lines[at] = lines[at][: rng.randrange(len(lines[at]) + 1)]
+            case 3 if at + 1 < len(lines):
+                lines[at : at + 2] = [lines[at] + lines[at + 1]]
+            case _:
+                lines[at] = _with_another_number(lines[at], likely, rng)
+    return "\n".join(lines).encode()
+
+
+def _with_another_number(line: str, likely: bool, rng: Random) -> str:
+    found = list(_NUMBER.finditer(line))
+    if not found:
+        return line
+    one = rng.choice(found)
+    other = _likely_cell(one[0], rng) if likely else rng.choice(_NUMBERS_IN_TEXT)
+    return f"{line[: one.start()]}{other}{line[one.end() :]}"
