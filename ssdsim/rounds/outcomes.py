@@ -136,9 +136,14 @@ class OutcomeTable:
         self.outcomes = np.concatenate([tokens + np.uint32(_STATE * state) for state in states])
         probabilities = np.concatenate([row[1:, state] for state in states])
         self.cdf = np.cumsum(probabilities) / probabilities.sum()
-        edges = np.arange(_BUCKETS + 1) / _BUCKETS
-        self.of_bits = self._outcome(edges[:-1])
-        self.straddles = self.of_bits != self._outcome(edges[1:] - 2.0**-53)
+
+    @cached_property  # a millisecond, which rounds that are drawn one after the other never need
+    def of_bits(self) -> Draws:
+        return self._outcome(np.arange(_BUCKETS) / _BUCKETS)
+
+    @cached_property
+    def straddles(self) -> NDArray[np.bool_]:
+        return self.of_bits != self._outcome(np.arange(1, _BUCKETS + 1) / _BUCKETS - 2.0**-53)
 
     def _outcome(self, uniform: NDArray[np.float64]) -> Draws:
         index = np.searchsorted(self.cdf, uniform, side="right")
@@ -317,7 +322,8 @@ class SteppedOutcomes:
         self._uniform, self._kinds = np.random.default_rng(uniform), np.random.default_rng(kinds)
         mix = tokens if isinstance(tokens, Mix) else Mix(np.ones(1), _ENDLESS, (tokens,))
         kernels = mix.kernels
-        self._weights = mix.weights / mix.weights.sum()
+        self._up_to_kind = np.cumsum(mix.weights / mix.weights.sum())
+        self._up_to_kind /= self._up_to_kind[-1]
         self._output_tokens = mix.output_tokens
         self._states = tokens.states
         self._shape = (batch, lanes)
@@ -326,7 +332,7 @@ class SteppedOutcomes:
         self._chances = SharedChances(kernels, tokens.shared, seed) if tokens.shared is not None else None
         self._outcomes = tables[0][0].outcomes
         slots = batch * lanes
-        self._kind = self._kinds.choice(self._weights.size, slots, p=self._weights)
+        self._kind = self._new_kinds(slots)
         self._left = np.full(slots, self._output_tokens)
         self._state = np.zeros(slots, dtype=np.uint32)
 
@@ -351,10 +357,15 @@ class SteppedOutcomes:
         self._left -= tokens
         done = np.flatnonzero(self._left == 0)
         self._state = state.copy()
-        self._state[done] = 0  # a new request starts in the first state
-        self._left[done] = self._output_tokens
-        self._kind[done] = self._kinds.choice(self._weights.size, done.size, p=self._weights)
+        if done.size:
+            self._state[done] = 0  # a new request starts in the first state
+            self._left[done] = self._output_tokens
+            self._kind[done] = self._new_kinds(done.size)
         return np.asarray(tokens + np.uint32(_STATE) * state)
+
+    def _new_kinds(self, count: int) -> NDArray[np.intp]:
+        """As :meth:`numpy.random.Generator.choice` draws them; it looks at the weights anew at every call."""
+        return np.searchsorted(self._up_to_kind, self._kinds.random(count), side="right")
 
 
 class SharedChances:
