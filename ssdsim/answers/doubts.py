@@ -15,7 +15,8 @@ from ssdsim.scenario.options import ALL
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.scenario.standing import ACCEPTANCE, TokenInput
 
-TIMINGS = "timings"
+TIMINGS, SIMULATION = "timings", "the simulation"
+_OF_TIMES = (TIMINGS, SIMULATION)
 _SHOWN = 0.005  # of a ratio: what rounds to 0 %
 
 
@@ -23,7 +24,7 @@ _SHOWN = 0.005  # of a ratio: what rounds to 0 %
 class Doubt:
     """By how much a ratio may be off for a reason: ``half`` of its range, relative, the others being as they are taken.
 
-    For ``timings`` of its 95 % interval, for ``acceptance`` and ``hits`` of what it is over their ranges, or over the
+    For ``timings``, or ``the simulation`` where there are none, of its 95 % interval, for ``acceptance`` and ``hits`` of what it is over their ranges, or over the
     95 % intervals of a pair's. ``turns`` where one of these inputs alone turns the sign.
     """
 
@@ -51,13 +52,13 @@ class Basis:
             widths[swing.of] = math.hypot(widths.get(swing.of, 0.0), swing.width)
         turning = {swing.of for swing in moving if swing.lowest <= 1.0 < swing.highest}
         tokens = [Doubt(what, math.expm1(width / 2.0), what in turning) for what, width in widths.items()]
-        of_timings = [] if timings is None else [Doubt(TIMINGS, timings)]
+        of_timings = [] if timings is None else [Doubt(SIMULATION if first.site is None else TIMINGS, timings)]
         return cls(inputs_of(first, other), (*of_timings, *sorted(tokens, key=lambda each: -each.half)))
 
     @property
     def tokens(self) -> tuple[Doubt, ...]:
         """Those of tokens, the widest first."""
-        return tuple(each for each in self.doubts if each.what != TIMINGS)
+        return tuple(each for each in self.doubts if each.what not in _OF_TIMES)
 
     @property
     def placeholders(self) -> list[TokenInput]:
@@ -71,7 +72,7 @@ class Basis:
         if not shown:
             return ""
         widest = max(shown, key=lambda each: each.half)
-        first = "" if widest.what == TIMINGS else f": measure {widest.what} first"
+        first = "" if widest.what in _OF_TIMES else f": measure {widest.what} first"
         return ", ".join(map(str, shown)) + first
 
     @property

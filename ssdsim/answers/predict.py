@@ -22,9 +22,12 @@ from ssdsim.scenario.scenario import Scenario
 
 if TYPE_CHECKING:
     from ssdsim.engine.simulate import Engine
+    from ssdsim.engine.stopping import Progress
 
 PredictEngine = Literal["auto", "closed", "mc", "des"]
 _PRECISION = {"mc": 0.001, "des": 0.005}  # of tokens/s: a second or so each
+_MOST_ROUNDS = {"mc": 2_000_000, "des": 100_000}
+"""Where requests or durations differ much, that takes minutes: then a run ends here, with the wider interval."""
 DRAWS = 1000  # of what is not known; the 95 % bounds then wander by a few percent of their width
 
 
@@ -51,7 +54,9 @@ class Prediction:
         return self.configuration.unit
 
 
-def predict(*, seed: int = 0, engine: PredictEngine = "auto", **options: Any) -> Prediction:
+def predict(
+    *, seed: int = 0, engine: PredictEngine = "auto", progress: Progress | None = None, **options: Any
+) -> Prediction:
     """Predict how fast strategies decode, and whether the subject is worth its devices.
 
     Parameters
@@ -61,6 +66,7 @@ def predict(*, seed: int = 0, engine: PredictEngine = "auto", **options: Any) ->
     engine : ``auto`` takes the cheapest that answers exactly: the closed form, or the Monte Carlo where durations
         have a spread.
     seed : of the draws of what is not known, and of a simulation.
+    progress : hears how far a simulation is.
 
     Returns
     -------
@@ -80,13 +86,19 @@ def predict(*, seed: int = 0, engine: PredictEngine = "auto", **options: Any) ->
     check_owners(options)
     configuration = configure(**options)
     check_read(options, [options], configuration)
-    return predict_configured(configuration, seed, engine)
+    return predict_configured(configuration, seed, engine, progress=progress)
 
 
 def predict_configured(
-    configuration: Configuration, seed: int = 0, engine: PredictEngine = "auto", precision: float | None = None
+    configuration: Configuration,
+    seed: int = 0,
+    engine: PredictEngine = "auto",
+    precision: float | None = None,
+    progress: Progress | None = None,
 ) -> Prediction:
     """Predict a configuration that is already checked; ``precision`` is that of a simulation's tokens/s at 95 %.
+
+    Where none is asked for, a simulation takes seconds, and its interval is as wide as that leaves it.
 
     Raises
     ------
@@ -100,7 +112,7 @@ def predict_configured(
         check_constant(spread)
         estimates, errors = {n: s.estimate for n, s in scenarios.items()}, dict.fromkeys(scenarios, 0.0)
     else:
-        estimates, errors = _simulate_all(scenarios, engine, seed, precision or _PRECISION[engine])
+        estimates, errors = _simulate_all(scenarios, engine, seed, precision, progress)
     draws = _rate_draws(scenarios, estimates, errors, configuration.errors(DRAWS, seed), seed)
     intervals = {name: Interval.of(draws[name].joint) if draws else None for name in scenarios}
     found = verdict(configuration.subject, estimates, draws, configuration.no_room, scenarios)
@@ -114,14 +126,17 @@ def check_constant(spread: float) -> None:
 
 
 def _simulate_all(
-    scenarios: Mapping[str, Scenario], engine: Engine, seed: int, precision: float
+    scenarios: Mapping[str, Scenario], engine: Engine, seed: int, precision: float | None, progress: Progress | None
 ) -> tuple[dict[str, Estimate], dict[str, float]]:
     """Estimates by simulation, and the relative standard errors of their tokens/s."""
     from ssdsim.engine.simulate import simulate  # here, because the closed form needs no clock, and starts faster
+    from ssdsim.engine.stopping import MOST_ROUNDS, one_of
 
+    how = {"precision": precision or _PRECISION[engine], "most": MOST_ROUNDS if precision else _MOST_ROUNDS[engine]}
     estimates, errors = {}, {}
-    for name, scenario in scenarios.items():
-        run = simulate(scenario, engine=engine, precision=precision, seed=seed)
+    for at, (name, scenario) in enumerate(scenarios.items()):
+        heard = one_of(progress, at, len(scenarios))
+        run = simulate(scenario, engine=engine, seed=seed, progress=heard, **how)
         rate = run.tokens_per_second
         errors[name] = (rate.high - rate.low) / 2.0 / 1.96 / rate.value
         estimates[name] = Estimate(

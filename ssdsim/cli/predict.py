@@ -8,6 +8,7 @@ import click
 
 from ssdsim.answers.predict import PredictEngine, predict
 from ssdsim.cli.options import Verb, common_options, echo_json, scenario_options
+from ssdsim.cli.progress import shown
 
 
 @click.command("predict", cls=Verb)
@@ -19,7 +20,8 @@ def command(engine: PredictEngine, as_json: bool, seed: int, quiet: bool, **opti
 
     Times are priced on a hardware profile, or are unit-free with --t-sd, --t-p and --t-b.
     """
-    prediction = predict(seed=seed, engine=engine, **options)
+    with shown("predict", "rounds", quiet, ends=False) as progress:
+        prediction = predict(seed=seed, engine=engine, progress=progress, **options)
     if as_json:
         from ssdsim.answers.prediction_json import as_json as prediction_json
 

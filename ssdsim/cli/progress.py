@@ -1,4 +1,4 @@
-"""How far long work is: a bar with the time left on a terminal, a line now and then elsewhere."""
+"""How far long work is and how long it still takes: a bar on a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ _LINE_EVERY_S = 5.0
 
 
 @contextmanager
-def shown(verb: str, what: str, quiet: bool) -> Iterator[Callable[[int, int], None]]:
-    """A function of (done, total) that shows it on stderr: ``sweep: 40 of 100 points``."""
+def shown(verb: str, what: str, quiet: bool, ends: bool = True) -> Iterator[Callable[[int, int], None]]:
+    """A function of (done, total) that shows it on stderr: ``sweep: 40 of 100 points, 3 min left``.
+
+    Work that is over soon says nothing where it does not say that it ``ends``.
+    """
     log = console(stderr=True)
     if quiet:
         yield lambda done, total: None
@@ -27,16 +30,31 @@ def shown(verb: str, what: str, quiet: bool) -> Iterator[Callable[[int, int], No
             task = bar.add_task(verb)
             yield lambda done, total: bar.update(task, completed=done, total=total)
     else:
-        yield _lines(verb, what)
+        yield _lines(verb, what, ends)
 
 
-def _lines(verb: str, what: str) -> Callable[[int, int], None]:
+def _lines(verb: str, what: str, ends: bool) -> Callable[[int, int], None]:
     last = time.monotonic()
+    first: tuple[float, int] | None = None  # when it was how far: a resumed run begins with what there was
 
     def line(done: int, total: int) -> None:
-        nonlocal last
-        if time.monotonic() - last >= _LINE_EVERY_S or done == total:
-            click.echo(f"{verb}: {done} of {total} {what}", err=True)
-            last = time.monotonic()
+        nonlocal last, first
+        now = time.monotonic()
+        first = first or (now, done)
+        if now - last >= _LINE_EVERY_S or (ends and done == total):
+            click.echo(f"{verb}: {done} of {total} {what}{_left(now - first[0], done - first[1], total - done)}", err=True)
+            last = now
 
     return line
+
+
+def _left(took_s: float, done: int, left: int) -> str:
+    """What it will still cost at the pace so far."""
+    return f", {told(took_s / done * left)} left" if done > 0 and left > 0 else ""
+
+
+def told(seconds: float) -> str:
+    """A time as people say it: ``40 s``, ``3 min``, ``2.5 h``."""
+    if seconds < 100.0:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60.0:.0f} min" if seconds < 6000.0 else f"{seconds / 3600.0:.1f} h"

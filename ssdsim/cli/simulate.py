@@ -14,11 +14,12 @@ from ssdsim.answers.reads import check_owners, check_read
 from ssdsim.checks import whole
 from ssdsim.cli.console import console, print_labelled, print_origins
 from ssdsim.cli.options import Verb, common_options, echo_json, scenario_options
+from ssdsim.cli.progress import shown
 from ssdsim.cli.render import title, title_of
 from ssdsim.cli.tables import Table
 from ssdsim.cli.values import OutputFile
 from ssdsim.engine.simulate import SimulatedRounds, run_as_json, simulate, simulate_requests
-from ssdsim.engine.stopping import MOST_ROUNDS
+from ssdsim.engine.stopping import MOST_ROUNDS, one_of
 from ssdsim.engine.trace import Trace
 from ssdsim.errors import InputError
 from ssdsim.rounds.estimate import PARTS
@@ -77,10 +78,11 @@ def command(
         rounds = rounds or _TRACED_ROUNDS
     limits: dict[str, Any] = {"engine": engine, "rounds": rounds or (None if precision else _ROUNDS)}
     limits |= {"precision": precision, "trace": timeline}
-    runs = {
-        name: simulate_requests(scenario, tokens, seed=seed) if tokens else simulate(scenario, seed=seed, **limits)
-        for name, scenario in scenarios.items()
-    }
+    runs = {}
+    with shown("simulate", "runs" if tokens else "rounds", quiet, ends=False) as progress:
+        for at, (name, scenario) in enumerate(scenarios.items()):
+            how: dict[str, Any] = {"seed": seed, "progress": one_of(progress, at, len(scenarios))}
+            runs[name] = simulate_requests(scenario, tokens, **how) if tokens else simulate(scenario, **how, **limits)
     if tokens is None:
         _refuse_noise(runs)
     if trace is not None and timeline is not None:

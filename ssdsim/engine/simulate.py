@@ -13,7 +13,7 @@ from ssdsim.engine.actor import Run
 from ssdsim.engine.recorder import Recorder
 from ssdsim.engine.statistics import Histogram
 from ssdsim.engine.steps import Steps
-from ssdsim.engine.stopping import Stopping
+from ssdsim.engine.stopping import MOST_ROUNDS, Progress, Stopping
 from ssdsim.engine.trace import Trace
 from ssdsim.errors import InputError, nearest
 from ssdsim.intervals import Measured
@@ -87,6 +87,8 @@ def simulate(
     seed: int = 0,
     trace: Trace | None = None,
     confidence: float = 0.95,
+    most: int = MOST_ROUNDS,
+    progress: Progress | None = None,
 ) -> SimulatedRounds:
     """Simulate a strategy's rounds in their stationary state.
 
@@ -99,6 +101,8 @@ def simulate(
     seed : the same seed gives the same run, and both engines see the same stream of outcomes.
     trace : filled with what each device does (``des`` only).
     confidence : of the intervals.
+    most : rounds that end a run which is not as precise by then.
+    progress : hears how far it is.
 
     Returns
     -------
@@ -122,19 +126,27 @@ def simulate(
     recorder = Recorder(scenario.batch, scenario.strategy.miss)
     busy_s: Mapping[str, float] = {}
     if engine == "des":
-        busy_s = Run(scenario, outcomes, step_seed, Stopping(rounds, precision), recorder, trace).play()
+        stopping = Stopping(rounds, precision, most=most, progress=progress)
+        busy_s = Run(scenario, outcomes, step_seed, stopping, recorder, trace).play()
     else:
         steps = Steps(scenario.steps, scenario.spread, step_seed)
         # free-running rounds start anew with a block, so that short ones would be of the start
         early = precision is not None and not scenario.strategy.free_running
         first = min(_MC_BLOCK, lanes * _MC_FEW) if early else _MC_BLOCK
-        for size in Stopping(rounds, precision, _MC_BLOCK, first_block=first).blocks(recorder):
+        stopping = Stopping(rounds, precision, _MC_BLOCK, first_block=first, most=most, progress=progress)
+        for size in stopping.blocks(recorder):
             recorder.add(scenario.strategy.monte_carlo(outcomes.block(size), steps.block(size)))
     return _summary(scenario, recorder, busy_s, confidence)
 
 
 def simulate_requests(
-    scenario: Scenario, tokens: int, *, runs: int = 100, seed: int = 0, confidence: float = 0.95
+    scenario: Scenario,
+    tokens: int,
+    *,
+    runs: int = 100,
+    seed: int = 0,
+    confidence: float = 0.95,
+    progress: Progress | None = None,
 ) -> SimulatedRounds:
     """Start ``batch`` sequences together and run, as events, until each has ``tokens``; ``runs`` independent times.
 
@@ -146,6 +158,7 @@ def simulate_requests(
     tokens : that every sequence must have.
     runs : independent ones, over which the means are taken.
     seed, confidence : as of :func:`simulate`.
+    progress : hears how many runs are done.
 
     Returns
     -------
@@ -163,13 +176,15 @@ def simulate_requests(
         kinds = replace(kinds, output_tokens=tokens)
     recorder = Recorder(scenario.batch, scenario.strategy.miss)
     busy_s: dict[str, float] = {}
-    for child in np.random.SeedSequence(seed).spawn(runs):
+    for number, child in enumerate(np.random.SeedSequence(seed).spawn(runs), 1):
         outcome_seed, step_seed = child.spawn(2)
         block = outcomes_until(outcome_source(kinds, scenario.batch, outcome_seed), tokens)
         stopping = Stopping(block.rounds, largest_block=block.rounds, batches=1)
         run = Run(scenario, ReplayedOutcomes(block), step_seed, stopping, recorder)
         for role, seconds in run.play().items():
             busy_s[role] = busy_s.get(role, 0.0) + seconds
+        if progress is not None:
+            progress(number, runs)
     return _summary(scenario, recorder, busy_s, confidence)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ssdsim.engine.recorder import Recorder
@@ -10,13 +10,16 @@ from ssdsim.engine.recorder import Recorder
 MOST_ROUNDS = 10_000_000
 _LEAST_BLOCKS = 32  # before an interval is trusted to stop a run
 
+Progress = Callable[[int, int], None]
+"""Hears how many rounds are done, and how many there will be, of which a run with a precision has a guess."""
+
 
 @dataclass(frozen=True)
 class Stopping:
     """Stop after ``rounds``, or as soon as the 95 % interval of tokens/s is within ``precision`` of it.
 
     Blocks have equal lengths of at most ``largest_block`` rounds (the last one takes what is left). Where they begin
-    with a shorter ``first_block``, they grow as the run's batches do.
+    with a shorter ``first_block``, they grow as the run's batches do. ``most`` rounds end a run that is not precise.
     """
 
     rounds: int | None
@@ -24,9 +27,11 @@ class Stopping:
     largest_block: int = 1024
     batches: int = 64  # blocks that a given number of rounds is cut into: enough for batch means
     first_block: int | None = None
+    most: int = MOST_ROUNDS
+    progress: Progress | None = None
 
     def blocks(self, recorder: Recorder) -> Iterator[int]:
-        limit = self.rounds or MOST_ROUNDS
+        limit = self.rounds or self.most
         size = max(1, min(self.first_block or self.largest_block, limit // self.batches))
         done = 0
         while done < limit:
@@ -34,9 +39,25 @@ class Stopping:
             step = min(size * together, limit - done)
             yield step
             done += step
-            if self.precision is not None and done >= _LEAST_BLOCKS * size and self._is_precise(recorder):
+            left = limit - done
+            if self.precision is not None and done >= _LEAST_BLOCKS * size:
+                left = min(left, self._more(done, recorder, self.precision))
+            if self.progress is not None:
+                self.progress(done, done + left)
+            if left == 0:
                 return
 
-    def _is_precise(self, recorder: Recorder) -> bool:
+    def _more(self, done: int, recorder: Recorder, precision: float) -> int:
+        """About how many rounds more would make the mean as precise; 0 where it is."""
         rate = recorder.tokens_per_second()
-        return (rate.high - rate.low) / 2.0 <= (self.precision or 0.0) * rate.value
+        half, asked = (rate.high - rate.low) / 2.0, precision * rate.value
+        if half <= asked:
+            return 0
+        return max(1, int(min(done * ((half / asked) ** 2 - 1.0), MOST_ROUNDS))) if asked > 0.0 else MOST_ROUNDS
+
+
+def one_of(progress: Progress | None, at: int, count: int) -> Progress | None:
+    """The progress of run number ``at`` as a part of that of ``count`` like it, one after the other."""
+    if progress is None:
+        return None
+    return lambda done, total: progress(at * total + done, count * total)

@@ -1,0 +1,84 @@
+"""A simulation that would take minutes: it says how far it is, ends where nobody asked for so much, and is interrupted."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import ssdsim
+from ssdsim.answers.predict import PredictEngine, predict
+from ssdsim.engine.simulate import simulate, simulate_requests
+from ssdsim.engine.stopping import Progress
+from ssdsim.scenario.scenario import Scenario
+from tests.cli.in_process import asked
+
+DIFFERENT: dict[str, Any] = {"alpha": 0.8, "alpha_concentration": 2.0, "k": 3, "t_sd": 0.2}
+"""Requests that differ: their mean over a run is known slowly."""
+
+pytestmark = pytest.mark.long
+
+
+def scenario(**options: Any) -> Scenario:
+    return ssdsim.configure(**{**DIFFERENT, **options}).scenarios["sd"]
+
+
+@pytest.mark.parametrize(
+    ("engine", "most"), [pytest.param("mc", 2_000_000, marks=pytest.mark.slow), ("des", 100_000)]
+)
+def test_a_prediction_ends_by_itself_where_nobody_asked_for_a_precision(engine: PredictEngine, most: int) -> None:
+    """Its interval says how well it is known then: pairs of requests that differ took 24 s and never were precise."""
+    heard: list[tuple[int, int]] = []
+    found = predict(engine=engine, strategies="ar,sd", progress=lambda *far: heard.append(far), **DIFFERENT)
+    assert heard[-1] == (2 * most, 2 * most)
+    interval, exact = found.intervals["sd"], predict(strategies="ar,sd", **DIFFERENT).estimates["sd"]
+    assert interval is not None
+    assert interval.low < exact.tokens_per_second < interval.high
+    assert found.verdict.doubts[0].what == "the simulation"
+
+
+def test_a_precision_that_is_asked_for_is_kept() -> None:
+    found = simulate(scenario(output_tokens=64), engine="mc", precision=0.004).tokens_per_second
+    assert (found.high - found.low) / 2.0 <= 0.004 * found.value
+
+
+def test_it_says_how_far_it_is_and_comes_to_its_end() -> None:
+    runs: tuple[Callable[[Progress], object], ...] = (
+        lambda progress: simulate(scenario(), engine="des", rounds=5000, progress=progress),
+        lambda progress: simulate(scenario(), engine="mc", rounds=50_000, progress=progress),
+        lambda progress: simulate(scenario(output_tokens=64), engine="mc", precision=0.01, progress=progress),
+        lambda progress: simulate_requests(scenario(), 20, runs=5, progress=progress),
+    )
+    for run in runs:
+        heard: list[tuple[int, int]] = []
+        run(lambda *far, heard=heard: heard.append(far))  # type: ignore[misc]
+        assert [done for done, _ in heard] == sorted({done for done, _ in heard})
+        assert heard[-1][0] == heard[-1][1]
+        assert all(done < total for done, total in heard[:-1])
+
+
+def test_short_work_says_nothing_of_its_end() -> None:
+    for verb in ("simulate --t-sd 0.2 --rounds 100", "predict --t-sd 0.2 --spread 0.1"):
+        assert asked(*verb.split()).stderr == ""
+
+
+@pytest.mark.slow
+def test_long_work_says_what_is_left_and_ends_at_ctrl_c(ctrl_c: None) -> None:
+    command = [sys.executable, "-m", "ssdsim", *"simulate --t-sd 0.2 --rounds 10000000".split()]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        assert line.startswith("simulate: ")
+        assert " of 30000000 rounds, " in line
+        assert line.endswith(" left\n")
+        process.send_signal(signal.SIGINT)
+        began = time.monotonic()
+        out, err = process.communicate()
+    assert (process.returncode, out) == (130, "")
+    assert err.strip() == "interrupted"
+    assert time.monotonic() - began < 60.0
