@@ -42,7 +42,8 @@ def _lines(verb: str, what: str, ends: bool) -> Callable[[int, int], None]:
         now = time.monotonic()
         first = first or (now, done)
         if now - last >= _LINE_EVERY_S or (ends and done == total):
-            click.echo(f"{verb}: {done} of {total} {what}{_left(now - first[0], done - first[1], total - done)}", err=True)
+            left = _left(now - first[0], done - first[1], total - done)
+            click.echo(f"{verb}: {done} of {total} {what}{left}", err=True)
             last = now
 
     return line

@@ -14,6 +14,7 @@ from ssdsim.answers.recommend.as_json import as_json as recommendation_json
 from ssdsim.answers.recommend.door import Door, base_point, door, pasted
 from ssdsim.answers.recommend.request import RANKS, USES, every_axis, workload
 from ssdsim.cli.options import Verb, chosen_options, common_options, echo_json, late_options, several_of
+from ssdsim.cli.progress import shown
 from ssdsim.cli.values import MOST_VALUES, Values
 from ssdsim.runs.layout import COMMAND, REPORT
 from ssdsim.runs.recommendation_folder import keep_recommendation
@@ -115,7 +116,8 @@ def command(
     what is searched. A token is counted to the GPUs in use, or to all with --use all. -o keeps the answer, the command,
     the options as config.toml and a page. Exits with 1 where nothing fits.
     """
-    found = recommend(seed=seed, **options)
+    with shown("recommend", "steps", quiet, ends=False) as progress:
+        found = recommend(seed=seed, progress=progress, **options)
     entrance = door(found, rate, slo)
     answer = recommendation_json(found, entrance) if as_json or output is not None else {}
     if output is not None:

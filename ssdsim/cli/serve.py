@@ -25,7 +25,7 @@ from ssdsim.answers.serving.workload import Arrivals, Workload, synthetic
 from ssdsim.answers.workers import check_workers
 from ssdsim.checks import within
 from ssdsim.cli.options import Verb, chosen_options, common_options, echo_json, work_options
-from ssdsim.cli.progress import shown
+from ssdsim.cli.progress import shown, told
 from ssdsim.cli.render_serving import print_compared, print_serving
 from ssdsim.cli.values import OutputFile, Values
 from ssdsim.cli.warning_lines import print_warnings
@@ -37,9 +37,12 @@ from ssdsim.option import spelled
 from ssdsim.runs.serving_folder import opened_for_serving
 from ssdsim.scenario.asked import subject_among
 
+_STRATEGIES = f"ar,sd,ssd,{AUTO}"
 _INPUT, _OUTPUT, _REQUESTS, _ATTAINMENT = "1024", "256", 2000, 0.9
 _MOST_SECONDS = 1e9  # thirty years
 _MADE_UP = ("concurrency", "input_len", "output_len", "requests", "seconds", "burstiness", "ramp_up")
+_TOKEN_S, _SEARCH_RUNS, _LONG_S = 3e-6, 15, 60.0
+"""What a simulated token takes at most of a core, runs that a search for a capacity takes, and what is long."""
 _NO_LOG = RequestLog("made up", None, np.zeros(0), np.zeros(0))
 
 
@@ -81,7 +84,7 @@ _NO_LOG = RequestLog("made up", None, np.zeros(0), np.zeros(0))
 @click.option("--engine", type=click.Choice(["auto", "closed", "loop"]), default="auto", show_default=True)
 @click.option("--precision", type=float, help="more requests until the mean TPOT is known to it at 95 %: 0.02")
 @work_options
-@chosen_options(taken, instead=lambda: {"strategies": f"ar,sd,ssd,{AUTO}"})
+@chosen_options(taken, instead=lambda: {"strategies": _STRATEGIES})
 @common_options
 def command(
     rates: list[float] | None,
@@ -120,6 +123,8 @@ def command(
     if compare is not None:
         _compare(compare, requests, log, batching, scenario, seed, output, as_json)
         return
+    if engine != "closed" and not quiet:
+        _say_cost(requests, len(rates or [None]) + (_SEARCH_RUNS if capacity else 0), scenario, output)
     with shown("serve", "runs", quiet) as progress, ExitStack() as stack:
         folder = None if output is None else stack.enter_context(opened_for_serving(output))
         found = serve(
@@ -150,6 +155,16 @@ def command(
         return
     print_serving(found, gpu_hour)
     print_warnings(found.warnings, quiet)
+
+
+def _say_cost(requests: Workload, runs: int, scenario: dict[str, Any], output: Path | None) -> None:
+    """Before long work: what it is, and how it is stopped."""
+    count, tokens = runs * len(str(scenario["strategies"] or _STRATEGIES).split(",")), int(requests.output_tokens.sum())
+    if count * tokens * _TOKEN_S < _LONG_S:
+        return
+    kept = f"{output} keeps each run that is done" if output else "-o FOLDER would keep each run that is done"
+    what = f"{count} runs of {requests.requests:,} requests and {tokens:,} tokens"
+    click.echo(f"serve: {what}, up to {told(count * tokens * _TOKEN_S)} of one core; Ctrl-C ends it, {kept}", err=True)
 
 
 def _save_timeline(found: Serving, path: Path) -> None:

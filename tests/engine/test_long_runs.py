@@ -1,4 +1,4 @@
-"""A simulation that would take minutes: it says how far it is, ends where nobody asked for so much, and is interrupted."""
+"""A simulation that would take minutes: it says how far it is, ends where nobody asked for it, can be interrupted."""
 
 from __future__ import annotations
 

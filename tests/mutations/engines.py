@@ -158,7 +158,8 @@ def workload(rng: Random) -> Input:
         content = changed_records(records := rng.choice(_JSON), rng)
         if records is requests.CONVERSATIONS:
             files |= _tokenizer()
-    arguments = ["serve", *rng.choice((["--workload", "log"], ["--workload", "log", "--rate", "5"], ["--compare", "log"]))]
+    read = rng.choice((["--workload", "log"], ["--workload", "log", "--rate", "5"], ["--compare", "log"]))
+    arguments = ["serve", *read]
     arguments += ["--tokenizer", "tokenizer.json"] if files else []
     if files and rng.random() < 0.3:
         files["tokenizer.json"] = changed_json(json.loads(files["tokenizer.json"]), rng)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ssdsim.answers.contest import Contest
 from ssdsim.answers.doubts import Basis
@@ -27,6 +27,9 @@ from ssdsim.scenario.options import DEFAULTS
 from ssdsim.scenario.place import runtime_for
 from ssdsim.scenario.standing import TokenInput
 from ssdsim.transformer.forward import DATA_PARALLEL
+
+if TYPE_CHECKING:
+    from ssdsim.engine.stopping import Progress
 
 
 @dataclass(frozen=True)
@@ -105,6 +108,7 @@ def recommend(
     use: str = "needed",
     at_least: float | None = None,
     seed: int = 0,
+    progress: Progress | None = None,
     **options: Any,
 ) -> Recommendation:
     """The best way to decode on at most ``gpus`` GPUs: strategy, placement, copies, K, outcomes cached, fallback.
@@ -118,6 +122,7 @@ def recommend(
     use : a token is counted to the GPUs ``needed``, or to ``all`` of the budget.
     at_least : tokens/s that a user must get.
     seed : of the draws of what is not known, behind intervals and probabilities.
+    progress : hears how many of its steps are done: the search, each batch, what the answer would break even at.
     options : the workload, as :func:`ssdsim.configure` takes it (target, draft, hardware, context, alpha, ...);
         ``strategies`` to choose from and the ``subject`` that is held against the others. An option that is searched
         (``k``, ``tp``, ``draft_gpus``, ``budget``, ``backup``, ...) narrows what may be chosen to one value or several;
@@ -139,20 +144,25 @@ def recommend(
     """
     asked = {"gpus": gpus, "b": b, "rank": rank, "gpu_hour": gpu_hour, "use": use, "at_least": at_least, "seed": seed}
     request = make_request(**asked, given=options)  # type: ignore[arg-type]  # which it checks
-    return _recommendation(request, Search(request))
+    return _recommendation(request, Search(request), progress or (lambda done, steps: None))
 
 
-def _recommendation(request: Request, search: Search) -> Recommendation:
+def _recommendation(request: Request, search: Search, progress: Progress) -> Recommendation:
+    steps = len(request.batches) + 2
     search.run()
+    progress(1, steps)
     errors, evaluated = Errors(request), search.evaluated
-    answers = tuple(_answer(search, errors, batch) for batch in request.batches)
+    answers = []
+    for batch in request.batches:
+        answers.append(_answer(search, errors, batch))
+        progress(1 + len(answers), steps)
     focus = _focus(answers, request.subject)
     about = next((a for a in answers if a.batch == focus), None)
     deployments = search.deployments(focus) if focus is not None else []
     counts = (equal_count(deployments, n, errors) for n in range(1, request.gpus + 1))
-    return Recommendation(
+    found = Recommendation(
         request=request,
-        answers=answers,
+        answers=tuple(answers),
         sentence=_sentence(request, answers),
         focus=focus,
         equal_counts=tuple(count for count in counts if count is not None and count.subject.gpus == count.gpus),
@@ -166,6 +176,8 @@ def _recommendation(request: Request, search: Search) -> Recommendation:
         warnings=(*request.warnings, *sorted(search.warnings)),
         evaluated=evaluated,
     )
+    progress(steps, steps)
+    return found
 
 
 def _answer(search: Search, errors: Errors, batch: int) -> Answer:
