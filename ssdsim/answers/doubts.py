@@ -25,7 +25,8 @@ class Doubt:
     """By how much a ratio may be off for a reason: ``half`` of its range, relative, the others being as they are taken.
 
     For ``timings``, or ``the simulation`` where there are none, of its 95 % interval, for ``acceptance`` and ``hits``
-    of what it is over their ranges, or over the 95 % intervals of a pair's. ``turns`` where one of these inputs alone turns the sign.
+    of what it is over their ranges, or over the 95 % intervals of a pair's. ``turns`` where one of these inputs alone
+    turns the sign.
     """
 
     what: str

@@ -28,9 +28,7 @@ def scenario(**options: Any) -> Scenario:
     return ssdsim.configure(**{**DIFFERENT, **options}).scenarios["sd"]
 
 
-@pytest.mark.parametrize(
-    ("engine", "most"), [pytest.param("mc", 2_000_000, marks=pytest.mark.slow), ("des", 100_000)]
-)
+@pytest.mark.parametrize(("engine", "most"), [pytest.param("mc", 2_000_000, marks=pytest.mark.slow), ("des", 100_000)])
 def test_a_prediction_ends_by_itself_where_nobody_asked_for_a_precision(engine: PredictEngine, most: int) -> None:
     """Its interval says how well it is known then: pairs of requests that differ took 24 s and never were precise."""
     heard: list[tuple[int, int]] = []

@@ -34,9 +34,10 @@ _DEVICE = re.compile(
 _SETTINGS = re.compile(r"\bnThreads?:?\s+\d+\s+nGpus:?\s+\d+")
 _SETTING = re.compile(r"\b(nThread|nGpus|agg iters|validation|graph)s?:?\s+(\d+)")
 _TEST = re.compile(rf"(?<![a-z])({'|'.join(TESTS)})_perf")
-_OPENING = re.compile(r"#?\s*Using devices")
+_OPENING = "Using devices"
 _IN_COMMUNICATOR = re.compile(r"\bnranks (\d+)\b")
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_LONGEST = 4096  # characters of a line; a table's have some 120 and what a launcher writes before them
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,8 @@ def text_runs(text: str) -> list[Run]:
     """The runs in a text, in its order; rows that no header precedes are read by what they look like."""
     reader = _Reader()
     for line in _ESCAPES.sub("", text).splitlines():
-        reader.read(line)
+        if len(line) <= _LONGEST:
+            reader.read(line)
     return reader.finished()
 
 
@@ -106,7 +108,7 @@ class _Reader:
             concluded = "concluded" in line
             run = self._runs[-1] if concluded else self._begun(again=True)
             run.operation = (run.operation if concluded else None) or test[1]
-        elif _OPENING.search(line):
+        elif _OPENING in line:
             self._begun(again=True)
         elif found := _IN_COMMUNICATOR.search(line):
             self._runs[-1].ranks = self._runs[-1].ranks or int(found[1])
