@@ -132,11 +132,12 @@ def _simulate_all(
     from ssdsim.engine.simulate import simulate  # here, because the closed form needs no clock, and starts faster
     from ssdsim.engine.stopping import MOST_ROUNDS, one_of
 
-    how = {"precision": precision or _PRECISION[engine], "most": MOST_ROUNDS if precision else _MOST_ROUNDS[engine]}
+    most = _MOST_ROUNDS[engine] if precision is None else MOST_ROUNDS
     estimates, errors = {}, {}
     for at, (name, scenario) in enumerate(scenarios.items()):
         heard = one_of(progress, at, len(scenarios))
-        run = simulate(scenario, engine=engine, seed=seed, progress=heard, **how)
+        how = precision or _PRECISION[engine]
+        run = simulate(scenario, engine=engine, precision=how, seed=seed, most=most, progress=heard)
         rate = run.tokens_per_second
         errors[name] = (rate.high - rate.low) / 2.0 / 1.96 / rate.value
         estimates[name] = Estimate(

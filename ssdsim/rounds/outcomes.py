@@ -143,7 +143,8 @@ class OutcomeTable:
 
     @cached_property
     def straddles(self) -> NDArray[np.bool_]:
-        return self.of_bits != self._outcome(np.arange(1, _BUCKETS + 1) / _BUCKETS - 2.0**-53)
+        last = self._outcome(np.arange(1, _BUCKETS + 1) / _BUCKETS - 2.0**-53)
+        return np.not_equal(self.of_bits, last)
 
     def _outcome(self, uniform: NDArray[np.float64]) -> Draws:
         index = np.searchsorted(self.cdf, uniform, side="right")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -153,7 +154,11 @@ class _Names:
         given = [_of_text(name) for name in given]
         self._names = frozenset(name for name in given if "*" not in name and not name.startswith("re:"))
         self._patterns = [name for name in given if "*" in name and not name.startswith("re:")]
-        self._expressions = [_expression(name, file) for name in given if name.startswith("re:")]
+        expressions = [name.removeprefix("re:") for name in given if name.startswith("re:")]
+        if sum(map(_ways, expressions)) > _MOST_WAYS:
+            longest = max(expressions, key=_ways)
+            raise InputError(f"{file}: regular expressions such as {told(longest)} may take hours: simplify them")
+        self._expressions = [_expression(text, file) for text in expressions]
 
     def whole(self, part: str, names: Sequence[str]) -> bool:
         """Whether all matrices of a part are left out.
@@ -193,11 +198,35 @@ def _above(parts: list[str]) -> Iterable[str]:
     return (".".join(parts[:last]) for last in range(1, len(parts) + 1))
 
 
-def _expression(name: str, file: Path) -> re.Pattern[str]:
+_LENGTH = 60  # of a module's name
+_LONGEST, _MOST_WAYS = 1000, 1e6
+
+
+def _ways(expression: str) -> float:
+    """A bound of the ways in which an expression can be held against a name; each may be tried.
+
+    A repeat may end anywhere, a group is one of its alternatives, what is optional has two ways, and a repeated group
+    any number.
+    """
+    if len(expression) > _LONGEST:
+        return math.inf
+    plain = re.sub(r"\[[^\]]*\]", "x", re.sub(r"\\.", "x", expression))
+    plain, ways = re.sub(r"\(\?(?:<?[=!]|:)", "(", plain), 1
+    while group := re.search(r"\(([^()]*)\)([*+{]?)", plain):
+        if group[2]:
+            return math.inf
+        ways *= group[1].count("|") + 1
+        plain = plain[: group.start()] + group[1].replace("|", "") + plain[group.end() :]
+    lazy = re.sub(r"([*+}])\?", r"\1", plain)
+    repeats = len(re.findall(r"[*+{]", lazy))
+    return float(ways * (plain.count("|") + 1) * _LENGTH**repeats * 2 ** lazy.count("?"))
+
+
+def _expression(text: str, file: Path) -> re.Pattern[str]:
     try:
-        return re.compile(name.removeprefix("re:"))
-    except re.error as error:
-        raise InputError(f"{file}: {told(name)} is no regular expression ({error})") from None
+        return re.compile(text)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise InputError(f"{file}: {told(text)} is no regular expression ({error})") from None
 
 
 def _names_the_head(said: Mapping[str, Any], left_out: _Names) -> bool:

@@ -59,7 +59,7 @@ def text_runs(text: str) -> list[Run]:
     """The runs in a text, in its order; rows that no header precedes are read by what they look like."""
     reader = _Reader()
     for line in _ESCAPES.sub("", text).splitlines():
-        if len(line) <= _LONGEST:
+        if 0 < len(line) <= _LONGEST:
             reader.read(line)
     return reader.finished()
 
