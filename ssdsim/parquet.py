@@ -1,4 +1,4 @@
-"""Parquet files that are written whole, and whose pages are checked when they are read: a flipped bit is no number."""
+"""Parquet files that are written whole, and checked when they are read: a flipped bit is no number, and no column."""
 
 from __future__ import annotations
 
@@ -12,10 +12,19 @@ from ssdsim.errors import InputError
 from ssdsim.files import replaced
 
 
+_SHAPE = b"ssdsim.shape"
+"""Metadata with the rows, names and types, which no checksum of a page covers."""
+
+
 def write_table(table: pa.Table, path: Path, **how: Any) -> None:
     """Whole or not at all, with a checksum of each page; ``how`` is as :func:`pyarrow.parquet.write_table` takes it."""
+    shaped = table.replace_schema_metadata({**(table.schema.metadata or {}), _SHAPE: _shape(table)})
     with replaced(path) as partial:
-        pq.write_table(table, partial, write_page_checksum=True, **how)
+        pq.write_table(shaped, partial, write_page_checksum=True, **how)
+
+
+def _shape(table: pa.Table) -> bytes:
+    return "; ".join([f"{table.num_rows} rows", *(f"{field.name} {field.type}" for field in table.schema)]).encode()
 
 
 def read_table(path: Path) -> pa.Table:
@@ -28,6 +37,10 @@ def read_table(path: Path) -> pa.Table:
     try:
         # an open file, since pyarrow takes some names for those of other file systems
         with path.open("rb") as file, pq.ParquetFile(file, page_checksum_verification=True) as opened:
-            return opened.read()
+            table = opened.read()
+            metadata = dict(table.schema.metadata or {})
     except (OSError, ValueError, pa.ArrowException) as error:
         raise InputError(f"{path}: not a Parquet file that can be read ({error})") from None
+    if metadata.pop(_SHAPE, _shape(table)) != _shape(table):
+        raise InputError(f"{path}: not a Parquet file that can be read (rows or columns are others than were written)")
+    return table.replace_schema_metadata(metadata)

@@ -210,7 +210,8 @@ def load_model(name: str, dtype: str, device: str, device_map: str | None = None
         loaded: Any = AutoModelForCausalLM.from_pretrained(where, **extra)
         model, loading = loaded
         model = (model if device_map else model.to(device)).eval()
-        size = _vocabulary(model)
+        found = CausalModel(name, model, tokenizer, _vocabulary(model))
+        sorted(found.end)  # what is no id fails here, not after the first answer
     except torch.OutOfMemoryError:
         raise InputError(f"{name}: no memory for it on {device}: try --device-map auto or another --dtype") from None
     except Exception as error:  # a broken folder fails in transformers, torch and safetensors in many ways
@@ -218,7 +219,7 @@ def load_model(name: str, dtype: str, device: str, device_map: str | None = None
     if missing := sorted(loading["missing_keys"]):
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise InputError(f"{name}: its files lack the weights {missing[0]}{more}")
-    return CausalModel(name, model, tokenizer, size)
+    return found
 
 
 @torch.inference_mode()

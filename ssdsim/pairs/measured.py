@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import date
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from ssdsim import __version__
 from ssdsim.documents import as_record, read_json
@@ -16,8 +18,20 @@ from ssdsim.pairs.file import Lossless, Pair, Participant, Provenance, Role, Set
 from ssdsim.pairs.questions import Questions
 from ssdsim.pairs.records import RecordFolder
 from ssdsim.pairs.routing import Routing
+from ssdsim.records import FROM_LIST, Card
 
 HOW = "teacher-forced"
+
+
+class About(Card):
+    """Where records come from: on which device, with which libraries, of which files, how many tokens a position."""
+
+    device: str | None = None
+    libraries: dict[str, str] = Field(default_factory=dict)
+    files: Annotated[tuple[str, ...], FROM_LIST] = ()
+    top: int | None = None
+
+
 _LOSSLESS = "lossless.json"
 _ROUTING = "routing.json"
 
@@ -45,8 +59,9 @@ def pair_of(
     InputError : no records, or questions that they cannot answer.
     """
     header = folder.header
-    target, draft = (as_record(Participant, header[role], folder.path, role) for role in ("target", "draft"))
-    settings = as_record(Settings, header["settings"], folder.path, "settings")
+    target, draft = (as_record(Participant, header.get(role), folder.path, role) for role in ("target", "draft"))
+    settings = as_record(Settings, header.get("settings"), folder.path, "settings")
+    about = as_record(About, header.get("about"), folder.path, "about")
     requests = list(folder.requests())
     vocabulary = min(found.vocabulary or 0 for found in (target, draft))
     temperatures = {request.temperature for request in requests}
@@ -70,9 +85,9 @@ def pair_of(
         provenance=Provenance(
             ssdsim=__version__,
             created=date.today().isoformat(),
-            device=header["about"].get("device"),
-            libraries=header["about"].get("libraries", {}),
-            files=tuple(header["about"].get("files", ())),
+            device=about.device,
+            libraries=about.libraries,
+            files=about.files,
         ),
     )
     said = pair.provenance.model_copy(update={"warnings": tuple(doubts(pair))})

@@ -6,16 +6,17 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
 
-from ssdsim.documents import read_json
+from ssdsim.documents import as_record, read_json
 from ssdsim.errors import InputError
 from ssdsim.files import write_whole
 from ssdsim.pairs.distributions import Positions
 from ssdsim.parquet import read_table, write_table
+from ssdsim.records import FROM_LIST, Card, NotNegative
 
 _HEADER = "measurement.json"
 _SCHEMA = 1
@@ -49,6 +50,18 @@ class Request:
     @property
     def has_tokens(self) -> bool:
         return len(self.prompt) > 0 or self.prompt_tokens == 0
+
+
+class _About(Card):
+    """A :class:`Request` without its positions, as a file has it."""
+
+    id: str
+    data_set: str
+    temperature: NotNegative
+    prompt: Annotated[tuple[int, ...], FROM_LIST]
+    prompt_tokens: int
+    finish: str
+    seed: int
 
 
 @dataclass(frozen=True)
@@ -144,8 +157,8 @@ def _request(file: Path) -> Request:
         arrays = {field.name: _values(table.column(field.name)) for field in fields(Positions)}
     except (pa.ArrowException, KeyError, TypeError, ValueError) as error:
         raise InputError(f"{file}: not a readable answer ({error}); remove it and measure again") from None
-    about["prompt"] = tuple(about["prompt"])
-    return Request(positions=Positions(**arrays), **about)
+    said = as_record(_About, about, file, "request")
+    return Request(positions=Positions(**arrays), **vars(said))
 
 
 def _values(column: pa.ChunkedArray) -> Any:

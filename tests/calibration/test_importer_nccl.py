@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from calibration.importers.nccl_tests import Timings, read_nccl_tests, unlike, with_nccl_tests
+from calibration.importers.nccl_tests.text import text_runs
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_hardware
 from tests.calibration.nccl_texts import (
@@ -274,3 +275,11 @@ def test_a_file_that_is_refused_is_one_line(tmp_path: Path) -> None:
     done = asked("import", "nccl-tests", str(path), "-o", str(tmp_path / "x.json"))
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.splitlines() == [f"error: {path}: sendrecv: 1 sizes; a fit needs at least 8"]
+
+
+@pytest.mark.parametrize(
+    "repeated", [" ", "1 ", "1", "1.5 ", "\n", " \n", "Z 1 ", "Rank 0 Pid 1 on ", "nThread 1 ", "8 2 float none\n"]
+)
+def test_a_long_text_that_suits_a_regular_expression_ends(repeated: str) -> None:
+    """Where one of them takes the square of what it reads, this takes hours."""
+    text_runs("8 2 float\n" + repeated * (1_000_000 // len(repeated)) + "x")

@@ -40,6 +40,13 @@ def with_config(**changes: object) -> Callable[[Path], None]:
     return change
 
 
+def with_generation(**changes: object) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        (folder / "generation_config.json").write_text(json.dumps(changes))
+
+    return change
+
+
 def cut_short(folder: Path) -> None:
     data = (folder / WEIGHTS).read_bytes()
     (folder / WEIGHTS).write_bytes(data[: len(data) // 2])
@@ -65,6 +72,7 @@ def without_a_layer(folder: Path) -> None:
         (without_a_layer, "lack the weights model.layers.1"),
         (lambda folder: (folder / WEIGHTS).write_bytes(b""), "not a model that transformers can load"),
         (lambda folder: (folder / "tokenizer.json").write_text("{"), "not a model that transformers can load"),
+        (with_generation(eos_token_id={"x": 1}), "not a model that transformers can load"),
     ],
 )
 def test_a_broken_folder_is_one_line(folder: Path, broken: Callable[[Path], None], said: str) -> None:

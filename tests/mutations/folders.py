@@ -17,6 +17,9 @@ import pyarrow.parquet as pq
 from click.testing import CliRunner
 
 from ssdsim.cli.main import cli
+from ssdsim.pairs.file import Participant, Settings
+from ssdsim.pairs.measured import header_of
+from ssdsim.pairs.records import RecordFolder
 from tests.mutations.files import changed_json, changed_parquet, changed_toml
 from tests.mutations.made import Input, command
 from tests.mutations.values import changed_bytes, changed_log, odd
@@ -63,11 +66,16 @@ def _made_by(arguments: str) -> Files:
 @lru_cache
 def _records() -> Files:
     """The answers of a small measurement."""
-    from tests.pairs.test_records import folder_of
+    from tests.measure.chains import VOCABULARY, answer, chain_pair
 
+    about = {"device": "cpu", "libraries": {"torch": "2"}, "files": ["p.jsonl"], "top": 64}
+    models = Participant(id="big", vocabulary=VOCABULARY), Participant(id="small", vocabulary=VOCABULARY)
     with tempfile.TemporaryDirectory() as made:
-        folder_of(Path(made), 4)
-        return _files_of(Path(made) / "pair", "pair")
+        folder = RecordFolder(Path(made) / "pair")
+        folder.open(header_of(*models, Settings(max_new_tokens=30, seed=0), about))
+        for seed in range(4):
+            folder.add(answer(chain_pair(), 30, 1.0, seed))
+        return _files_of(folder.path, "pair")
 
 
 def _with_a_changed_file(files: Files, rng: Random) -> dict[str, bytes]:

@@ -11,7 +11,10 @@ import pytest
 
 from ssdsim.errors import InputError
 from ssdsim.pairs.distributions import Positions
+from ssdsim.pairs.measured import pair_of
+from ssdsim.pairs.questions import Questions
 from ssdsim.pairs.records import RecordFolder
+from ssdsim.parquet import read_table, write_table
 from tests.measure.chains import answer, chain_pair, positions_between
 
 PAIR = chain_pair()
@@ -49,6 +52,18 @@ def test_a_torn_file_is_no_answer(tmp_path: Path) -> None:
     assert len(list(folder.requests())) == 3
     folder.add(answer(PAIR, 30, 1.0, 9))
     assert len(list(folder.requests())) == 4
+
+
+def test_a_header_or_an_answer_of_another_kind_is_one_line(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, 1)
+    with pytest.raises(InputError, match="settings: Input should be"):
+        pair_of(folder, Questions())
+    file = next(folder.path.glob("t*/*.parquet"))
+    table = read_table(file)
+    for about in ({"id": 3}, [], {}, {"id": "x", "prompt": None}):
+        write_table(table.replace_schema_metadata({"request": json.dumps(about)}), file)
+        with pytest.raises(InputError, match="all-00000.parquet: "):
+            list(folder.requests())
 
 
 def test_numbers_alone_hold_no_token(tmp_path: Path) -> None:
