@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 from ssdsim.errors import InputError
 from ssdsim.files import replaced
 
-
 _SHAPE = b"ssdsim.shape"
 """Metadata with the rows, names and types, which no checksum of a page covers."""
 
@@ -24,7 +23,8 @@ def write_table(table: pa.Table, path: Path, **how: Any) -> None:
 
 
 def _shape(table: pa.Table) -> bytes:
-    return "; ".join([f"{table.num_rows} rows", *(f"{field.name} {field.type}" for field in table.schema)]).encode()
+    said = "; ".join([f"{table.num_rows} rows", *(f"{field.name} {field.type}" for field in table.schema)])
+    return said.replace("<item: ", "<element: ").encode()  # as Parquet calls the values of a list
 
 
 def read_table(path: Path) -> pa.Table:

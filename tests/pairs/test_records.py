@@ -62,7 +62,7 @@ def test_a_header_or_an_answer_of_another_kind_is_one_line(tmp_path: Path) -> No
     table = read_table(file)
     for about in ({"id": 3}, [], {}, {"id": "x", "prompt": None}):
         write_table(table.replace_schema_metadata({"request": json.dumps(about)}), file)
-        with pytest.raises(InputError, match="all-00000.parquet: "):
+        with pytest.raises(InputError, match=r"all-00000\.parquet: "):
             list(folder.requests())
 
 
