@@ -8,13 +8,13 @@ from collections import Counter
 
 import click
 
-from tests.mutations.run import KINDS, failures
+from tests.mutations.run import KINDS, every_end
 
 
 @click.command()
 @click.option("--count", type=click.IntRange(1), default=1000, show_default=True, help="inputs")
 @click.option("--first", type=click.IntRange(0), default=0, show_default=True, help="number of the first one")
-@click.option("--seed", type=int, default=0, show_default=True, help="other inputs for the same numbers")
+@click.option("--seed", type=int, default=0, show_default=True, help="other inputs for the same numbers; -1: a new one")
 @click.option("--jobs", type=click.IntRange(1), default=2, show_default=True, help="processes")
 @click.option(
     "--most", type=click.IntRange(0), default=3, show_default=True, help="failures of a cause to show in full"
@@ -22,15 +22,21 @@ from tests.mutations.run import KINDS, failures
 @click.option("--kind", type=click.Choice(list(KINDS)), help="inputs of one kind alone [default: of all]")
 def main(count: int, first: int, seed: int, jobs: int, most: int, kind: str | None) -> None:
     """Run inputs that are wrong in random ways; exit with 1 where one does not end as it should."""
-    began, causes = time.monotonic(), Counter[str]()
-    for done, found in enumerate(failures(range(first, first + count), seed, jobs, kind), 1):
-        if found is not None:
+    seed = seed if seed >= 0 else int(time.time())
+    click.echo(f"seed {seed}")
+    began, causes, made, answered = time.monotonic(), Counter[str](), Counter[str](), Counter[str]()
+    for done, end in enumerate(every_end(range(first, first + count), seed, jobs, kind), 1):
+        made[end.kind] += 1
+        answered[end.kind] += end.answered
+        if (found := end.failure) is not None:
             causes[f"{found.kind}: {found.how}"] += 1
             if causes[f"{found.kind}: {found.how}"] <= most:
                 click.echo(f"\n{found.number} (--seed {seed}), {found.kind}: {found.what[:2000]}\n{found.detail}")
         if done % 500 == 0:
             click.echo(f"{done} of {count}, {causes.total()} failed, {time.monotonic() - began:.0f} s", err=True)
     click.echo(f"\n{count} inputs ({first} to {first + count - 1}, seed {seed}): {causes.total()} failed")
+    click.echo(f"{answered.total() / made.total():.0%} of them were answered, the others refused in a line:")
+    click.echo(", ".join(f"{name} {answered[name] / number:.0%} of {number}" for name, number in made.most_common()))
     for cause, number in causes.most_common():
         click.echo(f"{number:6}  {cause}")
     sys.exit(int(causes.total() > 0))

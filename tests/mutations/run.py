@@ -73,6 +73,15 @@ class Failure:
     detail: str
 
 
+@dataclass(frozen=True)
+class Ended:
+    """How an input ended: with an answer, or refused; ``failure`` where neither was as it should."""
+
+    kind: str
+    answered: bool
+    failure: Failure | None = None
+
+
 def made(number: int, seed: int, kind: str | None = None) -> Input:
     """The input of that number, of one of :data:`KINDS` if given; the same whenever it is made."""
     rng = Random(f"{seed}/{number}")
@@ -80,38 +89,40 @@ def made(number: int, seed: int, kind: str | None = None) -> Input:
     return (KINDS[kind] if kind else chosen)(rng)
 
 
-def failures(numbers: Iterable[int], seed: int, jobs: int, kind: str | None = None) -> Iterator[Failure | None]:
+def every_end(numbers: Iterable[int], seed: int, jobs: int, kind: str | None = None) -> Iterator[Ended]:
     """What each input comes to, in order, from ``jobs`` processes with a limit on their memory."""
     with ProcessPoolExecutor(jobs, get_context("spawn"), _limit_memory) as pool:
-        yield from pool.map(partial(failure, seed=seed, kind=kind), numbers, chunksize=_CHUNK)
+        yield from pool.map(partial(end, seed=seed, kind=kind), numbers, chunksize=_CHUNK)
 
 
-def failure(number: int, seed: int, kind: str | None = None) -> Failure | None:
-    """How the input of that number fails, or None."""
+def end(number: int, seed: int, kind: str | None = None) -> Ended:
+    """How the input of that number ends."""
     given = made(number, seed, kind)
     with tempfile.TemporaryDirectory() as outer, _inside(Path(outer) / "work"):
         for name, content in given.files.items():
             Path(name).parent.mkdir(parents=True, exist_ok=True)
             Path(name).write_bytes(content)
-        found = ended(given.run)
-    return None if found is None else Failure(number, given.kind, given.what, *found)
+        answered, wrong = ended(given.run)
+    return Ended(given.kind, answered, None if wrong is None else Failure(number, given.kind, given.what, *wrong))
 
 
-def ended(run: Callable[[], object]) -> tuple[str, str] | None:
-    """How ``run`` fails: in short, and in full; None where it returns, exits as it should, or raises InputError."""
+def ended(run: Callable[[], object]) -> tuple[bool, tuple[str, str] | None]:
+    """Whether ``run`` comes to an answer, and how it fails: in short, and in full; None where it returns, exits as it
+    should, or raises InputError.
+    """
     out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", errors) for errors in ("strict", "backslashreplace"))
     try:
         with redirect_stdout(out), redirect_stderr(err), _limited(), warnings.catch_warnings():
             warnings.simplefilter("error", RuntimeWarning)  # a number that overflowed was not checked
             run()
-            return None
+            return True, None
     except InputError as error:
-        return _not_one_line(str(error))
-    except SystemExit as end:
+        return False, _not_one_line(str(error))
+    except SystemExit as exited:
         err.seek(0)
-        return _wrong_exit(end.code, err.read())
+        return exited.code in (0, 1), _wrong_exit(exited.code, err.read())
     except (Exception, LimitPassed) as error:
-        return f"{type(error).__name__} in {_place(error)}", traceback.format_exc()
+        return False, (f"{type(error).__name__} in {_place(error)}", traceback.format_exc())
 
 
 def _wrong_exit(code: object, said: str) -> tuple[str, str] | None:
