@@ -21,6 +21,7 @@ from pathlib import Path
 from random import Random
 from types import FrameType
 
+from ssdsim.answers.with_parent import end_with
 from ssdsim.errors import InputError
 from tests.mutations import calls, engines, files, folders, options, pairs
 from tests.mutations.made import Input
@@ -91,7 +92,7 @@ def made(number: int, seed: int, kind: str | None = None) -> Input:
 
 def every_end(numbers: Iterable[int], seed: int, jobs: int, kind: str | None = None) -> Iterator[Ended]:
     """What each input comes to, in order, from ``jobs`` processes with a limit on their memory."""
-    with ProcessPoolExecutor(jobs, get_context("spawn"), _limit_memory) as pool:
+    with ProcessPoolExecutor(jobs, get_context("spawn"), _begin, (os.getpid(),)) as pool:
         yield from pool.map(partial(end, seed=seed, kind=kind), numbers, chunksize=_CHUNK)
 
 
@@ -181,6 +182,7 @@ def _limited() -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def _limit_memory() -> None:
-    """Make an allocation that no machine has fail in this process, as it would there."""
+def _begin(parent: int) -> None:
+    """End with the parent, and make an allocation that no machine has fail in this process, as it would there."""
+    end_with(parent)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))

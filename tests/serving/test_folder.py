@@ -18,6 +18,7 @@ from ssdsim.answers.serving.serve import serve
 from ssdsim.answers.serving.slo import Slo
 from ssdsim.cli.main import cli
 from ssdsim.errors import InputError
+from ssdsim.parquet import write_table
 from ssdsim.reports.build import report
 from ssdsim.runs.serving_folder import opened_for_serving
 from tests.mutations.values import changed_document
@@ -64,6 +65,15 @@ def test_a_killed_run_goes_on_where_it_was_and_gives_the_same_answer(tmp_path: P
             assert (mine["rounds"] <= mine["output_tokens"]).all()
             if name == "ssd":
                 assert (mine["forced_misses"] >= 1).all()
+
+
+def test_a_kept_run_with_other_columns_is_one_line(tmp_path: Path) -> None:
+    answer(tmp_path)
+    file = next((tmp_path / "parts").glob("*.requests"))
+    write_table(pq.read_table(file).drop_columns(["ttft_ms"]), file)
+    done = CliRunner().invoke(cli, [*ARGUMENTS, "-o", str(tmp_path)])
+    assert isinstance(done.exception, InputError)
+    assert "other columns than the others" in str(done.exception)
 
 
 def test_a_search_for_a_capacity_is_kept(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from ssdsim.answers.serving.request_rows import request_rows
 from ssdsim.answers.serving.slo import Slo
 from ssdsim.answers.serving.workload import Workload
 from ssdsim.answers.workers import worked_out
+from ssdsim.errors import InputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -139,7 +140,10 @@ def lines(policies: Mapping[str, Policy], loads: Sequence[Workload], how: How, k
             rate = pa.array([load.offered] * len(table), type=pa.float64())
             named = pa.array([name] * len(table), type=pa.string())
             tables.append(table.add_column(0, "strategy", named).add_column(0, "rate", rate))
-    return pa.concat_tables(tables) if tables else None
+    try:
+        return pa.concat_tables(tables) if tables else None
+    except pa.ArrowException:
+        raise InputError("a kept run has other columns than the others: remove the folder's parts, or use -o") from None
 
 
 def _one(
