@@ -73,7 +73,7 @@ def acceptance_log(rng: Random) -> Input:
 
 
 @lru_cache
-def _rows() -> str:
+def rows() -> str:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.csv"
         write_rows([measured(served(batch=batch)) for batch in (1, 2, 4, 8, 16, 32, 64, 128)], path)
@@ -110,7 +110,7 @@ def _results() -> list[Any]:
 
 def measured_rows(rng: Random) -> Input:
     """An engine's benchmark, as CSV rows or as its own result file, that is fitted or checked."""
-    content = changed_csv(_rows(), rng) if rng.random() < 0.4 else changed_json(rng.choice(_results()), rng)
+    content = changed_csv(rows(), rng) if rng.random() < 0.4 else changed_json(rng.choice(_results()), rng)
     given = ["--hardware", "h100-sxm", *rng.choice(([], ["--model", "qwen3-32b", "--batch", "4"]))]
     fit = ["fit", "runtime", "rows", "-o", "card.toml", "--fields", "gemm"]
     arguments = rng.choice((fit, ["validate", "--measured", "rows"]))

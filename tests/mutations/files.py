@@ -278,7 +278,8 @@ def _nccl_tests(rng: Random) -> Input:
     return command("import nccl-tests", ["import", "nccl-tests", "t.txt", *extra, "-o", "o.json"], {"t.txt": content})
 
 
-def _plain_csv(rng: Random) -> Input:
+def plain_table() -> str:
+    """A calibration of another tool, in columns of our own."""
     lines = ["op,dtype,m,n,k,message_bytes,ranks,moved_bytes,seconds"]
     lines += [
         f"gemm,bfloat16,{m},{n},{n},,,,{more.gemm_seconds(m, n, n)}" for m in (1, 8, 64) for n in (512, 2048, 8192)
@@ -286,8 +287,12 @@ def _plain_csv(rng: Random) -> Input:
     lines += [f"all_gather,,,,,{size},4,,{more.time_us(size) * 1e-6}" for size in more.SIZES[::2]]
     lines += [f"link,,,,,{size},,,{more.time_us(size) * 1e-6}" for size in more.SIZES[::2]]
     lines += [f"elementwise,,,,,,,{size},{more.time_us(size) * 1e-6}" for size in more.SIZES[::2]]
-    text = "\n".join(lines) + "\n"
-    return command("import csv", ["import", "csv", "t.csv", "-o", "o.json"], {"t.csv": changed_csv(text, rng)})
+    return "\n".join(lines) + "\n"
+
+
+def _plain_csv(rng: Random) -> Input:
+    content = changed_csv(plain_table(), rng)
+    return command("import csv", ["import", "csv", "t.csv", "-o", "o.json"], {"t.csv": content})
 
 
 _IMPORTERS = (_aiconfigurator, _deepbench, _vidur, _nccl_tests, _plain_csv)

@@ -28,7 +28,7 @@ from tests.reports.run_folders import write_measurements, write_run
 Files = Mapping[str, bytes]
 
 _SWEEP = "sweep --t-sd 0.2 --p-hit 0.8 --k 2,4 --alpha 0.7,0.9 -o run"
-_SERVE = (
+SERVE = (
     "serve --rate 2 --requests 40 --input-len 200 --output-len 40 --strategies ar,sd --target llama-3.1-8b --tp 1 "
     "--runtime kernels --slo tpot:6 --quiet -o run"
 )
@@ -42,7 +42,7 @@ def _files_of(folder: Path, name: str) -> Files:
 
 
 @lru_cache
-def _sweep() -> Files:
+def sweep() -> Files:
     """A small sweep's folder with a validation's log and traces."""
     with tempfile.TemporaryDirectory() as made:
         folder = write_run(Path(made) / "run", {"t_sd": 0.2, "p_hit": 0.8}, {"k": [2, 4], "alpha": [0.7, 0.9]})
@@ -129,7 +129,7 @@ def _changed_json_lines(content: bytes, rng: Random) -> bytes:
 
 def run_folder(rng: Random) -> Input:
     """A report of a folder with one changed file, of each verb that leaves one."""
-    kinds = (_sweep, _sweep, lambda: _made_by(_SERVE), lambda: _made_by(_RECOMMEND))
+    kinds = (sweep, sweep, lambda: _made_by(SERVE), lambda: _made_by(_RECOMMEND))
     return command("run folder", ["report", "run"], _with_a_changed_file(rng.choice(kinds)(), rng))
 
 
@@ -137,12 +137,12 @@ def resumed(rng: Random) -> Input:
     """A verb that finds a folder of its own, or of another's, with one changed file."""
     verb, files = rng.choice(
         (
-            (_SWEEP, _sweep),
-            (_SWEEP, _sweep),
-            (_SERVE, lambda: _made_by(_SERVE)),
+            (_SWEEP, sweep),
+            (_SWEEP, sweep),
+            (SERVE, lambda: _made_by(SERVE)),
             (_RECOMMEND, lambda: _made_by(_RECOMMEND)),
-            (_SERVE, _sweep),
-            (_SWEEP, lambda: _made_by(_SERVE)),
+            (SERVE, sweep),
+            (_SWEEP, lambda: _made_by(SERVE)),
         )
     )
     return command("resumed run", verb.split(), _with_a_changed_file(files(), rng))
@@ -155,7 +155,7 @@ def records(rng: Random) -> Input:
 
 
 @lru_cache
-def _model() -> Files:
+def model() -> Files:
     from tests.measure.test_broken_models import small_llama
 
     with tempfile.TemporaryDirectory() as made:
@@ -165,7 +165,7 @@ def _model() -> Files:
 
 def model_folder(rng: Random) -> Input:
     """A pair of models of which one has a changed file."""
-    files = _with_a_changed_file(_model(), rng)
+    files = _with_a_changed_file(model(), rng)
     files["prompts.jsonl"] = b'{"text": "1 2 3 4"}\n' * 2
     arguments = "measure --target model --draft draft --prompts prompts.jsonl --requests 2 --max-new-tokens 4".split()
     return command("model folder", [*arguments, *"--k 1:2 --f 1:2 --quiet --device cpu -o pair.json".split()], files)
