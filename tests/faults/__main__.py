@@ -20,10 +20,9 @@ _COUNTED = ("lost", "doubled", "changed", "torn", "left_over", "processes")
 @click.option("--verb", "verbs", multiple=True, type=click.Choice(list(COMMANDS)), help="[default: all]")
 @click.option("--no-ranks", is_flag=True, help="leave out what starts ranks, which takes minutes")
 def main(trials: int, seed: int, verbs: tuple[str, ...], no_ranks: bool) -> None:
-    """Print a row for each verb and fault; exit with 1 where anything was lost, doubled, changed or torn, or runs on."""
-    click.echo(
-        "| verb | fault | trials | " + " | ".join(name.replace("_", " ") for name in _COUNTED) + " | ended otherwise |"
-    )
+    """Print a row for each verb and fault; exit with 1 where anything was lost, doubled, changed, torn, or runs on."""
+    counted = " | ".join(name.replace("_", " ") for name in _COUNTED)
+    click.echo(f"| verb | fault | trials | {counted} | ended otherwise |")
     click.echo("|---" * (4 + len(_COUNTED)) + "|")
     bad = 0
     for verb in verbs or [verb for verb in COMMANDS if not (no_ranks and verb in RANKS)]:
