@@ -13,6 +13,8 @@ from ssdsim.bench.server import Server
 from ssdsim.errors import InputError
 from ssdsim.pairs.importers.fields import Record
 
+_OTHER_MESSAGES = 100  # than those with tokens: a role, a count, what keeps the connection open
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -62,7 +64,11 @@ async def answered(
     """
     told, came = Told(), []
     sent = time.perf_counter()
+    messages = 0
     async for moment, message in connection.messages(dialect.path, dialect.body(server, prompt, tokens, temperature)):
+        messages += 1
+        if messages > tokens + _OTHER_MESSAGES:
+            raise InputError(f"{connection.at}: an answer goes on after the {tokens} tokens that were asked for")
         if dialect.read(message, told):
             came.append(moment)
     if not isinstance(told.tokens, int) or not isinstance(told.prompt_tokens, int):

@@ -16,6 +16,7 @@ from ssdsim.errors import InputError
 
 _CONNECT_S = 10.0
 _PAUSE_S = 0.5
+_MOST_BYTES = 64 * 2**20  # of a page
 _LONGEST = 200  # characters of what a server complains
 
 
@@ -36,13 +37,18 @@ class Connection:
 
         Raises
         ------
-        InputError : it does not answer.
+        InputError : it does not answer, or does not come to an end.
         """
+        content = bytearray()
         with self.told():
-            answer = await self.client.get(path)
+            async with self.client.stream("GET", path) as answer:
+                async for part in answer.aiter_bytes():
+                    content += part
+                    if len(content) > _MOST_BYTES:
+                        raise InputError(f"{self.at}{path}: has more than {_MOST_BYTES:,} bytes, which no engine's has")
         if answer.status_code == 401:
             raise InputError(f"{self.at}: {self.denied()}")
-        return answer.text if answer.status_code == 200 else None
+        return content.decode(answer.encoding or "utf-8", errors="replace") if answer.status_code == 200 else None
 
     async def json(self, path: str) -> Any:
         """The JSON that the server answers there; None where it has none."""

@@ -46,6 +46,8 @@ class Misdeeds:
     key: str | None = None
     stops_early: bool = False
     says_no_usage: bool = False
+    never_ends: bool = False
+    large_page: bool = False
 
 
 @dataclass(eq=False)
@@ -193,6 +195,8 @@ class Server:
             return await self.whole(writer, 401, {"error": f"no such key: {key}"})
         if method == "POST":
             return await self.stream(json.loads(body), path, writer)
+        if self.wrong.large_page and path == "/metrics":
+            return await self.whole(writer, 200, " " * (64 * 2**20 + 1))
         if path not in (pages := self.pages(path)):
             return await self.whole(writer, 404, {"error": "no such page"})
         return await self.whole(writer, 200, pages[path])
@@ -225,6 +229,8 @@ class Server:
             sent += 1
             if not await self.goes_well(writer):
                 return False
+            await self.event(writer, self.message(request, path, last=False))
+        while self.wrong.never_ends:
             await self.event(writer, self.message(request, path, last=False))
         for message in self.last(request, path):
             await self.event(writer, message)

@@ -177,6 +177,8 @@ def test_nothing_listens(tmp_path: Path) -> None:
         (Misdeeds(status=503), "answers 503: "),
         (Misdeeds(stops_early=True), "2 of the 4 tokens"),
         (Misdeeds(says_no_usage=True), "how many tokens an answer has"),
+        (Misdeeds(never_ends=True), "goes on after the 4 tokens that were asked for"),
+        (Misdeeds(large_page=True), "has more than 67,108,864 bytes"),
         (Misdeeds(hang_after=40), "nothing came for 0.5 s"),
     ],
 )

@@ -67,6 +67,13 @@ def test_a_killed_run_goes_on_where_it_was_and_gives_the_same_answer(tmp_path: P
                 assert (mine["forced_misses"] >= 1).all()
 
 
+def test_a_kept_part_that_is_no_text_is_worked_out_again(tmp_path: Path) -> None:
+    found = answer(tmp_path)
+    for part in (tmp_path / "parts").glob("*.json"):
+        part.write_bytes(b"\xc8" + part.read_bytes())
+    assert answer(tmp_path) == found
+
+
 def test_a_kept_run_with_other_columns_is_one_line(tmp_path: Path) -> None:
     answer(tmp_path)
     file = next((tmp_path / "parts").glob("*.requests"))

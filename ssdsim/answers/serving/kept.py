@@ -28,8 +28,8 @@ class Kept:
 
     def of(self, key: str, kind: type[T]) -> T | None:
         """What was kept, or None; what cannot be read as such is worked out again."""
-        text = self._folder.part(self._name(key))
         try:
+            text = self._folder.part(self._name(key))
             return None if text is None else TypeAdapter(kind).validate_python(json.loads(text))
         except ValueError:
             return None
