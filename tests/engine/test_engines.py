@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+import ssdsim
 from ssdsim.engine.simulate import SimulatedRounds, simulate
 from ssdsim.intervals import Measured
 from ssdsim.rounds.estimate import Estimate
 from ssdsim.scenario.configuration import Configuration, configure
 from ssdsim.scenario.scenario import Scenario
+from tests.cli.in_process import asked
 
 pytestmark = pytest.mark.long
 
@@ -298,3 +300,13 @@ def test_sequences_of_a_finite_run_all_get_their_tokens() -> None:
     assert ssd.tokens_per_round.value * ssd.rounds * 3 == pytest.approx(50 * 3 * 40)
     # the last to finish rules: fewer tokens a round than in the long run
     assert ssd.tokens_per_round.value < scenarios["ssd"].estimate.tokens_per_round
+
+
+def test_few_rounds_are_refused_by_the_verb_alone() -> None:
+    """``simulate`` says that they say nothing; a validation goes on with its own few rounds, whose interval is wide."""
+    scenario = ssdsim.configure(t_sd=0.2, spread=2.0).scenarios["ar"]
+    rate = simulate(scenario, rounds=3).tokens_per_second
+    assert rate.low <= 0.0 < rate.value
+    refused = asked("simulate", "--t-sd", "0.2", "--spread", "2", "--rounds", "3")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "3 rounds say nothing of the tokens/s of AR" in refused.stderr
