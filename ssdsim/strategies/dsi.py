@@ -21,7 +21,7 @@ from ssdsim.pricing.step import Step
 from ssdsim.protocols.axes import Lookahead, Numbers
 from ssdsim.protocols.strategy import Strategy, late
 from ssdsim.rounds.actor import Program, Stoppable
-from ssdsim.rounds.block import RoundBlock
+from ssdsim.rounds.block import RoundBlock, with_rest
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.mixing import tokens_of
 from ssdsim.rounds.round import Seconds
@@ -149,9 +149,7 @@ class DSI(Strategy):
         self, outcomes: OutcomeBlock, t: Mapping[str, FloatOrArray], round_s: NDArray[np.float64]
     ) -> RoundBlock:
         """Passes overlap: where durations vary, what a verdict waited for is what is left of its round."""
-        parts = dict(self.monte_carlo(outcomes, t).parts_s)
-        others = sum(seconds for part, seconds in parts.items() if part != "draft")
-        return RoundBlock(outcomes, {**parts, "draft": round_s - others}, round_s)
+        return with_rest("draft", RoundBlock(outcomes, self.monte_carlo(outcomes, t).parts_s, round_s))
 
     def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
         targets = int(options["dsi_targets"])
