@@ -19,6 +19,7 @@ from ssdsim.pricing.room import Devices, NoRoom
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.protocols.axes import Lookahead, Numbers
+from ssdsim.protocols.own_lookahead import own_lookahead, settle_lookahead
 from ssdsim.protocols.strategy import Strategy, late
 from ssdsim.rounds.actor import Program, Stoppable
 from ssdsim.rounds.block import RoundBlock, with_rest
@@ -66,16 +67,7 @@ class DSI(Strategy):
     )
     told = ("dsi_targets",)
     options = (
-        Option(
-            name="dsi_k",
-            kind=Whole(most=1_000),
-            about="DSI's tokens a block",
-            axis="DSI's tokens a block k",
-            otherwise="the same as --k",
-            symbol="k",
-            varied_by=("recommend", "schedule"),
-            groups=(Group.CHOICE,),
-        ),
+        own_lookahead("dsi_k", "DSI's tokens a block", axis="DSI's tokens a block k", symbol="k"),
         Option(
             name="dsi_targets",
             kind=Whole(most=_MOST_TARGETS),
@@ -94,8 +86,7 @@ class DSI(Strategy):
         ------
         NoRoom : the draft is slower than the target, which then waits for it in the middle of a pass.
         """
-        if settings["dsi_k"] is None:
-            settings.derive("dsi_k", settings["k"], "same as k")
+        settle_lookahead(settings, "dsi_k")
         steps = self.steps(site, drafter)
         verify_s, block_s = steps["verify"].seconds + steps["sample"].seconds, steps["draft"].seconds
         if block_s > verify_s * settings["dsi_k"] * (1.0 + 1e-9):

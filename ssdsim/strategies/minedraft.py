@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 
 from ssdsim.checks import FloatOrArray
 from ssdsim.kinds import Whole
-from ssdsim.option import Group, Option
+from ssdsim.option import Option
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.prespeculation import always_beside
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.protocols.axes import Lookahead
+from ssdsim.protocols.own_lookahead import own_lookahead, settle_lookahead
 from ssdsim.protocols.strategy import Strategy, late
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.block import RoundBlock, with_rest
@@ -54,16 +55,7 @@ class MineDraft(Strategy):
         ),
     )
     options = (
-        Option(
-            name="minedraft_k",
-            kind=Whole(most=1_000),
-            about="MineDraft's lookahead",
-            axis="MineDraft's lookahead K (tokens)",
-            otherwise="the same as --k",
-            symbol="K",
-            varied_by=("recommend", "schedule"),
-            groups=(Group.CHOICE,),
-        ),
+        own_lookahead("minedraft_k", "MineDraft's lookahead", axis="MineDraft's lookahead K (tokens)", symbol="K"),
         Option(
             name="minedraft_groups",
             kind=Whole(most=_MOST_GROUPS),
@@ -75,8 +67,7 @@ class MineDraft(Strategy):
     )
 
     def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:
-        if settings["minedraft_k"] is None:
-            settings.derive("minedraft_k", settings["k"], "same as k")
+        settle_lookahead(settings, "minedraft_k")
 
     def lookahead(self, options: Mapping[str, Any]) -> int:
         return int(options["minedraft_k"])
