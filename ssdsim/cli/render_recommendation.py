@@ -32,7 +32,7 @@ def print_recommendation(found: Recommendation, entrance: Door | None, quiet: bo
     """What to deploy in the first lines, then the answer by batch, and what it rests on at one batch."""
     out = console()
     print_labelled(out, "Verdict  ", found.sentence, "green", "bold")
-    about = next((answer for answer in found.answers if answer.batch == found.focus), None)
+    about = found.at_focus
     if entrance is not None and about is not None:
         for label, text in _first_lines(found, about, entrance):
             print_labelled(out, f"{label:9}", text, "", "bold")
@@ -301,7 +301,7 @@ def _print_break_even(found: Recommendation, about: Answer, out: Console) -> Non
         return
     subject, gpus = about.equal.subject, found.request.gpus
     held = f"{subject.name}, its placement held"
-    _heading(out, f"Break-even, batch {found.focus}: {held}, is the fastest on up to {gpus} GPUs")
+    _heading(out, f"Break-even, batch {about.batch}: {held}, is the fastest on up to {gpus} GPUs")
     for bound in found.break_evens:
         print_labelled(out, "  ", _bound(bound))
     if subject.rate.p_hit is not None:
