@@ -14,6 +14,7 @@ from ssdsim.answers.predict import Prediction
 from ssdsim.cli.console import UNLABELLED, console, print_labelled, print_origins
 from ssdsim.cli.tables import Table
 from ssdsim.cli.warning_lines import print_warnings
+from ssdsim.kinds import Number
 from ssdsim.option import Group
 from ssdsim.rounds.estimate import PARTS, Estimate
 from ssdsim.scenario.configuration import Configuration
@@ -55,8 +56,8 @@ def title(configuration: Configuration) -> str:
     v = configuration.settings
     shape = configuration.shape
     if configuration.site is None:
-        given = [name for name in members(Group.UNIT_FREE) if name in v and name != "t_v"]
-        units = [f"{ALL[name].axis.split()[-2]} {v[name]:g}" for name in given]
+        numbers = [name for name in members(Group.UNIT_FREE) if name in v and isinstance(ALL[name].kind, Number)]
+        units = [f"{ALL[name].axis.split()[-2]} {v[name]:g}" for name in numbers]
         return f"Unit-free (T_v {'by rows' if 't_v' in v else '= 1'}): {', '.join(units)}; {shape}"
     hardware = v["hardware"] if v["hardware"] == v["draft_hardware"] else f"{v['hardware']} + {v['draft_hardware']}"
     return f"{v['target']} + {v['draft']} on {hardware}, {configuration.site.degrees}, context {v['context']}; {shape}"
