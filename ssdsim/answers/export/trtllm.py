@@ -38,10 +38,7 @@ def command(engine: Dialect, found: Candidates, names: Sequence[str], notes: lis
     words = ["trtllm-serve", checkpoint(found, "target", notes), "--tp_size", str(tp)]
     if ep > 1 or is_data_parallel(found):
         words += ["--ep_size", str(tp if is_data_parallel(found) else ep)]
-    tabled = engine.tables(found)
-    best = found.best(names, by=("b",) if tabled else ())
-    engine.note_shared(best, "contexts" if tabled else "batch sizes and contexts", notes)
-    engine.note_missing(found, best, notes)
+    best = engine.exported(found, names, notes)
     lookaheads = by_batch(best, 1, notes)
     lines = ["enable_attention_dp: true"] if is_data_parallel(found) else []
     if any(lookahead(row) for row in best.to_dict("records")):

@@ -86,14 +86,8 @@ def command(engine: Dialect, found: Candidates, names: Sequence[str], notes: lis
 
 
 def speculative(engine: Dialect, found: Candidates, names: Sequence[str], notes: list[str]) -> dict[str, Any] | None:
-    """What vLLM's speculative config says: a number of drafted tokens, by ranges of batch sizes where it can.
-
-    Its table has no axis for the context: a batch size gets the K of the best geometric mean over the contexts.
-    """
-    tabled = engine.tables(found)
-    best = found.best(names, by=("b",) if tabled else ())
-    engine.note_shared(best, "contexts" if tabled else "batch sizes and contexts", notes)
-    engine.note_missing(found, best, notes)
+    """What vLLM's speculative config says: a number of drafted tokens, by ranges of batch sizes where it can."""
+    best = engine.exported(found, names, notes)
     degree = found.options.get("tp", DEFAULTS["tp"])
     engines, tp = (degree, 1) if is_data_parallel(found) else (1, degree)
     lookaheads = by_batch(best, engines, notes)
