@@ -26,6 +26,7 @@ from ssdsim.settings import GIVEN
 
 _SHOWN_GAINS = 6
 _NO_GAIN = 5e-4
+_HELD = "its GPUs held, its settings follow"
 
 
 def print_recommendation(found: Recommendation, entrance: Door | None, quiet: bool) -> None:
@@ -300,8 +301,7 @@ def _print_break_even(found: Recommendation, about: Answer, out: Console) -> Non
     if not found.break_evens or about.equal is None:
         return
     subject, gpus = about.equal.subject, found.request.gpus
-    held = f"{subject.name}, its placement held"
-    _heading(out, f"Break-even, batch {about.batch}: {held}, is the fastest on up to {gpus} GPUs")
+    _heading(out, f"Break-even, batch {about.batch}: {subject.name} ({_HELD}) is the fastest on up to {gpus} GPUs")
     for bound in found.break_evens:
         print_labelled(out, "  ", _bound(bound))
     if subject.rate.p_hit is not None:
@@ -324,7 +324,7 @@ def _print_gains(found: Recommendation, about: Answer, out: Console) -> None:
     best: Deployment | None = about.best
     if best is None:
         return
-    _heading(out, f"What to improve first, batch {about.batch}, {best.name}: its placement held, settings follow")
+    _heading(out, f"What to improve first, batch {about.batch}, {best.name} ({_HELD})")
     table = _table("what", "change", "tokens/s", "elasticity")
     shown = [e for e in found.elasticities if e.gain >= _NO_GAIN][:_SHOWN_GAINS]
     for e in shown:
