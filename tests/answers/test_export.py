@@ -389,6 +389,7 @@ def test_a_placeholder_is_called_one() -> None:
     )
     assert f"if {hits}, {best}" in export("csv", b=1, k=2, f=2, alpha=0.8).notes
     assert f"if acceptance is near 0.8, {best}" in export("csv", b=1, k=2, strategies="ar,sd").notes
+    assert f"if acceptance is near 0.8, {best}" in export("vllm", b=1, k=2, f=2).notes  # it has nothing that caches
     for sure in ({"strategies": "ar"}, {"k": 2, "alpha": 0.8, "p_hit": 0.9}):
         assert not any(" is best" in note for note in export("csv", b=1, **sure).notes)
 
