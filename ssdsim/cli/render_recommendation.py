@@ -118,7 +118,8 @@ def _rates(entrance: Door) -> Iterator[tuple[str, str]]:
         return
     prompt, answer = paying.lengths
     each = "A copy: " if entrance.deployment.copies > 1 else ""
-    yield "Pays", f"{each}{paying.sentence} Prompts of {prompt} and answers of {answer} tokens."
+    settings = f", {entrance.deployment.settings} at every batch" if entrance.deployment.settings else ""
+    yield "Pays", f"{each}{paying.sentence} Prompts of {prompt} and answers of {answer} tokens{settings}."
     if paying.rate is not None:
         times = (
             f"{_title(name)} {f'{ms:.2f} ms' if ms is not None else 'saturated'}" for name, ms in paying.at_rate.items()
@@ -310,13 +311,14 @@ def _print_break_even(found: Recommendation, about: Answer, out: Console) -> Non
 
 
 def _bound(bound: BreakEven) -> str:
-    unit = f" {bound.unit}" if bound.unit else ""
+    counted = bound.what == "batch"
+    unit = f" {bound.unit}" if bound.unit and not counted else ""
     now = f" (here {bound.present:.4g}{unit})" if bound.present is not None else ""
     note = f", {bound.note}" if bound.note else ""
     if bound.value is None:
         said = {"always": "at any", "never": "at no", "unknown": "not known for"}[bound.bound]
         return f"{said} {bound.what}{now}{note}"
-    value = f"{bound.value:.0f}" if bound.what == "batch" else f"{bound.value:.3f}"
+    value = f"{bound.value:.0f}" if counted else f"{bound.value:.3f}"
     return f"{bound.bound} {bound.what} {value}{unit}{now}{note}"
 
 
