@@ -118,7 +118,7 @@ def _rates(entrance: Door) -> Iterator[tuple[str, str]]:
         return
     prompt, answer = paying.lengths
     each = "A copy: " if entrance.deployment.copies > 1 else ""
-    settings = f", {entrance.deployment.settings} at every batch" if entrance.deployment.settings else ""
+    settings = f"; at every batch {entrance.deployment.settings}" if entrance.deployment.settings else ""
     yield "Pays", f"{each}{paying.sentence} Prompts of {prompt} and answers of {answer} tokens{settings}."
     if paying.rate is not None:
         times = (
