@@ -55,8 +55,13 @@ def command(engine: Dialect, found: Candidates, names: Sequence[str], notes: lis
 
 
 def _speculative(found: Candidates, lookaheads: Mapping[int, int], notes: list[str]) -> Iterator[str]:
-    """The lines of the file. Its table names the last batch size of each K; beyond all of them nothing is drafted."""
-    drafter, most = drafter_of(found), max(lookaheads.values())
+    """The lines of the file. Its table names the last batch size of each K; beyond all of them nothing is drafted.
+
+    No K may be larger than that of the smallest batch size.
+    """
+    drafter = drafter_of(found)
+    table = {last: k for _, last, k in ranges(lookaheads) if k > 0}
+    most = next(iter(table.values()))
     if drafter in _TWO_MODELS:
         yield "disable_overlap_scheduler: true"
     said: dict[str, Any] = {"decoding_type": DECODING[drafter], "max_draft_len": most}
@@ -66,10 +71,11 @@ def _speculative(found: Candidates, lookaheads: Mapping[int, int], notes: list[s
         said["max_matching_ngram_size"] = _NGRAM
     else:
         said["speculative_model_dir"] = checkpoint(found, "draft", notes)
-    table = {last: k for _, last, k in ranges(lookaheads) if k > 0}
     if len(set(lookaheads.values())) > 1:
-        said["draft_len_schedule"] = f"{{{', '.join(f'{last}: {k}' for last, k in table.items())}}}"
+        said["draft_len_schedule"] = f"{{{', '.join(f'{last}: {min(k, most)}' for last, k in table.items())}}}"
         notes.append("draft_len_schedule is read by versions of 2026; above its largest batch size nothing is drafted")
+    if max(table.values()) > most:
+        notes.append(f"draft_len_schedule begins with its largest number: K is at most {most}, that of the first batch")
     yield "speculative_config:"
     for key, value in said.items():
         yield f"  {key}: {value}"
