@@ -16,6 +16,7 @@ from ssdsim.answers.export.dialect import (
     ranges,
 )
 from ssdsim.answers.schedule.candidates import Candidates
+from ssdsim.drafters.model import ModelDrafter
 from ssdsim.scenario.options import DEFAULTS
 
 CONFIG = "speculative.yaml"
@@ -27,7 +28,11 @@ DECODING: Mapping[str, str] = {
     "dflash": "DFlash",
     "ngram": "NGram",
 }
-"""By ssdsim's drafters, the ``decoding_type`` (Eagle: of 1.0, and an alias of Eagle3 in later versions)."""
+"""By ssdsim's drafters, the ``decoding_type`` (Eagle: of 1.0, and an alias of Eagle3 in later versions).
+
+DraftTarget is that of 1.0 and of the documentation; the checked configuration of 2026 spells it Draft_Target, as
+:mod:`ssdsim.bench.engines` does, which starts such versions.
+"""
 _NGRAM = 5  # tokens of a match, as vLLM's look-up is told
 _TWO_MODELS = ("model", "ngram")  # whose overlap scheduler the documentation switches off
 
@@ -62,6 +67,8 @@ def _speculative(found: Candidates, lookaheads: Mapping[int, int], notes: list[s
     drafter = drafter_of(found)
     table = {last: k for _, last, k in ranges(lookaheads) if k > 0}
     most = next(iter(table.values()))
+    if drafter == ModelDrafter.name:
+        notes.append("where TensorRT-LLM refuses DraftTarget, its documentation's name, say Draft_Target, its code's")
     if drafter in _TWO_MODELS:
         yield "disable_overlap_scheduler: true"
     said: dict[str, Any] = {"decoding_type": DECODING[drafter], "max_draft_len": most}
