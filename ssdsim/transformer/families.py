@@ -22,6 +22,8 @@ class Family:
     architecture: str
     unsaid: Fields = field(default_factory=dict)
     own: Callable[[ConfigValues, int], Fields] = lambda config, layers: {}
+    kinds: Callable[[ConfigValues], list[str]] | None = None
+    """Of each layer in order, where there are several: ``attention``, ``recurrent``, ``mlp`` or ``experts``."""
 
 
 # windows
@@ -75,7 +77,9 @@ def _gemma4(config: ConfigValues, layers: int) -> Fields:
 def _experts(config: ConfigValues, layers: int, width: int, shared_width: int = 0) -> Fields:
     return {
         "count": config.any_of("num_experts", "num_local_experts", "n_routed_experts"),
-        "per_token": config.any_of("num_experts_per_tok", "experts_per_token", "top_k_experts"),
+        "per_token": config.any_of(
+            "num_experts_per_tok", "experts_per_token", "num_experts_per_token", "top_k_experts"
+        ),
         "width": width,
         "layers": layers,
         "shared_width": shared_width,
@@ -145,7 +149,7 @@ def _behind_dense(config: ConfigValues, layers: int) -> Fields:
     """Experts in all layers but the first few (of every so many), shared ones as wide as several."""
     width, every = config.whole("moe_intermediate_size"), config.whole("moe_layer_freq", 1)
     sparse = [n for n in range(config.some("first_k_dense_replace"), layers) if n % every == 0]
-    shared = config.some("n_shared_experts") * width
+    shared = (config.some("n_shared_experts") or config.some("num_shared_experts")) * width
     return _beside_dense(_experts(config, len(sparse), width, shared), config.whole("intermediate_size"))
 
 
@@ -163,6 +167,10 @@ def _minimax(config: ConfigValues, layers: int) -> Fields:
 
 
 def _deepseek(config: ConfigValues, layers: int) -> Fields:
+    return _latent(config) | _behind_dense(config, layers) | {"mtp_layers": config.some("num_nextn_predict_layers")}
+
+
+def _latent(config: ConfigValues) -> Fields:
     if config.values.get("index_topk"):
         raise config.refuse("attends to a sparse choice of tokens (index_topk)")
     latent = {
@@ -173,11 +181,157 @@ def _deepseek(config: ConfigValues, layers: int) -> Fields:
     }
     if config.values.get("q_lora_rank") is not None:
         latent["query_rank"] = config.whole("q_lora_rank")
-    return _behind_dense(config, layers) | {
-        "latent": latent,
-        "head_dim": latent["nope_dim"] + latent["rope_dim"],
-        "mtp_layers": config.some("num_nextn_predict_layers"),
+    return {"latent": latent, "head_dim": latent["nope_dim"] + latent["rope_dim"]}
+
+
+# states
+
+
+def _gated_delta(config: ConfigValues) -> Fields:
+    kinds = layers_of_qwen(config)
+    recurrent = {
+        "rule": "gated-delta",
+        "layers": kinds.count("recurrent"),
+        "heads": config.whole("linear_num_value_heads"),
+        "key_heads": config.whole("linear_num_key_heads"),
+        "key_dim": config.whole("linear_key_head_dim"),
+        "value_dim": config.whole("linear_value_head_dim"),
+        "conv_width": config.whole("linear_conv_kernel_dim", 4),
+        "state_dtype": config.text("mamba_ssm_dtype", "float32"),
     }
+    if config.some("mtp_num_hidden_layers") and config.flag("mtp_use_dedicated_embeddings"):
+        raise config.refuse("has an MTP head with embeddings of its own (mtp_use_dedicated_embeddings)")
+    return {
+        "recurrent": recurrent if recurrent["layers"] else None,
+        "attention_gate": config.flag("attn_output_gate", True),
+        "mtp_layers": config.some("mtp_num_hidden_layers"),
+    }
+
+
+def layers_of_qwen(config: ConfigValues) -> list[str]:
+    """Every ``full_attention_interval``-th layer attends, unless ``layer_types`` says it one by one."""
+    layers, every = config.whole("num_hidden_layers"), config.whole("full_attention_interval", 4)
+    types = config.by_layer("layer_types", layers)
+    if types is None:
+        return ["recurrent" if (n + 1) % every else "attention" for n in range(layers)]
+    known = {"linear_attention": "recurrent", "full_attention": "attention"}
+    other = next((each for each in types if each not in known), None)
+    if other is not None:
+        raise config.refuse(f"has layers of the type {other!r} (layer_types)")
+    return [known[each] for each in types]
+
+
+def _qwen_hybrid(config: ConfigValues, layers: int) -> Fields:
+    return _gated_delta(config)
+
+
+def _qwen_hybrid_moe(config: ConfigValues, layers: int) -> Fields:
+    """Qwen3.5's configs leave out the dense width, which they have no layer for."""
+    width = config.whole("moe_intermediate_size")
+    dense, step = set(config.layers_in("mlp_only_layers")), config.whole("decoder_sparse_step", 1)
+    sparse = sum(layer not in dense and (layer + 1) % step == 0 for layer in range(layers))
+    experts = _experts(config, sparse, width, config.some("shared_expert_intermediate_size"))
+    return _gated_delta(config) | _beside_dense(experts, config.whole("intermediate_size", width))
+
+
+def _kimi_linear(config: ConfigValues, layers: int) -> Fields:
+    """KDA and latent attention (which has no rotary part, and is as wide), experts that may work on fewer values."""
+    said = ConfigValues(config.file, config.object("linear_attn_config"))
+    heads, dim = said.whole("num_heads"), said.whole("head_dim")
+    found = _latent(config) | _behind_dense(config, layers)
+    found["recurrent"] = {
+        "rule": "kimi-delta",
+        "layers": layers_of_kimi(config).count("recurrent"),
+        "heads": heads,
+        "key_heads": heads,
+        "key_dim": dim,
+        "value_dim": dim,
+        "conv_width": said.whole("short_conv_kernel_size", 4),
+        "gate_rank": None if said.flag("use_full_rank_gate") else dim,
+    }
+    if config.some("num_nextn_predict_layers"):
+        raise config.refuse("has an MTP head of a shape that is not known (num_nextn_predict_layers)")
+    if "experts" in found and config.some("routed_expert_hidden_size"):
+        found["experts"]["latent_width"] = config.whole("routed_expert_hidden_size")
+    if config.some("attn_res_block_size"):
+        found["residual_block"] = config.whole("attn_res_block_size")
+    return found | {"attention_gate": config.flag("mla_use_output_gate")}
+
+
+def layers_of_kimi(config: ConfigValues) -> list[str]:
+    """Which are said by their numbers, from 1 on; each must be one or the other."""
+    said = ConfigValues(config.file, config.object("linear_attn_config"))
+    states, full = set(said.layers_in("kda_layers")), set(said.layers_in("full_attn_layers"))
+    numbers = range(1, config.whole("num_hidden_layers") + 1)
+    if states & full or states | full != set(numbers):
+        raise config.refuse("has layers that are neither of kda_layers nor of full_attn_layers, or of both")
+    return ["recurrent" if number in states else "attention" for number in numbers]
+
+
+_NEMOTRON = {"M": "recurrent", "*": "attention", "-": "mlp", "E": "experts"}
+_NEMOTRON_TYPES = {"mamba": "recurrent", "attention": "attention", "mlp": "mlp", "moe": "experts"}
+
+
+def layers_of_nemotron(config: ConfigValues) -> list[str]:
+    """A letter each, or a word each; a layer is one of the four and nothing else."""
+    return _nemotron_blocks(config, "hybrid_override_pattern", "layers_block_type")
+
+
+def _nemotron_blocks(config: ConfigValues, pattern: str, types: str) -> list[str]:
+    given = config.values.get(types)
+    words: list[Any] = (
+        list(config.text(pattern, "")) if given is None else given if isinstance(given, list) else [given]
+    )
+    kinds = _NEMOTRON if given is None else _NEMOTRON_TYPES
+    other = next((word for word in words if word not in kinds), None)
+    if other is not None or not words:
+        key = pattern if given is None else types
+        raise config.refuse(f"has layers of the type {other!r} ({key})" if words else f"says no {pattern}")
+    return [kinds[word] for word in words]
+
+
+def _nemotron_h(config: ConfigValues, layers: int) -> Fields:
+    kinds = layers_of_nemotron(config)
+    if len(kinds) != layers:
+        raise config.refuse(f"has {layers} layers and says the types of {len(kinds)}")
+    act = config.text("mlp_hidden_act", "relu2")
+    if act not in ("relu2", "relu"):
+        raise config.refuse(f"has feed-forwards of {act} (mlp_hidden_act)")
+    found: Fields = {
+        "mlp_alone": kinds.count("mlp") + kinds.count("experts"),
+        "gated_mlp": False,
+        "head_dim": config.any_of("head_dim", "attention_head_dim"),
+        "attention_bias": config.flag("attention_bias"),
+        "mtp_layers": _nemotron_mtp(config),
+        "recurrent": {
+            "rule": "mamba2",
+            "layers": kinds.count("recurrent"),
+            "heads": config.whole("mamba_num_heads"),
+            "key_heads": config.whole("n_groups"),
+            "key_dim": config.whole("ssm_state_size"),
+            "value_dim": config.whole("mamba_head_dim"),
+            "conv_width": config.whole("conv_kernel", 4),
+            "state_dtype": config.text("mamba_ssm_cache_dtype", "float32"),
+        },
+    }
+    if "experts" in kinds:
+        shared = config.some("n_shared_experts") * config.some("moe_shared_expert_intermediate_size")
+        width = config.whole("moe_intermediate_size")
+        found["experts"] = _experts(config, kinds.count("experts"), width, shared)
+        if config.some("moe_latent_size"):
+            found["experts"]["latent_width"] = config.whole("moe_latent_size")
+    return found
+
+
+def _nemotron_mtp(config: ConfigValues) -> int:
+    """Its head is a layer with attention and one with experts."""
+    heads = config.some("num_nextn_predict_layers")
+    if not heads:
+        return 0
+    kinds = _nemotron_blocks(config, "mtp_hybrid_override_pattern", "mtp_layers_block_type")
+    if kinds != ["attention", "experts"]:
+        raise config.refuse(f"has an MTP head of {' and '.join(kinds)} layers")
+    return heads
 
 
 _NO_NORM: Fields = {"qk_norm": False, "attention_bias": False}
@@ -208,8 +362,24 @@ FAMILIES: dict[str, Family] = {
     "deepseek_v2": Family("deepseek_v2", _NO_NORM, _deepseek),
     "deepseek_v3": Family("deepseek_v3", _NO_NORM, _deepseek),
     "kimi_k2": Family("kimi_k2", _NO_NORM, _deepseek),
+    "qwen3_next": Family("qwen3_next", _QK_NORM, _qwen_hybrid_moe, layers_of_qwen),
+    "qwen3_5_text": Family("qwen3_5", _QK_NORM, _qwen_hybrid, layers_of_qwen),
+    "qwen3_5_moe_text": Family("qwen3_5", _QK_NORM, _qwen_hybrid_moe, layers_of_qwen),
+    "kimi_linear": Family("kimi_linear", _NO_NORM, _kimi_linear, layers_of_kimi),
+    "nemotron_h": Family("nemotron_h", _NO_NORM, _nemotron_h, layers_of_nemotron),
 }
 """By ``model_type``; that of the text part for models that see and hear too."""
 
-WITH_A_TEXT_PART = ("qwen3_vl", "qwen3_vl_moe", "llama4", "gemma4", "kimi_k25", "mistral3", "llava")
+WITH_A_TEXT_PART = (
+    "qwen3_vl",
+    "qwen3_vl_moe",
+    "qwen3_5",
+    "qwen3_5_moe",
+    "llama4",
+    "gemma4",
+    "kimi_k25",
+    "kimi_k3",
+    "mistral3",
+    "llava",
+)
 """Models whose ``text_config`` is what decodes."""
