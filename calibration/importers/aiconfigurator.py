@@ -1,8 +1,9 @@
 """Import a folder of aiconfigurator's silicon data (ai-dynamo/aiconfigurator) as a hardware profile.
 
-The folder holds ``gemm_perf``, ``generation_attention_perf``, ``context_attention_perf``, ``custom_allreduce_perf``
-and ``nccl_perf`` (as ``.parquet``, or ``.txt`` or ``.csv`` with commas; latencies in ms) and ``system.yaml`` with
-datasheet figures. A missing table leaves its operations out of the profile; only the system card is needed.
+The folder holds ``gemm_perf``, ``generation_attention_perf``, ``context_attention_perf``, ``custom_allreduce_perf``,
+``nccl_perf`` and the other tables of :data:`_COLUMNS` (as ``.parquet``, or ``.txt`` or ``.csv`` with commas; latencies
+in ms) and ``system.yaml`` with datasheet figures. A missing table leaves its operations out of the profile; only the
+system card is needed.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from calibration.fit import FEWEST_ROWS, fit_attention, fit_collective, fit_gemm, fit_prefill_attention
-from calibration.importers import experts, latent, vidur
+from calibration.importers import experts, latent, recurrence, vidur
 from calibration.importers.messages import bytes_per_count
 from calibration.importers.system_card import SystemCard, read_system_card
 from calibration.importers.tables import read_table, with_numbers
@@ -91,6 +92,7 @@ _COLUMNS = {
     ),
     "moe_perf": experts.COLUMNS,
     "mla_generation_module_perf": latent.COLUMNS,
+    **dict.fromkeys(recurrence.TABLES, recurrence.COLUMNS),
     "custom_allreduce_perf": ("num_gpus", "message_size"),
     "nccl_perf": ("nccl_dtype", "op_name", "num_gpus", "message_size"),
 }
@@ -100,7 +102,7 @@ _MORE_COLUMNS = ("framework", "kernel_source", "backend", "window_size", "beam_w
 
 _NAMES = (
     *("gemm_dtype", "attn_dtype", "kv_cache_dtype", "nccl_dtype"),
-    *("op_name", "moe_dtype", "distribution", "gemm_type"),
+    *("op_name", "moe_dtype", "distribution", "gemm_type", "phase"),
 )  # the rest of the columns are sizes
 _GEMM_SHAPE = ["m", "n", "k"]
 _ATTENTION_SHAPE = ["batch_size", "num_heads", "num_key_value_heads", "head_dim", "context"]
@@ -192,10 +194,11 @@ def import_aiconfigurator(
         "sources": sources,
     }
     made = as_record(HardwareProfile, profile, folder, "profile")
-    if "mla_generation_module_perf" not in tables:
-        return made
-    blocks = latent.import_latent(tables["mla_generation_module_perf"], made, "mla_generation_module_perf")
-    return made.model_copy(update={"latent": blocks})
+    more = recurrence.import_recurrences(tables, made.device)
+    if "mla_generation_module_perf" in tables:
+        blocks = latent.import_latent(tables["mla_generation_module_perf"], made, "mla_generation_module_perf")
+        more["latent"] = blocks
+    return made.model_copy(update=more)
 
 
 def _of_part(models: Mapping[tuple[str, Any], TimingModel], part: str) -> dict[Any, TimingModel]:

@@ -57,21 +57,27 @@ SHARES: Mapping[Rule, RecurrenceCosts] = {
     "mamba2": RecurrenceCosts(launch_s=4.2e-6, per_query_s=0.4e-6, bandwidth=0.88),
 }
 """Of devices on which none was timed: what an H100's tables ask for (aiconfigurator 095f58a51, vLLM 0.24.0 decoding
-with Gated DeltaNet, and KDA's verification of 2, 4 and 8 tokens); the bandwidth is a share of the datasheet's. On six
-other GPUs these miss states that leave the cache by medians of 4.2 to 7.6 % (gated-delta; L40S 12 %) and 3.6 to 10 %
-(kimi-delta; L40S 14 %). More than one token was timed with KDA only, Mamba2 never: both are taken from their kin."""
+with Gated DeltaNet, and KDA's verification of 2, 4 and 8 tokens); the bandwidth is a share of the datasheet's. On five
+other GPUs these miss steps whose states no cache holds by medians of 4.1 to 7.1 % (gated-delta; L40S 12.5 %) and 3.2 to
+11.5 % (kimi-delta; L40S 12.1 %). More than one token was timed with KDA only, Mamba2 never: both are taken from their
+kin."""
+
+KIN: Mapping[Rule, Rule] = {"mamba2": "gated-delta"}
+"""Whose step another rule takes where it was not timed itself: as a stream of as many bytes."""
 
 
 class RecurrenceLaw(Law[RecurrentStep]):
-    """A model for each rule; without any, what the H100 takes by this device's bandwidth."""
+    """A model for each rule, or that of its kin; without either, what the H100 takes by this device's bandwidth."""
 
     def timing(self, op: RecurrentStep) -> Timing:
         key, costs = f"recurrence:{op.heads}x{op.key_dim}x{op.value_dim}:{op.rule}", self._costs(op)
         seconds = float(costs.seconds(op.queries, op.streamed_bytes))
         model = self.profile.recurrence.get(op.rule)
         if model is None:
-            said = f"no {op.rule} recurrence was timed"
-            return untimed(self.profile, key, seconds, said, "the H100's floor and share of the bandwidth")
+            kin = KIN.get(op.rule)
+            own = kin in self.profile.recurrence
+            instead = f"the {kin} step's floor and bandwidth" if own else "the H100's floor and share of the bandwidth"
+            return untimed(self.profile, key, seconds, f"no {op.rule} recurrence was timed", instead)
         seen = {"batch": op.batch, "queries": op.queries, "state_bytes": op.state_bytes}
         return timed(self.profile, key, model, seconds, model.beyond(seen))
 
@@ -79,7 +85,8 @@ class RecurrenceLaw(Law[RecurrentStep]):
         return float(self._costs(op).floor_s(op.queries))
 
     def _costs(self, op: RecurrentStep) -> RecurrenceCosts:
-        model, share = self.profile.recurrence.get(op.rule), SHARES[op.rule]
+        known, share = self.profile.recurrence, SHARES[op.rule]
+        model = known.get(op.rule) or known.get(KIN.get(op.rule, op.rule))
         if model is not None:
             return model.costs
         return share.model_copy(update={"bandwidth": share.bandwidth * self.profile.device.memory_bandwidth})

@@ -416,8 +416,12 @@ class PrefillRecurrence(Operation):
     @property
     def bytes(self) -> float:
         each = 2 * self.key_heads * self.key_dim + 2 * self.heads * self.value_dim
-        states = 2 * self.heads * self.key_dim * self.value_dim * DTYPE_BYTES[self.state_dtype]
-        return float(self.batch * (DTYPE_BYTES[self.dtype] * self.tokens * each + states))
+        return self.state_bytes + float(self.batch * DTYPE_BYTES[self.dtype] * self.tokens * each)
+
+    @property
+    def state_bytes(self) -> float:
+        """The states of all prompts, read and written."""
+        return 2.0 * self.batch * self.heads * self.key_dim * self.value_dim * DTYPE_BYTES[self.state_dtype]
 
 
 @dataclass(frozen=True, slots=True)
