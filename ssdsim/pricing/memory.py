@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.transformer.card import Transformer, legal_tensor_parallel
-from ssdsim.transformer.operations import DTYPE_BYTES
+from ssdsim.transformer.operations import DTYPE_BYTES, StateKeeping
 from ssdsim.transformer.precision import Precision
 
 USABLE_SHARE = 0.9  # engines keep a tenth for activations, graphs and fragmentation (vLLM's own default)
@@ -34,14 +34,22 @@ class Demand:
 
 
 def target_demand(
-    card: Transformer, tp: int, context: int, lookahead: int, precision: Precision, spread: bool = False
+    card: Transformer,
+    tp: int,
+    context: int,
+    lookahead: int,
+    precision: Precision,
+    spread: bool = False,
+    states: StateKeeping = "each",
 ) -> Demand:
     """Weights and cache of the target; K+1 slots a sequence are reserved for the tokens being verified.
 
     ``spread``: each of the ``tp`` devices has sequences of its own, and the whole model but for its experts.
+    ``states``: what the engine keeps of recurrent layers.
     """
     sharing, devices = (1, tp) if spread else (tp, 1)
     cache_bytes = card.cache_bytes(context, lookahead + 1, sharing, precision.kv)
+    cache_bytes += card.kept_state_bytes(states, lookahead, 0, sharing, precision.activations)
     return Demand(card.weight_bytes(sharing, precision, tp), cache_bytes, devices)
 
 
@@ -54,14 +62,16 @@ def draft_demand(
     precision: Precision,
     logits: bool,
     spread: bool = False,
+    states: StateKeeping = "each",
 ) -> Demand:
     """Weights and cache of the draft, with K slots for each of the cached outcomes of a sequence.
 
-    The speculation cache keeps the logits of every branch token when sampling (SSD paper, appendix C). ``spread`` is
-    as :func:`target_demand` takes it.
+    The speculation cache keeps the logits of every branch token when sampling (SSD paper, appendix C). ``spread`` and
+    ``states`` are as :func:`target_demand` takes them; a branch has a state of its own.
     """
     sharing, devices = (1, tp) if spread else (tp, 1)
     cache_bytes = card.cache_bytes(context, lookahead + 1 + branches * lookahead, sharing, precision.kv)
+    cache_bytes += card.kept_state_bytes(states, lookahead, branches, sharing, precision.activations)
     cached_logits = branches * lookahead * card.vocab_size * DTYPE_BYTES[precision.activations] if logits else 0
     return Demand(card.weight_bytes(sharing, precision, tp), cache_bytes + cached_logits, devices)
 
@@ -74,10 +84,12 @@ def largest_budget(
     logits: bool,
     batch: int,
     profile: HardwareProfile,
+    states: StateKeeping = "each",
 ) -> int:
     """The most cached outcomes a sequence that one draft device holds beside its weights; 0 if none."""
-    bare = draft_demand(card, 1, context, lookahead, 0, precision, logits)
-    each = draft_demand(card, 1, context, lookahead, 1, precision, logits).sequence_bytes - bare.sequence_bytes
+    bare = draft_demand(card, 1, context, lookahead, 0, precision, logits, states=states)
+    one = draft_demand(card, 1, context, lookahead, 1, precision, logits, states=states)
+    each = one.sequence_bytes - bare.sequence_bytes
     room = usable_bytes(profile) - bare.total_bytes(batch)
     return max(0, room // (batch * each))
 
@@ -89,10 +101,11 @@ def smallest_tp(
     lookahead: int,
     precision: Precision,
     spread: bool = False,
+    states: StateKeeping = "each",
 ) -> int | None:
     """The smallest tensor-parallel degree at which one sequence fits, or None."""
     for tp in legal_tensor_parallel(card):
-        demand = target_demand(card, tp, context, lookahead, precision, spread).total_bytes(1)
+        demand = target_demand(card, tp, context, lookahead, precision, spread, states).total_bytes(1)
         if demand <= usable_bytes(profile):
             return tp
     return None

@@ -43,23 +43,24 @@ class Occupancy:
 
 def target_on(site: Site, lookahead: int) -> Demand:
     """The target's share on each of its devices."""
-    return target_demand(site.target, site.tp, site.context, lookahead, site.precision_of("target"), site.spread)
+    kept, states = site.precision_of("target"), site.runtime.states
+    return target_demand(site.target, site.tp, site.context, lookahead, kept, site.spread, states)
 
 
 def draft_on(site: Site, tp: int, lookahead: int, branches: int, beside: bool) -> Demand:
     """The draft's share on each of ``tp`` devices of its own, or of those ``beside`` the target."""
     logits = site.sampling and branches > 0
     kept, spread = site.precision_of("draft"), beside and site.spread
-    return draft_demand(site.draft, tp, site.context, lookahead, branches, kept, logits, spread)
+    states = site.runtime.states
+    return draft_demand(site.draft, tp, site.context, lookahead, branches, kept, logits, spread, states)
 
 
 def target_alone(site: Site, lookahead: int) -> Occupancy:
     """The target with nothing beside it; a refusal says from which tensor-parallel degree on it fits."""
     what, demand, advice = f"{site.target.name} at tp {site.tp}", target_on(site, lookahead), ""
     if demand.total_bytes(site.batch) > usable_bytes(site.profile):
-        enough = smallest_tp(
-            site.target, site.profile, site.context, lookahead, site.precision_of("target"), site.spread
-        )
+        kept, states = site.precision_of("target"), site.runtime.states
+        enough = smallest_tp(site.target, site.profile, site.context, lookahead, kept, site.spread, states)
         advice = f"; the smallest tp that fits one sequence is {enough}" if enough and enough > site.tp else ""
     return Occupancy(what, [demand], site.profile, advice)
 

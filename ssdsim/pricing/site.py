@@ -216,6 +216,7 @@ class Site:
             dtype=self.dtype,
             kv_dtype=self.kv_dtype,
             masked=masked,
+            states=self.runtime.states,
             **of,
         )
 

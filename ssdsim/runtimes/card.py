@@ -15,7 +15,7 @@ from ssdsim.hardware.profile import Device
 from ssdsim.records import FROM_LIST, Card, Coefficient, LogSd, NotNegative, Seconds
 from ssdsim.runtimes.covered import Away, Case, Covered, distance
 from ssdsim.transformer.layers import Head
-from ssdsim.transformer.operations import DTYPES
+from ssdsim.transformer.operations import DTYPES, StateKeeping
 from ssdsim.transformer.precision import Precision
 
 Factor = Annotated[float, Field(ge=0.01, le=100.0)]
@@ -224,6 +224,9 @@ class Runtime(Card):
     the host's ``per_draft_step_s`` where the draft is a head of its target (None: the same), ``own_lm_head_step_s``
     where that has an LM head of its own, whose tokens are then told in the target's vocabulary (None: a head's).
 
+    ``states`` says what it keeps of recurrent layers while it verifies tokens, which sets what verification moves and
+    what a sequence takes in memory.
+
     ``launches`` is there where a draft model beside the target runs without graphs. ``runs`` is what the engine can
     run (None: nothing is known to be missing); a fit of the card's numbers leaves it as it is.
 
@@ -245,6 +248,7 @@ class Runtime(Card):
     cache_dtype: CacheDtype | None = None
     head_step_s: Seconds | None = None
     own_lm_head_step_s: Seconds | None = None
+    states: StateKeeping = "each"
     kernels: Kernels = Kernels()
     host: Host = Host()
     errors: Errors = Errors()
@@ -267,6 +271,10 @@ class Runtime(Card):
     def _wanders_in_its_numbers(self) -> Runtime:
         _check_names({name for direction in self.wander for name in direction}, "wander")
         return self
+
+    def keeping(self, states: StateKeeping | None) -> Runtime:
+        """The runtime where it is told to keep states in another way than it does by itself."""
+        return self if states in (None, self.states) else self.model_copy(update={"states": states})
 
     def on(self, device: Device) -> Runtime:
         """The runtime as it is on ``device``."""

@@ -13,7 +13,7 @@ from ssdsim.errors import InputError, nearest
 from ssdsim.records import Card
 from ssdsim.transformer.block_loops import loop_parameters
 from ssdsim.transformer.layers import LARGEST, Experts, Head, Latent, Recurrent, Size, Some, Window
-from ssdsim.transformer.operations import DTYPE_BYTES, DTYPES, WEIGHT_BYTES
+from ssdsim.transformer.operations import DTYPE_BYTES, DTYPES, REPLAYED_TOKENS, WEIGHT_BYTES, StateKeeping
 from ssdsim.transformer.precision import FORMATS, KV_DTYPES, DType, Format, KvDType, Precision
 
 Architecture = Literal[
@@ -211,7 +211,7 @@ class Transformer(Card):
 
     @property
     def parameters_by_part(self) -> dict[str, int]:
-        """Weights of the parts of :class:`Precision`; ``activations`` are norms, biases, routers and an embedding."""
+        """Weights of the parts of :class:`Precision`; ``activations`` stay in 16 bits: norms, routers, an embedding."""
         lm_head = embedding = self.vocab_size * self.hidden_size
         if self.head is not None:
             lm_head, embedding = lm_head if self.head.own_lm_head else 0, 0
@@ -225,6 +225,7 @@ class Transformer(Card):
         }
         if self.recurrent is not None:
             by_part["recurrent"] = self.recurrent.layers * self.recurrent.parameters(self.hidden_size)
+            by_part["activations"] += self.recurrent.layers * self.recurrent.small_parameters(self.hidden_size)
         if self.head is not None:
             by_part["mlp"] += self.head.fused(self.hidden_size) * self.hidden_size
             by_part["mlp"] += loop_parameters(self.head.loop, self.hidden_size, self.vocab_size)
@@ -311,6 +312,23 @@ class Transformer(Card):
             return 0
         window = self.recurrent.window_bytes(tp, dtype or self.dtype)
         return self.recurrent.layers * (self.recurrent.state_bytes(tp) + window)
+
+    def kept_state_bytes(
+        self, keeping: StateKeeping, lookahead: int, branches: int = 0, tp: int = 1, dtype: str | None = None
+    ) -> int:
+        """Bytes that an engine sets aside for the states of one sequence of which ``lookahead`` tokens are verified.
+
+        A state is there for every token that may be the last accepted one: K + 1 of them, beside the one before them
+        where the accepted one is copied. An engine that replays has one, and inputs. Each branch has its own besides.
+        """
+        if self.recurrent is None:
+            return 0
+        each = self.state_bytes(tp, dtype)
+        if keeping == "replayed":
+            inputs = self.recurrent.layers * self.recurrent.input_bytes(tp, dtype or self.dtype)
+            return (1 + branches) * (each + max(REPLAYED_TOKENS, lookahead + 1) * inputs)
+        aside = 1 if keeping == "copied" and lookahead else 0
+        return (lookahead + 1 + aside + branches) * each
 
     def _value_bytes(self, dtype: str | None) -> int:
         return DTYPE_BYTES[dtype or self.precision().kv]

@@ -24,6 +24,26 @@ class Family:
     own: Callable[[ConfigValues, int], Fields] = lambda config, layers: {}
     kinds: Callable[[ConfigValues], list[str]] | None = None
     """Of each layer in order, where there are several: ``attention``, ``recurrent``, ``mlp`` or ``experts``."""
+    reads: frozenset[str] = frozenset()
+    """Keys of :data:`TELL_TALES` that it understands."""
+
+
+TELL_TALES: dict[str, str] = {
+    "index_topk": "attends to a sparse choice of tokens",
+    "sparse_attention_config": "attends to a sparse choice of blocks",
+    "compress_ratios": "attends to compressed tokens",
+    "hc_mult": "has several residual streams",
+    "attn_res_block_size": "has attention residuals",
+    "linear_attn_config": "has linear attention",
+    "linear_num_value_heads": "has linear attention",
+    "mamba_num_heads": "has state space layers",
+    "attn_output_gate": "gates its attention",
+    "mla_use_output_gate": "gates its attention",
+    "moe_latent_size": "has experts that work on fewer values",
+    "routed_expert_hidden_size": "has experts that work on fewer values",
+    "block_configs": "has layers of many shapes",
+}
+"""Keys that change what a layer does: a family that does not read one of them cannot be priced where it is there."""
 
 
 # windows
@@ -171,8 +191,6 @@ def _deepseek(config: ConfigValues, layers: int) -> Fields:
 
 
 def _latent(config: ConfigValues) -> Fields:
-    if config.values.get("index_topk"):
-        raise config.refuse("attends to a sparse choice of tokens (index_topk)")
     latent = {
         "rank": config.whole("kv_lora_rank"),
         "rope_dim": config.whole("qk_rope_head_dim"),
@@ -253,6 +271,7 @@ def _kimi_linear(config: ConfigValues, layers: int) -> Fields:
         raise config.refuse("has an MTP head of a shape that is not known (num_nextn_predict_layers)")
     if "experts" in found and config.some("routed_expert_hidden_size"):
         found["experts"]["latent_width"] = config.whole("routed_expert_hidden_size")
+        found["experts"]["latent_norm"] = config.flag("latent_moe_use_norm")
     if config.some("attn_res_block_size"):
         found["residual_block"] = config.whole("attn_res_block_size")
     return found | {"attention_gate": config.flag("mla_use_output_gate")}
@@ -343,6 +362,10 @@ def _mimo(config: ConfigValues, layers: int) -> Fields:
     return _qwen2(config, layers) | {"mtp_layers": config.some("num_nextn_predict_layers")}
 
 
+_OF_QWEN = frozenset({"linear_num_value_heads", "attn_output_gate"})
+_OF_KIMI = frozenset({"linear_attn_config", "mla_use_output_gate", "routed_expert_hidden_size", "attn_res_block_size"})
+_OF_NEMOTRON = frozenset({"mamba_num_heads", "moe_latent_size"})
+
 FAMILIES: dict[str, Family] = {
     "llama": Family("llama", _NO_NORM),
     "mistral": Family("mistral", _NO_NORM, _windows),
@@ -362,11 +385,11 @@ FAMILIES: dict[str, Family] = {
     "deepseek_v2": Family("deepseek_v2", _NO_NORM, _deepseek),
     "deepseek_v3": Family("deepseek_v3", _NO_NORM, _deepseek),
     "kimi_k2": Family("kimi_k2", _NO_NORM, _deepseek),
-    "qwen3_next": Family("qwen3_next", _QK_NORM, _qwen_hybrid_moe, layers_of_qwen),
-    "qwen3_5_text": Family("qwen3_5", _QK_NORM, _qwen_hybrid, layers_of_qwen),
-    "qwen3_5_moe_text": Family("qwen3_5", _QK_NORM, _qwen_hybrid_moe, layers_of_qwen),
-    "kimi_linear": Family("kimi_linear", _NO_NORM, _kimi_linear, layers_of_kimi),
-    "nemotron_h": Family("nemotron_h", _NO_NORM, _nemotron_h, layers_of_nemotron),
+    "qwen3_next": Family("qwen3_next", _QK_NORM, _qwen_hybrid_moe, layers_of_qwen, _OF_QWEN),
+    "qwen3_5_text": Family("qwen3_5", _QK_NORM, _qwen_hybrid, layers_of_qwen, _OF_QWEN),
+    "qwen3_5_moe_text": Family("qwen3_5", _QK_NORM, _qwen_hybrid_moe, layers_of_qwen, _OF_QWEN),
+    "kimi_linear": Family("kimi_linear", _NO_NORM, _kimi_linear, layers_of_kimi, _OF_KIMI),
+    "nemotron_h": Family("nemotron_h", _NO_NORM, _nemotron_h, layers_of_nemotron, _OF_NEMOTRON),
 }
 """By ``model_type``; that of the text part for models that see and hear too."""
 

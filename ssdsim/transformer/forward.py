@@ -366,7 +366,6 @@ class _Shard:
         channels = 2 * keys + values
         sequences, each = (self.tokens, 1) if self.masked else (self.batch, self.queries)
         weights = self.precision.of("recurrent")
-        # decays and gates beside the projections are small matrices, which checkpoints leave in 16 bits
         small = (
             [self._gemm("recurrent_beside", -(-recurrent.beside // self.tp), hidden, dtype)] if recurrent.beside else []
         )
@@ -414,7 +413,7 @@ class _Shard:
         card = self.card
         up_out = 2 * inner if card.gated_mlp else inner
         ops: list[Operation] = [
-            self._gemm(f"{whose}gate_up" if card.gated_mlp else "up", up_out, card.hidden_size, self.precision.mlp)
+            self._gemm(f"{whose}{'gate_up' if card.gated_mlp else 'up'}", up_out, card.hidden_size, self.precision.mlp)
         ]
         if card.vocab_size:
             ops.append(self._elementwise(f"{whose}activation", up_out + inner))
@@ -450,7 +449,8 @@ class _Shard:
         if width is None:
             return (), ()
         kept = self.precision.mlp
-        return (self._gemm("latent_down", width, hidden, kept),), (self._gemm("latent_up", hidden, width, kept),)
+        norm = (self._elementwise("latent_norm", 2 * width),) if experts.latent_norm else ()
+        return (self._gemm("latent_down", width, hidden, kept),), (*norm, self._gemm("latent_up", hidden, width, kept))
 
     def _exchange(self, name: str, experts: Experts, width: int, busiest: float) -> Collective:
         """Each token to the devices of its experts, once to each, or back; the busiest of them has the most to take."""

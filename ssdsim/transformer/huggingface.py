@@ -10,7 +10,7 @@ from ssdsim.documents import as_record, read_json
 from ssdsim.errors import InputError, nearest, told
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.config_values import ConfigValues
-from ssdsim.transformer.families import FAMILIES, WITH_A_TEXT_PART
+from ssdsim.transformer.families import FAMILIES, TELL_TALES, WITH_A_TEXT_PART
 from ssdsim.transformer.heads import EAGLE3_FEATURES
 from ssdsim.transformer.modules import modules_of
 from ssdsim.transformer.quantisation import quantised
@@ -53,6 +53,10 @@ def _of_text(config: ConfigValues) -> ConfigValues:
 
 def _to_card(config: ConfigValues) -> Transformer:
     file, model_type = config.file, config.model_type
+    reads = FAMILIES[model_type].reads if model_type in FAMILIES else frozenset()
+    unknown = next((key for key in TELL_TALES if config.values.get(key) and key not in reads), None)
+    if unknown is not None:
+        raise config.refuse(f"{TELL_TALES[unknown]} ({unknown})")
     if model_type not in FAMILIES:
         hint = nearest(model_type, FAMILIES)
         raise InputError(f"{file}: model_type {told(model_type)} is not supported{hint} Allowed: {', '.join(FAMILIES)}")

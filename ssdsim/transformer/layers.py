@@ -22,7 +22,8 @@ class Experts(Card):
 
     Each token uses ``per_token`` of ``count`` gated MLPs of ``width``, and an expert of ``shared_width`` (0: none) that
     all tokens use. ``beside_mlp``: layers with experts have the dense MLP as well. ``latent_width``: routed experts
-    work on so many values, to which and from which the hidden state is projected (None: on the hidden state itself).
+    work on so many values, to which and from which the hidden state is projected (None: on the hidden state itself),
+    with a norm after them where it is a ``latent_norm``.
     ``overlap``: the share of a token's experts that the next token of its sequence uses too; ``skew``: of their
     popularity, 0 where it is balanced (both of :mod:`ssdsim.transformer.routing`).
     """
@@ -34,6 +35,7 @@ class Experts(Card):
     shared_width: Some = 0
     beside_mlp: bool = False
     latent_width: Size | None = None
+    latent_norm: bool = False
     overlap: float = Field(default=OVERLAP, ge=0.0, le=1.0)
     skew: float = Field(default=SKEW, ge=0.0, le=3.0)
 
@@ -149,9 +151,12 @@ class Recurrent(Card):
         return tuple(found)
 
     def parameters(self, hidden_size: int) -> int:
-        """Weights of the projections of one layer."""
-        of_second = sum(rows * columns for rows, columns in self.second)
-        return hidden_size * (self.projected + self.beside + self.values) + of_second
+        """Weights of the projections of one layer, before and after the recurrence."""
+        return hidden_size * (self.projected + self.values)
+
+    def small_parameters(self, hidden_size: int) -> int:
+        """Of the matrices beside them, which checkpoints leave in 16 bits."""
+        return hidden_size * self.beside + sum(rows * columns for rows, columns in self.second)
 
     def state_bytes(self, tp: int = 1) -> int:
         """Of one sequence in one layer, on one of ``tp`` devices."""
@@ -159,9 +164,15 @@ class Recurrent(Card):
 
     def window_bytes(self, tp: int, dtype: str) -> int:
         """The tokens before the present one that the convolution reads again, likewise."""
-        shared = 2 * max(1, self.key_heads // tp) * self.key_dim
-        channels = shared + -(-self.heads // tp) * self.value_dim
+        channels = 2 * self._keys_on(tp) + -(-self.heads // tp) * self.value_dim
         return (self.conv_width - 1) * channels * DTYPE_BYTES[dtype]
+
+    def input_bytes(self, tp: int, dtype: str) -> int:
+        """Keys and values of one token, of which a state can be made again, likewise."""
+        return (self._keys_on(tp) + -(-self.heads // tp) * self.value_dim) * DTYPE_BYTES[dtype]
+
+    def _keys_on(self, tp: int) -> int:
+        return max(1, self.key_heads // tp) * self.key_dim
 
 
 class Head(Card):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 DTYPES = ("float32", "bfloat16", "float16")  # plain ones: of weights, activations and cache alike
 DTYPE_BYTES: dict[str, int] = {"float32": 4, "bfloat16": 2, "float16": 2, "float8": 1, "int8": 1}
@@ -43,6 +43,7 @@ StateKeeping = Literal["each", "copied", "replayed"]
 """What is kept of a recurrent layer's states while tokens are verified: ``each`` token's, where it is used next;
 ``copied``, each token's aside, of which the accepted one is copied back; ``replayed``, one state and the tokens'
 inputs, of which it is made again."""
+KEEPINGS: tuple[StateKeeping, ...] = get_args(StateKeeping)
 
 REPLAYED_TOKENS = 16
 """Whose inputs are kept beside a state that is replayed: the state is written once they are full."""
