@@ -233,7 +233,8 @@ class Transformer(Card):
             shared = self.mlp_matrices * self.experts.shared_width + 2 * (self.experts.latent_width or 0)
             by_part["mlp"] += self.expert_layers * self.hidden_size * shared
             by_part["experts"] = self.expert_layers * self.experts.count * self.expert_parameters
-            by_part["activations"] += self.expert_layers * self.experts.count * self.hidden_size  # the routers
+            small = self.experts.count + self.experts.shared_gate  # routers, and a shared expert's gate
+            by_part["activations"] += self.expert_layers * small * self.hidden_size
         return by_part
 
     @property

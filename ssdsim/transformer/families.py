@@ -123,6 +123,7 @@ def _qwen_moe(config: ConfigValues, layers: int) -> Fields:
     sparse = [layer for layer in range(layers) if layer not in dense and (layer + 1) % step == 0]
     shared = config.some("shared_expert_intermediate_size")
     experts = _experts(config, len(sparse), config.whole("moe_intermediate_size"), shared)
+    experts |= {"shared_gate": shared > 0}
     windows = _qwen2(config, layers)
     return windows | _beside_dense(experts, config.whole("intermediate_size"))
 
@@ -248,7 +249,8 @@ def _qwen_hybrid_moe(config: ConfigValues, layers: int) -> Fields:
     width = config.whole("moe_intermediate_size")
     dense, step = set(config.layers_in("mlp_only_layers")), config.whole("decoder_sparse_step", 1)
     sparse = sum(layer not in dense and (layer + 1) % step == 0 for layer in range(layers))
-    experts = _experts(config, sparse, width, config.some("shared_expert_intermediate_size"))
+    shared = config.some("shared_expert_intermediate_size")
+    experts = _experts(config, sparse, width, shared) | {"shared_gate": shared > 0}
     return _gated_delta(config) | _beside_dense(experts, config.whole("intermediate_size", width))
 
 

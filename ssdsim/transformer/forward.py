@@ -426,6 +426,9 @@ class _Shard:
         ops: list[Operation] = [*self._mlp_norm(), self._gemm("router", experts.count, card.hidden_size, dtype)]
         if experts.shared_width:
             ops += self._mlp(experts.shared_width // self.tp, "shared_")
+        if experts.shared_gate:
+            ops += [self._gemm("shared_gate", 1, card.hidden_size, dtype)]
+            ops += [self._elementwise("shared_gating", 3 * card.hidden_size)]
         kept, everyone = self.precision.of_experts, self.all_sequences
         touched = distinct_experts(
             experts.count, experts.per_token, everyone, self.queries, experts.overlap, self.masked, experts.skew

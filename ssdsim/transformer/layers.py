@@ -23,7 +23,8 @@ class Experts(Card):
     Each token uses ``per_token`` of ``count`` gated MLPs of ``width``, and an expert of ``shared_width`` (0: none) that
     all tokens use. ``beside_mlp``: layers with experts have the dense MLP as well. ``latent_width``: routed experts
     work on so many values, to which and from which the hidden state is projected (None: on the hidden state itself),
-    with a norm after them where it is a ``latent_norm``.
+    with a norm after them where it is a ``latent_norm``. ``shared_gate``: a gate, a value a token, multiplies what the
+    shared expert says.
     ``overlap``: the share of a token's experts that the next token of its sequence uses too; ``skew``: of their
     popularity, 0 where it is balanced (both of :mod:`ssdsim.transformer.routing`).
     """
@@ -33,6 +34,7 @@ class Experts(Card):
     width: Size
     layers: Size
     shared_width: Some = 0
+    shared_gate: bool = False
     beside_mlp: bool = False
     latent_width: Size | None = None
     latent_norm: bool = False

@@ -184,7 +184,9 @@ def test_a_pass_has_every_layer_once(name: str, tmp_path: Path) -> None:
     of_card = card.parameters_by_part
     routers = 0 if card.experts is None else card.expert_layers * card.experts.count * card.hidden_size
     dense = sum(of_card[part] for part in ("attention", "attention_out", "recurrent", "mlp", "lm_head"))
-    assert matrices == dense + routers + card.recurrent_layers * card.recurrent.small_parameters(card.hidden_size)
+    gates = card.expert_layers * card.hidden_size if card.experts and card.experts.shared_gate else 0
+    beside = card.recurrent_layers * card.recurrent.small_parameters(card.hidden_size)
+    assert matrices == dense + routers + gates + beside
 
 
 def test_two_layers_of_one_part_each_are_one_to_the_host(tmp_path: Path) -> None:
