@@ -9,6 +9,7 @@ from ssdsim.hardware.convolution import ConvolutionModel
 from ssdsim.hardware.laws import HYPOTHETICAL
 from ssdsim.hardware.prefill_recurrence import PrefillRecurrenceCosts, PrefillRecurrenceModel
 from ssdsim.hardware.profile import HardwareProfile, Provenance
+from ssdsim.hardware.provenance import summary
 from ssdsim.hardware.recurrence import RecurrenceCosts, RecurrenceModel
 from ssdsim.hardware.what_if import scale
 from ssdsim.transformer.operations import Convolution, PrefillRecurrence, RecurrentStep
@@ -123,3 +124,11 @@ def test_prompts_and_convolutions_have_laws_everywhere() -> None:
     assert profile.seconds(prompt).warning is None
     assert profile.launch_seconds(prompt) == 30 * US
     assert profile.launch_seconds(Convolution("c", 1, 1, 12288, 4, "bfloat16")) == 5 * US
+
+
+def test_what_recurrent_layers_rest_on_is_said_of_models_that_have_them() -> None:
+    profile = find_hardware("h100-sxm")
+    assert "recurrence" not in (plain := summary(profile, {"bfloat16"}, 1))
+    assert "convolution" not in plain
+    hybrid = summary(profile, {"bfloat16"}, 1, rules={"gated-delta"})
+    assert "recurrence 1.1%, convolution 6.0%" in hybrid
