@@ -89,6 +89,7 @@ class Host(Card):
     ``per_layer_s``: gaps, of every pass and layer. ``per_expert_layer_s``: of those with experts besides, and
     ``per_expert_token_s`` for every token there: choosing experts, sorting tokens to them and adding up;
     ``per_expert_prompt_s`` of such a layer in a pass with parts of prompts, which no captured graph holds.
+    ``per_recurrent_layer_s``: of those with a recurrent state besides (what splits its inputs, decays and gates).
     ``per_pass_s``: of a target pass. ``per_step_s``: after each target pass (scheduling, sampling, detokenising), and
     ``per_sequence_s`` of it for every sequence of the batch. ``per_draft_step_s``: of every pass of a draft.
     ``per_round_s``: of a round that verifies drafted tokens, more than of a step without. Of it are
@@ -112,6 +113,7 @@ class Host(Card):
     per_expert_layer_s: Annotated[Seconds, Number("of every layer with experts", 10e-6, "expert layers")] = 0.0
     per_expert_token_s: Annotated[Seconds, Number("of it, a token", 1e-6, "expert layers")] = 0.0
     per_expert_prompt_s: Annotated[Seconds, Number("of it, in a pass over prompts", 1e-3, "expert layers")] = 0.0
+    per_recurrent_layer_s: Annotated[Seconds, Number("of every layer with a state", 10e-6, "recurrent layers")] = 0.0
 
 
 class Errors(Card):

@@ -109,6 +109,11 @@ class ForwardPass:
         return sum(times for times, _ in found), sum(times * tokens for times, tokens in found)
 
     @cached_property
+    def recurrent_layers(self) -> int:
+        """Layers with a state, each once however many sequences and prompts it is over."""
+        return sum(b.times for b in self.blocks if any(isinstance(op, Convolution) for op in b.operations))
+
+    @cached_property
     def over_prompts(self) -> bool:
         """Whether parts of prompts are among its tokens."""
         return any(isinstance(op, PrefillAttention | PrefillRecurrence) for op, _ in self.counted())

@@ -6,9 +6,10 @@ import pytest
 
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.convolution import ConvolutionModel
-from ssdsim.hardware.laws import HYPOTHETICAL, Roofline
-from ssdsim.hardware.prefill_recurrence import PrefillRecurrenceModel
+from ssdsim.hardware.laws import HYPOTHETICAL
+from ssdsim.hardware.prefill_recurrence import PrefillRecurrenceCosts, PrefillRecurrenceModel
 from ssdsim.hardware.profile import HardwareProfile, Provenance
+from ssdsim.hardware.provenance import summary
 from ssdsim.hardware.recurrence import RecurrenceCosts, RecurrenceModel
 from ssdsim.hardware.what_if import scale
 from ssdsim.transformer.operations import Convolution, PrefillRecurrence, RecurrentStep
@@ -30,9 +31,10 @@ def timed_profile(bandwidth: float = 2e12) -> HardwareProfile:
         domain={"batch": (1, 256), "queries": (1, 8)},
         costs=RecurrenceCosts(launch_s=9 * US, per_query_s=US, bandwidth=bandwidth),
     )
-    prompts = PrefillRecurrenceModel(
-        source="made", roofline=Roofline(launch_s=30 * US, bandwidth=1e12, peak_flops=1e14, sharpness=8.0)
+    in_chunks = PrefillRecurrenceCosts(
+        launch_s=30 * US, per_token_s=5e-8, flops_per_s=1e14, bandwidth=1e12, sharpness=8.0
     )
+    prompts = PrefillRecurrenceModel(source="made", costs=in_chunks)
     convolution = ConvolutionModel(source="made", launch_s=5 * US, bandwidth=1e12)
     return profile.model_copy(
         update={
@@ -65,7 +67,13 @@ def test_timings_of_the_rule_are_taken_where_there_are_some() -> None:
     beyond = profile.seconds(step(batch=512)).warning
     assert beyond is not None
     assert "batch above the largest timed, 256" in beyond
-    assert "no mamba2 recurrence was timed" in str(profile.seconds(step(rule="mamba2")).warning)
+
+
+def test_a_rule_that_nobody_timed_streams_as_its_kin_does() -> None:
+    profile = timed_profile()
+    kin, found = (profile.seconds(step(batch=64, rule=rule)) for rule in ("gated-delta", "mamba2"))
+    assert found.seconds == kin.seconds
+    assert found.warning == "h100-sxm: no mamba2 recurrence was timed: the gated-delta step's floor and bandwidth"
 
 
 def test_states_come_from_memory_however_few_they_are() -> None:
@@ -95,6 +103,16 @@ def test_another_device_has_the_same_law_by_its_bandwidth_and_clock() -> None:
         assert twice.seconds(op).provenance_kind == HYPOTHETICAL
 
 
+def test_a_prompt_is_done_in_turn_however_few_share_the_device() -> None:
+    profile = timed_profile()
+    one, two, many = (
+        profile.seconds(PrefillRecurrence("r", batch, 4096, 4, 4, 128, 128, "gated-delta", "bfloat16")).seconds
+        for batch in (1, 2, 128)
+    )
+    assert one == pytest.approx(two, rel=0.02)
+    assert many > 5 * one
+
+
 def test_prompts_and_convolutions_have_laws_everywhere() -> None:
     untimed = find_hardware("h100-sxm").model_copy(update={"prefill_recurrence": {}, "convolution": None})
     prompt = PrefillRecurrence("recurrence", 8, 16384, 64, 16, 128, 128, "gated-delta", "bfloat16")
@@ -106,3 +124,11 @@ def test_prompts_and_convolutions_have_laws_everywhere() -> None:
     assert profile.seconds(prompt).warning is None
     assert profile.launch_seconds(prompt) == 30 * US
     assert profile.launch_seconds(Convolution("c", 1, 1, 12288, 4, "bfloat16")) == 5 * US
+
+
+def test_what_recurrent_layers_rest_on_is_said_of_models_that_have_them() -> None:
+    profile = find_hardware("h100-sxm")
+    assert "recurrence" not in (plain := summary(profile, {"bfloat16"}, 1))
+    assert "convolution" not in plain
+    hybrid = summary(profile, {"bfloat16"}, 1, rules={"gated-delta"})
+    assert "recurrence 1.1%, convolution 6.0%" in hybrid
