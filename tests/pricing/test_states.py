@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,8 +13,10 @@ from ssdsim.hardware.catalog import find_transformer
 from ssdsim.pricing.memory import draft_demand, target_demand
 from ssdsim.pricing.occupancy import target_on
 from ssdsim.pricing.site import Site
+from ssdsim.runtimes.card import KERNELS
 from ssdsim.runtimes.catalog import find_runtime, load_runtime, save_runtime
 from ssdsim.scenario.configuration import Configuration, configure
+from ssdsim.transformer.kept import Caching, Held, paged_bytes, state_bytes
 from ssdsim.transformer.operations import KEEPINGS
 
 QWEN: dict[str, Any] = {"target": "qwen3.5-122b-a10b", "hardware": "b200-sxm", "tp": 4, "drafter": "mtp"}
@@ -30,14 +33,32 @@ def test_sglang_sets_aside_what_its_message_says() -> None:
     card = find_transformer("qwen3.5-122b-a10b")
     assert card.recurrent is not None
     assert card.recurrent.state_bytes(tp=4) == pytest.approx(1.05e6, rel=0.01)
-    alone, copied = (card.kept_state_bytes("copied", k, tp=4) for k in (0, 4))
+    kept = card.precision()
+    alone, copied = (state_bytes(card, Held(1000, k), "copied", 4, kept) for k in (0, 4))
     assert 64 * (copied - alone) == pytest.approx(12e9, rel=0.03)
     assert copied == 6 * alone
 
 
-@pytest.mark.parametrize(("runtime", "states"), [("vllm-0.24", 4), ("sglang", 5), ("trtllm", 1.13)])
+def test_vllm_keeps_states_and_tokens_in_pages_of_one_size() -> None:
+    """As its log says of Qwen3.5-27B: pages of 784 tokens in 16 bits; 13 layers a group where an MTP head drafts."""
+    card, whole = find_transformer("qwen3.5-27b"), find_transformer("qwen3.5-122b-a10b-nvfp4")
+    kept = card.precision()
+    token_bytes = card.kv_bytes_per_token(1) // card.attention_layers
+    one, more = (paged_bytes(card, Held(tokens, 0), Caching(pages_of_states=True), 1, kept) for tokens in (784, 785))
+    assert one == (1 + 3) * 16 * 784 * token_bytes
+    assert more - one == 16 * 784 * token_bytes
+    page = 4176 * whole.kv_bytes_per_token(1) // 12
+    with_head = Caching(pages_of_states=True, head_layers=1)
+    found = [paged_bytes(whole, Held(512 + k + 1, k), with_head, 1, whole.precision()) for k in (1, 3, 7)]
+    assert found == [(1 + 3 * (k + 1)) * 13 * page for k in (1, 3, 7)]
+    room = configure(strategies="ar,sd", **QWEN, runtime="vllm-0.24", k=3).site
+    assert room is not None
+    assert target_on(room, 3).sequence_bytes > 1.05 * target_on(replace(room, runtime=KERNELS), 3).sequence_bytes
+
+
+@pytest.mark.parametrize(("runtime", "states"), [("kernels", 4), ("sglang", 5), ("trtllm", 1.13)])
 def test_a_sequence_takes_what_its_engine_keeps(runtime: str, states: float) -> None:
-    """Of K 3: a state a token in vLLM, one more in SGLang, one and inputs in TensorRT-LLM."""
+    """Of K 3: a state a token, one more in SGLang, one and inputs in TensorRT-LLM."""
     site = site_of(runtime=runtime, k=3)
     without = target_on(site, 0), target_on(site, 3)
     kv = 4 * site.target.kv_bytes_per_token(4, site.precision_of("target").kv)
