@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from ssdsim.answers.predict import predict
+from ssdsim.drafters.mtp import MTP
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.pricing.memory import draft_demand, target_demand
 from ssdsim.pricing.occupancy import target_on
 from ssdsim.pricing.site import Site
+from ssdsim.pricing.step import Pass
 from ssdsim.runtimes.card import KERNELS
 from ssdsim.runtimes.catalog import find_runtime, load_runtime, save_runtime
 from ssdsim.scenario.configuration import Configuration, configure
@@ -122,3 +124,14 @@ def test_a_fit_leaves_what_the_engine_keeps(tmp_path: Any) -> None:
     kept = load_runtime(path)
     assert kept.states == "copied"
     assert kept.runs is not None
+
+
+def test_the_lm_head_is_most_of_a_step_of_the_mtp_head_which_is_used_for_every_token() -> None:
+    """One layer with attention, and 248,320 tokens to choose from: of a device's bytes more than half are there."""
+    site = site_of(target="qwen3.5-397b-a17b", hardware="b300-sxm", tp=8, k=4)
+    catch_up, step = MTP().speculate(site, 4, beside=True)
+    assert (catch_up.times, step.times) == (1, 3)
+    assert isinstance(step.work, Pass)
+    moved = {op.name: op.streamed_bytes * times for op, times in step.work.forward.counted()}
+    assert moved["lm_head"] > 0.5 * sum(moved.values())
+    assert site.draft.state_bytes() == 0
