@@ -221,6 +221,8 @@ class Elsewhere(Card):
 class Runtime(Card):
     """An engine in a range of ``versions``; what it adds to a hardware profile, which holds kernels only.
 
+    ``since`` is the first of them, where cards of one engine follow each other (empty: the card is of a kind apart).
+
     ``draft_tp`` says on how many of the target's devices a draft beside it runs: on one, on all (each step then pays
     all-reduces), or on the faster of both. ``cache_dtype`` is that of its cache
     beside quantised weights, where neither a user nor the checkpoint says (None: the activations'). ``head_step_s`` is
@@ -247,6 +249,7 @@ class Runtime(Card):
     name: str = Field(min_length=1)
     engine: str
     versions: str = ""
+    since: Annotated[str, Field(pattern=r"^(\d+\.\d+)?$")] = ""
     about: str = ""
     draft_tp: DraftDegree = "faster"
     cache_dtype: CacheDtype | None = None
