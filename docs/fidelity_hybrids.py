@@ -22,16 +22,19 @@ from calibration.runtimes.generations import fit_generations
 from calibration.runtimes.left_out import Outcome, left_out
 from ssdsim.bundled import models_folder
 from ssdsim.hardware.catalog import find_transformer
+from ssdsim.measured.price import work_of
 from ssdsim.measured.row import Row
 from ssdsim.runtimes.card import KERNELS, Runtime
 from ssdsim.runtimes.catalog import find_runtime, save_runtime
 from ssdsim.runtimes.covered import Covered
+from ssdsim.transformer.operations import REPLAYED_TOKENS, StateKeeping
 
 FIELDS = ("per_recurrent_layer_s",)
 CARDS = ("sglang", "sglang-v2")
 """One engine, whose versions differ by how they speculate."""
 
 MODELS = {"Qwen/Qwen3.5-397B-A17B": "qwen3.5-397b-a17b"}
+REPLAYED_MODELS = {"nvidia/Qwen3.5-122B-A10B-NVFP4": ("qwen3.5-122b-a10b", "nvfp4")}
 _NOTE = "; recurrent layers: "
 _REPEAT = 0.005
 """The dump has a run under several names: what is as near to another row of its setting is that row."""
@@ -51,6 +54,18 @@ kernels. *Left out*: that number from the other format's rows. Columns: mean abs
 the 95 % interval, median half-width of that interval.
 
 """
+_REPLAY = """
+## What writing states costs
+
+vLLM without a draft, Qwen3.5-122B in NVFP4 on one B300: a step that reads and writes every state, over one that writes
+a state each {tokens} tokens and keeps their inputs (ReplaySSM, pull request 48792). Predicted with the card `vllm-0.24` and
+the profile's law of a recurrent step, to which none of these rows was fitted; the context, which they do not tell, is
+taken to be {context} tokens. The mean error is {error}.
+
+| sequences | measured | predicted |
+|---|---|---|
+"""
+_REPLAYED, _REPLAYED_CONTEXT, _REPLAYED_CARD = "ar with ReplaySSM over ar", 512, "vllm-0.24"
 _WAYS = ("kernels", "without", "in fit", "left out")
 _FOOT = """
 {microseconds:.0f} µs a recurrent layer, 45 of them: {each:.1f} ms of a step. What is in it is not known: kernels that
@@ -127,6 +142,35 @@ def without(card: Runtime) -> Runtime:
     return card.with_numbers(dict.fromkeys(FIELDS, 0.0)).model_copy(update=update)
 
 
+def replayed(table: pd.DataFrame) -> str:
+    """What states' writing costs a step, measured and predicted."""
+    lines, errors = [], []
+    for each in table[(table["method"] == _REPLAYED) & table["model"].isin(list(REPLAYED_MODELS))].itertuples():
+        written_s, replayed_s = (_step_s(each, states) for states in ("each", "replayed"))
+        ratio = written_s / replayed_s
+        errors.append(ratio / each.value - 1.0)
+        lines.append(f"| {each.batch_or_concurrency} | {each.value:.2f} | {ratio:.2f} |")
+    error = f"{np.abs(errors).mean():.1%}"
+    known = {"tokens": REPLAYED_TOKENS, "context": _REPLAYED_CONTEXT, "error": error}
+    return _REPLAY.format(**known) + "\n".join(lines) + "\n"
+
+
+def _step_s(each: Any, states: StateKeeping) -> float:
+    model, dtype = REPLAYED_MODELS[each.model]
+    row = Row(
+        model=model,
+        hardware=each.gpu.replace("_", "-"),
+        batch=int(each.batch_or_concurrency),
+        input_tokens=_REPLAYED_CONTEXT,
+        output_tokens=1,
+        metric="step_ms",
+        value=1.0,
+        dtype=dtype,
+        states=states,
+    )
+    return work_of(row, find_runtime(_REPLAYED_CARD)).cost.seconds
+
+
 def _is_hybrid(setting: Covered) -> bool:
     """Whether it is of one of these models, whose count of weights may have been another when it was fitted."""
     counts = [find_transformer(model).active_parameters for model in MODELS.values()]
@@ -135,7 +179,8 @@ def _is_hybrid(setting: Covered) -> bool:
 
 def main(folder: Path, write_cards: bool) -> None:
     """Fit, predict, and write the page (and the cards)."""
-    rows = list(rows_of(pd.read_csv(folder / "hybrid.csv")))
+    table = pd.read_csv(folder / "hybrid.csv")
+    rows = list(rows_of(table))
     plain = without(find_runtime(CARDS[0]))
     card = fitted(rows, plain)
     out = left_out(rows, [row.series_name for row in rows], lambda others: fitted(others, plain))
@@ -150,7 +195,7 @@ def main(folder: Path, write_cards: bool) -> None:
     wide, narrow = (Outcome.of(some, _with_a_factor(rows, plain)) for some in _by_width(rows))
     known = {"few": few, "many": many, "own": _error(wide), "others": _error(narrow)}
     foot = _FOOT.format(microseconds=1e6 * number_s, each=45e3 * number_s, **known)
-    text = _HEAD.format(rows=len(rows)) + "\n".join(lines) + "\n" + foot
+    text = _HEAD.format(rows=len(rows)) + "\n".join(lines) + "\n" + foot + replayed(table)
     (Path(__file__).parent / "fidelity_hybrids.md").write_text(text, encoding="utf-8")
     print("\n".join(lines), file=sys.stderr)
     if write_cards:
