@@ -58,9 +58,9 @@ _REPLAY = """
 ## What writing states costs
 
 vLLM without a draft, Qwen3.5-122B in NVFP4 on one B300: a step that reads and writes every state, over one that writes
-a state each {tokens} tokens and keeps their inputs (ReplaySSM, pull request 48792). Predicted with the card `vllm-0.24` and
-the profile's law of a recurrent step, to which none of these rows was fitted; the context, which they do not tell, is
-taken to be {context} tokens. The mean error is {error}.
+a state each {tokens} tokens and keeps their inputs (ReplaySSM, pull request 48792). Predicted with the card `vllm-0.24`
+and the profile's law of a recurrent step, to which none of these rows was fitted; the context, which they do not tell,
+is taken to be {context} tokens. The mean error is {error}.
 
 | sequences | measured | predicted |
 |---|---|---|
