@@ -8,13 +8,18 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from calibration.importers.aiconfigurator import import_aiconfigurator
+from calibration.importers.aiconfigurator import _read_table, import_aiconfigurator
+from calibration.importers.recurrence import TABLES, import_recurrences
 from ssdsim.errors import InputError
+from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.transformer.operations import Convolution, PrefillRecurrence, RecurrentStep
 from tests.calibration.test_importer_aiconfigurator import MACHINE, SYSTEM, gemms
 
 pytestmark = pytest.mark.long
+
+REAL = Path(__file__).parents[3] / "shared" / "measurements" / "kernels-2026"
+real = pytest.mark.skipif(not REAL.is_dir(), reason="the measured tables are not here")
 
 MEMORY, CACHED = 1.7e12, 5e12  # bytes/s
 LAUNCH_S, QUERY_S, CACHE_BYTES = 4e-6, 5e-7, 40 << 20
@@ -110,3 +115,16 @@ def test_steps_with_the_convolution_inside_or_of_unknown_states_are_not_read(tmp
 def test_a_table_without_its_columns_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no column phase"):
         imported(tmp_path, gdn_perf=[{k: v for k, v in each.items() if k != "phase"} for each in convolutions()])
+
+
+@real
+@pytest.mark.parametrize("name", ["h100-sxm", "b300-sxm"])
+def test_the_bundled_laws_are_what_the_importer_makes(tmp_path: Path, name: str) -> None:
+    bundled = find_hardware(name)
+    (tmp_path / "system.yaml").write_text(SYSTEM)
+    for table in ("gdn_perf", "kda_perf"):
+        (found,) = (REAL / name.replace("-", "_")).glob(f"{table}.vllm-*.csv.gz")
+        pd.read_csv(found).to_parquet(tmp_path / f"{table}.parquet")
+    tables = {stem: read for stem in TABLES if (read := _read_table(tmp_path, stem)) is not None}
+    made = import_recurrences(tables, bundled.device)
+    assert {field: getattr(bundled, field) for field in made} == made
