@@ -103,13 +103,23 @@ def test_chunks_of_a_prompt_come_one_after_the_other(tmp_path: Path) -> None:
     assert found.seconds(one).seconds > 3 * found.seconds(eight).seconds
 
 
-@pytest.mark.parametrize("kernel", ["fused_kda_decode", "fused_recurrent_gated_delta_rule"])
-def test_steps_with_the_convolution_inside_or_of_unknown_states_are_not_read(tmp_path: Path, kernel: str) -> None:
-    found = imported(tmp_path, gdn_perf=steps(kernel, (1,)))
+def test_steps_with_the_convolution_inside_are_not_read(tmp_path: Path) -> None:
+    found = imported(tmp_path, kda_perf=steps("fused_kda_decode", (1,)))
     assert not found.recurrence
-    assert "was timed" in str(
-        found.seconds(RecurrentStep("x", 1, 1, 8, 8, 128, 128, "gated-delta", "bfloat16")).warning
-    )
+    step = found.seconds(RecurrentStep("x", 1, 1, 8, 8, 128, 128, "kimi-delta", "bfloat16"))
+    assert "was timed" in str(step.warning)
+
+
+def test_steps_that_read_16_bits_and_write_32_move_three_quarters(tmp_path: Path) -> None:
+    rows = steps("fused_recurrent_gated_delta_rule", (1,))
+    for each in rows:
+        batch, heads = int(str(each["batch_size"])), int(str(each["num_v_heads"]))
+        state_bytes = batch * heads * 128 * 128 * 4
+        bandwidth = CACHED if 1.5 * state_bytes < CACHE_BYTES / 2 else MEMORY
+        each["latency"] = 1e3 * (LAUNCH_S + 1.5 * state_bytes / bandwidth)
+    found = imported(tmp_path, gdn_perf=[*rows, *convolutions()])
+    assert found.recurrence["gated-delta"].costs.bandwidth == pytest.approx(MEMORY, rel=0.03)
+    assert found.convolution is None
 
 
 def test_a_table_without_its_columns_is_one_line(tmp_path: Path) -> None:
