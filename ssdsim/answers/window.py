@@ -176,7 +176,7 @@ def _budget(site: Site, drafter: Drafter, k: int, smallest_is_in_time: bool) -> 
         site.sampling,
         site.batch,
         site.draft_profile,
-        site.runtime.states,
+        site.runtime.caching,
     )
     if in_memory < in_time:
         return in_memory, "memory"

@@ -68,6 +68,8 @@ def print_runtime(card: Runtime) -> None:
     out.print(table)
     out.print(f"A draft beside the target runs on {_DRAFTS[card.draft_tp]}; cache in {card.cache_dtype or _LIKE_MODEL}")
     out.print(f"While it verifies, of recurrent layers it keeps {_STATES[card.states]}")
+    if card.pages_of_states:
+        out.print("Its cache of a hybrid model has pages as large as a state")
     if card.four_bits is not None:
         there = [f"{name} {shown(name, value)}" for name, value in card.four_bits.numbers.items()]
         cache = f"; cache in {card.four_bits.cache_dtype or _LIKE_MODEL}"

@@ -14,6 +14,7 @@ from ssdsim.errors import nearest
 from ssdsim.hardware.profile import Device
 from ssdsim.records import FROM_LIST, Card, Coefficient, LogSd, NotNegative, Seconds
 from ssdsim.runtimes.covered import Away, Case, Covered, distance
+from ssdsim.transformer.kept import Caching
 from ssdsim.transformer.layers import Head
 from ssdsim.transformer.operations import DTYPES, StateKeeping
 from ssdsim.transformer.precision import Precision
@@ -227,7 +228,8 @@ class Runtime(Card):
     where that has an LM head of its own, whose tokens are then told in the target's vocabulary (None: a head's).
 
     ``states`` says what it keeps of recurrent layers while it verifies tokens, which sets what verification moves and
-    what a sequence takes in memory.
+    what a sequence takes in memory. ``pages_of_states``: keys, values and states of a hybrid model lie in pages of one
+    size (:func:`ssdsim.transformer.kept.paged_bytes`).
 
     ``launches`` is there where a draft model beside the target runs without graphs. ``runs`` is what the engine can
     run (None: nothing is known to be missing); a fit of the card's numbers leaves it as it is.
@@ -251,6 +253,7 @@ class Runtime(Card):
     head_step_s: Seconds | None = None
     own_lm_head_step_s: Seconds | None = None
     states: StateKeeping = "each"
+    pages_of_states: bool = False
     kernels: Kernels = Kernels()
     host: Host = Host()
     errors: Errors = Errors()
@@ -273,6 +276,11 @@ class Runtime(Card):
     def _wanders_in_its_numbers(self) -> Runtime:
         _check_names({name for direction in self.wander for name in direction}, "wander")
         return self
+
+    @property
+    def caching(self) -> Caching:
+        """How it keeps caches of recurrent models."""
+        return Caching(self.states, self.pages_of_states)
 
     def keeping(self, states: StateKeeping | None) -> Runtime:
         """The runtime where it is told to keep states in another way than it does by itself."""

@@ -540,8 +540,7 @@ SHARED: tuple[Option, ...] = (
     Option(
         name="states",
         kind=OneOf(KEEPINGS),
-        about="what is kept of recurrent layers while tokens are verified: each token's state where it is used next, "
-        "each aside and the accepted one copied, or one state and the inputs to replay",
+        about="of recurrent layers while tokens are verified: each token's state, copies, or inputs to be replayed",
         axis="recurrent states kept",
         otherwise="the runtime's",
         groups=(Group.HARDWARE, Group.CHOICE),

@@ -13,7 +13,7 @@ from ssdsim.errors import InputError, nearest
 from ssdsim.records import Card
 from ssdsim.transformer.block_loops import loop_parameters
 from ssdsim.transformer.layers import LARGEST, Experts, Head, Latent, Recurrent, Size, Some, Window
-from ssdsim.transformer.operations import DTYPE_BYTES, DTYPES, REPLAYED_TOKENS, WEIGHT_BYTES, StateKeeping
+from ssdsim.transformer.operations import DTYPE_BYTES, DTYPES, WEIGHT_BYTES
 from ssdsim.transformer.precision import FORMATS, KV_DTYPES, DType, Format, KvDType, Precision
 
 Architecture = Literal[
@@ -313,23 +313,6 @@ class Transformer(Card):
             return 0
         window = self.recurrent.window_bytes(tp, dtype or self.dtype)
         return self.recurrent.layers * (self.recurrent.state_bytes(tp) + window)
-
-    def kept_state_bytes(
-        self, keeping: StateKeeping, lookahead: int, branches: int = 0, tp: int = 1, dtype: str | None = None
-    ) -> int:
-        """Bytes that an engine sets aside for the states of one sequence of which ``lookahead`` tokens are verified.
-
-        A state is there for every token that may be the last accepted one: K + 1 of them, beside the one before them
-        where the accepted one is copied. An engine that replays has one, and inputs. Each branch has its own besides.
-        """
-        if self.recurrent is None:
-            return 0
-        each = self.state_bytes(tp, dtype)
-        if keeping == "replayed":
-            inputs = self.recurrent.layers * self.recurrent.input_bytes(tp, dtype or self.dtype)
-            return (1 + branches) * (each + max(REPLAYED_TOKENS, lookahead + 1) * inputs)
-        aside = 1 if keeping == "copied" and lookahead else 0
-        return (lookahead + 1 + aside + branches) * each
 
     def _value_bytes(self, dtype: str | None) -> int:
         return DTYPE_BYTES[dtype or self.precision().kv]

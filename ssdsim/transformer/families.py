@@ -6,13 +6,17 @@ out, its default there is taken.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ssdsim.errors import told
 from ssdsim.transformer.config_values import ConfigValues
 
 Fields = dict[str, Any]
+
+MOST_LAYERS = 10_000
+"""That are listed one by one; no model has as many."""
 
 
 @dataclass(frozen=True)
@@ -229,15 +233,26 @@ def _gated_delta(config: ConfigValues) -> Fields:
 
 def layers_of_qwen(config: ConfigValues) -> list[str]:
     """Every ``full_attention_interval``-th layer attends, unless ``layer_types`` says it one by one."""
-    layers, every = config.whole("num_hidden_layers"), config.whole("full_attention_interval", 4)
+    layers, every = _number_of_layers(config), config.whole("full_attention_interval", 4)
     types = config.by_layer("layer_types", layers)
     if types is None:
         return ["recurrent" if (n + 1) % every else "attention" for n in range(layers)]
     known = {"linear_attention": "recurrent", "full_attention": "attention"}
-    other = next((each for each in types if each not in known), None)
-    if other is not None:
-        raise config.refuse(f"has layers of the type {other!r} (layer_types)")
-    return [known[each] for each in types]
+    return [_kind(config, each, known, "layer_types") for each in types]
+
+
+def _number_of_layers(config: ConfigValues) -> int:
+    """Of a model whose layers are listed one by one."""
+    layers = config.whole("num_hidden_layers")
+    if layers > MOST_LAYERS:
+        raise config.refuse(f"has {layers} layers")
+    return layers
+
+
+def _kind(config: ConfigValues, said: Any, kinds: Mapping[str, str], key: str) -> str:
+    if not isinstance(said, str) or said not in kinds:
+        raise config.refuse(f"has layers of the type {told(said)} ({key})")
+    return kinds[said]
 
 
 def _qwen_hybrid(config: ConfigValues, layers: int) -> Fields:
@@ -283,7 +298,7 @@ def layers_of_kimi(config: ConfigValues) -> list[str]:
     """Which are said by their numbers, from 1 on; each must be one or the other."""
     said = ConfigValues(config.file, config.object("linear_attn_config"))
     states, full = set(said.layers_in("kda_layers")), set(said.layers_in("full_attn_layers"))
-    numbers = range(1, config.whole("num_hidden_layers") + 1)
+    numbers = range(1, _number_of_layers(config) + 1)
     if states & full or states | full != set(numbers):
         raise config.refuse("has layers that are neither of kda_layers nor of full_attn_layers, or of both")
     return ["recurrent" if number in states else "attention" for number in numbers]
@@ -300,21 +315,17 @@ def layers_of_nemotron(config: ConfigValues) -> list[str]:
 
 def _nemotron_blocks(config: ConfigValues, pattern: str, types: str) -> list[str]:
     given = config.values.get(types)
-    words: list[Any] = (
-        list(config.text(pattern, "")) if given is None else given if isinstance(given, list) else [given]
-    )
-    kinds = _NEMOTRON if given is None else _NEMOTRON_TYPES
-    other = next((word for word in words if word not in kinds), None)
-    if other is not None or not words:
-        key = pattern if given is None else types
-        raise config.refuse(f"has layers of the type {other!r} ({key})" if words else f"says no {pattern}")
-    return [kinds[word] for word in words]
+    if given is None:
+        return [_kind(config, letter, _NEMOTRON, pattern) for letter in config.text(pattern, "")]
+    return [_kind(config, word, _NEMOTRON_TYPES, types) for word in (given if isinstance(given, list) else [given])]
 
 
 def _nemotron_h(config: ConfigValues, layers: int) -> Fields:
     kinds = layers_of_nemotron(config)
     if len(kinds) != layers:
         raise config.refuse(f"has {layers} layers and says the types of {len(kinds)}")
+    if not {"mlp", "experts"} & set(kinds):
+        raise config.refuse("has no feed-forwards")
     act = config.text("mlp_hidden_act", "relu2")
     if act not in ("relu2", "relu"):
         raise config.refuse(f"has feed-forwards of {act} (mlp_hidden_act)")

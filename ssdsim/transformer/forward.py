@@ -363,34 +363,26 @@ class _Shard:
         ]  # fmt: skip
         return tuple(ops)
 
-    def _recurrence(self, recurrent: Recurrent) -> tuple[Operation, ...]:
+    def _recurrence(self, whole: Recurrent) -> tuple[Operation, ...]:
         """Branches of a tree each have a state of their own, which begins as their parent's: a sequence each."""
-        hidden, dtype = self.card.hidden_size, self.precision.activations
-        heads, key_heads = recurrent.heads // self.tp, max(1, recurrent.key_heads // self.tp)
-        values, keys = heads * recurrent.value_dim, key_heads * recurrent.key_dim
-        channels = 2 * keys + values
+        hidden, dtype, mine = self.card.hidden_size, self.precision.activations, whole.shard(self.tp)
         sequences, each = (self.tokens, 1) if self.masked else (self.batch, self.queries)
         weights = self.precision.of("recurrent")
-        small = (
-            [self._gemm("recurrent_beside", -(-recurrent.beside // self.tp), hidden, dtype)] if recurrent.beside else []
-        )
-        second = [
-            self._gemm("recurrent_gates", -(-columns // self.tp), rows, dtype) for rows, columns in recurrent.second
-        ]
-        return (
-            *self._mixer_norm(hidden),
-            self._gemm("recurrent_in", recurrent.projected // self.tp, hidden, weights),
-            *small,
-            *second,
-            Convolution("convolution", sequences, each, channels, recurrent.conv_width, dtype),
+        ops = [*self._mixer_norm(hidden), self._gemm("recurrent_in", mine.projected, hidden, weights)]
+        if mine.beside:
+            ops.append(self._gemm("recurrent_beside", mine.beside, hidden, dtype))
+        ops += [self._gemm("recurrent_gates", columns, rows, dtype) for rows, columns in mine.second]
+        ops += [
+            Convolution("convolution", sequences, each, mine.channels, mine.conv_width, dtype),
             RecurrentStep(
-                "recurrence", sequences, each, heads, key_heads, recurrent.key_dim, recurrent.value_dim,
-                recurrent.rule, dtype, recurrent.state_dtype, self.states,
+                "recurrence", sequences, each, mine.heads, mine.key_heads, mine.key_dim, mine.value_dim,
+                mine.rule, dtype, mine.state_dtype, self.states,
             ),
-            self._elementwise("gated_norm", 3 * values),
-            self._gemm("recurrent_out", hidden, values, weights),
+            self._elementwise("gated_norm", 3 * mine.values),
+            self._gemm("recurrent_out", hidden, mine.values, weights),
             *self._all_reduce("recurrent_all_reduce"),
-        )  # fmt: skip
+        ]  # fmt: skip
+        return tuple(ops)
 
     def _mixer_norm(self, width: int) -> list[Operation]:
         return [*self._residuals(), self._elementwise("input_norm", 4 * width)]

@@ -160,21 +160,23 @@ class Recurrent(Card):
         """Of the matrices beside them, which checkpoints leave in 16 bits."""
         return hidden_size * self.beside + sum(rows * columns for rows, columns in self.second)
 
+    def shard(self, tp: int) -> Recurrent:
+        """That of one of ``tp`` devices, which share the heads; where there are fewer of keys, each has one."""
+        heads = {"heads": -(-self.heads // tp), "key_heads": max(1, self.key_heads // tp)}
+        return self if tp == 1 else self.model_copy(update=heads)
+
     def state_bytes(self, tp: int = 1) -> int:
         """Of one sequence in one layer, on one of ``tp`` devices."""
-        return -(-self.heads // tp) * self.key_dim * self.value_dim * DTYPE_BYTES[self.state_dtype]
+        return self.shard(tp).values * self.key_dim * DTYPE_BYTES[self.state_dtype]
 
     def window_bytes(self, tp: int, dtype: str) -> int:
         """The tokens before the present one that the convolution reads again, likewise."""
-        channels = 2 * self._keys_on(tp) + -(-self.heads // tp) * self.value_dim
-        return (self.conv_width - 1) * channels * DTYPE_BYTES[dtype]
+        return (self.conv_width - 1) * self.shard(tp).channels * DTYPE_BYTES[dtype]
 
     def input_bytes(self, tp: int, dtype: str) -> int:
         """Keys and values of one token, of which a state can be made again, likewise."""
-        return (self._keys_on(tp) + -(-self.heads // tp) * self.value_dim) * DTYPE_BYTES[dtype]
-
-    def _keys_on(self, tp: int) -> int:
-        return max(1, self.key_heads // tp) * self.key_dim
+        mine = self.shard(tp)
+        return (mine.keys + mine.values) * DTYPE_BYTES[dtype]
 
 
 class Head(Card):

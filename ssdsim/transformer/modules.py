@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ssdsim.transformer.families import MOST_LAYERS
+
 _ATTENTION = tuple(f"self_attn.{name}_proj" for name in "qkv")
 _LATENT_ATTENTION = ("self_attn.q_a_proj", "self_attn.kv_a_proj_with_mqa", "self_attn.kv_b_proj")
 _MLP = ("gate_proj", "up_proj", "down_proj")
-_MOST_LAYERS = 10_000  # looked for by name; no model has as many
 
 
 def modules_of(card: dict[str, Any], kinds: list[str] | None = None) -> dict[str, list[str]]:
@@ -18,13 +19,13 @@ def modules_of(card: dict[str, Any], kinds: list[str] | None = None) -> dict[str
     ``kinds``: of each layer in order, where a model has several
     (:attr:`ssdsim.transformer.families.Family.kinds`).
     """
-    found = _of_kinds(card, kinds[:_MOST_LAYERS]) if kinds else _of_layers(card)
+    found = _of_kinds(card, kinds) if kinds else _of_layers(card)
     return {part: names for part, names in found.items() if names}
 
 
 def _of_layers(card: dict[str, Any]) -> dict[str, list[str]]:
     """Of a model whose layers all attend."""
-    layers, experts = min(card["layers"], _MOST_LAYERS), card.get("experts")
+    layers, experts = min(card["layers"], MOST_LAYERS), card.get("experts")
     attention = _LATENT_ATTENTION if "latent" in card else _ATTENTION
     dense, shared = range(layers), range(0)
     if experts is not None:

@@ -254,6 +254,8 @@ def test_the_mtp_head_attends_and_has_no_state(name: str, billions: float, tmp_p
     ("name", "changes", "why"),
     [
         ("122b", {"layer_types": ["linear_attention"] * 47 + ["windowed"]}, "layers of the type 'windowed'"),
+        ("122b", {"layer_types": [["linear_attention"]] * 48}, "layers of the type"),
+        ("122b", {"num_hidden_layers": 10**9, "layer_types": None}, "1000000000 layers"),
         ("122b", {"mtp_use_dedicated_embeddings": True}, "embeddings of its own"),
         ("122b", {"mamba_ssm_dtype": "float8"}, "state_dtype"),
         ("122b", {"moe_latent_size": 64}, "experts that work on fewer values .moe_latent_size."),
@@ -261,6 +263,8 @@ def test_the_mtp_head_attends_and_has_no_state(name: str, billions: float, tmp_p
         ("linear", {"num_hidden_layers": 28}, "neither of kda_layers nor of full_attn_layers"),
         ("k3", {"hc_mult": 4}, "several residual streams .hc_mult."),
         ("nano", {"hybrid_override_pattern": "MX" * 26}, "layers of the type 'X' .hybrid_override_pattern."),
+        ("nano", {"layers_block_type": [{"mamba": 1}]}, "layers of the type"),
+        ("nano", {"layers_block_type": ["mamba"] * 52}, "no feed-forwards"),
         ("nano", {"num_hidden_layers": 50}, "50 layers and says the types of 52"),
         ("nano", {"mlp_hidden_act": "silu"}, "feed-forwards of silu"),
         ("super", {"mtp_hybrid_override_pattern": "ME"}, "MTP head of recurrent and experts layers"),

@@ -43,6 +43,7 @@ MIXTURES = {
     "qwen3-235b-a22b": 235.1,
     "qwen3-30b-a3b": 30.5,
     "qwen3.5-122b-a10b": 122.1,
+    "qwen3.5-122b-a10b-nvfp4": 122.1,
     "qwen3.5-35b-a3b": 34.7,
     "qwen3.5-397b-a17b": 396.3,
 }
