@@ -22,19 +22,24 @@ from calibration.runtimes.generations import fit_generations
 from calibration.runtimes.left_out import Outcome, left_out
 from ssdsim.bundled import models_folder
 from ssdsim.hardware.catalog import find_transformer
+from ssdsim.measured.price import work_of
 from ssdsim.measured.row import Row
 from ssdsim.runtimes.card import KERNELS, Runtime
 from ssdsim.runtimes.catalog import find_runtime, save_runtime
+from ssdsim.runtimes.covered import Covered
+from ssdsim.transformer.operations import REPLAYED_TOKENS, StateKeeping
 
 FIELDS = ("per_recurrent_layer_s",)
 CARDS = ("sglang", "sglang-v2")
 """One engine, whose versions differ by how they speculate."""
 
 MODELS = {"Qwen/Qwen3.5-397B-A17B": "qwen3.5-397b-a17b"}
+REPLAYED_MODELS = {"nvidia/Qwen3.5-122B-A10B-NVFP4": ("qwen3.5-122b-a10b", "nvfp4")}
 _NOTE = "; recurrent layers: "
 _REPEAT = 0.005
 """The dump has a run under several names: what is as near to another row of its setting is that row."""
 
+_SAME_MODEL = 0.01
 _RECIPES = {"bf16": {}, "fp8": {"dtype": "float8-block", "kv_dtype": "float8", "state_dtype": "bfloat16"}}
 """As InferenceX ran them: in 8 bits with a cache of 8 and states of 16."""
 
@@ -49,14 +54,26 @@ kernels. *Left out*: that number from the other format's rows. Columns: mean abs
 the 95 % interval, median half-width of that interval.
 
 """
+_REPLAY = """
+## What writing states costs
+
+vLLM without a draft, Qwen3.5-122B in NVFP4 on one B300: a step that reads and writes every state, over one that writes
+a state each {tokens} tokens and keeps their inputs (ReplaySSM, pull request 48792). Predicted with the card `vllm-0.24`
+and the profile's law of a recurrent step, to which none of these rows was fitted; the context, which they do not tell,
+is taken to be {context} tokens. The mean error is {error}.
+
+| sequences | measured | predicted |
+|---|---|---|
+"""
+_REPLAYED, _REPLAYED_CONTEXT, _REPLAYED_CARD = "ar with ReplaySSM over ar", 512, "vllm-0.24"
 _WAYS = ("kernels", "without", "in fit", "left out")
 _FOOT = """
 {microseconds:.0f} µs a recurrent layer, 45 of them: {each:.1f} ms of a step. What is in it is not known: kernels that
 split a layer's inputs and make decays and gates, which no table times, and what SGLang takes on Blackwell beside
 mixtures, of which DeepSeek-V3's rows tell. The errors left out grow with the batch, from {few} up to 8 sequences to
-{many} beyond: experts of 16 bits, and how many of them random prompts touch, are the likelier cause. A factor on
-experts of 16 bits besides takes the error of its own rows from 7.4 to 4.4 % and that of the 8-bit rows left out from
-5.6 to 11 %, so there is none.
+{many} beyond: experts, and how many of them random prompts touch, are the likelier cause. With a factor on experts of
+16 bits beside the number, the rows of 16 bits are missed by {own} in fit and those of 8 bits, left out, by {others}: it
+takes what the number should say, so there is none.
 
 On vLLM a single speed without a ratio is published (Qwen3.5-122B in NVFP4 on one B300, 512 sequences, of lengths that
 nobody tells), so its cards have no number for recurrent layers.
@@ -94,15 +111,15 @@ def _row_of(each: Any) -> Row:
     )
 
 
-def fitted(rows: Sequence[Row], base: Runtime) -> Runtime:
+def fitted(rows: Sequence[Row], base: Runtime, fields: Sequence[str] = FIELDS) -> Runtime:
     """The card with its number of hybrid models, how far that may be off, and the settings of its rows."""
-    fit = fit_generations(rows, base, base.name, base.engine, FIELDS)
-    ways = [way for each in fit.fits for way in each.card.wander if set(way) & set(FIELDS)]
+    fit = fit_generations(rows, base, base.name, base.engine, fields)
+    ways = [way for each in fit.fits for way in each.card.wander if set(way) & set(fields)]
     covered = tuple(dict.fromkeys((*base.covered, *fit.card.covered)))
     there = base.four_bits
     there = None if there is None else there.model_copy(update={"wander": (*there.wander, *ways)})
     known = {"wander": (*base.wander, *ways), "four_bits": there, "covered": covered}
-    return base.with_numbers({name: fit.card.numbers[name] for name in FIELDS}).model_copy(update=known)
+    return base.with_numbers({name: fit.card.numbers[name] for name in fields}).model_copy(update=known)
 
 
 def with_note(card: Runtime, out: Outcome) -> Runtime:
@@ -120,15 +137,50 @@ def without(card: Runtime) -> Runtime:
 
     there = card.four_bits
     there = None if there is None else there.model_copy(update={"wander": closed(there.wander)})
-    hybrids = {find_transformer(model).active_parameters for model in MODELS.values()}
-    covered = tuple(each for each in card.covered if each.active_parameters not in hybrids)
+    covered = tuple(each for each in card.covered if not _is_hybrid(each))
     update = {"wander": closed(card.wander), "four_bits": there, "covered": covered}
     return card.with_numbers(dict.fromkeys(FIELDS, 0.0)).model_copy(update=update)
 
 
+def replayed(table: pd.DataFrame) -> str:
+    """What states' writing costs a step, measured and predicted."""
+    lines, errors = [], []
+    for each in table[(table["method"] == _REPLAYED) & table["model"].isin(list(REPLAYED_MODELS))].itertuples():
+        written_s, replayed_s = (_step_s(each, states) for states in ("each", "replayed"))
+        ratio = written_s / replayed_s
+        errors.append(ratio / each.value - 1.0)
+        lines.append(f"| {each.batch_or_concurrency} | {each.value:.2f} | {ratio:.2f} |")
+    error = f"{np.abs(errors).mean():.1%}"
+    known = {"tokens": REPLAYED_TOKENS, "context": _REPLAYED_CONTEXT, "error": error}
+    return _REPLAY.format(**known) + "\n".join(lines) + "\n"
+
+
+def _step_s(each: Any, states: StateKeeping) -> float:
+    model, dtype = REPLAYED_MODELS[each.model]
+    row = Row(
+        model=model,
+        hardware=each.gpu.replace("_", "-"),
+        batch=int(each.batch_or_concurrency),
+        input_tokens=_REPLAYED_CONTEXT,
+        output_tokens=1,
+        metric="step_ms",
+        value=1.0,
+        dtype=dtype,
+        states=states,
+    )
+    return work_of(row, find_runtime(_REPLAYED_CARD)).cost.seconds
+
+
+def _is_hybrid(setting: Covered) -> bool:
+    """Whether it is of one of these models, whose count of weights may have been another when it was fitted."""
+    counts = [find_transformer(model).active_parameters for model in MODELS.values()]
+    return any(abs(setting.active_parameters / count - 1.0) < _SAME_MODEL for count in counts)
+
+
 def main(folder: Path, write_cards: bool) -> None:
     """Fit, predict, and write the page (and the cards)."""
-    rows = list(rows_of(pd.read_csv(folder / "hybrid.csv")))
+    table = pd.read_csv(folder / "hybrid.csv")
+    rows = list(rows_of(table))
     plain = without(find_runtime(CARDS[0]))
     card = fitted(rows, plain)
     out = left_out(rows, [row.series_name for row in rows], lambda others: fitted(others, plain))
@@ -140,8 +192,10 @@ def main(folder: Path, write_cards: bool) -> None:
     lines.append(_line("all", shown))
     number_s = card.numbers[FIELDS[0]]
     few, many = (_error(out, lambda row, few=few: (row.batch <= 8) is few) for few in (True, False))
-    foot = _FOOT.format(microseconds=1e6 * number_s, each=45e3 * number_s, few=few, many=many)
-    text = _HEAD.format(rows=len(rows)) + "\n".join(lines) + "\n" + foot
+    wide, narrow = (Outcome.of(some, _with_a_factor(rows, plain)) for some in _by_width(rows))
+    known = {"few": few, "many": many, "own": _error(wide), "others": _error(narrow)}
+    foot = _FOOT.format(microseconds=1e6 * number_s, each=45e3 * number_s, **known)
+    text = _HEAD.format(rows=len(rows)) + "\n".join(lines) + "\n" + foot + replayed(table)
     (Path(__file__).parent / "fidelity_hybrids.md").write_text(text, encoding="utf-8")
     print("\n".join(lines), file=sys.stderr)
     if write_cards:
@@ -154,7 +208,17 @@ def _line(name: str | None, outcomes: Sequence[Outcome]) -> str:
     return f"| {name} | {len(outcomes[0].rows)} | {' | '.join(map(cells, outcomes))} |"
 
 
-def _error(outcome: Outcome, kept: Callable[[Row], bool]) -> str:
+def _with_a_factor(rows: Sequence[Row], base: Runtime) -> Runtime:
+    """By the rows of 16 bits alone, with a factor on their experts."""
+    return fitted(_by_width(rows)[0], base, (*FIELDS, "experts_16_bit"))
+
+
+def _by_width(rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
+    """Those of 16 bits, and the others."""
+    return [row for row in rows if row.dtype is None], [row for row in rows if row.dtype is not None]
+
+
+def _error(outcome: Outcome, kept: Callable[[Row], bool] = lambda _: True) -> str:
     return cells(outcome.where(kept)).split(" | ")[0]
 
 

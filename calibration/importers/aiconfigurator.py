@@ -102,7 +102,7 @@ _MORE_COLUMNS = ("framework", "kernel_source", "backend", "window_size", "beam_w
 
 _NAMES = (
     *("gemm_dtype", "attn_dtype", "kv_cache_dtype", "nccl_dtype"),
-    *("op_name", "moe_dtype", "distribution", "gemm_type", "phase"),
+    *("op_name", "moe_dtype", "distribution", "gemm_type", "kernel_source", "phase"),
 )  # the rest of the columns are sizes
 _GEMM_SHAPE = ["m", "n", "k"]
 _ATTENTION_SHAPE = ["batch_size", "num_heads", "num_key_value_heads", "head_dim", "context"]
@@ -219,7 +219,7 @@ def _read_table(folder: Path, stem: str) -> pd.DataFrame | None:
         table = with_numbers(table, path, sizes, whole=True).dropna(subset=sizes)
         if table.empty:
             raise InputError(f"{path}: no row with a latency and all of {', '.join(sizes)}")
-        more = [name for name in _MORE_COLUMNS if name in table]
+        more = [name for name in _MORE_COLUMNS if name in table and name not in _COLUMNS[stem]]
         names = ["version", "device", *(name for name in _COLUMNS[stem] if name in _NAMES), *more]
         texts = table[names].apply(_texts)
         return texts.assign(seconds=1e-3 * latency_ms[table.index], **{name: table[name] for name in sizes})

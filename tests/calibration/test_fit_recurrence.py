@@ -8,13 +8,18 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from calibration.importers.aiconfigurator import import_aiconfigurator
+from calibration.importers.aiconfigurator import _read_table, import_aiconfigurator
+from calibration.importers.recurrence import TABLES, import_recurrences
 from ssdsim.errors import InputError
+from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.transformer.operations import Convolution, PrefillRecurrence, RecurrentStep
 from tests.calibration.test_importer_aiconfigurator import MACHINE, SYSTEM, gemms
 
 pytestmark = pytest.mark.long
+
+REAL = Path(__file__).parents[3] / "shared" / "measurements" / "kernels-2026"
+real = pytest.mark.skipif(not REAL.is_dir(), reason="the measured tables are not here")
 
 MEMORY, CACHED = 1.7e12, 5e12  # bytes/s
 LAUNCH_S, QUERY_S, CACHE_BYTES = 4e-6, 5e-7, 40 << 20
@@ -98,15 +103,38 @@ def test_chunks_of_a_prompt_come_one_after_the_other(tmp_path: Path) -> None:
     assert found.seconds(one).seconds > 3 * found.seconds(eight).seconds
 
 
-@pytest.mark.parametrize("kernel", ["fused_kda_decode", "fused_recurrent_gated_delta_rule"])
-def test_steps_with_the_convolution_inside_or_of_unknown_states_are_not_read(tmp_path: Path, kernel: str) -> None:
-    found = imported(tmp_path, gdn_perf=steps(kernel, (1,)))
+def test_steps_with_the_convolution_inside_are_not_read(tmp_path: Path) -> None:
+    found = imported(tmp_path, kda_perf=steps("fused_kda_decode", (1,)))
     assert not found.recurrence
-    assert "was timed" in str(
-        found.seconds(RecurrentStep("x", 1, 1, 8, 8, 128, 128, "gated-delta", "bfloat16")).warning
-    )
+    step = found.seconds(RecurrentStep("x", 1, 1, 8, 8, 128, 128, "kimi-delta", "bfloat16"))
+    assert "was timed" in str(step.warning)
+
+
+def test_steps_that_read_16_bits_and_write_32_move_three_quarters(tmp_path: Path) -> None:
+    rows = steps("fused_recurrent_gated_delta_rule", (1,))
+    for each in rows:
+        batch, heads = int(str(each["batch_size"])), int(str(each["num_v_heads"]))
+        state_bytes = batch * heads * 128 * 128 * 4
+        bandwidth = CACHED if 1.5 * state_bytes < CACHE_BYTES / 2 else MEMORY
+        each["latency"] = 1e3 * (LAUNCH_S + 1.5 * state_bytes / bandwidth)
+    found = imported(tmp_path, gdn_perf=[*rows, *convolutions()])
+    assert found.recurrence["gated-delta"].costs.bandwidth == pytest.approx(MEMORY, rel=0.03)
+    assert found.convolution is None
 
 
 def test_a_table_without_its_columns_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no column phase"):
         imported(tmp_path, gdn_perf=[{k: v for k, v in each.items() if k != "phase"} for each in convolutions()])
+
+
+@real
+@pytest.mark.parametrize("name", ["h100-sxm", "b300-sxm"])
+def test_the_bundled_laws_are_what_the_importer_makes(tmp_path: Path, name: str) -> None:
+    bundled = find_hardware(name)
+    (tmp_path / "system.yaml").write_text(SYSTEM)
+    for table in ("gdn_perf", "kda_perf"):
+        (found,) = (REAL / name.replace("-", "_")).glob(f"{table}.vllm-*.csv.gz")
+        pd.read_csv(found).to_parquet(tmp_path / f"{table}.parquet")
+    tables = {stem: read for stem in TABLES if (read := _read_table(tmp_path, stem)) is not None}
+    made = import_recurrences(tables, bundled.device)
+    assert {field: getattr(bundled, field) for field in made} == made
