@@ -105,7 +105,7 @@ def of_fixed_costs(fixed: FixedCosts, name: str) -> Runtime:
 
 
 def save_runtime(runtime: Runtime, path: Path) -> None:
-    """Write a card as TOML, atomically. What a card of that name there says the engine runs stays: no fit knows it.
+    """Write a card as TOML, atomically. What a card of that name says of the engine itself stays: no fit knows it.
 
     Raises
     ------
@@ -114,6 +114,7 @@ def save_runtime(runtime: Runtime, path: Path) -> None:
     import tomli_w
 
     known = load_runtime(path) if isfile(path) else None
-    if known is not None and known.name == runtime.name and known.runs is not None:
-        runtime = runtime.model_copy(update={"runs": known.runs, "since": known.since})
+    if known is not None and known.name == runtime.name:
+        kept = {"states": known.states, "pages_of_states": known.pages_of_states, "since": known.since}
+        runtime = runtime.model_copy(update={"runs": known.runs or runtime.runs, **kept})
     write_whole(path, tomli_w.dumps(runtime.model_dump(by_alias=True, exclude_none=True)))

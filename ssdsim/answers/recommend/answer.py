@@ -280,5 +280,6 @@ def _provenance(request: Request) -> list[dict[str, str]]:
     }
     most = max(request.searched[TARGET.option] or ())
     exchanges = options["attention"] == DATA_PARALLEL
-    read = (any(card.experts for card in cards), any(card.window for card in cards), exchanges)
+    rules = {card.recurrent.rule for card in cards if card.recurrent}
+    read = (any(card.experts for card in cards), any(card.window for card in cards), exchanges, rules)
     return [{"profile": name, "summary": summary(p, dtypes, most, *read)} for name, p in profiles.items()]
