@@ -132,6 +132,7 @@ DETAILED = {"input_lens": [1], "output_lens": [2], "ttfts": [0.1], "itls": [[0.1
     ("text", "said"),
     [
         ("a,b\n1,2\n", "no known columns"),
+        ("TIMESTAMP,ContextTokens,GeneratedTokens\n", "no request in it"),
         ("arrival_s,input_tokens,output_tokens\n0,1,x\n", "line 2: output_tokens must be a number"),
         ("arrival_s,input_tokens,output_tokens\n0,1,0\n", "no request with input and output"),
         ("arrival_s,input_tokens,output_tokens\n0,1,5\n1e9,1,5\n", "another unit"),

@@ -68,6 +68,8 @@ def workload_of(
 
 def _part(log: RequestLog, cut: Cut, where: str) -> RequestLog:
     keep = np.arange(log.input_tokens.size)
+    if not keep.size:
+        raise InputError(f"{where}: no request in it")
     if log.arrival_s is not None:
         since = log.arrival_s - np.nanmin(log.arrival_s)
         keep = keep[(since >= cut.start_s) & (since < cut.end_s)]
