@@ -82,7 +82,8 @@ def findings(requests: Sequence[Request], vocabulary: int, asked: Questions) -> 
     positions = _by_position(rounds, longer, resampled)
     return Findings(
         alpha=Mean(mean=alpha, low=_known(low), high=_known(high)),
-        overlap=None if table.temperature == 0 else float(np.average(table.flat.overlap, weights=drafted)),
+        # of a model that is its own draft the probabilities add up to one but for their rounding
+        overlap=None if table.temperature == 0 else min(1.0, float(np.average(table.flat.overlap, weights=drafted))),
         **positions,
         length=_length(rounds, resampled),
         requests=spread_of_courses(drawn, asked.k),

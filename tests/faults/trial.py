@@ -108,6 +108,7 @@ def whole(verb: str) -> Whole:
             _, said = (process := _started(command, folder)).communicate(timeout=_PATIENCE_S)
             took_s = time.monotonic() - began
             assert process.returncode in _ANSWERS, f"{verb}: {said}"
+            assert "Traceback" not in said, f"{verb}: {said}"
             runs.append((_made(folder), took_s))
     (first, _), (second, took_s) = runs
     assert first.keys() == second.keys()
@@ -120,7 +121,7 @@ def trial(verb: str, fault: str, expected: Whole, rng: Random) -> Found:
         wrong, processes = _faulty(fault, command, folder, expected, rng)
         torn = _torn(_made(folder), expected) if fault != "two at once" else 0
         _, said = (again := _started(command, folder)).communicate(timeout=_PATIENCE_S)
-        if again.returncode not in _ANSWERS:
+        if again.returncode not in _ANSWERS or "Traceback" in said:
             wrong.append(f"again: {again.returncode}, {said[-300:]}")
         found = _compared(_made(folder), expected)
         return Found(**found, torn=torn, processes=processes, wrong=tuple(wrong))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -314,6 +315,16 @@ def test_the_whole_analysis() -> None:
     again = by_temperature(without, VOCABULARY, Questions(ks=(1, 5), fan_outs=(1, 3), backups=("random", "suffix")))
     assert set(again[1].backups) == {"random"}  # look-ups need tokens
     assert again[1].alpha.mean == sampled.alpha.mean
+
+
+def test_a_model_that_is_its_own_draft_is_accepted_whole() -> None:
+    """Its overlap was 1.0000000139, which is no probability: a traceback after all was collected."""
+    target = PAIR[0]
+    own = [answer((target, target), 60, 1.0, seed) for seed in range(6)]
+    above = [replace(each, positions=replace(each.positions, overlap=each.positions.overlap + 2e-8)) for each in own]
+    (found,) = by_temperature(above, VOCABULARY, FEW_QUESTIONS)
+    assert found.overlap == 1.0
+    assert found.alpha.mean == pytest.approx(1.0)
 
 
 def test_a_random_backups_first_guess_hits_as_often_as_the_draft_is_right() -> None:
