@@ -321,7 +321,9 @@ def test_a_model_that_is_its_own_draft_is_accepted_whole() -> None:
     """Its overlap was 1.0000000139, which is no probability: a traceback after all was collected."""
     target = PAIR[0]
     own = [answer((target, target), 60, 1.0, seed) for seed in range(6)]
-    above = [replace(each, positions=replace(each.positions, overlap=each.positions.overlap + 2e-8)) for each in own]
+    above = [
+        replace(each, positions=replace(each.positions, overlap=each.positions.overlap * 0 + 1.0000002)) for each in own
+    ]
     (found,) = by_temperature(above, VOCABULARY, FEW_QUESTIONS)
     assert found.overlap == 1.0
     assert found.alpha.mean == pytest.approx(1.0)
