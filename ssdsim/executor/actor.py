@@ -163,7 +163,7 @@ class RankActor(MailActor):
         self._check_knows()
         return bool(self._any_to[state][self._round])
 
-    def post(self, to: str, message: str, content: int, takes: str | None = None) -> None:
+    def post(self, to: str, message: str, content: Any, takes: str | None = None) -> None:
         assert self._post is not None  # of a free-running strategy
         self._post.send(message, content)
 

@@ -16,14 +16,28 @@ class NoRoom(InputError):
 
 @dataclass(frozen=True)
 class Devices:
-    """Devices that a strategy occupies: of the target (all its replicas), and of the draft besides."""
+    """Devices that a strategy occupies: of the target (all its replicas), and of the draft besides.
+
+    Those of the draft may serve so many ``targets``, each on devices of its own.
+    """
 
     target: int
     draft: int = 0
+    targets: int = 1
 
     @property
     def total(self) -> int:
-        return self.target + self.draft
+        """Of all that share the draft."""
+        return self.targets * self.target + self.draft
+
+    def of_all(self, kind: str) -> int:
+        """Of all roles of a kind: ``target``, ``draft``; 0 of one that runs on a host."""
+        return {"target": self.targets * self.target, "draft": self.draft}.get(kind, 0)
+
+    @property
+    def of_a_target(self) -> float:
+        """With the draft's as they are shared: 4 + 1/N; a whole number where nobody shares them."""
+        return self.target + self.draft if self.targets == 1 else self.total / self.targets
 
 
 def check_dtypes(site: Site, drafts: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +28,27 @@ from ssdsim.settings import Settings
 
 if TYPE_CHECKING:
     from ssdsim.rounds.outcomes import OutcomeBlock
+
+
+@dataclass(frozen=True)
+class Service:
+    """What a round of a target asks of the devices of a draft that other targets may share.
+
+    They make a speculation in ``first_s``. The answer, the target's pass and its outcome take ``away_s`` from when the
+    draft is done until it hears of them. It drafts after that, or, where ``beside``, asks for it at the start and
+    needs both; then, after ``look_up_s`` without the devices, ``again_s`` more where the outcome was not foreseen.
+    """
+
+    first_s: FloatOrArray
+    away_s: FloatOrArray
+    beside: bool = False
+    look_up_s: FloatOrArray = 0.0
+    again_s: FloatOrArray = 0.0
+
+    @property
+    def busy_s(self) -> FloatOrArray:
+        """Seconds of a round in which the devices work for a target."""
+        return self.first_s + self.again_s
 
 
 class Strategy(ABC):
@@ -111,6 +133,10 @@ class Strategy(ABC):
         if drafter.needs_device:
             which, tokens, branches = self.draft_holds(site)
             demand = drafter.demand(site, tokens, branches)
+            targets = self.devices(site.options, site.tp, drafter).targets
+            if targets > 1:  # so many caches beside one draft
+                which = f"{which} for {targets} targets"
+                demand = replace(demand, sequence_bytes=targets * demand.sequence_bytes)
             yield Occupancy(f"{site.draft.name} {which}", [demand], site.draft_profile)
 
     def draft_holds(self, site: Site) -> tuple[str, int, int]:
@@ -134,16 +160,30 @@ class Strategy(ABC):
     def closed_form(self, round: Round) -> Estimate:
         """The mean round in the long run; exact for constant durations."""
         states = Stationary(round.batch, round.averages)
+        alone = not np.any(np.asarray(round.targets) > 1)
         return Estimate(
             strategy=self.name,
             batch=round.batch,
             gpus=round.gpus,
             tokens_per_round=round.averages.tokens_per_round,
-            breakdown_s=_all_parts(self.parts(round.seconds, states)),
+            breakdown_s=_all_parts(self.mean_parts(round.seconds, states, round.targets)),
             p_hit=None if self.miss is None else states.one_not_to(self.miss),
             p_all_hit=None if self.miss is None else states.none_to(self.miss),
-            paper_round_s=self.paper_round_s(round.seconds, states),
+            paper_round_s=self.paper_round_s(round.seconds, states) if alone else None,
         )
+
+    def mean_parts(self, t: Mapping[str, Seconds], states: States, targets: FloatOrArray) -> Mapping[str, FloatOrArray]:
+        """:meth:`parts`, and what a round waits for a draft that serves other targets, too.
+
+        No round is shorter than what the draft's devices do for all targets in it. For constant durations that is all
+        that they wait: targets fall into step.
+        """
+        found = dict(self.parts(t, states))
+        service = self.service(t, states)
+        if service is not None:
+            waits = late(targets * service.busy_s, sum(found.values()))
+            found["draft"] = found["draft"] + np.where(np.asarray(targets) > 1, waits, 0.0)
+        return found
 
     def paper_round_s(self, t: Mapping[str, Seconds], states: Stationary) -> Seconds | None:
         """The round by the paper's own formula, where it differs from ours."""
@@ -159,6 +199,18 @@ class Strategy(ABC):
     ) -> RoundBlock:
         """Rounds that a clock has timed, with what their time went to."""
         return RoundBlock(outcomes, self.monte_carlo(outcomes, t).parts_s, round_s)
+
+    def with_waits(
+        self, outcomes: OutcomeBlock, t: Mapping[str, FloatOrArray], round_s: NDArray[np.float64]
+    ) -> RoundBlock:
+        """Timed rounds in which sides wait for what other rounds do: their draft's part is what is left of a round."""
+        parts = dict(self.monte_carlo(outcomes, t).parts_s)
+        others = sum(seconds for part, seconds in parts.items() if part != "draft")
+        return RoundBlock(outcomes, {**parts, "draft": round_s - others}, round_s)
+
+    def service(self, t: Mapping[str, Seconds], states: States) -> Service | None:
+        """What a round asks of the draft's devices; None where other targets cannot share them."""
+        return None
 
     @abstractmethod
     def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:

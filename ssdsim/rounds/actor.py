@@ -58,10 +58,11 @@ class Actor(Protocol):
 
     # for sides that do not wait for each other
 
-    def post(self, to: str, message: str, content: int, takes: str | None = None) -> None:
+    def post(self, to: str, message: str, content: Any, takes: str | None = None) -> None:
         """Start a message on its way; nobody waits until it is through, and others may be on their way before it.
 
-        It takes as long as the step ``takes``; no time where None (between programs on one host).
+        It takes as long as the step ``takes``; no time where None (between programs on one host). Between ranks it is a
+        whole number.
         """
         ...
 
@@ -89,3 +90,8 @@ class Stoppable(Actor, Protocol):
 
 
 Program = Callable[[Any], Generator[Any, Any, None]]
+
+
+def kind_of(role: str) -> str:
+    """What roles alike have in common: ``target`` of ``target 1`` and ``target 2``."""
+    return role.split(" ", maxsplit=1)[0]

@@ -42,8 +42,10 @@ class Engine:
             return f"which {self.runs.called} does not draft with {drafters.ALL.named(self.drafter).title}"
         return f"which {self.runs.called} does not have"
 
-    def lacks_devices(self, draft: int) -> str | None:
-        """Why a draft has too many devices of its own; None where it has not."""
+    def lacks_devices(self, draft: int, targets: int = 1) -> str | None:
+        """Why a draft has too many devices of its own, or ``targets`` that share them; None where it has not."""
+        if self.runs is not None and targets > 1:
+            return f"which {self.runs.called} does not have: a draft has one target"
         if self.runs is None or self.runs.draft_gpus is None or draft <= self.runs.draft_gpus:
             return None
         most = self.runs.draft_gpus

@@ -79,6 +79,7 @@ def _round(
         gpus=np.array([row.gpus for row in rows], dtype=float)[:, *axes],
         seconds=seconds,
         averages=averages,
+        targets=np.array([row.devices.targets for row in rows])[:, *axes],
     )
 
 

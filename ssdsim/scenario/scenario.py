@@ -68,8 +68,9 @@ class Scenario:
         return float(self.settings["spread"])
 
     @property
-    def gpus(self) -> int:
-        return self.devices.total
+    def gpus(self) -> float:
+        """Of a target, with its part of a draft's that it shares."""
+        return self.devices.of_a_target
 
     @property
     def seconds(self) -> Mapping[str, float]:
@@ -78,7 +79,7 @@ class Scenario:
 
     @property
     def round(self) -> Round:
-        return Round(self.batch, self.gpus, self.seconds, self.tokens.averages)
+        return Round(self.batch, self.gpus, self.seconds, self.tokens.averages, self.devices.targets)
 
     @cached_property
     def estimate(self) -> Estimate:

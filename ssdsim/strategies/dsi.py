@@ -149,9 +149,7 @@ class DSI(Strategy):
         self, outcomes: OutcomeBlock, t: Mapping[str, FloatOrArray], round_s: NDArray[np.float64]
     ) -> RoundBlock:
         """Passes overlap: where durations vary, what a verdict waited for is what is left of its round."""
-        parts = dict(self.monte_carlo(outcomes, t).parts_s)
-        others = sum(seconds for part, seconds in parts.items() if part != "draft")
-        return RoundBlock(outcomes, {**parts, "draft": round_s - others}, round_s)
+        return self.with_waits(outcomes, t, round_s)
 
     def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
         targets = int(options["dsi_targets"])

@@ -125,9 +125,7 @@ class MineDraft(Strategy):
         self, outcomes: OutcomeBlock, t: Mapping[str, FloatOrArray], round_s: NDArray[np.float64]
     ) -> RoundBlock:
         """The target waits for what is left of the round: with three groups or more, sides that vary even out."""
-        parts = dict(self.monte_carlo(outcomes, t).parts_s)
-        others = sum(seconds for part, seconds in parts.items() if part != "draft")
-        return RoundBlock(outcomes, {**parts, "draft": round_s - others}, round_s)
+        return self.with_waits(outcomes, t, round_s)
 
     def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
         numbers = range(1, _groups(options) + 1)

@@ -13,6 +13,7 @@ from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.protocols.alternate import PLACES, Alternate, is_apart
 from ssdsim.protocols.axes import LOOKAHEAD
+from ssdsim.protocols.shared import SHARED_BY, TARGETS
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.mixing import tokens_of
@@ -22,17 +23,23 @@ from ssdsim.settings import Settings
 
 
 class Speculative(Alternate):
-    """``E / (K T_d + T_v + overheads)``, with the draft beside the target or on a device of its own."""
+    """``E / (K T_d + T_v + overheads)``, with the draft beside the target or on a device of its own.
+
+    That device may serve several targets: StarSD, arXiv 2601.21622, of which no table was published.
+    """
 
     name = "sd"
     title = "SD"
     source = "Leviathan et al., 2023"
     rival = "ar"
-    searched = (PLACES, LOOKAHEAD)
+    searched = (PLACES, SHARED_BY, LOOKAHEAD)
+    options = (TARGETS,)
 
     def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:
         if settings["sd_k"] is None:
             settings.derive("sd_k", settings["k"], "same as k")
+        if site.unit_free and drafter.needs_device and settings["targets"] > 1:
+            settings.settle("sd_draft", "separate", "a draft of several targets is on none of their devices")
 
     def lookahead(self, options: Mapping[str, Any]) -> int:
         return int(options["sd_k"])

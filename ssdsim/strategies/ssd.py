@@ -16,6 +16,7 @@ from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.protocols.axes import LOOKAHEAD, Outcomes, Words
 from ssdsim.protocols.cached import DRAFT_DEVICES, Cached
+from ssdsim.protocols.shared import SHARED_BY, TARGETS, targets_of
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.mixing import tokens_of, tokens_of_each
 from ssdsim.settings import GIVEN, Settings
@@ -42,6 +43,7 @@ class SSD(Cached):
     rival = "sd"
     searched = (
         DRAFT_DEVICES,
+        SHARED_BY,
         LOOKAHEAD,
         Outcomes(
             option="budget",
@@ -55,6 +57,7 @@ class SSD(Cached):
         ),
         Words(option="backup", about="on a miss [default: auto, the faster]", words=("auto",)),
     )
+    options = (TARGETS,)
     told = ("backup", "budget")
     deployed = ("k", "budget", "fan_outs", "fan_outs_after_miss", "backup")
 
@@ -81,7 +84,7 @@ class SSD(Cached):
             if site.unit_free:
                 raise InputError("--f window needs hardware: without it nothing says what a branch token costs")
             check_place(self.title, drafter.title, drafter.needs_target)
-            budget = window_budget(site, drafter, settings["k"])
+            budget = window_budget(site, drafter, settings["k"], targets_of(self.options, settings))
             settings.derive("budget", budget, "the largest that the draft finishes while the target verifies")
         elif settings["budget"] is None:
             settings.derive("budget", settings["f"] * (settings["k"] + 1), "f (k + 1)")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ssdsim.answers.serving.batching import Batching
-from ssdsim.answers.serving.fleet import DraftPool, simulate_fleet
+from ssdsim.answers.serving.fleet import SharedDraft, simulate_fleet
 from ssdsim.answers.serving.journal import Run
 from ssdsim.answers.serving.loop import simulate
 from ssdsim.answers.serving.policies import policies
@@ -76,40 +76,37 @@ def test_a_timeline_of_a_burst_shows_joins_forced_misses_late_drafts_and_a_switc
     assert any(event["ph"] == "C" for event in events)
 
 
-def _shared(draft_pool: int | None, name: str = "ssd") -> Run:
+def _shared(targets: int, name: str = "ssd", replicas: int = 4) -> Run:
     workload, batching = WORKLOAD.at_rate(20.0), Batching()
-    return simulate_fleet(
-        policy(name, workload, batching, **SMALL), workload, batching, 3, "round-robin", 0, draft_pool
-    )
+    served = policy(name, workload, batching, **SMALL, targets=targets)
+    return simulate_fleet(served, workload, batching, replicas, "round-robin", 0)
 
 
 def test_a_draft_that_replicas_share_is_waited_for_and_is_one_gpu() -> None:
-    runs = {gpus: _shared(gpus) for gpus in (None, 3, 2, 1)}
-    assert [runs[gpus].gpus for gpus in (None, 3, 2, 1)] == [6, 6, 5, 4]
+    runs = {targets: _shared(targets) for targets in (1, 2, 4)}
+    assert [runs[targets].gpus for targets in (1, 2, 4)] == [8, 6, 5]
     times = [float((run.requests.last_s - run.requests.first_s).mean()) for run in runs.values()]
-    assert times[1] >= times[0] * (1.0 - 1e-9)
-    assert times[1] < times[2] < times[3]
+    assert times[0] < times[1] < times[2]
     for run in runs.values():
         every_token_was_made(run)
         time_adds_up(run)
 
 
-def test_nobody_waits_for_a_pool_where_nothing_drafts_apart() -> None:
-    alone, pooled = _shared(None, "sd"), _shared(1, "sd")
-    assert np.array_equal(alone.requests.last_s, pooled.requests.last_s)
-    assert alone.gpus == pooled.gpus
+def test_nobody_waits_for_a_draft_beside_its_target() -> None:
+    alone, shared = _shared(1, "sd"), _shared(4, "sd")
+    assert np.array_equal(alone.requests.last_s, shared.requests.last_s)
+    assert alone.gpus == shared.gpus
 
 
-def test_a_pool_is_booked_in_turn() -> None:
-    pool = DraftPool(2)
-    pool.book(0.0, 5.0)
-    assert pool.wait_s(1.0) == 0.0
-    pool.book(1.0, 1.0)
-    assert pool.wait_s(1.5) == 0.5
-    pool.book(1.5, 1.0)  # begins at 2
-    assert pool.wait_s(2.0) == 1.0
+def test_a_shared_draft_is_booked_in_turn() -> None:
+    draft = SharedDraft()
+    draft.book(0.0, 5.0)
+    assert draft.wait_s(1.0) == 4.0
+    draft.book(1.0, 1.0)  # begins at 5
+    assert draft.wait_s(1.5) == 4.5
+    assert draft.wait_s(7.0) == 0.0
 
 
-def test_more_drafts_than_replicas_are_refused() -> None:
-    with pytest.raises(InputError, match="--draft-pool"):
-        _shared(4)
+def test_replicas_that_are_left_over_are_refused() -> None:
+    with pytest.raises(InputError, match="3 are no multiple"):
+        _shared(2, replicas=3)

@@ -56,14 +56,14 @@ class Policy:
     _found: dict[tuple[int, int], int] = field(default_factory=dict)
 
     @property
-    def gpus(self) -> int:
-        """Devices that must be there whichever variant runs."""
+    def gpus(self) -> float:
+        """Devices that must be there whichever variant runs, with a replica's part of a draft's that it shares."""
         return max(variant.gpus for variant in self.variants)
 
     @property
-    def draft_gpus(self) -> int:
-        """Of those, devices that only draft."""
-        return max(variant.scenario.devices.draft for variant in self.variants)
+    def targets(self) -> int:
+        """Replicas that share a draft's devices."""
+        return max(variant.scenario.devices.targets for variant in self.variants)
 
     def number(self, batch: int, context: float) -> int:
         """Of the variant that runs."""
