@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ssdsim.checks import Array, FloatOrArray
-from ssdsim.protocols.strategy import Service
+from ssdsim.protocols.service import Service
 from ssdsim.rounds.block import RoundBlock
 from ssdsim.rounds.outcomes import OutcomeBlock
 from ssdsim.scenario.scenario import Scenario
 
+Places = NDArray[np.int64]
 _ROUNDS = 256  # of each target in a queue, where a block has as many
 _RUN_IN = 64  # of each target, before its rounds count
 
@@ -21,10 +23,12 @@ def shared_rounds(scenario: Scenario, outcomes: OutcomeBlock, t: Mapping[str, Fl
     strategy = scenario.strategy
     service = strategy.service(t, outcomes)
     assert service is not None  # else there is one target
-    return strategy.with_waits(outcomes, t, round_times(service, scenario.devices.targets, outcomes.rounds))
+    devices = scenario.devices
+    times = round_times(service, devices.targets, devices.together, outcomes.rounds)
+    return strategy.with_waits(outcomes, t, times)
 
 
-def round_times(service: Service, targets: int, rounds: int) -> Array:
+def round_times(service: Service, targets: int, together: bool, rounds: int) -> Array:
     """Seconds of each round, shape ``(rounds,)``; a number of the service is one a round, or one for all.
 
     Each target of each queue has rounds in a row. Targets begin evenly spaced; rounds in which a queue forgets that,
@@ -33,7 +37,7 @@ def round_times(service: Service, targets: int, rounds: int) -> Array:
     queues = max(1, rounds // (targets * _ROUNDS))
     of_each = -(-rounds // (targets * queues))
     numbers = np.arange(queues * targets * of_each).reshape(queues, targets, of_each) % rounds
-    side_by_side = _Queues(service, numbers, rounds)
+    side_by_side = _Queues(service, numbers, rounds, together)
     found = np.zeros(numbers.shape)
     while side_by_side.done.min() < of_each + _RUN_IN:
         queue, target, seconds = side_by_side.serve()
@@ -46,14 +50,14 @@ def round_times(service: Service, targets: int, rounds: int) -> Array:
 class _Queues:
     """What each target of each queue has asked for, when, and since when its round runs; arrays (queues, targets)."""
 
-    def __init__(self, service: Service, numbers: np.ndarray, rounds: int) -> None:
+    def __init__(self, service: Service, numbers: Places, rounds: int, together: bool) -> None:
         def of_rounds(seconds: FloatOrArray) -> Array:
             return np.asarray(np.broadcast_to(seconds, rounds)[numbers], dtype=float)
 
-        self._first, self._away, self._look_up, self._again = map(
-            of_rounds, (service.first_s, service.away_s, service.look_up_s, service.again_s)
+        self._first, self._away, self._look_up, self._again, self._misses = map(
+            of_rounds, (service.first_s, service.away_s, service.look_up_s, service.again_s, service.missed)
         )
-        self._beside = service.beside
+        self._ahead, self._together = service.hidden_s is not None, together
         queues, targets, _ = numbers.shape
         self._queue = np.arange(queues)
         round_s = float((self._away + self._first).mean())
@@ -63,31 +67,38 @@ class _Queues:
         self._free = np.zeros(queues)
         self.done = np.zeros((queues, targets), dtype=np.int64)  # rounds
 
-    def serve(self) -> tuple[np.ndarray, np.ndarray, Array]:
+    def serve(self) -> tuple[Places, Places, Array]:
         """One piece of work in each queue: where that ended a round, the queue, its target and the round's seconds.
 
-        First come, first served, but for who missed before who drafts ahead. Nothing is broken off.
+        First come, first served, but for who missed before who drafts ahead. Nothing is broken off. ``together``: it is
+        of all that wait for the like, and takes what it takes for the first of them.
         """
-        target, now = self._next()
-        at = self._queue, target
-        of_round = (*at, (self.done[at] - _RUN_IN) % self._first.shape[2])
-        missed, began = self._missed[at], self._began[at]
-        self._free = made = now + np.where(missed, self._again[of_round], self._first[of_round])
-        if self._beside:
+        first, alike, now = self._next()
+        at = self._queue, first
+        of_first = (*at, self._place(*at))
+        self._free = now + np.where(self._missed[at], self._again[of_first], self._first[of_first])
+        queue, target = np.nonzero(alike) if self._together else at
+        of_round = queue, target, self._place(queue, target)
+        missed, began, made = self._missed[queue, target], self._began[queue, target], self._free[queue]
+        if self._ahead:
             known = np.maximum(made, began + self._away[of_round]) + self._look_up[of_round]
-            ended = missed | (self._again[of_round] == 0.0)
+            ended = missed | (self._misses[of_round] == 0.0)
             following = np.where(missed, made, known)
         else:
             ended, following = np.ones_like(missed), made + self._away[of_round]
-        self._asked[at], self._missed[at] = following, ~ended
-        self._began[at] = np.where(ended, following, began)
-        self.done[at] += ended
-        return self._queue[ended], target[ended], (following - began)[ended]
+        self._asked[queue, target], self._missed[queue, target] = following, ~ended
+        self._began[queue, target] = np.where(ended, following, began)
+        self.done[queue, target] += ended
+        return queue[ended], target[ended], (following - began)[ended]
 
-    def _next(self) -> tuple[np.ndarray, Array]:
-        """Whose turn it is in each queue, and when."""
+    def _place(self, queue: Places, target: Places) -> Places:
+        """Of the round under way."""
+        return np.asarray((self.done[queue, target] - _RUN_IN) % self._first.shape[2])
+
+    def _next(self) -> tuple[Places, NDArray[np.bool_], Array]:
+        """Whose turn it is in each queue, who waits for the like, and when."""
         now = np.maximum(self._free, self._asked.min(axis=1))
         here = self._asked <= now[:, None]
-        first = np.where(here, self._asked, np.inf)
-        urgent = np.where(self._missed, first, np.inf)
-        return np.where(np.isfinite(urgent.min(axis=1)), urgent.argmin(axis=1), first.argmin(axis=1)), now
+        urgent = here & self._missed
+        alike = np.where(urgent.any(axis=1)[:, None], urgent, here)
+        return np.where(alike, self._asked, np.inf).argmin(axis=1), alike, now

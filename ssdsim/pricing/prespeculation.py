@@ -41,10 +41,12 @@ def always_beside(site: Site, verify: Step, draft: Step) -> tuple[Step, Step]:
     return verify.stretched(slower[0]), draft.stretched(slower[1])
 
 
-def window_budget(site: Site, drafter: Drafter, k: int, targets: int = 1, largest: int = MOST_OUTCOMES) -> int:
+def window_budget(
+    site: Site, drafting: Site, drafter: Drafter, k: int, targets: int = 1, largest: int = MOST_OUTCOMES
+) -> int:
     """The most outcomes a sequence that the draft can cache before the target's outcome arrives (at least K + 1).
 
-    For several ``targets`` it does so one after the other.
+    ``drafting`` has the draft's batch. For several ``targets`` it works one after the other.
 
     By bisection, since the time of a branch step never falls with its tokens.
     """
@@ -52,7 +54,7 @@ def window_budget(site: Site, drafter: Drafter, k: int, targets: int = 1, larges
     window_s = (verify.cost + site.sampling_step().cost + site.outcome_message(k + 1).cost).seconds
 
     def fits(budget: int) -> bool:
-        return targets * prespeculation(site, drafter, k, budget).seconds <= window_s
+        return targets * prespeculation(drafting, drafter, k, budget).seconds <= window_s
 
     low, high = k + 1, largest
     while low < high:

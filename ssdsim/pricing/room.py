@@ -18,12 +18,14 @@ class NoRoom(InputError):
 class Devices:
     """Devices that a strategy occupies: of the target (all its replicas), and of the draft besides.
 
-    Those of the draft may serve so many ``targets``, each on devices of its own.
+    Those of the draft may serve so many ``targets``, each on devices of its own: in turn, or all that wait
+    ``together``.
     """
 
     target: int
     draft: int = 0
     targets: int = 1
+    together: bool = False
 
     @property
     def total(self) -> int:

@@ -12,8 +12,9 @@ from ssdsim.pricing.room import Devices
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.protocols.axes import Words
-from ssdsim.protocols.shared import alternating, targets_of
-from ssdsim.protocols.strategy import Service, Strategy
+from ssdsim.protocols.service import Service
+from ssdsim.protocols.shared import alternating, sharing_of
+from ssdsim.protocols.strategy import Strategy
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.round import Seconds
 from ssdsim.rounds.states import States
@@ -32,7 +33,7 @@ class Alternate(Strategy):
     def devices(self, options: Mapping[str, Any], tp: int, drafter: Drafter) -> Devices:
         if not is_apart(options, drafter):
             return Devices(tp)
-        return Devices(tp, 1, targets_of(self.options, options))
+        return Devices(tp, 1, *sharing_of(self.options, options))
 
     def occupancies(self, site: Site, drafter: Drafter) -> Iterable[Occupancy]:
         if is_apart(site.options, drafter) or not drafter.needs_device:
@@ -76,8 +77,8 @@ class Alternate(Strategy):
     def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
         if not is_apart(options, drafter):
             return {"target": _alternates}
-        targets = targets_of(self.options, options)
-        return alternating(targets) if targets > 1 else {"target": _verifies, "draft": _drafts}
+        targets, together = sharing_of(self.options, options)
+        return alternating(targets, together) if targets > 1 else {"target": _verifies, "draft": _drafts}
 
 
 def is_apart(options: Mapping[str, Any], drafter: Drafter) -> bool:

@@ -15,8 +15,9 @@ from ssdsim.pricing.room import Devices
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece, Step
 from ssdsim.protocols.axes import DraftDevices
-from ssdsim.protocols.shared import ahead, targets_of
-from ssdsim.protocols.strategy import Service, Strategy, late
+from ssdsim.protocols.service import Service
+from ssdsim.protocols.shared import ahead, sharing_of
+from ssdsim.protocols.strategy import Strategy, late
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.round import Seconds
 from ssdsim.rounds.states import States, Stationary
@@ -42,7 +43,7 @@ class Cached(Strategy):
     def devices(self, options: Mapping[str, Any], tp: int, drafter: Drafter) -> Devices:
         if not drafter.needs_device:
             return Devices(tp)
-        return Devices(tp, options["draft_gpus"], targets_of(self.options, options))
+        return Devices(tp, options["draft_gpus"], *sharing_of(self.options, options))
 
     def draft_holds(self, site: Site) -> tuple[str, int, int]:
         branches = branches_per_device(site.options["budget"], site.options["draft_gpus"])
@@ -83,14 +84,15 @@ class Cached(Strategy):
         return Service(
             first_s=t["pre-speculate"],
             away_s=t["speculation"] + t["verify"] + t["sample"] + t["outcome"],
-            beside=True,
+            hidden_s=t["verify"] + t["sample"] + t["outcome"],
             look_up_s=t["look up"],
-            again_s=states.any_to("miss") * t["fallback"],
+            missed=states.any_to("miss"),
+            again_s=t["fallback"],
         )
 
     def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
-        targets = targets_of(self.options, options)
-        return ahead(targets) if targets > 1 else {"target": _target, "draft": _draft}
+        targets, together = sharing_of(self.options, options)
+        return ahead(targets, together) if targets > 1 else {"target": _target, "draft": _draft}
 
 
 def _target(me: Actor) -> Generator[Any, Any, None]:

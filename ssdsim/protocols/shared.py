@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ssdsim.kinds import Whole
+from ssdsim.kinds import OneOf, Whole
 from ssdsim.option import Group, Option
+from ssdsim.pricing.site import Site
 from ssdsim.protocols.axes import Axis, Scope, Values
 from ssdsim.rounds.actor import Actor, Program
+from ssdsim.settings import Settings
 
 MOST_TARGETS = 256
 
@@ -26,6 +28,22 @@ TARGETS = Option(
     varied_by=("recommend",),
     groups=(Group.CHOICE,),
 )
+
+
+_TOGETHER, _IN_TURN = "together", "in-turn"
+
+SERVES = Option(
+    name="draft_serves",
+    kind=OneOf(("auto", _TOGETHER, _IN_TURN)),
+    default="auto",
+    about="targets that share a draft: one after the other; all that wait, in a pass as of all of them; or the faster",
+    axis="how a draft serves targets",
+    varied_by=("recommend",),
+    groups=(Group.CHOICE,),
+)
+
+SHARING = (TARGETS, SERVES)
+"""The options of a strategy whose draft may serve several targets."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,17 +69,38 @@ SHARED_BY = SharedBy(
 )
 
 
-def targets_of(own: Iterable[Option], options: Mapping[str, Any]) -> int:
-    """How many share the draft of a strategy with these options of its ``own``."""
-    return int(options[TARGETS.name]) if TARGETS in own else 1
+def sharing_of(own: Iterable[Option], options: Mapping[str, Any]) -> tuple[int, bool]:
+    """How many targets share the draft of a strategy with these options of its ``own``, and whether it serves them
+    together.
+    """
+    targets = int(options[TARGETS.name]) if TARGETS in own else 1
+    return targets, targets > 1 and options[SERVES.name] == _TOGETHER
 
 
-def alternating(targets: int) -> dict[str, Program]:
-    """The draft answers one target after the other, in the order in which their outcomes come; each waits for it."""
-    return {**_of_each(targets, _verifies), "draft": partial(_drafts, targets)}
+def in_each_way(settings: Settings) -> list[Settings]:
+    """The settings, with each way of serving several targets where the faster is asked for."""
+    if settings[TARGETS.name] == 1 or settings[SERVES.name] != "auto":
+        return [settings]
+    choices = []
+    for word in (_TOGETHER, _IN_TURN):
+        choice = settings.copy()
+        choice.settle(SERVES.name, word, "auto: more tokens/s than the other")
+        choices.append(choice)
+    return choices
 
 
-def ahead(targets: int) -> dict[str, Program]:
+def drafting_at(site: Site, own: Iterable[Option]) -> Site:
+    """The site with the sequences of a pass of a draft that may serve several targets together: those of all."""
+    targets, together = sharing_of(own, site.options)
+    return site.of_batch(targets * site.batch) if together else site
+
+
+def alternating(targets: int, together: bool) -> dict[str, Program]:
+    """Targets wait for the draft, which answers in the order in which outcomes come; or all at once that have come."""
+    return {**_of_each(targets, _verifies), "draft": partial(_drafts, targets, together)}
+
+
+def ahead(targets: int, together: bool) -> dict[str, Program]:
     """The draft's devices make what a target waits for before they pre-speculate for others; nothing is broken off.
 
     Its host looks outcomes up while they work.
@@ -69,7 +108,7 @@ def ahead(targets: int) -> dict[str, Program]:
     return {
         **_of_each(targets, _verifies_meanwhile),
         "cache": _looks_up,
-        "draft": partial(_works, targets),
+        "draft": partial(_works, targets, together),
     }
 
 
@@ -90,12 +129,23 @@ def _verifies(number: int, me: Actor) -> Generator[Any, Any, None]:
         me.end_round()
 
 
-def _drafts(targets: int, me: Actor) -> Generator[Any, Any, None]:
+def _drafts(targets: int, together: bool, me: Actor) -> Generator[Any, Any, None]:
     """At first nobody has anything to verify."""
-    for served in me.rounds():
-        number = served + 1 if served < targets else (yield me.receive("outcome"))
+    waiting = deque(range(1, targets + 1))
+    for _ in me.rounds():
+        waiting.extend((yield from me.look("outcome")))
+        if not waiting:
+            waiting.append((yield me.receive("outcome")))
+            waiting.extend((yield from me.look("outcome")))
+        served = _taken(waiting, together)
         yield me.do("draft")
-        me.post(_name(number), "speculation", number, takes="speculation")
+        for number in served:
+            me.post(_name(number), "speculation", number, takes="speculation")
+
+
+def _taken(waiting: deque[int], together: bool) -> list[int]:
+    """Whom the draft serves next; they wait no longer."""
+    return [waiting.popleft() for _ in range(len(waiting) if together else 1)]
 
 
 def _verifies_meanwhile(number: int, me: Actor) -> Generator[Any, Any, None]:
@@ -128,7 +178,7 @@ def _looks_up(me: Actor) -> Generator[Any, Any, None]:
             me.post("draft", "job", (False, number))
 
 
-def _works(targets: int, me: Actor) -> Generator[Any, Any, None]:
+def _works(targets: int, together: bool, me: Actor) -> Generator[Any, Any, None]:
     missed: deque[int] = deque()
     others = deque(range(1, targets + 1))
     for _ in me.rounds():
@@ -138,11 +188,13 @@ def _works(targets: int, me: Actor) -> Generator[Any, Any, None]:
         for urgent, number in jobs:
             (missed if urgent else others).append(number)
         if missed:
-            number = missed.popleft()
+            served = _taken(missed, together)
             yield me.do("fallback")
-            me.post(_name(number), "speculation", number, takes="speculation")
-            others.append(number)
+            for number in served:
+                me.post(_name(number), "speculation", number, takes="speculation")
+            others.extend(served)
         else:
-            number = others.popleft()
+            served = _taken(others, together)
             yield me.do("pre-speculate")
-            me.post("cache", "outcome", (number, None))
+            for number in served:
+                me.post("cache", "outcome", (number, None))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from ssdsim.pricing.room import Devices
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.protocols.axes import Axis
+from ssdsim.protocols.service import Service
 from ssdsim.rounds.actor import Program
 from ssdsim.rounds.block import RoundBlock, total
 from ssdsim.rounds.estimate import PARTS, Estimate
@@ -28,27 +29,6 @@ from ssdsim.settings import Settings
 
 if TYPE_CHECKING:
     from ssdsim.rounds.outcomes import OutcomeBlock
-
-
-@dataclass(frozen=True)
-class Service:
-    """What a round of a target asks of the devices of a draft that other targets may share.
-
-    They make a speculation in ``first_s``. The answer, the target's pass and its outcome take ``away_s`` from when the
-    draft is done until it hears of them. It drafts after that, or, where ``beside``, asks for it at the start and
-    needs both; then, after ``look_up_s`` without the devices, ``again_s`` more where the outcome was not foreseen.
-    """
-
-    first_s: FloatOrArray
-    away_s: FloatOrArray
-    beside: bool = False
-    look_up_s: FloatOrArray = 0.0
-    again_s: FloatOrArray = 0.0
-
-    @property
-    def busy_s(self) -> FloatOrArray:
-        """Seconds of a round in which the devices work for a target."""
-        return self.first_s + self.again_s
 
 
 class Strategy(ABC):
@@ -166,23 +146,19 @@ class Strategy(ABC):
             batch=round.batch,
             gpus=round.gpus,
             tokens_per_round=round.averages.tokens_per_round,
-            breakdown_s=_all_parts(self.mean_parts(round.seconds, states, round.targets)),
+            breakdown_s=_all_parts(self.mean_parts(round, states)),
             p_hit=None if self.miss is None else states.one_not_to(self.miss),
             p_all_hit=None if self.miss is None else states.none_to(self.miss),
             paper_round_s=self.paper_round_s(round.seconds, states) if alone else None,
         )
 
-    def mean_parts(self, t: Mapping[str, Seconds], states: States, targets: FloatOrArray) -> Mapping[str, FloatOrArray]:
-        """:meth:`parts`, and what a round waits for a draft that serves other targets, too.
-
-        No round is shorter than what the draft's devices do for all targets in it. For constant durations that is all
-        that they wait: targets fall into step.
-        """
-        found = dict(self.parts(t, states))
-        service = self.service(t, states)
+    def mean_parts(self, round: Round, states: States) -> Mapping[str, FloatOrArray]:
+        """:meth:`parts`, and what a round waits for a draft that serves other targets, too."""
+        found = dict(self.parts(round.seconds, states))
+        service = self.service(round.seconds, states) if np.any(np.asarray(round.targets) > 1) else None
         if service is not None:
-            waits = late(targets * service.busy_s, sum(found.values()))
-            found["draft"] = found["draft"] + np.where(np.asarray(targets) > 1, waits, 0.0)
+            waits = service.waits_s(sum(found.values()), round.targets, round.together)
+            found["draft"] = found["draft"] + np.where(np.asarray(round.targets) > 1, waits, 0.0)
         return found
 
     def paper_round_s(self, t: Mapping[str, Seconds], states: Stationary) -> Seconds | None:

@@ -80,6 +80,7 @@ def _round(
         seconds=seconds,
         averages=averages,
         targets=np.array([row.devices.targets for row in rows])[:, *axes],
+        together=np.array([row.devices.together for row in rows])[:, *axes],
     )
 
 

@@ -79,7 +79,8 @@ class Scenario:
 
     @property
     def round(self) -> Round:
-        return Round(self.batch, self.gpus, self.seconds, self.tokens.averages, self.devices.targets)
+        d = self.devices
+        return Round(self.batch, self.gpus, self.seconds, self.tokens.averages, d.targets, d.together)
 
     @cached_property
     def estimate(self) -> Estimate:

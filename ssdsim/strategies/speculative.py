@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.protocols.alternate import PLACES, Alternate, is_apart
 from ssdsim.protocols.axes import LOOKAHEAD
-from ssdsim.protocols.shared import SHARED_BY, TARGETS
+from ssdsim.protocols.shared import SHARED_BY, SHARING, drafting_at, in_each_way
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.mixing import tokens_of
@@ -33,7 +33,12 @@ class Speculative(Alternate):
     source = "Leviathan et al., 2023"
     rival = "ar"
     searched = (PLACES, SHARED_BY, LOOKAHEAD)
-    options = (TARGETS,)
+    options = SHARING
+
+    def alternatives(self, settings: Settings) -> Iterable[Settings]:
+        return (
+            in_each_way(settings) if settings["sd_draft"] == "separate" or settings["t_sd"] is not None else (settings,)
+        )
 
     def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:
         if settings["sd_k"] is None:
@@ -51,7 +56,9 @@ class Speculative(Alternate):
 
     def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
         k = self.lookahead(site.options)
-        draft = Step("draft", site.speculate(drafter, k, beside=not is_apart(site.options, drafter)))
+        apart = is_apart(site.options, drafter)
+        drafting = drafting_at(site, self.options) if apart else site
+        draft = Step("draft", drafting.speculate(drafter, k, beside=not apart))
         proposed = drafter.proposes(site.options, k)
         verify = site.verify_step("verify", 1 + _verified(proposed, site.options["b"]))
         steps = self.round_steps(site, drafter, draft, verify)

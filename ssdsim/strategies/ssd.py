@@ -16,7 +16,7 @@ from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.protocols.axes import LOOKAHEAD, Outcomes, Words
 from ssdsim.protocols.cached import DRAFT_DEVICES, Cached
-from ssdsim.protocols.shared import SHARED_BY, TARGETS, targets_of
+from ssdsim.protocols.shared import SHARED_BY, SHARING, drafting_at, in_each_way, sharing_of
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.mixing import tokens_of, tokens_of_each
 from ssdsim.settings import GIVEN, Settings
@@ -57,18 +57,18 @@ class SSD(Cached):
         ),
         Words(option="backup", about="on a miss [default: auto, the faster]", words=("auto",)),
     )
-    options = (TARGETS,)
+    options = SHARING
     told = ("backup", "budget")
     deployed = ("k", "budget", "fan_outs", "fan_outs_after_miss", "backup")
 
     def alternatives(self, settings: Settings) -> Iterable[Settings]:
         if settings["backup"] != "auto":
-            return (settings,)
+            return in_each_way(settings)
         choices = []
         for backup in ("jit", "fast"):
             choice = settings.copy()
             choice.settle("backup", backup, "auto: more tokens/s than the other")
-            choices.append(choice)
+            choices += in_each_way(choice)
         return choices
 
     def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:
@@ -84,7 +84,9 @@ class SSD(Cached):
             if site.unit_free:
                 raise InputError("--f window needs hardware: without it nothing says what a branch token costs")
             check_place(self.title, drafter.title, drafter.needs_target)
-            budget = window_budget(site, drafter, settings["k"], targets_of(self.options, settings))
+            targets, together = sharing_of(self.options, settings)
+            served = 1 if together else targets
+            budget = window_budget(site, drafting_at(site, self.options), drafter, settings["k"], served)
             settings.derive("budget", budget, "the largest that the draft finishes while the target verifies")
         elif settings["budget"] is None:
             settings.derive("budget", settings["f"] * (settings["k"] + 1), "f (k + 1)")
@@ -118,8 +120,9 @@ class SSD(Cached):
     def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
         k = self.lookahead(site.options)
         verify = site.verify_step("verify", k + 1)
-        prespeculate = site.given("t_p", prespeculation(site, drafter, k, site.options["budget"]))
-        fallback = site.given("t_b", _fallback(site, drafter, k), f"{site.options['backup']} fallback")
+        drafting = drafting_at(site, self.options)
+        prespeculate = site.given("t_p", prespeculation(drafting, drafter, k, site.options["budget"]))
+        fallback = site.given("t_b", _fallback(drafting, drafter, k), f"{site.options['backup']} fallback")
         messages = site.outcome_message(k + 1), site.speculation_message(k)
         return self.round_steps(site, verify, prespeculate, fallback, *messages)
 

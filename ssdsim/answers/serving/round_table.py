@@ -198,8 +198,8 @@ class RoundTable:
         """A mean round with ``chunks`` beside it, after which a new request is looked up in vain where it ``joins``."""
         averages = self.scenario.tokens.averages
         states = _Joined(batch, averages, self._strategy.miss if joins else None)
-        seconds, targets = self._with_prompts(batch, context, chunks), self.scenario.devices.targets
-        return float(sum(self._strategy.mean_parts(seconds, states, targets).values()))
+        round = self._round(batch, self._with_prompts(batch, context, chunks))
+        return float(sum(self._strategy.mean_parts(round, states).values()))
 
     def drawn(self, batch: int, context: float, errors: TimingErrors) -> Drawn:
         """Tokens/s of the batch over what is predicted of them, at the nearest context and batch worked out."""
@@ -209,8 +209,7 @@ class RoundTable:
         return Drawn.of(scenario, errors).scaled(1.0 / float(scenario.estimate.tokens_per_second))
 
     def _round(self, batch: int, seconds: Mapping[str, float]) -> Round:
-        scenario = self.scenario
-        return Round(batch, scenario.gpus, seconds, scenario.tokens.averages, scenario.devices.targets)
+        return replace(self.scenario.round, batch=batch, seconds=seconds)
 
     # what they are made of
 
