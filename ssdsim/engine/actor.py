@@ -234,7 +234,7 @@ class SimActor:
         assert event.callbacks is not None
         event.callbacks.append(lambda _: mailbox.put(content))
 
-    def look(self, message: str) -> Generator[Any, Any, list[int]]:
+    def look(self, message: str) -> Generator[Any, Any, list[Any]]:
         """What comes at this very instant is seen, too."""
         # Twice, as a wait until an event may end a rounding before it; the leader, which acts first at an instant,
         # waits until followers have looked and answered.
@@ -245,7 +245,7 @@ class SimActor:
             yield self._env.timeout(gap)
         return self.here(message)
 
-    def here(self, message: str) -> list[int]:
+    def here(self, message: str) -> list[Any]:
         return self._run.mailbox(self._role, message).here()
 
     def judge(self, drafted: int) -> tuple[int, bool]:

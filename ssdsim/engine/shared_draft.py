@@ -58,9 +58,10 @@ class _Queues:
             of_rounds, (service.first_s, service.away_s, service.look_up_s, service.again_s, service.missed)
         )
         self._ahead, self._together = service.hidden_s is not None, together
+        self._hidden = of_rounds(0.0 if service.hidden_s is None else service.hidden_s)
         queues, targets, _ = numbers.shape
         self._queue = np.arange(queues)
-        round_s = float((self._away + self._first).mean())
+        round_s = float((self._away + self._hidden + self._first).mean())
         self._began = np.tile(np.arange(targets) * round_s / targets, (queues, 1))
         self._asked = self._began.copy()
         self._missed = np.zeros((queues, targets), dtype=np.bool_)
@@ -81,9 +82,9 @@ class _Queues:
         of_round = queue, target, self._place(queue, target)
         missed, began, made = self._missed[queue, target], self._began[queue, target], self._free[queue]
         if self._ahead:
-            known = np.maximum(made, began + self._away[of_round]) + self._look_up[of_round]
+            known = np.maximum(made, began + self._hidden[of_round]) + self._look_up[of_round]
             ended = missed | (self._misses[of_round] == 0.0)
-            following = np.where(missed, made, known)
+            following = np.where(missed, made, known) + np.where(ended, self._away[of_round], 0.0)
         else:
             ended, following = np.ones_like(missed), made + self._away[of_round]
         self._asked[queue, target], self._missed[queue, target] = following, ~ended
@@ -96,9 +97,13 @@ class _Queues:
         return np.asarray((self.done[queue, target] - _RUN_IN) % self._first.shape[2])
 
     def _next(self) -> tuple[Places, NDArray[np.bool_], Array]:
-        """Whose turn it is in each queue, who waits for the like, and when."""
+        """Whose turn it is in each queue, who waits for the like, and when.
+
+        Who asks just when the devices are done comes after those who have waited, but for who missed.
+        """
         now = np.maximum(self._free, self._asked.min(axis=1))
         here = self._asked <= now[:, None]
-        urgent = here & self._missed
-        alike = np.where(urgent.any(axis=1)[:, None], urgent, here)
+        urgent, before = here & self._missed, here & (self._asked < now[:, None])
+        alike = np.where(before.any(axis=1)[:, None], before, here)
+        alike = np.where(urgent.any(axis=1)[:, None], urgent, alike)
         return np.where(alike, self._asked, np.inf).argmin(axis=1), alike, now

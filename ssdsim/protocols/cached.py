@@ -83,7 +83,7 @@ class Cached(Strategy):
     def service(self, t: Mapping[str, Seconds], states: States) -> Service:
         return Service(
             first_s=t["pre-speculate"],
-            away_s=t["speculation"] + t["verify"] + t["sample"] + t["outcome"],
+            away_s=t["speculation"],
             hidden_s=t["verify"] + t["sample"] + t["outcome"],
             look_up_s=t["look up"],
             missed=states.any_to("miss"),

@@ -12,7 +12,7 @@ from ssdsim.kinds import OneOf, Whole
 from ssdsim.option import Group, Option
 from ssdsim.pricing.site import Site
 from ssdsim.protocols.axes import Axis, Scope, Values
-from ssdsim.rounds.actor import Actor, Program
+from ssdsim.rounds.actor import Actor, Program, Stoppable
 from ssdsim.settings import Settings
 
 MOST_TARGETS = 256
@@ -108,7 +108,7 @@ def ahead(targets: int, together: bool) -> dict[str, Program]:
     return {
         **_of_each(targets, _verifies_meanwhile),
         "cache": _looks_up,
-        "draft": partial(_works, targets, together),
+        "draft": partial(_works, together),
     }
 
 
@@ -150,6 +150,7 @@ def _taken(waiting: deque[int], together: bool) -> list[int]:
 
 def _verifies_meanwhile(number: int, me: Actor) -> Generator[Any, Any, None]:
     for _ in me.rounds():
+        me.post("draft", "job", (number, False))
         yield me.do("verify")
         yield me.do("sample")
         me.post("cache", "outcome", (number, me.any_to("miss")), takes="outcome")
@@ -172,29 +173,34 @@ def _looks_up(me: Actor) -> Generator[Any, Any, None]:
         prepared.remove(number)
         yield me.do("look up")
         if missed.pop(number):
-            me.post("draft", "job", (True, number))
+            me.post("draft", "job", (number, True))
         else:
             me.post(_name(number), "speculation", number, takes="speculation")
-            me.post("draft", "job", (False, number))
 
 
-def _works(targets: int, together: bool, me: Actor) -> Generator[Any, Any, None]:
+def _works(together: bool, me: Stoppable) -> Generator[Any, Any, None]:
+    """Who asks to draft ahead just when a piece of work is done comes after those who have waited."""
     missed: deque[int] = deque()
-    others = deque(range(1, targets + 1))
+    others: deque[int] = deque()
     for _ in me.rounds():
-        jobs: list[Any] = yield from me.look("job")
-        if not (jobs or missed or others):
-            jobs = [(yield me.receive("job"))]
-        for urgent, number in jobs:
-            (missed if urgent else others).append(number)
+        waited: list[Any] = me.here("job")
+        now: list[Any] = yield from me.look("job")
+        if not (waited or now or missed or others):
+            now = [(yield me.receive("job")), *(yield from me.look("job"))]
+        missed.extend(number for number, misses in (*waited, *now) if misses)
+        others.extend(number for number, misses in waited if not misses)
+        just_now = [number for number, misses in now if not misses]
+        if not (missed or others):
+            others, just_now = deque(just_now), []
         if missed:
             served = _taken(missed, together)
+            others.extend(just_now)
             yield me.do("fallback")
             for number in served:
                 me.post(_name(number), "speculation", number, takes="speculation")
-            others.extend(served)
         else:
             served = _taken(others, together)
+            others.extend(just_now)
             yield me.do("pre-speculate")
             for number in served:
                 me.post("cache", "outcome", (number, None))

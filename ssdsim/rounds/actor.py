@@ -66,7 +66,7 @@ class Actor(Protocol):
         """
         ...
 
-    def look(self, message: str) -> Generator[Any, Any, list[int]]:
+    def look(self, message: str) -> Generator[Any, Any, list[Any]]:
         """What messages have come since the last look, in their order."""
         ...
 
@@ -80,7 +80,7 @@ class Actor(Protocol):
 class Stoppable(Actor, Protocol):
     """One side of a round, on a clock on which work can be broken off."""
 
-    def here(self, message: str) -> list[int]:
+    def here(self, message: str) -> list[Any]:
         """What messages have come so far, in their order; one that comes at this instant may be among the next."""
         ...
 

@@ -107,6 +107,16 @@ def test_a_shared_draft_is_booked_in_turn() -> None:
     assert draft.wait_s(7.0) == 0.0
 
 
+def test_those_who_wait_for_a_shared_draft_may_be_served_together() -> None:
+    draft = SharedDraft(together=True)
+    draft.book(0.0, 5.0)
+    draft.book(1.0, 1.0)  # both begin at 5
+    draft.book(2.0, 1.0)
+    assert draft.wait_s(4.0) == 1.0
+    assert draft.wait_s(5.0) == 1.0
+    assert draft.wait_s(6.0) == 0.0
+
+
 def test_replicas_that_are_left_over_are_refused() -> None:
     with pytest.raises(InputError, match="3 are no multiple"):
         _shared(2, replicas=3)

@@ -17,6 +17,7 @@ from ssdsim.answers.serving.replica import Replica
 from ssdsim.answers.serving.workload import Workload
 from ssdsim.checks import whole
 from ssdsim.errors import InputError, nearest
+from ssdsim.pricing.room import Devices
 
 Router = Literal["round-robin", "least-loaded"]
 
@@ -49,33 +50,42 @@ def simulate_fleet(
         )
     if workload.concurrency is not None:
         raise InputError("--concurrency has no effect with replicas behind a router: give --rate")
-    if replicas % policy.targets:
-        raise InputError(f"{policy.targets} replicas share a draft: {replicas} are no multiple of it")
+    if replicas % policy.devices.targets:
+        raise InputError(f"{policy.devices.targets} replicas share a draft: {replicas} are no multiple of it")
     requests = Requests(workload)
     fleet = [Replica(policy, batching, workload, requests, seed=seed, number=number) for number in range(replicas)]
     clock = simpy.Environment()
-    _Fleet(clock, fleet, router, workload, batching, policy.targets).start()
+    _Fleet(clock, fleet, router, workload, batching, policy.devices).start()
     clock.run()
     return run_of(policy, workload, requests, fleet)
 
 
 @dataclass
 class SharedDraft:
-    """A draft's devices that serve several replicas, first come, first served.
+    """A draft's devices that serve several replicas: in turn, or all that wait ``together``.
 
     A round asks for them when it begins, and has them for all that it drafts: its prompts, and its
-    :class:`ssdsim.protocols.strategy.Service`, between whose parts nobody else comes in.
+    :class:`ssdsim.protocols.service.Service`, between whose parts nobody else comes in.
     """
 
+    together: bool = False
     free_at: float = 0.0
+    _next_until: float | None = None  # those who wait together
 
     def wait_s(self, now: float) -> float:
-        """Until they are free."""
+        """Until what runs is done, and all that is before in the queue."""
+        if self._next_until is not None and now >= self.free_at:
+            self.free_at, self._next_until = self._next_until, None
         return max(0.0, self.free_at - now)
 
     def book(self, now: float, seconds: float) -> None:
-        """From when they are free, for so long."""
-        self.free_at = max(now, self.free_at) + seconds
+        """For so long, from when :meth:`wait_s` says."""
+        if self.wait_s(now) == 0.0:
+            self.free_at = now + seconds
+        elif self.together:
+            self._next_until = max(self._next_until or 0.0, self.free_at + seconds)
+        else:
+            self.free_at += seconds
 
 
 class _Fleet:
@@ -88,10 +98,11 @@ class _Fleet:
         router: Router,
         workload: Workload,
         batching: Batching,
-        targets: int,
+        devices: Devices,
     ) -> None:
         self._clock, self._replicas, self._router = clock, replicas, router
-        shared = [SharedDraft() for _ in range(len(replicas) // targets)]
+        targets = devices.targets
+        shared = [SharedDraft(devices.together) for _ in range(len(replicas) // targets)]
         self._drafts = [shared[number // targets] if targets > 1 else None for number in range(len(replicas))]
         for replica in replicas:
             replica.shares_draft = targets > 1

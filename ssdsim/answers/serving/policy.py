@@ -11,6 +11,7 @@ from ssdsim.answers.serving.ledger import Ledger, ledgers
 from ssdsim.answers.serving.outcome_rows import OutcomeRows
 from ssdsim.answers.serving.passes import PromptTables
 from ssdsim.answers.serving.round_table import RoundTable
+from ssdsim.pricing.room import Devices
 from ssdsim.rounds.estimate import Estimate
 from ssdsim.scenario.scenario import Scenario
 
@@ -61,9 +62,9 @@ class Policy:
         return max(variant.gpus for variant in self.variants)
 
     @property
-    def targets(self) -> int:
-        """Replicas that share a draft's devices."""
-        return max(variant.scenario.devices.targets for variant in self.variants)
+    def devices(self) -> Devices:
+        """Of the variant whose draft serves the most replicas."""
+        return max((variant.scenario.devices for variant in self.variants), key=lambda devices: devices.targets)
 
     def number(self, batch: int, context: float) -> int:
         """Of the variant that runs."""

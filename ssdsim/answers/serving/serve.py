@@ -244,7 +244,7 @@ def _check_shared(targets: int | None, found: Policies) -> None:
     if targets is None or targets == 1:
         return
     ranked = [*found.by_name.values(), *found.apart.values()]
-    if all(policy.targets == 1 for policy in ranked):
+    if all(policy.devices.targets == 1 for policy in ranked):
         named = ", ".join(policy.title for policy in ranked)
         raise InputError(
             f"{targets} replicas cannot share a draft of {named}: SSD's can, and SD's with --sd-draft separate"
