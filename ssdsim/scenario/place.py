@@ -9,6 +9,7 @@ from typing import Any
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.profile import HardwareProfile
+from ssdsim.pricing.network import Network
 from ssdsim.pricing.site import Site
 from ssdsim.runtimes.card import Runtime
 from ssdsim.runtimes.catalog import find_runtime, runtime_of
@@ -48,6 +49,7 @@ def site_of(settings: Settings) -> Site | None:
         runtime=_settled_runtime(settings).on(profile.device),
         draft_dtype=settings["draft_dtype"],
         kv_dtype=settings["kv_dtype"],
+        network=_network(settings),
     )
     if settings["dtype"] is None:
         settings.derive("dtype", site.target.precision().weights, "the target card's")
@@ -58,6 +60,16 @@ def site_of(settings: Settings) -> Site | None:
         settings.derive("kv_dtype", kept, "the runtime's, for quantised weights")
         site = replace(site, kv_dtype=kept)
     return site.with_options(settings.plain)
+
+
+def _network(settings: Settings) -> Network | None:
+    """Between a target and its draft, where one is given."""
+    latency_us, gigabytes = settings["draft_link_us"], settings["draft_link_gbs"]
+    if latency_us is None:
+        return None
+    if gigabytes == 0.0:
+        raise InputError("--draft-link-gbs must be above 0, got 0")
+    return Network(latency_us * 1e-6, gigabytes * 1e9)
 
 
 def _check_spread(target: Transformer) -> None:
