@@ -9,6 +9,7 @@ from types import MappingProxyType
 from ssdsim import strategies
 from ssdsim.answers.contest import Contest, Versus, contest
 from ssdsim.answers.doubts import SURE, Basis, Doubt
+from ssdsim.pricing.room import counted
 from ssdsim.rounds.estimate import Estimate
 from ssdsim.scenario.many import Drawn
 from ssdsim.scenario.scenario import Scenario
@@ -99,7 +100,9 @@ def _clause(found: Contest[str], told: Sequence[str], subject: str, gpus: Mappin
     def held(rival: str) -> str:
         versus, same = found.over[rival], gpus[rival] == own_gpus
         bounds = f" (95 %: {versus.low:.2f}-{versus.high:.2f})" if versus.interval else ""
-        devices = f"the same {own_gpus:g} GPUs" if same else f"{own_gpus:g} GPUs against {gpus[rival]:g}"
+        devices = (
+            f"the same {counted(own_gpus)} GPUs" if same else f"{counted(own_gpus)} GPUs against {counted(gpus[rival])}"
+        )
         return f"{versus.ratio:.2f}x {strategies.ALL.named(rival).title}{bounds} on {devices}"
 
     said = f"{title} is {' and '.join(map(held, told))}"

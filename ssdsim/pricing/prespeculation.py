@@ -41,9 +41,7 @@ def always_beside(site: Site, verify: Step, draft: Step) -> tuple[Step, Step]:
     return verify.stretched(slower[0]), draft.stretched(slower[1])
 
 
-def window_budget(
-    site: Site, drafting: Site, drafter: Drafter, k: int, targets: int = 1, largest: int = MOST_OUTCOMES
-) -> int:
+def window_budget(site: Site, drafting: Site, drafter: Drafter, k: int, targets: int = 1) -> int:
     """The most outcomes a sequence that the draft can cache before the target's outcome arrives (at least K + 1).
 
     ``drafting`` has the draft's batch. For several ``targets`` it works one after the other.
@@ -56,7 +54,7 @@ def window_budget(
     def fits(budget: int) -> bool:
         return targets * prespeculation(drafting, drafter, k, budget).seconds <= window_s
 
-    low, high = k + 1, largest
+    low, high = k + 1, MOST_OUTCOMES
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if fits(middle) else (low, middle - 1)

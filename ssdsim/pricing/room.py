@@ -37,9 +37,21 @@ class Devices:
         return {"target": self.targets * self.target, "draft": self.draft}.get(kind, 0)
 
     @property
+    def sharing(self) -> str | None:
+        """Of a draft that several targets share, in a few words."""
+        if self.targets == 1:
+            return None
+        return f"one for {self.targets} targets, {'all that wait together' if self.together else 'one after the other'}"
+
+    @property
     def of_a_target(self) -> float:
         """With the draft's as they are shared: 4 + 1/N; a whole number where nobody shares them."""
         return self.target + self.draft if self.targets == 1 else self.total / self.targets
+
+
+def counted(gpus: float) -> str:
+    """Devices in words, a part of a shared draft's among them: 5, 4.25."""
+    return f"{round(gpus, 2):g}"
 
 
 def check_dtypes(site: Site, drafts: bool) -> None:

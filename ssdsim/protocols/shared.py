@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from ssdsim.kinds import OneOf, Whole
-from ssdsim.option import Group, Option
+from ssdsim.option import Group, Needs, Option
 from ssdsim.pricing.site import Site
 from ssdsim.protocols.axes import Axis, Scope, Values
 from ssdsim.rounds.actor import Actor, Program, Stoppable
@@ -40,6 +40,7 @@ SERVES = Option(
     axis="how a draft serves targets",
     varied_by=("recommend",),
     groups=(Group.CHOICE,),
+    needs=Needs((TARGETS.name,), "(how many share the draft)"),
 )
 
 SHARING = (TARGETS, SERVES)
