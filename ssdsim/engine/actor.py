@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from itertools import count
 from typing import Any
@@ -17,7 +16,7 @@ from ssdsim.engine.stopping import Stopping
 from ssdsim.engine.trace import Trace
 from ssdsim.errors import InputError
 from ssdsim.pricing.step import Step
-from ssdsim.rounds.actor import kind_of
+from ssdsim.rounds.actor import alike, kind_of
 from ssdsim.rounds.outcomes import OutcomeBlock, OutcomeSource
 from ssdsim.scenario.scenario import Scenario
 
@@ -56,14 +55,12 @@ class Run:
         """Run the programs until the first role has run its rounds; returns each device's busy seconds."""
         programs = self.scenario.strategy.programs(self.scenario.settings, self.scenario.drafter)
         roles = list(programs)
-        alike = Counter(map(kind_of, roles))
         actors = {
-            role: SimActor(self, role, leads=role == roles[0], device=self._of_role(role, alike[kind_of(role)]))
+            role: SimActor(self, role, leads=role == roles[0], device=self._of_role(role, len(alike(role, roles))))
             for role in roles
         }
-        beside = [actors[role] for role in roles[1:] if kind_of(role) == kind_of(roles[0])]
-        for actor, outcomes in zip(beside, self._others, strict=False):
-            actor.has_its_own(outcomes)
+        for role, outcomes in zip(alike(roles[0], roles)[1:], self._others, strict=False):
+            actors[role].has_its_own(outcomes)
         processes = {role: self.env.process(programs[role](actors[role])) for role in reversed(roles)}
         self.env.run(until=processes[roles[0]])
         if self.trace is not None:
@@ -95,9 +92,9 @@ class Run:
     def link(self) -> Device:
         return self.devices.get("link") or self._device("link", ["link"])
 
-    def _of_role(self, role: str, alike: int) -> Device:
+    def _of_role(self, role: str, sharing: int) -> Device:
         """Of several roles alike (``target 1``, ``target 2``) each has its share of the devices."""
-        gpus = self.scenario.devices.of_all(kind_of(role)) // alike
+        gpus = self.scenario.devices.of_all(kind_of(role)) // sharing
         return self._device(role, [f"{role} GPU {i}" for i in range(gpus)] or [f"{role} on the host"])
 
     def _device(self, role: str, tracks: list[str]) -> Device:

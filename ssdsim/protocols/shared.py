@@ -98,7 +98,8 @@ def drafting_at(site: Site, own: Iterable[Option]) -> Site:
 
 def alternating(targets: int, together: bool) -> dict[str, Program]:
     """Targets wait for the draft, which answers in the order in which outcomes come; or all at once that have come."""
-    return {**_of_each(targets, _verifies), "draft": partial(_drafts, targets, together)}
+    drafts = _drafts_together if together else _drafts_in_turn
+    return {**_of_each(targets, _verifies), "draft": partial(drafts, targets)}
 
 
 def ahead(targets: int, together: bool) -> dict[str, Program]:
@@ -113,6 +114,16 @@ def ahead(targets: int, together: bool) -> dict[str, Program]:
     }
 
 
+def cannot_share(own: Iterable[Option], options: Mapping[str, Any], ahead: bool) -> str | None:
+    """Why real ranks cannot run a draft that several targets share; None where they can."""
+    targets, together = sharing_of(own, options)
+    if targets == 1 or not (together or ahead):
+        return None
+    if ahead:
+        return "the host of a shared draft looks outcomes up while its device works, which one rank cannot"
+    return "ranks serve a shared draft's targets one after the other: give --draft-serves in-turn"
+
+
 def _of_each(targets: int, program: Any) -> dict[str, Program]:
     return {_name(number): partial(program, number) for number in range(1, targets + 1)}
 
@@ -122,23 +133,32 @@ def _name(number: int) -> str:
 
 
 def _verifies(number: int, me: Actor) -> Generator[Any, Any, None]:
-    for _ in me.rounds():
+    """It asks for a speculation with the outcome of the round before, so that after the last one nobody drafts."""
+    for verified in me.rounds():
+        if verified > 0:
+            me.post("draft", "outcome", number, takes="outcome")
         yield me.receive("speculation")
         yield me.do("verify")
         yield me.do("sample")
-        me.post("draft", "outcome", number, takes="outcome")
         me.end_round()
 
 
-def _drafts(targets: int, together: bool, me: Actor) -> Generator[Any, Any, None]:
+def _drafts_in_turn(targets: int, me: Actor) -> Generator[Any, Any, None]:
     """At first nobody has anything to verify."""
+    for served in me.rounds():
+        number = served + 1 if served < targets else (yield me.receive("outcome"))
+        yield me.do("draft")
+        me.post(_name(number), "speculation", number, takes="speculation")
+
+
+def _drafts_together(targets: int, me: Actor) -> Generator[Any, Any, None]:
     waiting = deque(range(1, targets + 1))
     for _ in me.rounds():
         waiting.extend((yield from me.look("outcome")))
         if not waiting:
             waiting.append((yield me.receive("outcome")))
             waiting.extend((yield from me.look("outcome")))
-        served = _taken(waiting, together)
+        served = _taken(waiting, together=True)
         yield me.do("draft")
         for number in served:
             me.post(_name(number), "speculation", number, takes="speculation")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, Protocol
 
 
@@ -95,3 +95,8 @@ Program = Callable[[Any], Generator[Any, Any, None]]
 def kind_of(role: str) -> str:
     """What roles alike have in common: ``target`` of ``target 1`` and ``target 2``."""
     return role.split(" ", maxsplit=1)[0]
+
+
+def alike(role: str, roles: Iterable[str]) -> list[str]:
+    """The roles of its kind, itself among them, in their order."""
+    return [other for other in roles if kind_of(other) == kind_of(role)]

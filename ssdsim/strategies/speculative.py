@@ -13,7 +13,7 @@ from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.protocols.alternate import PLACES, Alternate, is_apart
 from ssdsim.protocols.axes import LOOKAHEAD
-from ssdsim.protocols.shared import SHARED_BY, SHARING, drafting_at, in_each_way
+from ssdsim.protocols.shared import SHARED_BY, SHARING, cannot_share, drafting_at, in_each_way
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.mixing import tokens_of
@@ -67,6 +67,9 @@ class Speculative(Alternate):
 
     def parts(self, t: Mapping[str, Seconds], states: States) -> Mapping[str, FloatOrArray]:
         return {**super().parts(t, states), "verify": _verified_s(t, states)}
+
+    def cannot_run(self, options: Mapping[str, Any]) -> str | None:
+        return cannot_share(self.options, options, ahead=False)
 
     def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
         if is_apart(options, drafter) or options["t_sd"] is not None:  # in units of T_v to decode is to verify

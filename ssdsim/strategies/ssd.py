@@ -16,7 +16,7 @@ from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.protocols.axes import LOOKAHEAD, Outcomes, Words
 from ssdsim.protocols.cached import DRAFT_DEVICES, Cached
-from ssdsim.protocols.shared import SHARED_BY, SHARING, drafting_at, in_each_way, sharing_of
+from ssdsim.protocols.shared import SHARED_BY, SHARING, cannot_share, drafting_at, in_each_way, sharing_of
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.mixing import tokens_of, tokens_of_each
 from ssdsim.settings import GIVEN, Settings
@@ -116,6 +116,9 @@ class SSD(Cached):
 
     def guesses(self, settings: Mapping[str, Any]) -> tuple[int, ...] | None:
         return tuple(settings.get("fan_outs") or uniform_fan_out(settings["budget"], settings["k"]).tolist())
+
+    def cannot_run(self, options: Mapping[str, Any]) -> str | None:
+        return cannot_share(self.options, options, ahead=True)
 
     def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
         k = self.lookahead(site.options)
