@@ -29,7 +29,6 @@ TARGETS = Option(
     groups=(Group.CHOICE,),
 )
 
-
 _TOGETHER, _IN_TURN = "together", "in-turn"
 
 SERVES = Option(
@@ -114,12 +113,12 @@ def ahead(targets: int, together: bool) -> dict[str, Program]:
     }
 
 
-def cannot_share(own: Iterable[Option], options: Mapping[str, Any], ahead: bool) -> str | None:
+def cannot_share(own: Iterable[Option], options: Mapping[str, Any], caches: bool) -> str | None:
     """Why real ranks cannot run a draft that several targets share; None where they can."""
     targets, together = sharing_of(own, options)
-    if targets == 1 or not (together or ahead):
+    if targets == 1 or not (together or caches):
         return None
-    if ahead:
+    if caches:
         return "the host of a shared draft looks outcomes up while its device works, which one rank cannot"
     return "ranks serve a shared draft's targets one after the other: give --draft-serves in-turn"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,11 +80,13 @@ class Engine:
         raise InputError(f"--subject {asked}: {self.called} has no {titles([asked])}; of --strategies it has {own}")
 
 
-def engine_warnings(names: Iterable[str], options: Mapping[str, Any]) -> Iterator[str]:
-    """Which strategies are priced on an engine that a user named and that cannot run them."""
+def engine_warnings(targets: Mapping[str, int], options: Mapping[str, Any]) -> Iterator[str]:
+    """Which strategies, whose drafts have so many targets, are priced on an engine that a user named and that cannot
+    run them.
+    """
     engine = Engine.of(options)
-    for name in names:
-        lacking = engine.lacks(name)
+    for name, sharing in targets.items():
+        lacking = engine.lacks(name) or engine.lacks_devices(0, sharing)
         if lacking is not None:
             yield f"{strategies.ALL.named(name).title}, {lacking}, is priced as if it had it"
 

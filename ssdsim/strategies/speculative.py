@@ -36,9 +36,9 @@ class Speculative(Alternate):
     options = SHARING
 
     def alternatives(self, settings: Settings) -> Iterable[Settings]:
-        return (
-            in_each_way(settings) if settings["sd_draft"] == "separate" or settings["t_sd"] is not None else (settings,)
-        )
+        if settings["sd_draft"] == "colocated" and settings["t_sd"] is None:
+            return (settings,)
+        return in_each_way(settings)
 
     def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:
         if settings["sd_k"] is None:
@@ -69,7 +69,7 @@ class Speculative(Alternate):
         return {**super().parts(t, states), "verify": _verified_s(t, states)}
 
     def cannot_run(self, options: Mapping[str, Any]) -> str | None:
-        return cannot_share(self.options, options, ahead=False)
+        return cannot_share(self.options, options, caches=False)
 
     def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
         if is_apart(options, drafter) or options["t_sd"] is not None:  # in units of T_v to decode is to verify

@@ -118,7 +118,7 @@ class SSD(Cached):
         return tuple(settings.get("fan_outs") or uniform_fan_out(settings["budget"], settings["k"]).tolist())
 
     def cannot_run(self, options: Mapping[str, Any]) -> str | None:
-        return cannot_share(self.options, options, ahead=True)
+        return cannot_share(self.options, options, caches=True)
 
     def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
         k = self.lookahead(site.options)

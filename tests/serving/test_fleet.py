@@ -13,6 +13,7 @@ from ssdsim.answers.serving.loop import simulate
 from ssdsim.answers.serving.policies import policies
 from ssdsim.answers.serving.timeline import timeline
 from ssdsim.errors import InputError
+from ssdsim.scenario.configuration import configure
 from tests.serving.checks import every_token_was_made, time_adds_up
 from tests.serving.made import SMALL, policy, requests
 
@@ -78,7 +79,8 @@ def test_a_timeline_of_a_burst_shows_joins_forced_misses_late_drafts_and_a_switc
 
 def _shared(targets: int, name: str = "ssd", replicas: int = 4) -> Run:
     workload, batching = WORKLOAD.at_rate(20.0), Batching()
-    served = policy(name, workload, batching, **SMALL, targets=targets)
+    of = {"backup": "jit", "targets": targets, "draft_serves": "in-turn"}
+    served = policy(name, workload, batching, **SMALL, **of)
     return simulate_fleet(served, workload, batching, replicas, "round-robin", 0)
 
 
@@ -115,6 +117,29 @@ def test_those_who_wait_for_a_shared_draft_may_be_served_together() -> None:
     assert draft.wait_s(4.0) == 1.0
     assert draft.wait_s(5.0) == 1.0
     assert draft.wait_s(6.0) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("name", "serves", "targets", "near"),
+    [
+        ("sd", "in-turn", 2, 0.01),
+        ("sd", "in-turn", 4, 0.01),
+        ("ssd", "in-turn", 2, 0.01),
+        ("ssd", "in-turn", 4, 0.01),
+        ("ssd", "together", 2, 0.01),
+        ("sd", "together", 2, 0.08),
+    ],
+)
+def test_full_replicas_wait_for_a_shared_draft_as_predicted(name: str, serves: str, targets: int, near: float) -> None:
+    """Rounds of full batches against the closed form at their mean context."""
+    batch, batching = 8, Batching(prefill="none", max_batch=8, first_speculation="prefill")
+    load = requests(40 * targets, 1.0, outputs="400").at_rate(np.inf)
+    of = {"targets": targets, "draft_serves": serves, "k": 3, **SMALL}
+    of |= {"sd_draft": "separate"} if name == "sd" else {"f": 1, "backup": "jit"}
+    run = simulate_fleet(policy(name, load, batching, **of), load, batching, targets)
+    full = [end - start for rounds in run.rounds for start, end, running, *_ in rounds if running == batch]
+    predicted = configure(strategies=name, b=batch, context=712, **of).scenarios[name].estimate
+    assert float(np.mean(full)) == pytest.approx(float(predicted.round_s), rel=near)
 
 
 def test_replicas_that_are_left_over_are_refused() -> None:
