@@ -116,11 +116,13 @@ def ahead(targets: int, together: bool) -> dict[str, Program]:
 def cannot_share(own: Iterable[Option], options: Mapping[str, Any], caches: bool) -> str | None:
     """Why real ranks cannot run a draft that several targets share; None where they can."""
     targets, together = sharing_of(own, options)
-    if targets == 1 or not (together or caches):
+    if targets == 1:
         return None
     if caches:
         return "the host of a shared draft looks outcomes up while its device works, which one rank cannot"
-    return "ranks serve a shared draft's targets one after the other: give --draft-serves in-turn"
+    if together:
+        return "ranks serve a shared draft's targets one after the other: give --draft-serves in-turn"
+    return "a target that shares a draft has one rank" if options["tp"] > 1 else None
 
 
 def _of_each(targets: int, program: Any) -> dict[str, Program]:

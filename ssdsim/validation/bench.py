@@ -192,7 +192,7 @@ def _compare(
             Comparison(
                 point=point,
                 strategy=name,
-                devices=(scenario.devices.target, scenario.devices.draft),
+                devices=(scenario.devices.of_all("target"), scenario.devices.draft),
                 measured=interval(of_strategy.rounds_s),
                 predicted_s=float(np.mean([run.round_s.value for run in simulated])),
                 tokens_per_round=float(np.mean([run.tokens_per_round.value for run in simulated])),

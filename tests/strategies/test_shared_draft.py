@@ -23,7 +23,7 @@ from ssdsim.protocols.service import Service
 from ssdsim.protocols.shared import ahead
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.scenario import Scenario
-from tests.executor.run import ROUNDS, executing, overlap_s, run, small, spans
+from tests.executor.run import CARDS, ROUNDS, executing, overlap_s, run, small, spans
 from tests.strategies.checks import deviations_are_chance
 
 ENGINES = ("mc", "des")
@@ -292,6 +292,22 @@ def test_more_than_a_node_without_a_network_is_said() -> None:
 def test_what_makes_no_sense_is_refused(options: dict[str, Any], says: str) -> None:
     with pytest.raises(InputError, match=says):
         configure(strategies="ssd", **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "why"),
+    [
+        ("sd", {}, None),
+        ("sd", {"draft_serves": "together"}, "give --draft-serves in-turn"),
+        ("sd", {"tp": 2}, "has one rank"),
+        ("ssd", {}, "the host of a shared draft looks outcomes up"),
+    ],
+)
+def test_what_real_ranks_cannot_share_is_said(name: str, options: dict[str, Any], why: str | None) -> None:
+    of = {"targets": 2, "draft_serves": "in-turn", "tp": 1, **CARDS, **options}
+    scenario = configure(strategies=name, **of, **({"sd_draft": "separate"} if name == "sd" else {})).scenarios[name]
+    found = scenario.strategy.cannot_run(scenario.settings)
+    assert (found is None) if why is None else (found is not None and why in found)
 
 
 @pytest.mark.ranks
