@@ -167,9 +167,16 @@ def measure(site: Site, drafter: Drafter, seed: int = 0) -> Window:
 def _budget(site: Site, drafter: Drafter, k: int, smallest_is_in_time: bool) -> tuple[int, str]:
     if not smallest_is_in_time:
         return 0, "time"
-    in_time = window_budget(site, site, drafter, k)
+    in_time = window_budget(site, drafter, k)
     in_memory = site.options["draft_gpus"] * largest_budget(
-        site.draft, site.context, k, site.precision_of("draft"), site.sampling, site.batch, site.draft_profile
+        site.draft,
+        site.context,
+        k,
+        site.precision_of("draft"),
+        site.sampling,
+        site.batch,
+        site.draft_profile,
+        site.runtime.caching,
     )
     if in_memory < in_time:
         return in_memory, "memory"

@@ -17,6 +17,7 @@ from ssdsim.engine.trace import Trace
 from ssdsim.errors import InputError
 from ssdsim.pricing.step import Step
 from ssdsim.rounds.actor import alike, kind_of
+from ssdsim.rounds.block import with_rest
 from ssdsim.rounds.outcomes import OutcomeBlock, OutcomeSource
 from ssdsim.scenario.scenario import Scenario
 
@@ -78,9 +79,8 @@ class Run:
 
     def record(self, block: OutcomeBlock, round_s: np.ndarray[Any, np.dtype[np.float64]]) -> None:
         """Record a block whose rounds the clock has timed."""
-        strategy = self.scenario.strategy
-        timed = strategy.with_waits if self._others else strategy.clocked
-        self._recorder.add(timed(block, self.steps.block(block.rounds), round_s))
+        timed = self.scenario.strategy.clocked(block, self.steps.block(block.rounds), round_s)
+        self._recorder.add(with_rest("draft", timed) if self._others else timed)
 
     def mailbox(self, to: str, message: str) -> Mailbox:
         """The mailbox of a message to a role."""

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ssdsim.checks import Array, FloatOrArray
 from ssdsim.protocols.service import Service
-from ssdsim.rounds.block import RoundBlock
+from ssdsim.rounds.block import RoundBlock, with_rest
 from ssdsim.rounds.outcomes import OutcomeBlock
 from ssdsim.scenario.scenario import Scenario
 
@@ -25,7 +25,7 @@ def shared_rounds(scenario: Scenario, outcomes: OutcomeBlock, t: Mapping[str, Fl
     assert service is not None  # else there is one target
     devices = scenario.devices
     times = round_times(service, devices.targets, devices.together, outcomes.rounds)
-    return strategy.with_waits(outcomes, t, times)
+    return with_rest("draft", RoundBlock(outcomes, strategy.monte_carlo(outcomes, t).parts_s, times))
 
 
 def round_times(service: Service, targets: int, together: bool, rounds: int) -> Array:

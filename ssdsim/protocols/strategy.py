@@ -176,14 +176,6 @@ class Strategy(ABC):
         """Rounds that a clock has timed, with what their time went to."""
         return RoundBlock(outcomes, self.monte_carlo(outcomes, t).parts_s, round_s)
 
-    def with_waits(
-        self, outcomes: OutcomeBlock, t: Mapping[str, FloatOrArray], round_s: NDArray[np.float64]
-    ) -> RoundBlock:
-        """Timed rounds in which sides wait for what other rounds do: their draft's part is what is left of a round."""
-        parts = dict(self.monte_carlo(outcomes, t).parts_s)
-        others = sum(seconds for part, seconds in parts.items() if part != "draft")
-        return RoundBlock(outcomes, {**parts, "draft": round_s - others}, round_s)
-
     def service(self, t: Mapping[str, Seconds], states: States) -> Service | None:
         """What a round asks of the draft's devices; None where other targets cannot share them."""
         return None

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ssdsim.errors import InputError
-from ssdsim.kinds import Number, Whole
+from ssdsim.kinds import Number
 from ssdsim.option import Group, Option
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.room import NoRoom
@@ -14,6 +14,7 @@ from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.protocols.alternate import PLACES, Alternate, is_apart
 from ssdsim.protocols.axes import Lookahead
+from ssdsim.protocols.own_lookahead import own_lookahead, settle_lookahead
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.settings import Settings
 from ssdsim.speculation.acceptance import rates_of
@@ -47,15 +48,12 @@ class Adaptive(Alternate):
     )
     told = ("adaptive_rows",)
     options = (
-        Option(
-            name="adaptive_k",
-            kind=Whole(most=_LONGEST),
-            about="tokens that adaptive SD drafts",
+        own_lookahead(
+            "adaptive_k",
+            "tokens that adaptive SD drafts",
             axis="adaptive SD's drafted tokens K",
-            otherwise="the same as --k",
             symbol="K",
-            varied_by=("recommend", "schedule"),
-            groups=(Group.CHOICE,),
+            most=_LONGEST,
         ),
         Option(
             name="adaptive_rows",
@@ -84,8 +82,7 @@ class Adaptive(Alternate):
     )
 
     def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:
-        if settings["adaptive_k"] is None:
-            settings.derive("adaptive_k", settings["k"], "same as k")
+        settle_lookahead(settings, "adaptive_k")
         k = self.lookahead(settings)
         if settings["adaptive_rows"] is None:
             verify_s = [site.verify_step("verify", 1 + rows).seconds for rows in range(k + 1)]

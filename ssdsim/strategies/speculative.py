@@ -13,6 +13,7 @@ from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.protocols.alternate import PLACES, Alternate, is_apart
 from ssdsim.protocols.axes import LOOKAHEAD
+from ssdsim.protocols.own_lookahead import settle_lookahead
 from ssdsim.protocols.shared import SHARED_BY, SHARING, cannot_share, drafting_at, in_each_way
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.kernel import Kernel, Tokens
@@ -41,8 +42,7 @@ class Speculative(Alternate):
         return in_each_way(settings)
 
     def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:
-        if settings["sd_k"] is None:
-            settings.derive("sd_k", settings["k"], "same as k")
+        settle_lookahead(settings, "sd_k")
         if site.unit_free and drafter.needs_device and settings["targets"] > 1:
             settings.settle("sd_draft", "separate", "a draft of several targets is on none of their devices")
 

@@ -86,7 +86,7 @@ class SSD(Cached):
             check_place(self.title, drafter.title, drafter.needs_target)
             targets, together = sharing_of(self.options, settings)
             served = 1 if together else targets
-            budget = window_budget(site, drafting_at(site, self.options), drafter, settings["k"], served)
+            budget = window_budget(site, drafter, settings["k"], drafting_at(site, self.options), served)
             settings.derive("budget", budget, "the largest that the draft finishes while the target verifies")
         elif settings["budget"] is None:
             settings.derive("budget", settings["f"] * (settings["k"] + 1), "f (k + 1)")

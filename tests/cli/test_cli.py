@@ -113,7 +113,7 @@ def test_bad_input_is_one_clear_line_and_exit_code_2(arguments: str, message: st
     assert done.stdout == ""
 
 
-@pytest.mark.parametrize(("p_hit", "said"), [("0", "one with a miss 1.200"), ("1", "a clean round takes 1.000")])
+@pytest.mark.parametrize(("p_hit", "said"), [("0", "one with a miss 1.200"), ("1", "all hit takes 1.000")])
 def test_rounds_that_never_came_take_no_time_that_is_not_a_number(p_hit: str, said: str) -> None:
     done = asked("simulate", "--t-sd", "0.2", "--p-hit", p_hit, "--rounds", "200")
     assert said in done.stdout
