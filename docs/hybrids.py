@@ -32,7 +32,7 @@ BATCHES = (1, 2, 4, 8, 16, 32, 64, 96, 128, 160, 192, 224, 256, 320, 384, 448, 5
 SHOWN = (1, 32, 128, 256, 512)
 CONTEXTS = (1024, 16384)
 K, ALPHA = 3, 0.8
-MODEL, HARDWARE, RUNTIME = "qwen3.5-122b-a10b-nvfp4", "b300-sxm", "vllm-0.24"
+MODEL, HARDWARE, RUNTIME = "qwen3.5-122b-a10b-nvfp4", "b300-sxm", "vllm"
 SETTING: Mapping[str, Any] = {"target": MODEL, "hardware": HARDWARE, "tp": 1, "drafter": "mtp", "runtime": RUNTIME}
 _CONTEXT_OF_ROWS = 512  # prompts of GSM8K and as many tokens of answers; nobody says it, and it hardly matters
 _LEAST_S = 1e-7
@@ -266,7 +266,7 @@ back. That decides whether MTP pays at large batches.
 
 ![MTP over AR against the batch, by what is kept of the states](hybrids.svg)
 
-Qwen3.5-122B-A10B in NVFP4 on one B300 with vLLM 0.24 and its own MTP head, K {k}, of which {alpha:g} of the tokens are
+Qwen3.5-122B-A10B in NVFP4 on one B300 with vLLM and its own MTP head, K {k}, of which {alpha:g} of the tokens are
 accepted one after the other ({tokens:.2f} tokens a round). Tokens/s over AR of the same engine, with the 95 %
 interval; the dashed lines are at 16k of context. A line ends with a dot where memory does.
 

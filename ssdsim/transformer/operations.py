@@ -335,6 +335,10 @@ class RecurrentStep(_Attends):
     keeping: StateKeeping = "each"
 
     @property
+    def kernel(self) -> str:
+        return "recurrence"
+
+    @property
     def shape(self) -> str:
         return f"{self.batch}x{self.queries}, {self.heads} states {self.key_dim}x{self.value_dim}"
 

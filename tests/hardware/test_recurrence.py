@@ -82,7 +82,7 @@ def test_states_come_from_memory_however_few_they_are() -> None:
     op = step(batch=64, queries=2)
     found = profile.seconds(op)
     assert found.seconds == pytest.approx(op.streamed_bytes / profile.device.memory_bandwidth)
-    assert "would outrun memory" in str(found.warning)
+    assert "recurrence is faster than physics" in str(found.warning)
 
 
 def test_states_of_16_bits_take_half_as_long_beyond_the_floor() -> None:
