@@ -9,6 +9,7 @@ from types import MappingProxyType
 from ssdsim import strategies
 from ssdsim.answers.contest import Contest, Versus, contest
 from ssdsim.answers.doubts import SURE, Basis, Doubt
+from ssdsim.pricing.room import counted
 from ssdsim.rounds.estimate import Estimate
 from ssdsim.scenario.many import Drawn
 from ssdsim.scenario.scenario import Scenario
@@ -60,7 +61,7 @@ def verdict(
     if not found.over:
         alone = f"{title} stands alone: give --strategies to hold it against others."
         return Verdict(subject, best, {}, None, True, alone)
-    gpus = {name: int(e.gpus) for name, e in estimates.items()}
+    gpus = {name: float(e.gpus) for name, e in estimates.items()}
     told = _told(found)
     basis = SURE
     if scenarios:
@@ -81,7 +82,7 @@ def _told(found: Contest[str]) -> Sequence[str]:
     return [found.closest] if found.decided else found.open or [found.closest]
 
 
-def _head(found: Contest[str], subject: str, gpus: Mapping[str, int]) -> tuple[str, str]:
+def _head(found: Contest[str], subject: str, gpus: Mapping[str, float]) -> tuple[str, str]:
     """The answer, for users and, where that is another, for the price of a token."""
     if found.outcome == "loses":
         return "No", ""
@@ -93,13 +94,15 @@ def _head(found: Contest[str], subject: str, gpus: Mapping[str, int]) -> tuple[s
     return "Yes for latency", ", no for cost" if ends == {False} else ", undecided for cost"
 
 
-def _clause(found: Contest[str], told: Sequence[str], subject: str, gpus: Mapping[str, int]) -> str:
+def _clause(found: Contest[str], told: Sequence[str], subject: str, gpus: Mapping[str, float]) -> str:
     title, own_gpus = strategies.ALL.named(subject).title, gpus[subject]
 
     def held(rival: str) -> str:
         versus, same = found.over[rival], gpus[rival] == own_gpus
         bounds = f" (95 %: {versus.low:.2f}-{versus.high:.2f})" if versus.interval else ""
-        devices = f"the same {own_gpus} GPUs" if same else f"{own_gpus} GPUs against {gpus[rival]}"
+        devices = (
+            f"the same {counted(own_gpus)} GPUs" if same else f"{counted(own_gpus)} GPUs against {counted(gpus[rival])}"
+        )
         return f"{versus.ratio:.2f}x {strategies.ALL.named(rival).title}{bounds} on {devices}"
 
     said = f"{title} is {' and '.join(map(held, told))}"

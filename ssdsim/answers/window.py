@@ -167,7 +167,7 @@ def measure(site: Site, drafter: Drafter, seed: int = 0) -> Window:
 def _budget(site: Site, drafter: Drafter, k: int, smallest_is_in_time: bool) -> tuple[int, str]:
     if not smallest_is_in_time:
         return 0, "time"
-    in_time = window_budget(site, drafter, k, MOST_OUTCOMES)
+    in_time = window_budget(site, drafter, k)
     in_memory = site.options["draft_gpus"] * largest_budget(
         site.draft,
         site.context,

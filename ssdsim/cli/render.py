@@ -16,6 +16,7 @@ from ssdsim.cli.tables import Table
 from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.kinds import Number
 from ssdsim.option import Group
+from ssdsim.pricing.room import counted
 from ssdsim.rounds.estimate import PARTS, Estimate
 from ssdsim.scenario.configuration import Configuration
 from ssdsim.scenario.options import ALL, members
@@ -85,7 +86,7 @@ def _table(prediction: Prediction) -> Table:
 def _cell(column: Column, estimate: Estimate, seconds: bool) -> str:
     value = column.value(estimate, seconds)
     if column.unit == "devices":
-        return str(value)
+        return counted(value)
     digits = 2 if column.unit != "rate" else 1 if seconds else 3
     return f"{value:.{digits}f}"
 
@@ -142,7 +143,13 @@ def _print_notes(prediction: Prediction, out: Console) -> None:
             rate = "tokens/s" if prediction.unit == "s" else "tokens/T_v"
             said = f"{whose}the paper's formula, without overheads: {float(paper):.4g} {rate}"
             print_labelled(out, UNLABELLED, said, "dim")
-    engines = {"closed": "closed form (exact)", "mc": "Monte Carlo", "des": "event engine"}
+    shared = {
+        title_of(n): s.devices.sharing for n, s in prediction.configuration.scenarios.items() if s.devices.sharing
+    }
+    if shared:
+        print_labelled(out, "Draft    ", "; ".join(f"{title}: {words}" for title, words in shared.items()))
+    exact = "exact but for the waits of targets that share a draft" if shared else "exact"
+    engines = {"closed": f"closed form ({exact})", "mc": "Monte Carlo", "des": "event engine"}
     out.print(f"Engine   {engines[prediction.engine]}", style="dim")
     configuration = prediction.configuration
     print_origins(out, configuration.provenance, configuration.runtime, inputs_told(configuration.inputs))

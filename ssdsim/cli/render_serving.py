@@ -18,6 +18,7 @@ from ssdsim.answers.serving.workload import Workload
 from ssdsim.cli.console import console, print_labelled
 from ssdsim.cli.tables import Table
 from ssdsim.intervals import Interval
+from ssdsim.pricing.room import counted
 from ssdsim.scenario.configuration import Configuration
 
 _BARS = 12
@@ -110,7 +111,7 @@ def _runs(found: Serving, point: Point, gpu_hour: float | None) -> Table:
     for name, metrics in point.metrics.items():
         ttft, tpot = metrics.of_requests["ttft"], metrics.of_requests["tpot"]
         cells = [
-            f"{found.policies.by_name[name].gpus}",
+            counted(found.policies.by_name[name].gpus),
             f"{metrics.requests_per_s:.2f}" + ("*" if metrics.saturated else ""),
             _at(ttft, 50, "{:.0f}"),
             _at(ttft, 99, "{:.0f}"),
@@ -151,7 +152,7 @@ def _closed(found: Serving, point: Point) -> Table:
     for name, served in point.closed.items():
         numbers = (1e3 * served.tpot_s, 1e3 * served.ttft_s, 1e3 * served.queue_s, served.running)
         cells = [f"{float(each):.2f}" if np.isfinite(each) else "saturated" for each in numbers]
-        table.add_row(title(found, name), f"{found.policies.by_name[name].gpus}", *cells)
+        table.add_row(title(found, name), counted(found.policies.by_name[name].gpus), *cells)
     return table
 
 

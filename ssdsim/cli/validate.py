@@ -103,6 +103,13 @@ _OF_MEASURED = (*_ONLY_MEASURED, "target", "dtype", "draft", "output", *_COMMON)
     show_default=True,
     help="groups of the target's ranks that hold different experts",
 )
+@click.option(
+    "--targets",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="that share the draft and the target's ranks evenly: SD's, with --sd-draft separate, one after the other",
+)
 @click.option("--context", type=click.IntRange(1), default=256, show_default=True)
 @click.option("--dtype", type=click.Choice(DTYPES), help="[default: the profile's]")
 @chosen_options(lambda: ["strategies"])
@@ -234,7 +241,8 @@ def _calibrate(log: Path, points: Sequence[GridPoint], seed: int, quiet: bool, *
     """
     from ssdsim.cli.calibrate import calibrate
 
-    target, draft = _devices(options)
+    ranks, draft = _devices(options)
+    target = ranks[: len(ranks) // _targets(options)]
     devices = [*target, *draft[:1]]
     if len(target) > 1 and not draft:
         raise InputError("several GPUs of a target and none of a draft need --hardware, from ssdsim calibrate")
@@ -261,6 +269,16 @@ def _calibrate(log: Path, points: Sequence[GridPoint], seed: int, quiet: bool, *
     if done.interrupted:
         raise click.Abort
     return output
+
+
+def _targets(options: Mapping[str, Any]) -> int:
+    """How many share the target's ranks."""
+    targets, ranks = int(options["targets"]), len(_devices(options)[0])
+    if ranks % targets:
+        raise InputError(
+            f"--targets {targets} cannot share {ranks} target ranks evenly: --target-device cpu:0-1 has two"
+        )
+    return targets
 
 
 def _devices(options: Mapping[str, Any]) -> tuple[list[str], list[str]]:
@@ -304,6 +322,7 @@ def _run(
         repeats=int(str(options["repeats"])),
         seed=seed,
         ep=int(str(options["ep"])),
+        targets=_targets(options),
     )
     if log.name == "validation.jsonl":
         _write_config(log.with_name("config.toml"), bench.options(points[0]))
@@ -335,7 +354,7 @@ def _strategies(options: Mapping[str, Any], points: Sequence[GridPoint]) -> tupl
     from ssdsim.validation.bench import check_runs
 
     names: tuple[str, ...] = effective({"strategies": options["strategies"]})["strategies"]
-    check_runs(names, points, len(_devices(options)[0]))
+    check_runs(names, points, len(_devices(options)[0]), _targets(options))
     return names
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from itertools import count
 from typing import Any
@@ -17,10 +16,13 @@ from ssdsim.engine.stopping import Stopping
 from ssdsim.engine.trace import Trace
 from ssdsim.errors import InputError
 from ssdsim.pricing.step import Step
+from ssdsim.rounds.actor import alike, kind_of
+from ssdsim.rounds.block import with_rest
 from ssdsim.rounds.outcomes import OutcomeBlock, OutcomeSource
 from ssdsim.scenario.scenario import Scenario
 
 _DONE = object()  # in place of a message
+_OWN_ROUNDS = 256  # drawn at once
 _INSIDE_S = 1e-9  # arrows of a trace start and end this far inside a slice
 _SAME_INSTANT = 1e-6  # of a step: two times this close differ by rounding only
 
@@ -36,6 +38,7 @@ class Run:
         stopping: Stopping,
         recorder: Recorder,
         trace: Trace | None = None,
+        others: Sequence[OutcomeSource] = (),
     ) -> None:
         self.env = Environment()
         self.scenario = scenario
@@ -43,6 +46,7 @@ class Run:
         self.steps = Steps(scenario.steps, scenario.spread, seed)
         self.devices: dict[str, Device] = {}
         self._outcomes, self._recorder, self._stopping = outcomes, recorder, stopping
+        self._others = others  # of the targets beside the first one, whose rounds are recorded
         self.block: OutcomeBlock | None = None
         self.misses: Sequence[int] = ()
         self._mailboxes: dict[tuple[str, str], Mailbox] = {}
@@ -52,11 +56,12 @@ class Run:
         """Run the programs until the first role has run its rounds; returns each device's busy seconds."""
         programs = self.scenario.strategy.programs(self.scenario.settings, self.scenario.drafter)
         roles = list(programs)
-        alike = Counter(_kind(role) for role in roles)
         actors = {
-            role: SimActor(self, role, leads=role == roles[0], device=self._of_role(role, alike[_kind(role)]))
+            role: SimActor(self, role, leads=role == roles[0], device=self._of_role(role, len(alike(role, roles))))
             for role in roles
         }
+        for role, outcomes in zip(alike(roles[0], roles)[1:], self._others, strict=False):
+            actors[role].has_its_own(outcomes)
         processes = {role: self.env.process(programs[role](actors[role])) for role in reversed(roles)}
         self.env.run(until=processes[roles[0]])
         if self.trace is not None:
@@ -74,7 +79,8 @@ class Run:
 
     def record(self, block: OutcomeBlock, round_s: np.ndarray[Any, np.dtype[np.float64]]) -> None:
         """Record a block whose rounds the clock has timed."""
-        self._recorder.add(self.scenario.strategy.clocked(block, self.steps.block(block.rounds), round_s))
+        timed = self.scenario.strategy.clocked(block, self.steps.block(block.rounds), round_s)
+        self._recorder.add(with_rest("draft", timed) if self._others else timed)
 
     def mailbox(self, to: str, message: str) -> Mailbox:
         """The mailbox of a message to a role."""
@@ -86,9 +92,9 @@ class Run:
     def link(self) -> Device:
         return self.devices.get("link") or self._device("link", ["link"])
 
-    def _of_role(self, role: str, alike: int) -> Device:
+    def _of_role(self, role: str, sharing: int) -> Device:
         """Of several roles alike (``target 1``, ``target 2``) each has its share of the devices."""
-        gpus: int = getattr(self.scenario.devices, _kind(role), 0) // alike
+        gpus = self.scenario.devices.of_all(kind_of(role)) // sharing
         return self._device(role, [f"{role} GPU {i}" for i in range(gpus)] or [f"{role} on the host"])
 
     def _device(self, role: str, tracks: list[str]) -> Device:
@@ -96,15 +102,13 @@ class Run:
         return self.devices[role]
 
 
-def _kind(role: str) -> str:
-    return role.split(" ", maxsplit=1)[0]
-
-
 class SimActor:
     """One role of a run: what it does takes simulated time."""
 
     def __init__(self, run: Run, role: str, *, leads: bool, device: Device) -> None:
         self._run, self._env, self._role, self._leads, self._device = run, run.env, role, leads, device
+        self._own: OutcomeSource | None = None
+        self._block: OutcomeBlock | None = None
         self._number = 0  # of the round
         self._at = 0  # its place in the block
         self._ends: list[float] = []
@@ -117,11 +121,18 @@ class SimActor:
         self._done = run.env.event()  # what takes no time is done at once: an event that was processed long ago
         self._done.callbacks, self._done._ok, self._done._value = None, True, None  # type: ignore[assignment]
 
+    def has_its_own(self, outcomes: OutcomeSource) -> None:
+        """A target beside the one that leads: its rounds are of its own, and as many as that one runs."""
+        self._own = outcomes
+
     def rounds(self) -> Iterator[int]:
+        if self._own is not None:
+            yield from self._own_rounds(self._own)
         if not self._leads:
             for self._number in count():
                 yield self._number
         for block in self._run.blocks():
+            self._block = block
             started = self._env.now
             self._ends, self._any_in, self._any_to, self._judged = [], {}, {}, []
             for self._at in range(block.rounds):
@@ -129,6 +140,14 @@ class SimActor:
                 self._number += 1
             done = block.shortened_to(self._judged) if self._judged else block
             self._run.record(done, np.diff(self._ends, prepend=started))
+
+    def _own_rounds(self, outcomes: OutcomeSource) -> Iterator[int]:
+        while True:
+            self._block = outcomes.block(_OWN_ROUNDS)
+            self._any_in, self._any_to = {}, {}
+            for self._at in range(_OWN_ROUNDS):
+                yield self._number
+                self._number += 1
 
     def do(self, step: str) -> Event:
         seconds = self._constant[step] if self._constant is not None else self._drawn(step)
@@ -185,20 +204,20 @@ class SimActor:
 
     def any_in(self, state: str) -> bool:
         if state not in self._any_in:
-            assert self._run.block is not None
-            self._any_in[state] = (self._run.block.count_in(state) > 0).tolist()
+            assert self._block is not None
+            self._any_in[state] = (self._block.count_in(state) > 0).tolist()
         return self._any_in[state][self._at]
 
     def any_to(self, state: str) -> bool:
         if state not in self._any_to:
-            assert self._run.block is not None
-            self._any_to[state] = (self._run.block.count_to(state) > 0).tolist()
+            assert self._block is not None
+            self._any_to[state] = (self._block.count_to(state) > 0).tolist()
         return self._any_to[state][self._at]
 
     def end_round(self) -> None:
         self._ends.append(self._env.now)
 
-    def post(self, to: str, message: str, content: int, takes: str | None = None) -> None:
+    def post(self, to: str, message: str, content: Any, takes: str | None = None) -> None:
         seconds = 0.0
         if takes is not None:
             seconds = self._constant[takes] if self._constant is not None else self._drawn(takes)
@@ -212,7 +231,7 @@ class SimActor:
         assert event.callbacks is not None
         event.callbacks.append(lambda _: mailbox.put(content))
 
-    def look(self, message: str) -> Generator[Any, Any, list[int]]:
+    def look(self, message: str) -> Generator[Any, Any, list[Any]]:
         """What comes at this very instant is seen, too."""
         # Twice, as a wait until an event may end a rounding before it; the leader, which acts first at an instant,
         # waits until followers have looked and answered.
@@ -223,7 +242,7 @@ class SimActor:
             yield self._env.timeout(gap)
         return self.here(message)
 
-    def here(self, message: str) -> list[int]:
+    def here(self, message: str) -> list[Any]:
         return self._run.mailbox(self._role, message).here()
 
     def judge(self, drafted: int) -> tuple[int, bool]:
@@ -248,7 +267,7 @@ class SimActor:
 
     def _drawn(self, step: str) -> float:
         if step not in self._varying:
-            self._varying[step] = StepDurations(self._run.steps, step)
+            self._varying[step] = StepDurations(self._run.steps, step, "" if self._own is None else self._role)
         return self._varying[step].of_round(self._number)
 
     # Arrows of a timeline: each binds to the slices around its ends, so it starts and ends a little inside them.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from ssdsim.checks import whole
 from ssdsim.engine.actor import Run
 from ssdsim.engine.recorder import Recorder
+from ssdsim.engine.shared_draft import shared_rounds
 from ssdsim.engine.statistics import Histogram
 from ssdsim.engine.steps import Steps
 from ssdsim.engine.stopping import MOST_ROUNDS, Progress, Stopping
@@ -22,6 +24,7 @@ from ssdsim.rounds.estimate import PARTS
 from ssdsim.rounds.kernel import Mix
 from ssdsim.rounds.outcomes import (
     MOST_TOKENS_A_ROUND,
+    OutcomeSource,
     ReplayedOutcomes,
     outcome_source,
     outcomes_until,
@@ -35,6 +38,8 @@ Engine = Literal["des", "mc"]
 QUANTILES = (0.5, 0.9, 0.99)
 _MC_BLOCK = 16_384  # rounds: a block of 16 sequences then fits in the cache
 _MC_FEW = 1024  # rounds of a lane in the first blocks of a run that may end early
+_MC_FEW_SHARED = 4096  # the same where several targets share a draft, whose queue takes rounds to forget its start
+_MC_SHARED_BATCHES = 16  # blocks of such a run
 _MC_LANES = 32  # independent runs side by side where rounds must be drawn one after the other
 
 
@@ -48,7 +53,7 @@ class SimulatedRounds:
 
     strategy: str
     batch: int
-    gpus: int
+    gpus: float
     rounds: int
     tokens_per_second: Measured
     tokens_per_round: Measured
@@ -117,7 +122,7 @@ def simulate(
     if trace is not None and engine == "mc":
         raise InputError("a trace needs engine des (Monte Carlo has no clock)")
     _check_countable(scenario)
-    outcome_seed, step_seed = np.random.SeedSequence(seed).spawn(2)
+    outcome_seed, step_seed, *other_seeds = np.random.SeedSequence(seed).spawn(1 + scenario.devices.targets)
     lanes = _MC_LANES if engine == "mc" and steps_one_by_one(scenario.tokens) else 1
     outcomes = outcome_source(scenario.tokens, scenario.batch, outcome_seed, lanes)
     run_in = rounds_to_run_in(scenario.tokens)
@@ -127,15 +132,19 @@ def simulate(
     busy_s: Mapping[str, float] = {}
     if engine == "des":
         stopping = Stopping(rounds, precision, most=most, progress=progress)
-        busy_s = Run(scenario, outcomes, step_seed, stopping, recorder, trace).play()
+        others = _others(scenario, other_seeds)
+        busy_s = Run(scenario, outcomes, step_seed, stopping, recorder, trace, others).play()
     else:
         steps = Steps(scenario.steps, scenario.spread, step_seed)
-        # free-running rounds start anew with a block, so that short ones would be of the start
+        several = scenario.devices.targets > 1
+        make = partial(shared_rounds, scenario) if several else scenario.strategy.monte_carlo
+        # free-running rounds, and those of several targets, start anew with a block: short ones would be of the start
         early = precision is not None and not scenario.strategy.free_running
-        first = min(_MC_BLOCK, lanes * _MC_FEW) if early else _MC_BLOCK
-        stopping = Stopping(rounds, precision, _MC_BLOCK, first_block=first, most=most, progress=progress)
+        first = min(_MC_BLOCK, lanes * (_MC_FEW_SHARED if several else _MC_FEW)) if early else _MC_BLOCK
+        batches = _MC_SHARED_BATCHES if several else 64
+        stopping = Stopping(rounds, precision, _MC_BLOCK, batches, first, most=most, progress=progress)
         for size in stopping.blocks(recorder):
-            recorder.add(scenario.strategy.monte_carlo(outcomes.block(size), steps.block(size)))
+            recorder.add(make(outcomes.block(size), steps.block(size)))
     return _summary(scenario, recorder, busy_s, confidence)
 
 
@@ -177,15 +186,25 @@ def simulate_requests(
     recorder = Recorder(scenario.batch, scenario.strategy.miss)
     busy_s: dict[str, float] = {}
     for number, child in enumerate(np.random.SeedSequence(seed).spawn(runs), 1):
-        outcome_seed, step_seed = child.spawn(2)
+        outcome_seed, step_seed, *other_seeds = child.spawn(1 + scenario.devices.targets)
         block = outcomes_until(outcome_source(kinds, scenario.batch, outcome_seed), tokens)
         stopping = Stopping(block.rounds, largest_block=block.rounds, batches=1)
-        run = Run(scenario, ReplayedOutcomes(block), step_seed, stopping, recorder)
+        others = _others(scenario, other_seeds)
+        run = Run(scenario, ReplayedOutcomes(block), step_seed, stopping, recorder, others=others)
         for role, seconds in run.play().items():
             busy_s[role] = busy_s.get(role, 0.0) + seconds
         if progress is not None:
             progress(number, runs)
     return _summary(scenario, recorder, busy_s, confidence)
+
+
+def _others(scenario: Scenario, seeds: Sequence[np.random.SeedSequence]) -> list[OutcomeSource]:
+    """The outcomes of targets beside the first one that share its draft."""
+    found = [outcome_source(scenario.tokens, scenario.batch, seed) for seed in seeds]
+    run_in = rounds_to_run_in(scenario.tokens)
+    for source in found if run_in else ():
+        source.block(run_in)
+    return found
 
 
 def _check_countable(scenario: Scenario) -> None:

@@ -21,10 +21,10 @@ class Steps:
         self.constant = {name: step.seconds for name, step in steps.items()} if spread == 0.0 else None
         self._streams = {name: self.stream(name) for name in steps}
 
-    def stream(self, name: str) -> Durations:
-        """A step's durations from the first round on."""
+    def stream(self, name: str, role: str = "") -> Durations:
+        """A step's durations from the first round on; where several roles do it, each has its own."""
         step = self._steps[name]
-        return Durations(step.seconds, self._spread, _seed_of(name, self._seed), step.devices)
+        return Durations(step.seconds, self._spread, _seed_of(name + role, self._seed), step.devices)
 
     def block(self, rounds: int) -> Mapping[str, float | NDArray[np.float64]]:
         """The next ``rounds`` durations of every step; one number where durations do not vary."""
@@ -40,8 +40,8 @@ def _seed_of(name: str, seed: np.random.SeedSequence) -> np.random.SeedSequence:
 class StepDurations:
     """One step's durations by the number of the round, for a role that asks for them one at a time."""
 
-    def __init__(self, steps: Steps, name: str) -> None:
-        self._stream = steps.stream(name)
+    def __init__(self, steps: Steps, name: str, role: str = "") -> None:
+        self._stream = steps.stream(name, role)
         self._first = 0
         self._block: list[float] = []
 

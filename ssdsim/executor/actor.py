@@ -40,9 +40,10 @@ def drive(program: Program, actor: Driven) -> Timeline:
     return actor.timeline
 
 
-def outcomes_of(plan: RankPlan, seed: int, rounds: int) -> OutcomeBlock:
-    """The outcomes that :func:`ssdsim.engine.simulate.simulate` replays for the same seed."""
-    source = outcome_source(plan.tokens, plan.batch, np.random.SeedSequence(seed).spawn(2)[0])
+def outcomes_of(plan: RankPlan, seed: int, rounds: int, target: int = 0) -> OutcomeBlock:
+    """The outcomes that :func:`ssdsim.engine.simulate.simulate` replays for the same seed, of one of the targets."""
+    of_first, _, *of_others = np.random.SeedSequence(seed).spawn(1 + plan.devices.targets)
+    source = outcome_source(plan.tokens, plan.batch, (of_first, *of_others)[target])
     run_in = rounds_to_run_in(plan.tokens)
     if run_in:
         source.block(run_in)
@@ -116,16 +117,16 @@ class RankActor(MailActor):
 
     def rounds(self) -> Iterator[int]:
         self.timeline.start_s = time.perf_counter()
-        for number in range(self._rounds) if self._leads_or_follows else count():
-            if self._post is not None and self._post.over:
+        for number in range(self._rounds) if self._counts else count():
+            if self._post is not None and self._post.over and not self._counts:
                 return
             self._round = number
             yield number
 
     @property
-    def _leads_or_follows(self) -> bool:
-        """It has as many rounds as the leader, as all have where nobody posts."""
-        return self._post is None or self._outcomes is not None
+    def _counts(self) -> bool:
+        """It knows its rounds: as many as the leader's, or for a draft of several targets theirs; else it runs on."""
+        return not self._plan.strategy.free_running or self._outcomes is not None
 
     def do(self, step: str) -> None:
         if step not in self._steps:
@@ -163,9 +164,9 @@ class RankActor(MailActor):
         self._check_knows()
         return bool(self._any_to[state][self._round])
 
-    def post(self, to: str, message: str, content: int, takes: str | None = None) -> None:
-        assert self._post is not None  # of a free-running strategy
-        self._post.send(message, content)
+    def post(self, to: str, message: str, content: Any, takes: str | None = None) -> None:
+        assert self._post is not None  # of a strategy that posts
+        self._post.send(to, message, content)
 
     def look(self, message: str) -> Generator[Any, Any, list[int]]:
         assert self._post is not None

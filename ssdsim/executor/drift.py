@@ -14,6 +14,7 @@ from ssdsim.executor.plan import role_of
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.machine.ranks import Ranks
 from ssdsim.pricing.step import Pass
+from ssdsim.rounds.actor import kind_of
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.transformer.operations import Gemm
 
@@ -28,7 +29,8 @@ _ANSWER_S = 60.0
 def time_drift(scenarios: Mapping[str, Scenario], first_ranks: Mapping[str, int], ranks: Ranks) -> dict[str, Drift]:
     """Measured over predicted seconds of the GEMMs of each strategy's passes, on the first rank of the pass's role.
 
-    ``first_ranks`` are by role. Equal GEMMs on one rank are timed once, whichever strategies and passes have them.
+    ``first_ranks`` are by kind of role. Equal GEMMs on one rank are timed once, whichever strategies and passes have
+    them.
     """
     known: dict[tuple[int, tuple[Gemm, ...]], float] = {}
     found: dict[str, Drift] = {}
@@ -36,7 +38,7 @@ def time_drift(scenarios: Mapping[str, Scenario], first_ranks: Mapping[str, int]
         drift = {}
         for work, role in _passes(scenario):
             gemms = tuple(op for op in work.forward.layer if isinstance(op, Gemm))
-            key = first_ranks[role], gemms
+            key = first_ranks[kind_of(role)], gemms
             if key not in known:
                 known[key] = _slower(ranks, *key, work.profile)
             drift[work.name] = known[key]

@@ -25,6 +25,7 @@ from ssdsim.machine.ranks import connect_pairs
 from ssdsim.machine.streams import Streams
 from ssdsim.pricing.between_kernels import Model
 from ssdsim.pricing.step import HostWork
+from ssdsim.rounds.actor import alike, kind_of
 
 Team = tuple[int, ...]
 
@@ -62,7 +63,8 @@ class Executor:
                 self._groups[team] = group_of(team, self.device)
         for plan in plans:
             for step, work in _passes(plan):
-                self._action(plan, role_of(work.model, plan.programs), step, work)
+                for role in _holders(plan, work):
+                    self._action(plan, role, step, work)
 
     def run(self, plan: RankPlan, seed: int, rounds: int) -> Timeline | None:
         """Run ``rounds`` rounds of a plan; None on a rank that takes no part in it."""
@@ -82,19 +84,22 @@ class Executor:
 
     def _actor(self, plan: RankPlan, role: str, seed: int, rounds: int) -> RankActor:
         ranks, leads = self._ranks(plan, role), role == plan.leader
-        others = [self._ranks(plan, other) for other in plan.programs if other != role]
+        beside = alike(role, plan.programs)
+        others = {other: self._ranks(plan, other)[0] for other in plan.programs if other not in beside}
         links = (None, self._to_leader) if leads else (self._to_leader, None)
-        route = Route(self.rank, ranks, others[0][0] if others else None, self._groups.get(ranks), *links)
+        route = Route(self.rank, ranks, next(iter(others.values()), None), self._groups.get(ranks), *links)
         mail = Mail(route, plan.messages, plan.batch, self.device)
-        outcomes = outcomes_of(plan, seed, rounds) if leads else None
+        decodes = plan.leader in beside
+        outcomes = outcomes_of(plan, seed, rounds, beside.index(role)) if decodes else None
         post = None
-        if plan.strategy.free_running:
+        if plan.strategy.free_running or plan.devices.targets > 1:
             if dist.get_backend() == "nccl":
                 raise InputError(
                     f"{plan.strategy.title} posts messages while passes run, which NCCL cannot: run it on CPUs"
                 )
-            post = Post(others[0][0], {name: tag for tag, name in enumerate(plan.messages, start=len(plan.messages))})
-        return RankActor(plan, rounds, outcomes, mail, partial(self._actions, plan, role), post)
+            post = Post(others, {name: tag for tag, name in enumerate(plan.messages, start=len(plan.messages))})
+        of_all = rounds if decodes else rounds * plan.devices.targets
+        return RankActor(plan, of_all, outcomes, mail, partial(self._actions, plan, role), post)
 
     def _actions(self, plan: RankPlan, role: str, name: str) -> list[tuple[str, int, Action]]:
         """What this rank runs of a step that its role does."""
@@ -121,11 +126,18 @@ class Executor:
         for role in plan.programs:
             yield self._ranks(plan, role)
         for step, work in _passes(plan):
-            yield from self._teams(plan, role_of(work.model, plan.programs), step, work)
+            for role in _holders(plan, work):
+                yield from self._teams(plan, role, step, work)
 
     def _ranks(self, plan: RankPlan, role: str) -> Team:
-        first = self._first[role]
-        return tuple(range(first, first + plan.ranks(role)))
+        count = plan.ranks(role)
+        first = self._first[kind_of(role)] + alike(role, plan.programs).index(role) * count
+        return tuple(range(first, first + count))
+
+
+def _holders(plan: RankPlan, work: RankPass) -> list[str]:
+    """The roles whose ranks run a pass."""
+    return alike(role_of(work.model, plan.programs), plan.programs)
 
 
 def _passes(plan: RankPlan) -> Iterator[tuple[RankStep, RankPass]]:

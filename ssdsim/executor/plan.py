@@ -12,7 +12,7 @@ from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.room import Devices
 from ssdsim.pricing.step import HostWork, Message, Pass, Piece, Step
 from ssdsim.protocols.strategy import Strategy
-from ssdsim.rounds.actor import Program
+from ssdsim.rounds.actor import Program, alike, kind_of
 from ssdsim.rounds.kernel import Tokens
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.transformer.forward import ForwardPass
@@ -87,7 +87,7 @@ class RankPlan:
 
     def ranks(self, role: str) -> int:
         """Ranks of a role; a role without a device runs on a core of its own."""
-        return max(1, int(getattr(self.devices, role)))
+        return max(1, self.devices.of_all(kind_of(role)) // len(alike(role, self.programs)))
 
     @property
     def messages(self) -> dict[str, Message]:
@@ -99,9 +99,9 @@ class RankPlan:
 
 
 def role_of(model: Model, roles: Iterable[str]) -> str:
-    """The role whose ranks hold a model: its own, or the first one, which then holds both."""
+    """The role whose ranks hold a model, the first of several: its own, or the first one, which then holds both."""
     roles = list(roles)
-    return model if model in roles else roles[0]
+    return next((role for role in roles if kind_of(role) == model), roles[0])
 
 
 def _step(step: Step) -> RankStep:

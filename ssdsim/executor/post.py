@@ -1,4 +1,4 @@
-"""Messages that nobody waits for: whole numbers between two ranks, in their order, heard while passes run."""
+"""Messages that nobody waits for: whole numbers between ranks, in their order, heard while passes run."""
 
 from __future__ import annotations
 
@@ -13,21 +13,23 @@ _END = -1
 
 
 class Post:
-    """One rank's share of a run's posted messages, by their names; ``other`` is the rank that they go to and come from.
+    """One rank's share of a run's posted messages, by their names; ``others`` are the ranks of other roles, by these.
 
-    A thread a name hears what comes. Numbers are from 0 on. Over gloo: NCCL has no messages beside its passes.
+    A thread for each name and rank hears what comes. Numbers are from 0 on. Over gloo: NCCL has no messages beside its
+    passes.
     """
 
-    def __init__(self, other: int, names: Mapping[str, int]) -> None:
-        self._other, self._tags = other, names
+    def __init__(self, others: Mapping[str, int], names: Mapping[str, int]) -> None:
+        self._others, self._tags = others, names
         self._heard: dict[str, SimpleQueue[int]] = {}
-        self._threads: dict[str, Thread] = {}
-        self._sent: dict[str, None] = {}
-        self.over = False  # the other side has said that it ends
+        self._threads: list[Thread] = []
+        self._sent: dict[tuple[str, str], None] = {}
+        self._ended: list[tuple[str, int]] = []  # names and the ranks that send no more of them
+        self.over = False  # all others have said that they end
 
-    def send(self, name: str, content: int) -> None:
-        self._sent[name] = None
-        dist.send(torch.tensor([content]), self._other, tag=self._tags[name])
+    def send(self, to: str, name: str, content: int) -> None:
+        self._sent[to, name] = None
+        dist.send(torch.tensor([content]), self._others[to], tag=self._tags[name])
 
     def wait(self, name: str) -> int:
         """The next message."""
@@ -43,10 +45,10 @@ class Post:
             return [content for content in found if content != _END]
 
     def close(self) -> None:
-        """Say that this side ends, and hear until the other one does."""
-        for name in self._sent:
-            self.send(name, _END)
-        for thread in self._threads.values():
+        """Say that this side ends, and hear until the others do."""
+        for to, name in self._sent:
+            self.send(to, name, _END)
+        for thread in self._threads:
             thread.join()
 
     def _told(self, content: int) -> int:
@@ -56,14 +58,19 @@ class Post:
     def _queue(self, name: str) -> SimpleQueue[int]:
         if name not in self._heard:
             self._heard[name] = SimpleQueue()
-            self._threads[name] = Thread(target=self._hear, args=(name,), daemon=True)
-            self._threads[name].start()
+            threads = [Thread(target=self._hear, args=(name, rank), daemon=True) for rank in self._others.values()]
+            for thread in threads:
+                thread.start()
+            self._threads += threads
         return self._heard[name]
 
-    def _hear(self, name: str) -> None:
+    def _hear(self, name: str, rank: int) -> None:
         message = torch.zeros(1, dtype=torch.int64)
         while True:
-            dist.recv(message, self._other, tag=self._tags[name])
-            self._heard[name].put(int(message))
+            dist.recv(message, rank, tag=self._tags[name])
             if int(message) == _END:
-                return
+                break
+            self._heard[name].put(int(message))
+        self._ended.append((name, rank))
+        if sum(ended == name for ended, _ in self._ended) == len(self._others):
+            self._heard[name].put(_END)

@@ -41,8 +41,10 @@ def always_beside(site: Site, verify: Step, draft: Step) -> tuple[Step, Step]:
     return verify.stretched(slower[0]), draft.stretched(slower[1])
 
 
-def window_budget(site: Site, drafter: Drafter, k: int, largest: int = MOST_OUTCOMES) -> int:
+def window_budget(site: Site, drafter: Drafter, k: int, drafting: Site | None = None, targets: int = 1) -> int:
     """The most outcomes a sequence that the draft can cache before the target's outcome arrives (at least K + 1).
+
+    ``drafting`` has the draft's batch, where that is another. For several ``targets`` it works one after the other.
 
     By bisection, since the time of a branch step never falls with its tokens.
     """
@@ -50,9 +52,9 @@ def window_budget(site: Site, drafter: Drafter, k: int, largest: int = MOST_OUTC
     window_s = (verify.cost + site.sampling_step().cost + site.outcome_message(k + 1).cost).seconds
 
     def fits(budget: int) -> bool:
-        return prespeculation(site, drafter, k, budget).seconds <= window_s
+        return targets * prespeculation(drafting or site, drafter, k, budget).seconds <= window_s
 
-    low, high = k + 1, largest
+    low, high = k + 1, MOST_OUTCOMES
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if fits(middle) else (low, middle - 1)

@@ -16,14 +16,42 @@ class NoRoom(InputError):
 
 @dataclass(frozen=True)
 class Devices:
-    """Devices that a strategy occupies: of the target (all its replicas), and of the draft besides."""
+    """Devices that a strategy occupies: of the target (all its replicas), and of the draft besides.
+
+    Those of the draft may serve so many ``targets``, each on devices of its own: in turn, or all that wait
+    ``together``.
+    """
 
     target: int
     draft: int = 0
+    targets: int = 1
+    together: bool = False
 
     @property
     def total(self) -> int:
-        return self.target + self.draft
+        """Of all that share the draft."""
+        return self.targets * self.target + self.draft
+
+    def of_all(self, kind: str) -> int:
+        """Of all roles of a kind: ``target``, ``draft``; 0 of one that runs on a host."""
+        return {"target": self.targets * self.target, "draft": self.draft}.get(kind, 0)
+
+    @property
+    def sharing(self) -> str | None:
+        """Of a draft that several targets share, in a few words."""
+        if self.targets == 1:
+            return None
+        return f"one for {self.targets} targets, {'all that wait together' if self.together else 'one after the other'}"
+
+    @property
+    def of_a_target(self) -> float:
+        """With the draft's as they are shared: 4 + 1/N; a whole number where nobody shares them."""
+        return self.target + self.draft if self.targets == 1 else self.total / self.targets
+
+
+def counted(gpus: float) -> str:
+    """Devices in words, a part of a shared draft's among them: 5, 4.25."""
+    return f"{round(gpus, 2):g}"
 
 
 def check_dtypes(site: Site, drafts: bool) -> None:

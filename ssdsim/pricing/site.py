@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, TypeVar
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.pricing.between_kernels import Model, cost_of_launches, cost_of_step, units_of_step
 from ssdsim.pricing.cost import Cost
+from ssdsim.pricing.network import Network
 from ssdsim.pricing.passes import cost_of_message, streaming_share
 from ssdsim.pricing.step import HostWork, Message, Pass, Piece, Step
 from ssdsim.runtimes.card import KERNELS, Runtime
@@ -56,7 +57,8 @@ class Site:
     and ``kv_dtype`` are of both models, ``draft_dtype`` of the draft in place of ``dtype``, as
     :meth:`Transformer.precision` takes them. ``options`` holds every option of the call: a strategy and a drafter read
     their own there. ``drift`` says how many times slower a pass is now than its profile says, by the pass's name (1
-    where it is not named). ``engine_version`` is empty where nobody said it. ``unit_free``: no hardware is read
+    where it is not named). ``engine_version`` is empty where nobody said it. ``network`` is between the target and a
+    draft's own devices, None where they have the profile's link. ``unit_free``: no hardware is read
     (:class:`ssdsim.pricing.unit_free.UnitFree`).
     """
 
@@ -79,6 +81,7 @@ class Site:
     ep: int = 1
     spread: bool = False
     engine_version: str = ""
+    network: Network | None = None
     _known: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def with_options(self, options: Mapping[str, Any]) -> Site:
@@ -293,7 +296,7 @@ class Site:
         A draft head also gets the target's hidden states of ``verified`` tokens a sequence.
         """
         sent = self.outcome_bytes + self.feature_bytes(verified)
-        return _message("outcome", cost_of_message(sent, self.draft_profile, self.draft_pair), Message(sent))
+        return _message("outcome", self._cost_of_reaching(sent), Message(sent))
 
     @_once
     def speculation_message(self, tokens: int, distributions: int | None = None) -> Step:
@@ -302,7 +305,7 @@ class Site:
         They are drawn from so many ``distributions``, by default one each, which go along when sampling.
         """
         sent, told = self.speculation_bytes(tokens, distributions), self.token_bytes(tokens)
-        cost = cost_of_message(sent, self.draft_profile, self.draft_pair) + self.cost_of_telling(tokens)
+        cost = self._cost_of_reaching(sent) + self.cost_of_telling(tokens)
         return _message("speculation", cost, Message(sent, told))
 
     def telling(self, tokens: int, drafting: Pass | None) -> Step:
@@ -317,6 +320,12 @@ class Site:
         if self.tp == 1:
             return Cost()
         return cost_of_message(self.token_bytes(tokens), self.profile) * (self.tp - 1).bit_length()
+
+    def _cost_of_reaching(self, message_bytes: int) -> Cost:
+        """Of a message between the target's first device and a draft's own."""
+        if self.network is not None:
+            return self.network.cost_of(message_bytes)
+        return cost_of_message(message_bytes, self.draft_profile, self.draft_pair)
 
     @property
     def draft_pair(self) -> tuple[int, int] | None:

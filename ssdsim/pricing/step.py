@@ -99,6 +99,10 @@ class Step:
         """Extrapolations and mismatches behind its cost."""
         return frozenset().union(*(piece.cost.warnings for piece in self.pieces))
 
+    def warning(self, of: str) -> Step:
+        """The same step, with a warning."""
+        return replace(self, pieces=(*self.pieces, Piece("", Cost(warnings=frozenset({of})))))
+
     def sample(self, errors: TimingErrors) -> NDArray[np.float64]:
         """The step's duration under each draw of the timings' errors, shape ``(draws,)``."""
         drawn = np.zeros(errors.draws)

@@ -12,6 +12,8 @@ from ssdsim.pricing.room import Devices
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.protocols.axes import Words
+from ssdsim.protocols.service import Service
+from ssdsim.protocols.shared import alternating, sharing_of
 from ssdsim.protocols.strategy import Strategy
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.round import Seconds
@@ -29,7 +31,9 @@ class Alternate(Strategy):
     """``draft + verify + sample`` and their messages, with the draft beside the target or on a device of its own."""
 
     def devices(self, options: Mapping[str, Any], tp: int, drafter: Drafter) -> Devices:
-        return Devices(tp, int(is_apart(options, drafter)))
+        if not is_apart(options, drafter):
+            return Devices(tp)
+        return Devices(tp, 1, *sharing_of(self.options, options))
 
     def occupancies(self, site: Site, drafter: Drafter) -> Iterable[Occupancy]:
         if is_apart(site.options, drafter) or not drafter.needs_device:
@@ -66,8 +70,15 @@ class Alternate(Strategy):
             "host": t["sample"],
         }
 
+    def service(self, t: Mapping[str, Seconds], states: States) -> Service:
+        parts = self.parts(t, states)
+        return Service(t["draft"], parts["verify"] + parts["communicate"] + parts["host"])
+
     def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
-        return {"target": _verifies, "draft": _drafts} if is_apart(options, drafter) else {"target": _alternates}
+        if not is_apart(options, drafter):
+            return {"target": _alternates}
+        targets, together = sharing_of(self.options, options)
+        return alternating(targets, together) if targets > 1 else {"target": _verifies, "draft": _drafts}
 
 
 def is_apart(options: Mapping[str, Any], drafter: Drafter) -> bool:

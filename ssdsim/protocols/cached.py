@@ -15,6 +15,8 @@ from ssdsim.pricing.room import Devices
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece, Step
 from ssdsim.protocols.axes import DraftDevices
+from ssdsim.protocols.service import Service
+from ssdsim.protocols.shared import ahead, sharing_of
 from ssdsim.protocols.strategy import Strategy, late
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.round import Seconds
@@ -39,7 +41,9 @@ class Cached(Strategy):
     """What a message about memory calls that which is cached."""
 
     def devices(self, options: Mapping[str, Any], tp: int, drafter: Drafter) -> Devices:
-        return Devices(tp, options["draft_gpus"] if drafter.needs_device else 0)
+        if not drafter.needs_device:
+            return Devices(tp)
+        return Devices(tp, options["draft_gpus"], *sharing_of(self.options, options))
 
     def draft_holds(self, site: Site) -> tuple[str, int, int]:
         branches = branches_per_device(site.options["budget"], site.options["draft_gpus"])
@@ -76,8 +80,19 @@ class Cached(Strategy):
         paper: Seconds = p_all * clean + (1.0 - p_all) * (t["verify"] + t["fallback"])
         return paper
 
+    def service(self, t: Mapping[str, Seconds], states: States) -> Service:
+        return Service(
+            first_s=t["pre-speculate"],
+            away_s=t["speculation"],
+            hidden_s=t["verify"] + t["sample"] + t["outcome"],
+            look_up_s=t["look up"],
+            missed=states.any_to("miss"),
+            again_s=t["fallback"],
+        )
+
     def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
-        return {"target": _target, "draft": _draft}
+        targets, together = sharing_of(self.options, options)
+        return ahead(targets, together) if targets > 1 else {"target": _target, "draft": _draft}
 
 
 def _target(me: Actor) -> Generator[Any, Any, None]:

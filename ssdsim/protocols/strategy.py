@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from ssdsim.pricing.room import Devices
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.protocols.axes import Axis
+from ssdsim.protocols.service import Service
 from ssdsim.rounds.actor import Program
 from ssdsim.rounds.block import RoundBlock, total
 from ssdsim.rounds.estimate import PARTS, Estimate
@@ -111,6 +113,10 @@ class Strategy(ABC):
         if drafter.needs_device:
             which, tokens, branches = self.draft_holds(site)
             demand = drafter.demand(site, tokens, branches)
+            targets = self.devices(site.options, site.tp, drafter).targets
+            if targets > 1:  # so many caches beside one draft
+                which = f"{which} for {targets} targets"
+                demand = replace(demand, sequence_bytes=targets * demand.sequence_bytes)
             yield Occupancy(f"{site.draft.name} {which}", [demand], site.draft_profile)
 
     def draft_holds(self, site: Site) -> tuple[str, int, int]:
@@ -134,16 +140,26 @@ class Strategy(ABC):
     def closed_form(self, round: Round) -> Estimate:
         """The mean round in the long run; exact for constant durations."""
         states = Stationary(round.batch, round.averages)
+        alone = not np.any(np.asarray(round.targets) > 1)
         return Estimate(
             strategy=self.name,
             batch=round.batch,
             gpus=round.gpus,
             tokens_per_round=round.averages.tokens_per_round,
-            breakdown_s=_all_parts(self.parts(round.seconds, states)),
+            breakdown_s=_all_parts(self.mean_parts(round, states)),
             p_hit=None if self.miss is None else states.one_not_to(self.miss),
             p_all_hit=None if self.miss is None else states.none_to(self.miss),
-            paper_round_s=self.paper_round_s(round.seconds, states),
+            paper_round_s=self.paper_round_s(round.seconds, states) if alone else None,
         )
+
+    def mean_parts(self, round: Round, states: States) -> Mapping[str, FloatOrArray]:
+        """:meth:`parts`, and what a round waits for a draft that serves other targets, too."""
+        found = dict(self.parts(round.seconds, states))
+        service = self.service(round.seconds, states) if np.any(np.asarray(round.targets) > 1) else None
+        if service is not None:
+            waits = service.waits_s(sum(found.values()), round.targets, round.together)
+            found["draft"] = found["draft"] + np.where(np.asarray(round.targets) > 1, waits, 0.0)
+        return found
 
     def paper_round_s(self, t: Mapping[str, Seconds], states: Stationary) -> Seconds | None:
         """The round by the paper's own formula, where it differs from ours."""
@@ -159,6 +175,10 @@ class Strategy(ABC):
     ) -> RoundBlock:
         """Rounds that a clock has timed, with what their time went to."""
         return RoundBlock(outcomes, self.monte_carlo(outcomes, t).parts_s, round_s)
+
+    def service(self, t: Mapping[str, Seconds], states: States) -> Service | None:
+        """What a round asks of the draft's devices; None where other targets cannot share them."""
+        return None
 
     @abstractmethod
     def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:

@@ -9,6 +9,7 @@ import pandas as pd
 
 from ssdsim.answers.columns import TITLED, Column
 from ssdsim.answers.inputs_told import inputs_told
+from ssdsim.pricing.room import counted
 from ssdsim.reports.figure import enumerated
 from ssdsim.reports.study import Study
 from ssdsim.reports.style import colour_of, title_of
@@ -34,7 +35,7 @@ def verdict_lines(study: Study) -> tuple[str, list[str]]:
 
 def _gpus(study: Study) -> str:
     estimates = study.prediction.estimates
-    return f"GPUs: {', '.join(f'{title_of(name)} {e.gpus}' for name, e in estimates.items())}."
+    return f"GPUs: {', '.join(f'{title_of(name)} {counted(e.gpus)}' for name, e in estimates.items())}."
 
 
 def _hit_rates(study: Study) -> list[str]:

@@ -12,6 +12,7 @@ import plotly.graph_objects as go
 
 from ssdsim.errors import InputError
 from ssdsim.option import Group
+from ssdsim.pricing.room import counted
 from ssdsim.reports.figure import Figure, LeftOut, number, rounded
 from ssdsim.reports.study import Study
 from ssdsim.reports.style import bars, colour_of, new_plot, symbol_of, title_of
@@ -186,7 +187,7 @@ def _markers(rows: pd.DataFrame, name: str, on_frontier: bool) -> go.Scatter:
 
 def _describe(row: pd.Series) -> str:
     chosen = [name for name in row.index if name in members(Group.CHOICE) and pd.notna(row[name])]
-    return ", ".join(f"{name} {number(_plain(row[name]))}" for name in chosen) + f", {int(row['gpus'])} GPUs"
+    return ", ".join(f"{name} {number(_plain(row[name]))}" for name in chosen) + f", {counted(row['gpus'])} GPUs"
 
 
 def _title(frontier: pd.DataFrame, unit: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, Protocol
 
 
@@ -58,14 +58,15 @@ class Actor(Protocol):
 
     # for sides that do not wait for each other
 
-    def post(self, to: str, message: str, content: int, takes: str | None = None) -> None:
+    def post(self, to: str, message: str, content: Any, takes: str | None = None) -> None:
         """Start a message on its way; nobody waits until it is through, and others may be on their way before it.
 
-        It takes as long as the step ``takes``; no time where None (between programs on one host).
+        It takes as long as the step ``takes``; no time where None (between programs on one host). Between ranks it is a
+        whole number.
         """
         ...
 
-    def look(self, message: str) -> Generator[Any, Any, list[int]]:
+    def look(self, message: str) -> Generator[Any, Any, list[Any]]:
         """What messages have come since the last look, in their order."""
         ...
 
@@ -79,7 +80,7 @@ class Actor(Protocol):
 class Stoppable(Actor, Protocol):
     """One side of a round, on a clock on which work can be broken off."""
 
-    def here(self, message: str) -> list[int]:
+    def here(self, message: str) -> list[Any]:
         """What messages have come so far, in their order; one that comes at this instant may be among the next."""
         ...
 
@@ -89,3 +90,13 @@ class Stoppable(Actor, Protocol):
 
 
 Program = Callable[[Any], Generator[Any, Any, None]]
+
+
+def kind_of(role: str) -> str:
+    """What roles alike have in common: ``target`` of ``target 1`` and ``target 2``."""
+    return role.split(" ", maxsplit=1)[0]
+
+
+def alike(role: str, roles: Iterable[str]) -> list[str]:
+    """The roles of its kind, itself among them, in their order."""
+    return [other for other in roles if kind_of(other) == kind_of(role)]

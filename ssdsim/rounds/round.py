@@ -18,6 +18,9 @@ Seconds = float | NDArray[np.float64]
 class Round:
     """Batch, devices, the seconds of each of the strategy's steps by name, and what its rounds do on average.
 
+    Batch, devices and rounds are those of one target; ``targets`` share its draft, which serves them in turn, or all
+    that wait ``together``.
+
     Numbers; or, where many settings are seen at once or a duration is drawn many times, columns that broadcast.
     Seconds are units of T_v where durations are unit-free.
     """
@@ -26,3 +29,5 @@ class Round:
     gpus: FloatOrArray
     seconds: Mapping[str, Seconds]
     averages: Averages
+    targets: FloatOrArray = 1
+    together: FloatOrArray = False

@@ -130,7 +130,8 @@ def configure(**given: Any) -> Configuration:
     shaping = settings.that_shape(reads & beside(settings, said).keys())
     said_of_engine = {name: settings[name] for name in ("runtime", "drafter") if settings.source(name) == GIVEN}
     warnings, pair = asked.warnings(scenarios, settings), pair_of(settings)
-    warnings = (*warnings, *engine_warnings(scenarios, said_of_engine))
+    sharing = {name: scenario.devices.targets for name, scenario in scenarios.items()}
+    warnings = (*warnings, *engine_warnings(sharing, said_of_engine))
     return Configuration(shaping, asked.subject, scenarios, no_room, asked.site, warnings, pair, frozenset(reads))
 
 

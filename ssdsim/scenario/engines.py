@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,8 +42,10 @@ class Engine:
             return f"which {self.runs.called} does not draft with {drafters.ALL.named(self.drafter).title}"
         return f"which {self.runs.called} does not have"
 
-    def lacks_devices(self, draft: int) -> str | None:
-        """Why a draft has too many devices of its own; None where it has not."""
+    def lacks_devices(self, draft: int, targets: int = 1) -> str | None:
+        """Why a draft has too many devices of its own, or ``targets`` that share them; None where it has not."""
+        if self.runs is not None and targets > 1:
+            return f"which {self.runs.called} does not have: a draft has one target"
         if self.runs is None or self.runs.draft_gpus is None or draft <= self.runs.draft_gpus:
             return None
         most = self.runs.draft_gpus
@@ -78,11 +80,13 @@ class Engine:
         raise InputError(f"--subject {asked}: {self.called} has no {titles([asked])}; of --strategies it has {own}")
 
 
-def engine_warnings(names: Iterable[str], options: Mapping[str, Any]) -> Iterator[str]:
-    """Which strategies are priced on an engine that a user named and that cannot run them."""
+def engine_warnings(targets: Mapping[str, int], options: Mapping[str, Any]) -> Iterator[str]:
+    """Which strategies, whose drafts have so many targets, are priced on an engine that a user named and that cannot
+    run them.
+    """
     engine = Engine.of(options)
-    for name in names:
-        lacking = engine.lacks(name)
+    for name, sharing in targets.items():
+        lacking = engine.lacks(name) or engine.lacks_devices(0, sharing)
         if lacking is not None:
             yield f"{strategies.ALL.named(name).title}, {lacking}, is priced as if it had it"
 

@@ -80,6 +80,8 @@ def _round(
         gpus=np.array([row.gpus for row in rows], dtype=float)[:, *axes],
         seconds=seconds,
         averages=averages,
+        targets=np.array([row.devices.targets for row in rows])[:, *axes],
+        together=np.array([row.devices.together for row in rows])[:, *axes],
     )
 
 

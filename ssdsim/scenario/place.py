@@ -10,6 +10,7 @@ from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.option import spelled
+from ssdsim.pricing.network import Network
 from ssdsim.pricing.site import Site
 from ssdsim.runtimes.card import Runtime
 from ssdsim.runtimes.catalog import find_runtime, runtime_of
@@ -52,6 +53,7 @@ def site_of(settings: Settings) -> Site | None:
         runtime=runtime.on(profile.device),
         draft_dtype=settings["draft_dtype"],
         kv_dtype=settings["kv_dtype"],
+        network=_network(settings),
     )
     if settings["dtype"] is None:
         settings.derive("dtype", site.target.precision().weights, "the target card's")
@@ -62,6 +64,16 @@ def site_of(settings: Settings) -> Site | None:
         settings.derive("kv_dtype", kept, "the runtime's, for quantised weights")
         site = replace(site, kv_dtype=kept)
     return site.with_options(settings.plain)
+
+
+def _network(settings: Settings) -> Network | None:
+    """Between a target and its draft, where one is given."""
+    latency_us, gigabytes = settings["draft_link_us"], settings["draft_link_gbs"]
+    if latency_us is None:
+        return None
+    if gigabytes == 0.0:
+        raise InputError("--draft-link-gbs must be above 0, got 0")
+    return Network(latency_us * 1e-6, gigabytes * 1e9)
 
 
 def _with_states(card: Transformer, settings: Settings) -> Transformer:

@@ -68,9 +68,21 @@ def price(settings: Settings, strategy: Strategy, site: Site | None, drafter: Dr
     check_dtypes(site, strategy.drafts and drafter.needs_device)
     check_context(site, strategy.lookahead(settings))
     devices = strategy.devices(settings, site.tp, drafter)
-    check_devices(strategy.title, site, devices, together)
+    elsewhere = site.network is not None or devices.targets > 1  # another machine may have the draft
+    check_devices(strategy.title, site, devices, together and not elsewhere)
     check_memory(site.batch, strategy.occupancies(site, drafter))
-    return Priced(strategy.steps(site, drafter), devices, round_error(strategy, site))
+    steps = strategy.steps(site, drafter)
+    if site.network is None and devices.targets > 1 and devices.total > site.profile.device.count:
+        steps = {**steps, "outcome": steps["outcome"].warning(_apart(strategy, site, devices))}
+    return Priced(steps, devices, round_error(strategy, site))
+
+
+def _apart(strategy: Strategy, site: Site, devices: Devices) -> str:
+    return (
+        f"{strategy.title}: {devices.targets} targets and their draft are {devices.total} devices, a node of "
+        f"{site.profile.name} has {site.profile.device.count}: messages are priced as inside of it, "
+        "--draft-link-us and --draft-link-gbs give a network"
+    )
 
 
 def round_error(strategy: Strategy, site: Site) -> tuple[str, float] | None:

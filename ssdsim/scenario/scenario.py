@@ -68,8 +68,9 @@ class Scenario:
         return float(self.settings["spread"])
 
     @property
-    def gpus(self) -> int:
-        return self.devices.total
+    def gpus(self) -> float:
+        """Of a target, with its part of a draft's that it shares."""
+        return self.devices.of_a_target
 
     @property
     def seconds(self) -> Mapping[str, float]:
@@ -78,7 +79,8 @@ class Scenario:
 
     @property
     def round(self) -> Round:
-        return Round(self.batch, self.gpus, self.seconds, self.tokens.averages)
+        d = self.devices
+        return Round(self.batch, self.gpus, self.seconds, self.tokens.averages, d.targets, d.together)
 
     @cached_property
     def estimate(self) -> Estimate:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from ssdsim.pricing.step import Step
 from ssdsim.protocols.alternate import PLACES, Alternate, is_apart
 from ssdsim.protocols.axes import LOOKAHEAD
 from ssdsim.protocols.own_lookahead import settle_lookahead
+from ssdsim.protocols.shared import SHARED_BY, SHARING, cannot_share, drafting_at, in_each_way
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.mixing import tokens_of
@@ -23,16 +24,27 @@ from ssdsim.settings import Settings
 
 
 class Speculative(Alternate):
-    """``E / (K T_d + T_v + overheads)``, with the draft beside the target or on a device of its own."""
+    """``E / (K T_d + T_v + overheads)``, with the draft beside the target or on a device of its own.
+
+    That device may serve several targets: StarSD, arXiv 2601.21622, of which no table was published.
+    """
 
     name = "sd"
     title = "SD"
     source = "Leviathan et al., 2023"
     rival = "ar"
-    searched = (PLACES, LOOKAHEAD)
+    searched = (PLACES, SHARED_BY, LOOKAHEAD)
+    options = SHARING
+
+    def alternatives(self, settings: Settings) -> Iterable[Settings]:
+        if settings["sd_draft"] == "colocated" and settings["t_sd"] is None:
+            return (settings,)
+        return in_each_way(settings)
 
     def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:
         settle_lookahead(settings, "sd_k")
+        if site.unit_free and drafter.needs_device and settings["targets"] > 1:
+            settings.settle("sd_draft", "separate", "a draft of several targets is on none of their devices")
 
     def lookahead(self, options: Mapping[str, Any]) -> int:
         return int(options["sd_k"])
@@ -44,7 +56,9 @@ class Speculative(Alternate):
 
     def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
         k = self.lookahead(site.options)
-        draft = Step("draft", site.speculate(drafter, k, beside=not is_apart(site.options, drafter)))
+        apart = is_apart(site.options, drafter)
+        drafting = drafting_at(site, self.options) if apart else site
+        draft = Step("draft", drafting.speculate(drafter, k, beside=not apart))
         proposed = drafter.proposes(site.options, k)
         verify = site.verify_step("verify", 1 + _verified(proposed, site.options["b"]))
         steps = self.round_steps(site, drafter, draft, verify)
@@ -53,6 +67,9 @@ class Speculative(Alternate):
 
     def parts(self, t: Mapping[str, Seconds], states: States) -> Mapping[str, FloatOrArray]:
         return {**super().parts(t, states), "verify": _verified_s(t, states)}
+
+    def cannot_run(self, options: Mapping[str, Any]) -> str | None:
+        return cannot_share(self.options, options, caches=False)
 
     def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
         if is_apart(options, drafter) or options["t_sd"] is not None:  # in units of T_v to decode is to verify

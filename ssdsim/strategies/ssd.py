@@ -16,6 +16,7 @@ from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.protocols.axes import LOOKAHEAD, Outcomes, Words
 from ssdsim.protocols.cached import DRAFT_DEVICES, Cached
+from ssdsim.protocols.shared import SHARED_BY, SHARING, cannot_share, drafting_at, in_each_way, sharing_of
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.mixing import tokens_of, tokens_of_each
 from ssdsim.settings import GIVEN, Settings
@@ -42,6 +43,7 @@ class SSD(Cached):
     rival = "sd"
     searched = (
         DRAFT_DEVICES,
+        SHARED_BY,
         LOOKAHEAD,
         Outcomes(
             option="budget",
@@ -55,17 +57,18 @@ class SSD(Cached):
         ),
         Words(option="backup", about="on a miss [default: auto, the faster]", words=("auto",)),
     )
+    options = SHARING
     told = ("backup", "budget")
     deployed = ("k", "budget", "fan_outs", "fan_outs_after_miss", "backup")
 
     def alternatives(self, settings: Settings) -> Iterable[Settings]:
         if settings["backup"] != "auto":
-            return (settings,)
+            return in_each_way(settings)
         choices = []
         for backup in ("jit", "fast"):
             choice = settings.copy()
             choice.settle("backup", backup, "auto: more tokens/s than the other")
-            choices.append(choice)
+            choices += in_each_way(choice)
         return choices
 
     def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:
@@ -81,7 +84,9 @@ class SSD(Cached):
             if site.unit_free:
                 raise InputError("--f window needs hardware: without it nothing says what a branch token costs")
             check_place(self.title, drafter.title, drafter.needs_target)
-            budget = window_budget(site, drafter, settings["k"])
+            targets, together = sharing_of(self.options, settings)
+            served = 1 if together else targets
+            budget = window_budget(site, drafter, settings["k"], drafting_at(site, self.options), served)
             settings.derive("budget", budget, "the largest that the draft finishes while the target verifies")
         elif settings["budget"] is None:
             settings.derive("budget", settings["f"] * (settings["k"] + 1), "f (k + 1)")
@@ -112,11 +117,15 @@ class SSD(Cached):
     def guesses(self, settings: Mapping[str, Any]) -> tuple[int, ...] | None:
         return tuple(settings.get("fan_outs") or uniform_fan_out(settings["budget"], settings["k"]).tolist())
 
+    def cannot_run(self, options: Mapping[str, Any]) -> str | None:
+        return cannot_share(self.options, options, caches=True)
+
     def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
         k = self.lookahead(site.options)
         verify = site.verify_step("verify", k + 1)
-        prespeculate = site.given("t_p", prespeculation(site, drafter, k, site.options["budget"]))
-        fallback = site.given("t_b", _fallback(site, drafter, k), f"{site.options['backup']} fallback")
+        drafting = drafting_at(site, self.options)
+        prespeculate = site.given("t_p", prespeculation(drafting, drafter, k, site.options["budget"]))
+        fallback = site.given("t_b", _fallback(drafting, drafter, k), f"{site.options['backup']} fallback")
         messages = site.outcome_message(k + 1), site.speculation_message(k)
         return self.round_steps(site, verify, prespeculate, fallback, *messages)
 

@@ -54,10 +54,12 @@ class Bench:
     repeats: int
     seed: int
     ep: int = 1
+    targets: int = 1
 
     @property
     def tp(self) -> int:
-        return len(self.target_devices)
+        """Ranks of a target, several of which may share the draft."""
+        return len(self.target_devices) // self.targets
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -66,7 +68,7 @@ class Bench:
 
     @property
     def first_ranks(self) -> dict[str, int]:
-        return {"target": 0, "draft": self.tp}
+        return {"target": 0, "draft": len(self.target_devices)}
 
     @property
     def shared(self) -> bool:
@@ -76,7 +78,9 @@ class Bench:
     @property
     def settings(self) -> dict[str, Any]:
         """What a log depends on beside the profiles, whose names may change while their content does not."""
-        left_out = {"hardware", "draft_hardware"} | ({"ep"} if self.ep == 1 else set())  # logs of before have no ep
+        left_out = {"hardware", "draft_hardware"} | (
+            {n for n in ("ep", "targets") if asdict(self)[n] == 1}
+        )  # older logs have none
         return {name: value for name, value in asdict(self).items() if name not in left_out}
 
     @property
@@ -96,10 +100,10 @@ class Bench:
         for why in found.no_room.values():
             raise InputError(why)
         for scenario in found.scenarios.values():
-            needs, have = scenario.devices, (self.tp, len(self.draft_devices))
-            if needs.target != have[0] or needs.draft > have[1]:
+            needs, have = scenario.devices, (len(self.target_devices), len(self.draft_devices))
+            if needs.of_all("target") != have[0] or needs.draft > have[1]:
                 raise InputError(
-                    f"{scenario.strategy.title} needs {needs.target} target and {needs.draft} draft ranks, "
+                    f"{scenario.strategy.title} needs {needs.of_all('target')} target and {needs.draft} draft ranks, "
                     f"there are {have[0]} and {have[1]}"
                 )
         return found
@@ -114,6 +118,7 @@ class Bench:
             "draft_hardware": self.draft_hardware,
             "tp": self.tp,
             "ep": self.ep if self.ep > 1 else None,
+            **({"targets": self.targets, "draft_serves": "in-turn"} if self.targets > 1 else {}),
             "draft_gpus": len(self.draft_devices) or None,
             "context": self.context,
             "dtype": self.dtype,
@@ -121,10 +126,10 @@ class Bench:
         return {name: value for name, value in given.items() if value is not None} | point.options
 
 
-def check_runs(names: Sequence[str], grid: Iterable[GridPoint], target_ranks: int) -> None:
+def check_runs(names: Sequence[str], grid: Iterable[GridPoint], target_ranks: int, targets: int = 1) -> None:
     """Raise :class:`InputError` for strategies that do not exist, and for those that real ranks cannot run."""
     for point in grid:
-        settings = effective({"strategies": names, "tp": target_ranks, **point.options})
+        settings = effective({"strategies": names, "tp": target_ranks // targets, "targets": targets, **point.options})
         for strategy in map(strategies.ALL.named, settings["strategies"]):
             why = strategy.cannot_run(settings)
             if why is not None:
@@ -141,7 +146,9 @@ def run_grid(
     """
     configurations = [bench.configuration(point) for point in grid]
     done = read_or_start(log, bench.settings, bench.profiles_digest)
-    with Ranks(bench.devices, HANDLER, executor_options(configurations, bench.tp, bench.dtype)) as ranks:
+    with Ranks(
+        bench.devices, HANDLER, executor_options(configurations, bench.first_ranks["draft"], bench.dtype)
+    ) as ranks:
         for index, (point, configuration) in enumerate(zip(grid, configurations, strict=True)):
             progress(index, len(grid))
             if point.key in done:
@@ -177,12 +184,15 @@ def _compare(
             simulate(scenario, engine="des", rounds=bench.rounds, seed=bench.seed + repeat)
             for repeat in range(bench.repeats)
         ]
-        firsts = [[one for one in (answers[0], *answers[bench.tp :][:1]) if one] for answers in of_strategy.timelines]
+        firsts = [
+            [one for one in (answers[0], *answers[bench.first_ranks["draft"] :][:1]) if one]
+            for answers in of_strategy.timelines
+        ]
         found.append(
             Comparison(
                 point=point,
                 strategy=name,
-                devices=(scenario.devices.target, scenario.devices.draft),
+                devices=(scenario.devices.of_all("target"), scenario.devices.draft),
                 measured=interval(of_strategy.rounds_s),
                 predicted_s=float(np.mean([run.round_s.value for run in simulated])),
                 tokens_per_round=float(np.mean([run.tokens_per_round.value for run in simulated])),
@@ -217,7 +227,7 @@ def _draw(bench: Bench, runs: Mapping[str, _Runs], now: Mapping[str, Scenario], 
     for name, of_strategy in runs.items():
         strategy = now[name].strategy
         if strategy.drafts:
-            draw(trace, strategy.title, of_strategy.timelines[0], bench.tp, bench.devices)
+            draw(trace, strategy.title, of_strategy.timelines[0], bench.first_ranks["draft"], bench.devices)
     subject = subject_among(bench.strategies, None)
     simulate(now[subject], engine="des", rounds=bench.rounds, seed=bench.seed, trace=trace)
 

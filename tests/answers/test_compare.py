@@ -184,3 +184,41 @@ def test_a_measured_pair_is_told_and_its_intervals_reach_every_strategy(tmp_path
     for name in ("sd", "ssd", "amusd"):
         widths = [each.compared[name].high - each.compared[name].low for each in (found, sure)]
         assert widths[0] > widths[1], name
+
+
+SHARED: dict[str, Any] = {"tp": 4, "k": [3, 4], "gamma": 4, "branch_gamma": 4, "branches": 2, "budget": 8}
+SHARED |= {"tree_nodes": 8, "tree_depth": 4, "minedraft_k": 4, "adaptive_k": 4, "dsi_k": 4, "dsi_targets": 1}
+SHARED |= {"draft_gpus": 1, "sd_draft": "separate"}
+
+
+def test_all_strategies_are_compared_where_some_share_a_draft() -> None:
+    """Four targets and their draft are 17 GPUs, as many as the others have for four copies or three."""
+    found = compare(gpus=17, b=16, strategies="all", targets=4, **SHARED)
+    deployed = {name: each.deployment for name, each in found.compared.items()}
+    assert set(deployed) | set(found.impossible) == set(ALL)
+    assert (deployed["ssd"].name, deployed["ssd"].gpus) == ("SSD 4 x TP 4 + 1", 17)
+    assert (deployed["sd"].name, deployed["sd"].gpus) == ("SD 4 x TP 4 + 1", 17)
+    assert deployed["ssd"].copy_batch == 4
+    assert deployed["pearl"].gpus == 15
+    assert all(each.low < each.deployment.per_user < each.high for each in found.compared.values())
+    assert any("--draft-link-us" in warning for warning in found.warnings)
+
+
+def test_a_shared_draft_is_weighed_against_a_draft_each() -> None:
+    """A draft that is idle for more than a half of a round: nine GPUs are two targets of four, and its device."""
+    given: dict[str, Any] = {"strategies": "ar,sd", "gpus": 9, "b": 8, "tp": 4, "k": 2, "sd_draft": "separate"}
+    alone, shared = (compare(targets=targets, **given).compared["sd"].deployment for targets in (1, [1, 2]))
+    assert (alone.name, shared.name) == ("SD TP 4 + 1", "SD 2 x TP 4 + 1")
+    assert shared.per_user > alone.per_user
+
+
+def test_an_engine_that_has_no_shared_draft_has_it_apart() -> None:
+    found = recommend(gpus=9, b=8, strategies="ar,sd", runtime="vllm", targets=[1, 2], tp=4, k=[2, 3])
+    answer = found.answers[0]
+    assert answer.best is not None
+    assert answer.best.shape.targets == 1
+    assert all(each.shape.targets == 1 for each in answer.pareto)
+    with pytest.raises(InputError, match="--targets 12 cannot be used with --gpus 9"):
+        recommend(gpus=9, b=8, strategies="ar,sd", targets=12)
+    with pytest.raises(InputError, match="--targets has no effect with --strategies ar,pearl"):
+        recommend(gpus=9, b=8, strategies="ar,pearl", targets=2)

@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 from ssdsim.answers.serving.batching import Batching
-from ssdsim.answers.serving.fleet import DraftPool, simulate_fleet
+from ssdsim.answers.serving.fleet import SharedDraft, simulate_fleet
 from ssdsim.answers.serving.journal import Run
 from ssdsim.answers.serving.loop import simulate
 from ssdsim.answers.serving.policies import policies
 from ssdsim.answers.serving.timeline import timeline
 from ssdsim.errors import InputError
+from ssdsim.scenario.configuration import configure
 from tests.serving.checks import every_token_was_made, time_adds_up
 from tests.serving.made import SMALL, policy, requests
 
@@ -76,40 +77,71 @@ def test_a_timeline_of_a_burst_shows_joins_forced_misses_late_drafts_and_a_switc
     assert any(event["ph"] == "C" for event in events)
 
 
-def _shared(draft_pool: int | None, name: str = "ssd") -> Run:
+def _shared(targets: int, name: str = "ssd", replicas: int = 4) -> Run:
     workload, batching = WORKLOAD.at_rate(20.0), Batching()
-    return simulate_fleet(
-        policy(name, workload, batching, **SMALL), workload, batching, 3, "round-robin", 0, draft_pool
-    )
+    of = {"backup": "jit", "targets": targets, "draft_serves": "in-turn"}
+    served = policy(name, workload, batching, **SMALL, **of)
+    return simulate_fleet(served, workload, batching, replicas, "round-robin", 0)
 
 
 def test_a_draft_that_replicas_share_is_waited_for_and_is_one_gpu() -> None:
-    runs = {gpus: _shared(gpus) for gpus in (None, 3, 2, 1)}
-    assert [runs[gpus].gpus for gpus in (None, 3, 2, 1)] == [6, 6, 5, 4]
+    runs = {targets: _shared(targets) for targets in (1, 2, 4)}
+    assert [runs[targets].gpus for targets in (1, 2, 4)] == [8, 6, 5]
     times = [float((run.requests.last_s - run.requests.first_s).mean()) for run in runs.values()]
-    assert times[1] >= times[0] * (1.0 - 1e-9)
-    assert times[1] < times[2] < times[3]
+    assert times[0] < times[1] < times[2]
     for run in runs.values():
         every_token_was_made(run)
         time_adds_up(run)
 
 
-def test_nobody_waits_for_a_pool_where_nothing_drafts_apart() -> None:
-    alone, pooled = _shared(None, "sd"), _shared(1, "sd")
-    assert np.array_equal(alone.requests.last_s, pooled.requests.last_s)
-    assert alone.gpus == pooled.gpus
+def test_nobody_waits_for_a_draft_beside_its_target() -> None:
+    alone, shared = _shared(1, "sd"), _shared(4, "sd")
+    assert np.array_equal(alone.requests.last_s, shared.requests.last_s)
+    assert alone.gpus == shared.gpus
 
 
-def test_a_pool_is_booked_in_turn() -> None:
-    pool = DraftPool(2)
-    pool.book(0.0, 5.0)
-    assert pool.wait_s(1.0) == 0.0
-    pool.book(1.0, 1.0)
-    assert pool.wait_s(1.5) == 0.5
-    pool.book(1.5, 1.0)  # begins at 2
-    assert pool.wait_s(2.0) == 1.0
+def test_a_shared_draft_is_booked_in_turn() -> None:
+    draft = SharedDraft()
+    draft.book(0.0, 5.0)
+    assert draft.wait_s(1.0) == 4.0
+    draft.book(1.0, 1.0)  # begins at 5
+    assert draft.wait_s(1.5) == 4.5
+    assert draft.wait_s(7.0) == 0.0
 
 
-def test_more_drafts_than_replicas_are_refused() -> None:
-    with pytest.raises(InputError, match="--draft-pool"):
-        _shared(4)
+def test_those_who_wait_for_a_shared_draft_may_be_served_together() -> None:
+    draft = SharedDraft(together=True)
+    draft.book(0.0, 5.0)
+    draft.book(1.0, 1.0)  # both begin at 5
+    draft.book(2.0, 1.0)
+    assert draft.wait_s(4.0) == 1.0
+    assert draft.wait_s(5.0) == 1.0
+    assert draft.wait_s(6.0) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("name", "serves", "targets", "near"),
+    [
+        ("sd", "in-turn", 2, 0.01),
+        ("sd", "in-turn", 4, 0.01),
+        ("ssd", "in-turn", 2, 0.01),
+        ("ssd", "in-turn", 4, 0.01),
+        ("ssd", "together", 2, 0.01),
+        ("sd", "together", 2, 0.08),
+    ],
+)
+def test_full_replicas_wait_for_a_shared_draft_as_predicted(name: str, serves: str, targets: int, near: float) -> None:
+    """Rounds of full batches against the closed form at their mean context."""
+    batch, batching = 8, Batching(prefill="none", max_batch=8, first_speculation="prefill")
+    load = requests(40 * targets, 1.0, outputs="400").at_rate(np.inf)
+    of = {"targets": targets, "draft_serves": serves, "k": 3, **SMALL}
+    of |= {"sd_draft": "separate"} if name == "sd" else {"f": 1, "backup": "jit"}
+    run = simulate_fleet(policy(name, load, batching, **of), load, batching, targets)
+    full = [end - start for rounds in run.rounds for start, end, running, *_ in rounds if running == batch]
+    predicted = configure(strategies=name, b=batch, context=712, **of).scenarios[name].estimate
+    assert float(np.mean(full)) == pytest.approx(float(predicted.round_s), rel=near)
+
+
+def test_replicas_that_are_left_over_are_refused() -> None:
+    with pytest.raises(InputError, match="3 are no multiple"):
+        _shared(2, replicas=3)

@@ -231,6 +231,20 @@ def test_requests_that_have_their_only_token_elsewhere_end_without_a_round(concu
     assert found.points[0].metrics["ar"].completed == 60
 
 
+def test_a_draft_pool_is_targets_that_share_a_draft() -> None:
+    """GPUs and capacities are those of a shared draft, whichever of the two says so."""
+    load = requests(40, 8.0, outputs="20")
+    asked: dict[str, Any] = {"replicas": 2, "strategies": "ar,ssd", "draft_serves": "in-turn", "engine": "closed"}
+    pool, targets, own = (
+        serve(load, **asked, **SMALL, **given) for given in ({"draft_pool": 1}, {"targets": 2}, {"targets": 1})
+    )
+    assert pool.policies.by_name["ssd"].gpus == targets.policies.by_name["ssd"].gpus == 1.5
+    assert pool.policies.by_name["ar"].gpus == 1
+    assert pool.draft_pool == targets.draft_pool == 1
+    assert pool.capacities["ssd"][0] == targets.capacities["ssd"][0] < own.capacities["ssd"][0]
+    assert pool.capacities["ar"][0] == own.capacities["ar"][0]
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -242,6 +256,10 @@ def test_requests_that_have_their_only_token_elsewhere_end_without_a_round(concu
         ({"workload": requests(20, outputs="1")}, "no answer has a second token, so nothing is decoded"),
         ({"precision": 0.02, "engine": "closed"}, "--precision has no effect with --engine closed"),
         ({"draft_pool": 1}, "--draft-pool has no effect with one replica"),
+        ({"draft_pool": 2, "replicas": 3}, "3 replicas cannot share 2 drafts evenly"),
+        ({"draft_pool": 1, "replicas": 2, "targets": 2}, "--draft-pool has no effect with --targets"),
+        ({"targets": 2, "replicas": 3}, "give --replicas 2, or a multiple, not 3"),
+        ({"draft_pool": 1, "replicas": 2, "strategies": "ar,pearl"}, "2 replicas cannot share a draft of AR, PEARL"),
         ({"jobs": 2, "cluster": "tcp://a:1"}, "--jobs has no effect with --cluster"),
     ],
 )

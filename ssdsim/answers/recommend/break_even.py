@@ -134,8 +134,9 @@ class _Contenders:
         return np.array([self._known[case][batch] for case in self.cases])
 
     def _at(self, batch: int) -> NDArray[np.int64]:
-        """The sequences of each case's fullest copy; 0 where there are more copies than sequences."""
-        return np.array([-(-batch // copies) if copies <= batch else 0 for _, copies in self.cases])
+        """The sequences of each case's fullest target; 0 where there are more targets than sequences."""
+        targets = [copies * shape.targets for shape, copies in self.cases]
+        return np.array([-(-batch // each) if each <= batch else 0 for each in targets])
 
     def _rates(self, changes: Sequence[Mapping[str, Any]], sizes: NDArray[np.int64]) -> NDArray[np.float64]:
         """Tokens/s per user, shape ``(changes, cases)``; 0 where there is no room."""

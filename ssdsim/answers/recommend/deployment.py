@@ -18,7 +18,10 @@ Setting = tuple[str, Any]
 
 @dataclass(frozen=True)
 class Shape:
-    """One copy: a strategy, where it runs, what it speculates (options by name), and the devices that this takes."""
+    """One copy: a strategy, where it runs, what it speculates (options by name), and the devices that this takes.
+
+    A copy is one target, or all those that share a draft.
+    """
 
     strategy: str
     placement: tuple[Setting, ...]
@@ -28,6 +31,11 @@ class Shape:
     @property
     def gpus(self) -> int:
         return self.devices.total
+
+    @property
+    def targets(self) -> int:
+        """Those of a copy, which split its sequences."""
+        return self.devices.targets
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -62,7 +70,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Deployment:
-    """``copies`` of a shape that split ``batch`` sequences; the fullest copy sets the speed of a user.
+    """``copies`` of a shape that split ``batch`` sequences; the fullest target sets the speed of a user.
 
     ``paid`` are the GPUs that a token is counted to, idle ones among them; None: those in use.
     """
@@ -75,13 +83,18 @@ class Deployment:
 
     @property
     def rate(self) -> Estimate:
-        """What one copy does: tokens/s over its batch, and the round behind it."""
+        """What one target does: tokens/s over its batch, and the round behind it."""
         return self.scenario.estimate
 
     @property
+    def targets(self) -> int:
+        """Of all copies."""
+        return self.copies * self.shape.targets
+
+    @property
     def copy_batch(self) -> int:
-        """Sequences of the fullest copy."""
-        return -(-self.batch // self.copies)
+        """Sequences of the fullest target."""
+        return -(-self.batch // self.targets)
 
     @property
     def gpus(self) -> int:
@@ -94,7 +107,7 @@ class Deployment:
 
     @property
     def total(self) -> float:
-        """Tokens/s of all sequences, each as slow as those of the fullest copy."""
+        """Tokens/s of all sequences, each as slow as those of the fullest target."""
         return self.per_user * self.batch
 
     @property
@@ -113,12 +126,13 @@ class Deployment:
 
     @property
     def name(self) -> str:
-        """Short text: ``SSD TP 4 + 1``, ``2 x SD TP 2``, ``SD TP 8, EP 8``."""
+        """Short text: ``SSD TP 4 + 1``, ``2 x SD TP 2``, ``SD TP 8, EP 8``, ``SSD 4 x TP 4 + 1``."""
         shape, devices = self.shape, self.shape.devices
         copies = f"{self.copies} x " if self.copies > 1 else ""
         replicas = f" x {devices.target // shape.tp}" if devices.target > shape.tp else ""
         draft = f" + {devices.draft}" if devices.draft else ""
-        return f"{copies}{self.title} {degrees(shape.tp, shape.ep, shape.spread)}{replicas}{draft}"
+        sharing = f"{shape.targets} x " if shape.targets > 1 else ""
+        return f"{copies}{self.title} {sharing}{degrees(shape.tp, shape.ep, shape.spread)}{replicas}{draft}"
 
     @property
     def settings(self) -> str:

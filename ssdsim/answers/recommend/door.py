@@ -150,7 +150,7 @@ def _paying(about: Answer, request: Request, rate: float | None, slo: str | None
     load = _workload(request)
     names = [name for name in taken() if name not in ("strategies", "subject", "pair_set")]
     options = {**_options(best, request, [*names, "pair_set"]), "strategies": [own, *dict.fromkeys(beside)]}
-    asked: dict[str, Any] = {"subject": own, "seed": request.seed, **options}
+    asked: dict[str, Any] = {"subject": own, "seed": request.seed, "replicas": best.shape.targets, **options}
     try:
         rates = None if rate is None else [rate / best.copies]
         served = serve(load, rates=rates or [1.0], engine="closed", **asked)

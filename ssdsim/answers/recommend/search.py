@@ -22,7 +22,7 @@ from ssdsim.scenario.options import DEFAULTS
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.transformer.card import legal_expert_parallel
 
-Case = tuple[Shape, int]  # a shape and the sequences of one copy
+Case = tuple[Shape, int]  # a shape and the sequences of one target
 ValuesBeside = Callable[[Axis, Values, Mapping[str, Any]], Iterable[Any]]
 
 # Tokens/s is smooth in K, and in the logarithm of the budget, up to the kink where the draft becomes late: steps that
@@ -107,7 +107,7 @@ class Search:
         return np.array(self.evaluator.fastest(points).tokens_per_second)
 
     def _cases(self, shapes: Iterable[Shape]) -> Iterator[Case]:
-        """Each shape at every batch that one of its copies may have."""
+        """Each shape at every batch that one of its targets may have."""
         for shape in shapes:
             for size in sorted({size for b in self.request.batches for _, size in splits(self.request, shape, b)}):
                 yield shape, size
@@ -137,7 +137,7 @@ class Search:
     def lacks(self, deployment: Deployment) -> str | None:
         """What the engine does not have of it; None where it runs it."""
         engine, shape = self.request.engine, deployment.shape
-        return engine.lacks(shape.strategy) or engine.lacks_devices(shape.devices.draft)
+        return engine.lacks(shape.strategy) or engine.lacks_devices(shape.devices.draft, shape.targets)
 
     def _priced(self, batch: int) -> list[Deployment]:
         paid = self.request.gpus if self.request.use == "all" else None
@@ -184,10 +184,11 @@ def turned(shape: Shape, settings: Mapping[str, Any]) -> Shape:
 
 
 def splits(request: Request, shape: Shape, batch: int) -> Iterator[tuple[int, int]]:
-    """Numbers of copies that the GPUs hold, and the sequences of the fullest copy (no copy is empty)."""
-    for copies in range(1, min(request.gpus // shape.gpus, batch) + 1):
-        size = -(-batch // copies)
-        if -(-batch // size) == copies:
+    """Numbers of copies that the GPUs hold, and the sequences of the fullest target (no target is empty)."""
+    for copies in range(1, min(request.gpus // shape.gpus, batch // shape.targets) + 1):
+        targets = copies * shape.targets
+        size = -(-batch // targets)
+        if -(-batch // size) == targets:
             yield copies, size
 
 

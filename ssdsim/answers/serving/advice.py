@@ -10,6 +10,7 @@ import numpy as np
 from ssdsim.answers.doubts import SURE, Basis
 from ssdsim.answers.serving.crossing import Crossing, Side
 from ssdsim.intervals import Interval
+from ssdsim.pricing.room import counted
 
 AUTO = "auto"
 _WORTH = 0.01  # of the time per token: what a schedule must save to be named
@@ -57,9 +58,9 @@ def advice(
 
 def _said(found: Crossing, basis: Basis) -> str:
     where = {
-        "replica": f"with a replica each ({found.of.gpus} GPUs against {found.over.gpus})"
+        "replica": f"with a replica each ({counted(found.of.gpus)} GPUs against {counted(found.over.gpus)})"
         if found.of.gpus != found.over.gpus
-        else f"on the same {found.of.gpus} GPUs",
+        else f"on the same {counted(found.of.gpus)} GPUs",
         "gpu": "on as many GPUs each",
     }[found.basis]
     bounds = [] if found.interval is None else [f"95 %: {_rates(found.interval)}"]
@@ -81,16 +82,16 @@ def _inside(bounds: Sequence[str]) -> str:
     return f" ({', '.join(bounds)})" if bounds else ""
 
 
-def _above(above: str | None, sides: Mapping[str, Side], per_gpu: int | None) -> str:
+def _above(above: str | None, sides: Mapping[str, Side], per_gpu: float | None) -> str:
     if above is None:
         return "Above that all of them are saturated."
     what = "switch by schedule (auto)" if above == AUTO else f"run {sides[above].title}"
     share = 1.0 if per_gpu is None else per_gpu / sides[above].gpus
-    on = "" if per_gpu is None else f" on {per_gpu} GPUs"
+    on = "" if per_gpu is None else f" on {counted(per_gpu)} GPUs"
     return f"Above that {what}, up to {share * float(sides[above].sharing.capacity):.1f} requests/s{on}."
 
 
-def _best(sides: Mapping[str, Side], rate: float, per_gpu: int | None = None) -> str | None:
+def _best(sides: Mapping[str, Side], rate: float, per_gpu: float | None = None) -> str | None:
     """The lowest time per output token at a rate of a replica, or of ``per_gpu`` GPUs; None where all saturate.
 
     A schedule only where it clearly saves.

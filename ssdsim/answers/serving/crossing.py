@@ -28,7 +28,7 @@ class Side:
 
     name: str
     title: str
-    gpus: int
+    gpus: float
     sharing: Sharing
     drawn: Sharing | None = None
     across: Sharing | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -16,6 +17,7 @@ from ssdsim.answers.serving.replica import Replica
 from ssdsim.answers.serving.workload import Workload
 from ssdsim.checks import whole
 from ssdsim.errors import InputError, nearest
+from ssdsim.pricing.room import Devices
 
 Router = Literal["round-robin", "least-loaded"]
 
@@ -29,19 +31,17 @@ def simulate_fleet(
     replicas: int,
     router: Router = "round-robin",
     seed: int = 0,
-    draft_pool: int | None = None,
 ) -> Run:
     """Every request of a workload, by the replica that the router gives it to when it comes.
 
     ``least-loaded`` is the replica with the fewest tokens in caches and queue (of equals the first), as they will be
-    when its round is over. One replica makes the very run of :func:`ssdsim.answers.serving.loop.simulate`. With
-    ``draft_pool`` so many draft for all replicas of a strategy that drafts on a device of its own
-    (:class:`DraftPool`); without, each replica has its own.
+    when its round is over. One replica makes the very run of :func:`ssdsim.answers.serving.loop.simulate`. Where a
+    policy's targets share a draft, the first so many replicas share one (:class:`SharedDraft`), as do the next.
 
     Raises
     ------
-    InputError : no such router, no replica, more devices that draft than replicas, or requests that come when others
-        are answered.
+    InputError : no such router, no replica, some that are left over where so many share a draft, or requests that come
+        when others are answered.
     """
     whole("--replicas", replicas, 1, _MOST_REPLICAS)
     if router not in get_args(Router):
@@ -50,36 +50,42 @@ def simulate_fleet(
         )
     if workload.concurrency is not None:
         raise InputError("--concurrency has no effect with replicas behind a router: give --rate")
-    pool = None
-    if draft_pool is not None:
-        whole("--draft-pool", draft_pool, 1, replicas)
-        pool = DraftPool(draft_pool)
+    if replicas % policy.devices.targets:
+        raise InputError(f"{policy.devices.targets} replicas share a draft: {replicas} are no multiple of it")
     requests = Requests(workload)
     fleet = [Replica(policy, batching, workload, requests, seed=seed, number=number) for number in range(replicas)]
     clock = simpy.Environment()
-    _Fleet(clock, fleet, router, workload, batching, pool).start()
+    _Fleet(clock, fleet, router, workload, batching, policy.devices).start()
     clock.run()
-    return run_of(policy, workload, requests, fleet, draft_pool)
+    return run_of(policy, workload, requests, fleet)
 
 
-class DraftPool:
-    """Devices that draft for several replicas, first come, first served.
+@dataclass
+class SharedDraft:
+    """A draft's devices that serve several replicas: in turn, or all that wait ``together``.
 
-    A round asks for one when it begins, and has it for all that it drafts: a pre-speculation, its prompts, and the
-    fallback of its misses, between which nobody else comes in.
+    A round asks for them when it begins, and has them for all that it drafts: its prompts, and its
+    :class:`ssdsim.protocols.service.Service`, between whose parts nobody else comes in.
     """
 
-    def __init__(self, devices: int) -> None:
-        self._free_at = [0.0] * devices
+    together: bool = False
+    free_at: float = 0.0
+    _next_until: float | None = None  # those who wait together
 
     def wait_s(self, now: float) -> float:
-        """Until the first of them is free."""
-        return max(0.0, min(self._free_at) - now)
+        """Until what runs is done, and all that is before in the queue."""
+        if self._next_until is not None and now >= self.free_at:
+            self.free_at, self._next_until = self._next_until, None
+        return max(0.0, self.free_at - now)
 
     def book(self, now: float, seconds: float) -> None:
-        """The first that is free, for so long."""
-        at = min(range(len(self._free_at)), key=self._free_at.__getitem__)
-        self._free_at[at] = max(now, self._free_at[at]) + seconds
+        """For so long, from when :meth:`wait_s` says."""
+        if self.wait_s(now) == 0.0:
+            self.free_at = now + seconds
+        elif self.together:
+            self._next_until = max(self._next_until or 0.0, self.free_at + seconds)
+        else:
+            self.free_at += seconds
 
 
 class _Fleet:
@@ -92,11 +98,14 @@ class _Fleet:
         router: Router,
         workload: Workload,
         batching: Batching,
-        pool: DraftPool | None,
+        devices: Devices,
     ) -> None:
-        self._clock, self._replicas, self._router, self._pool = clock, replicas, router, pool
+        self._clock, self._replicas, self._router = clock, replicas, router
+        targets = devices.targets
+        shared = [SharedDraft(devices.together) for _ in range(len(replicas) // targets)]
+        self._drafts = [shared[number // targets] if targets > 1 else None for number in range(len(replicas))]
         for replica in replicas:
-            replica.shares_draft = pool is not None
+            replica.shares_draft = targets > 1
         self._times = (workload.arrival_s + batching.prefill_ms / 1e3).tolist()
         self._come = [clock.event() for _ in replicas]
         self._next_s = self._times[0]
@@ -131,17 +140,17 @@ class _Fleet:
                 yield self._clock.timeout(0.0)  # who comes at the same instant comes along
                 continue
             replica.now = float(self._clock.now)
-            self._step(replica)
+            self._step(replica, self._drafts[number])
             yield self._clock.timeout(max(0.0, replica.now - self._clock.now))
             while self._next_s <= self._clock.now:
                 yield self._clock.timeout(0.0)
 
-    def _step(self, replica: Replica) -> None:
-        if self._pool is None:
+    def _step(self, replica: Replica, draft: SharedDraft | None) -> None:
+        if draft is None:
             replica.step(self._next_s)
             return
         now = replica.now
-        replica.draft_late_s = self._pool.wait_s(now)
+        replica.draft_late_s = draft.wait_s(now)
         replica.step(self._next_s)
         if replica.drafted_s:
-            self._pool.book(now, replica.drafted_s)
+            draft.book(now, replica.drafted_s)

@@ -38,7 +38,7 @@ class Run:
 
     workload: Workload
     requests: Requests
-    gpus: int
+    gpus: float
     miss_bits: list[int]
     rounds: list[list[Round]] = field(default_factory=list)
     misses: int = 0

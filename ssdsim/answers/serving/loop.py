@@ -22,17 +22,12 @@ def simulate(policy: Policy, workload: Workload, batching: Batching, seed: int =
     return run_of(policy, workload, requests, [replica])
 
 
-def run_of(
-    policy: Policy, workload: Workload, requests: Requests, replicas: list[Replica], draft_pool: int | None = None
-) -> Run:
-    """What replicas of a policy leave behind, with so many devices that draft (by default each replica's own)."""
-    gpus = len(replicas) * policy.gpus
-    if draft_pool is not None:
-        gpus -= (len(replicas) - draft_pool) * policy.draft_gpus
+def run_of(policy: Policy, workload: Workload, requests: Requests, replicas: list[Replica]) -> Run:
+    """What replicas of a policy leave behind."""
     return Run(
         workload=workload,
         requests=requests,
-        gpus=gpus,
+        gpus=len(replicas) * policy.gpus,
         miss_bits=[variant.table.miss_bit for variant in policy.variants],
         rounds=[replica.rounds for replica in replicas],
         misses=sum(replica.misses for replica in replicas),

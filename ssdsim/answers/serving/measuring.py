@@ -46,7 +46,6 @@ class How:
     seed: int = 0
     replicas: int = 1
     router: Router = "round-robin"
-    draft_pool: int | None = None
     precision: float | None = None
 
 
@@ -88,7 +87,7 @@ def run(policy: Policy, workload: Workload, how: How) -> Run:
     """One run: of one replica the loop, of several on SimPy's clock."""
     if how.replicas == 1:
         return simulate(policy, workload, how.batching, how.seed)
-    return simulate_fleet(policy, workload, how.batching, how.replicas, how.router, how.seed, how.draft_pool)
+    return simulate_fleet(policy, workload, how.batching, how.replicas, how.router, how.seed)
 
 
 def measured(policy: Policy, workload: Workload, how: How) -> tuple[Run, Metrics]:

@@ -11,6 +11,7 @@ from ssdsim.answers.serving.ledger import Ledger, ledgers
 from ssdsim.answers.serving.outcome_rows import OutcomeRows
 from ssdsim.answers.serving.passes import PromptTables
 from ssdsim.answers.serving.round_table import RoundTable
+from ssdsim.pricing.room import Devices
 from ssdsim.rounds.estimate import Estimate
 from ssdsim.scenario.scenario import Scenario
 
@@ -56,14 +57,14 @@ class Policy:
     _found: dict[tuple[int, int], int] = field(default_factory=dict)
 
     @property
-    def gpus(self) -> int:
-        """Devices that must be there whichever variant runs."""
+    def gpus(self) -> float:
+        """Devices that must be there whichever variant runs, with a replica's part of a draft's that it shares."""
         return max(variant.gpus for variant in self.variants)
 
     @property
-    def draft_gpus(self) -> int:
-        """Of those, devices that only draft."""
-        return max(variant.scenario.devices.draft for variant in self.variants)
+    def devices(self) -> Devices:
+        """Of the variant whose draft serves the most replicas."""
+        return max((variant.scenario.devices for variant in self.variants), key=lambda devices: devices.targets)
 
     def number(self, batch: int, context: float) -> int:
         """Of the variant that runs."""

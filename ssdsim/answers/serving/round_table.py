@@ -75,15 +75,13 @@ class _Prompts:
     """Who processes prompts beside the rounds: tables of the target and of what drafts (None where nothing does).
 
     ``queries`` are the tokens a sequence of each step with a pass of the target; ``drafting`` the steps whose part is
-    drafting with a model, ``falling_back`` other steps with a pass of the draft. ``apart``: that has a device of its
-    own; ``hidden``: it is idle there while the target works.
+    drafting with a model. ``apart``: that has a device of its own; ``hidden``: it is idle there while the target works.
     """
 
     target: PromptTable
     draft: PromptTable | None
     queries: Mapping[str, int]
     drafting: tuple[str, ...]
-    falling_back: tuple[str, ...]
     apart: bool
     hidden: bool
 
@@ -165,12 +163,8 @@ class RoundTable:
         if not prompts.apart:
             return 0.0
         busy_s = prompts.draft.alone_s(chunks) if chunks and prompts.draft is not None else 0.0
-        if batch:
-            seconds = self._between(batch, context)
-            busy_s += max((seconds[name] for name in prompts.drafting), default=0.0)
-            if bits & self.miss_bit:
-                busy_s += sum(seconds[name] for name in prompts.falling_back)
-        return busy_s
+        service = self._strategy.service(self._between(batch, context), self._happened[bits]) if batch else None
+        return busy_s if service is None else busy_s + float(service.busy_s)
 
     def parts_s(self, batch: int, bits: int, prompt_tokens: int, round_s: float) -> dict[str, float]:
         """What a round's time went to, in the order of its parts; they sum to ``round_s``."""
@@ -203,7 +197,8 @@ class RoundTable:
         """A mean round with ``chunks`` beside it, after which a new request is looked up in vain where it ``joins``."""
         averages = self.scenario.tokens.averages
         states = _Joined(batch, averages, self._strategy.miss if joins else None)
-        return float(sum(self._strategy.parts(self._with_prompts(batch, context, chunks), states).values()))
+        round = self._round(batch, self._with_prompts(batch, context, chunks))
+        return float(sum(self._strategy.mean_parts(round, states).values()))
 
     def drawn(self, batch: int, context: float, errors: TimingErrors) -> Drawn:
         """Tokens/s of the batch over what is predicted of them, at the nearest context and batch worked out."""
@@ -213,7 +208,7 @@ class RoundTable:
         return Drawn.of(scenario, errors).scaled(1.0 / float(scenario.estimate.tokens_per_second))
 
     def _round(self, batch: int, seconds: Mapping[str, float]) -> Round:
-        return Round(batch, self.scenario.gpus, seconds, self.scenario.tokens.averages)
+        return replace(self.scenario.round, batch=batch, seconds=seconds)
 
     # what they are made of
 
@@ -313,8 +308,7 @@ class RoundTable:
         seconds = self._seconds_at(1, 0)
         exposed_s = self._strategy.parts(seconds, self._happened[0])["draft"] if drafts else 0.0
         hidden = apart and exposed_s >= sum(seconds[name] for name in drafts) * (1.0 - 1e-9)
-        others = tuple(n for n, each in passes.items() if n not in drafts and any(p.model == "draft" for p in each))
-        return _Prompts(self._tables.of(target_place(site)), draft, queries, tuple(drafts), others, apart, hidden)
+        return _Prompts(self._tables.of(target_place(site)), draft, queries, tuple(drafts), apart, hidden)
 
 
 def _neighbours(batch: int, nodes: Sequence[int]) -> tuple[int, int, float]:

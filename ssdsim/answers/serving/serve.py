@@ -31,6 +31,7 @@ from ssdsim.errors import InputError, nearest
 from ssdsim.intervals import Interval
 from ssdsim.runs.serving_folder import ServingFolder
 from ssdsim.scenario.engines import Engine
+from ssdsim.scenario.options import ALL
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -101,7 +102,7 @@ class Serving:
 
     @property
     def how(self) -> How:
-        return How(self.batching, self.slo, self.seed, self.replicas, self.router, self.draft_pool)
+        return How(self.batching, self.slo, self.seed, self.replicas, self.router)
 
 
 def serve(
@@ -134,8 +135,8 @@ def serve(
     slo : what a good request keeps.
     attainment : search for the highest rate at which such a share of requests is good.
     replicas, router : so many share the requests; capacities and crossings are of one.
-    draft_pool : so many draft for all replicas of a strategy that drafts on a device of its own, first come, first
-        served; by default each replica has its own.
+    draft_pool : drafts for all replicas, each of which serves as many (``targets``); by default each replica has its
+        own.
     schedule : a file of ``ssdsim export``, which then decides what runs.
     engine : ``closed`` the closed form alone; ``loop`` and ``auto`` also run every round.
     precision : runs get more requests until the 95 % interval of the mean time per token is so small a share of it.
@@ -154,8 +155,7 @@ def serve(
         raise InputError("--capacity needs an --slo, arrivals, and runs (not --engine closed)")
     if precision is not None:
         _check_precision(precision, workload, engine)
-    if draft_pool is not None and replicas == 1:
-        raise InputError("--draft-pool has no effect with one replica (its draft has a device of its own)")
+    options["targets"] = _targets(options.pop("targets", None), replicas, draft_pool)
     if workload.output_tokens.max() <= 1:
         raise InputError("no answer has a second token, so nothing is decoded: a strategy changes nothing")
     check_workers(jobs, cluster)
@@ -164,10 +164,11 @@ def serve(
     plan = None if schedule is None else Path(schedule)
     subject_asked = options.pop("subject", None)
     found = policies(options, workload, batching, plan)
+    _check_shared(options["targets"], found)
     subject = found.engine.subject((*found.fixed, *found.apart), subject_asked)
     sides = {name: _side(name, policy, workload, batching, found, seed) for name, policy in found.by_name.items()}
     loads = _loads(workload, rates) if attainment is None or rates is not None else []
-    how = How(batching, slo, seed, replicas, router, draft_pool, precision)
+    how = How(batching, slo, seed, replicas, router, precision)
     kept = None
     if folder is not None:
         text = "" if plan is None else plan.read_text(encoding="utf-8")
@@ -206,7 +207,7 @@ def serve(
         engine="closed" if engine == "closed" else "loop",
         replicas=replicas,
         router=router,
-        draft_pool=draft_pool,
+        draft_pool=None if options["targets"] is None else replicas // options["targets"],
         points=points,
         sharings={name: side.sharing for name, side in sides.items()},
         capacities={name: _capacity(side) for name, side in sides.items()},
@@ -220,6 +221,34 @@ def serve(
         },
         requests=lines(found.by_name, loads, how, kept) if kept is not None and made else None,
     )
+
+
+def _targets(given: int | None, replicas: int, draft_pool: int | None) -> int | None:
+    """How many replicas share a draft; None where nobody says."""
+    if draft_pool is None:
+        if given is not None and replicas % ALL["targets"].checked(given):
+            raise InputError(f"--targets {given} share a draft: give --replicas {given}, or a multiple, not {replicas}")
+        return given
+    if given is not None:
+        raise InputError("--draft-pool has no effect with --targets (which says how many replicas share a draft)")
+    if replicas == 1:
+        raise InputError("--draft-pool has no effect with one replica (its draft has a device of its own)")
+    whole("--draft-pool", draft_pool, 1, replicas)
+    if replicas % draft_pool:
+        raise InputError(f"--draft-pool {draft_pool}: {replicas} replicas cannot share {draft_pool} drafts evenly")
+    return replicas // draft_pool
+
+
+def _check_shared(targets: int | None, found: Policies) -> None:
+    """Raise :class:`InputError` where a draft is to be shared and nothing drafts on devices that can be."""
+    if targets is None or targets == 1:
+        return
+    ranked = [*found.by_name.values(), *found.apart.values()]
+    if all(policy.devices.targets == 1 for policy in ranked):
+        named = ", ".join(policy.title for policy in ranked)
+        raise InputError(
+            f"{targets} replicas cannot share a draft of {named}: SSD's can, and SD's with --sd-draft separate"
+        )
 
 
 def _check_precision(precision: float, workload: Workload, engine: str) -> None:

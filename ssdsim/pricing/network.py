@@ -1,0 +1,18 @@
+"""A network between a target and a draft on another machine, of which two numbers are given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ssdsim.pricing.cost import Cost
+
+
+@dataclass(frozen=True)
+class Network:
+    """A message takes ``latency_s + bytes / bytes_per_s`` (Hockney); nobody timed it, so it has no error."""
+
+    latency_s: float
+    bytes_per_s: float
+
+    def cost_of(self, message_bytes: int) -> Cost:
+        return Cost({"network": (self.latency_s + message_bytes / self.bytes_per_s, 0.0)})
