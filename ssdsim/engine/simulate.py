@@ -23,11 +23,11 @@ from ssdsim.rounds.kernel import Mix
 from ssdsim.rounds.outcomes import (
     MOST_TOKENS_A_ROUND,
     ReplayedOutcomes,
-    outcome_source,
     outcomes_until,
     rounds_to_run_in,
     steps_one_by_one,
 )
+from ssdsim.rounds.source import outcome_source
 from ssdsim.rounds.states import Always
 from ssdsim.scenario.scenario import Scenario
 
@@ -114,9 +114,9 @@ def simulate(
         raise InputError("a trace needs engine des (Monte Carlo has no clock)")
     _check_countable(scenario)
     outcome_seed, step_seed = np.random.SeedSequence(seed).spawn(2)
-    lanes = _MC_LANES if engine == "mc" and steps_one_by_one(scenario.tokens) else 1
-    outcomes = outcome_source(scenario.tokens, scenario.batch, outcome_seed, lanes)
-    run_in = rounds_to_run_in(scenario.tokens)
+    lanes = _MC_LANES if engine == "mc" and steps_one_by_one(scenario.drawn_from) else 1
+    outcomes = outcome_source(scenario.drawn_from, scenario.batch, outcome_seed, lanes)
+    run_in = rounds_to_run_in(scenario.drawn_from)
     if run_in:
         outcomes.block(run_in * lanes)
     recorder = Recorder(scenario.batch, scenario.strategy.miss)
@@ -129,7 +129,8 @@ def simulate(
         early = precision is not None and not scenario.strategy.free_running
         first = min(_MC_BLOCK, lanes * _MC_FEW) if early else _MC_BLOCK
         for size in Stopping(rounds, precision, _MC_BLOCK, first_block=first).blocks(recorder):
-            recorder.add(scenario.strategy.monte_carlo(outcomes.block(size), steps.block(size)))
+            block = outcomes.block(size)
+            recorder.add(scenario.strategy.monte_carlo(block, steps.block(block)))
     return _summary(scenario, recorder, busy_s, confidence)
 
 
@@ -158,7 +159,7 @@ def simulate_requests(
     whole("tokens", tokens, 1)
     whole("runs", runs, 1)
     _check_countable(scenario)
-    kinds = scenario.tokens
+    kinds = scenario.drawn_from
     if isinstance(kinds, Mix):
         kinds = replace(kinds, output_tokens=tokens)
     recorder = Recorder(scenario.batch, scenario.strategy.miss)

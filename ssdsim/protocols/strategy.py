@@ -95,6 +95,10 @@ class Strategy(ABC):
     def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:
         """What a round does to a sequence."""
 
+    def drawn_from(self, tokens: Tokens, settings: Settings, steps: Mapping[str, Step], drafter: Drafter) -> Tokens:
+        """What engines draw rounds from, where that is a rule that follows the steps and ``tokens`` only its mean."""
+        return tokens
+
     def guesses(self, settings: Mapping[str, Any]) -> tuple[int, ...] | None:
         """How many bonus tokens are cached for each of the K+1 accepted lengths; None where nothing is cached."""
         return None
