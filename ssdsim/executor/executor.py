@@ -96,10 +96,10 @@ class Executor:
             post = Post(others[0][0], {name: tag for tag, name in enumerate(plan.messages, start=len(plan.messages))})
         return RankActor(plan, rounds, outcomes, mail, partial(self._actions, plan, role), post)
 
-    def _actions(self, plan: RankPlan, role: str, name: str) -> list[tuple[str, int, Action]]:
-        """What this rank runs of a step that its role does."""
+    def _actions(self, plan: RankPlan, role: str, name: str, rows: int | None) -> list[tuple[str, int, Action]]:
+        """What this rank runs of a step that its role does, in a round of so many rows."""
         step = plan.steps[name]
-        found = [(piece, self._action(plan, role, step, piece.work)) for piece in step.pieces]
+        found = [(piece, self._action(plan, role, step, piece.work)) for piece in step.over(rows)]
         return [(piece.name, piece.times, action) for piece, action in found if action is not None]
 
     def _action(self, plan: RankPlan, role: str, step: RankStep, work: RankPass | HostWork) -> Action | None:
@@ -130,7 +130,7 @@ class Executor:
 
 def _passes(plan: RankPlan) -> Iterator[tuple[RankStep, RankPass]]:
     for step in plan.steps.values():
-        for piece in step.pieces:
+        for piece in step.every_piece:
             if isinstance(piece.work, RankPass):
                 yield step, piece.work
 
