@@ -45,7 +45,6 @@ class GridPoint:
             "b": self.b,
             "backup": self.backup,
             "sd_draft": self.sd_draft,
-            "confidence_spread": 0.0,  # two-valued, so that the rows of adaptive verification vary the most
         }
         return {name: value for name, value in given.items() if value is not None}
 
