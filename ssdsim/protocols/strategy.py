@@ -45,6 +45,7 @@ class Strategy(ABC):
     options : its own; the shared ones are in :mod:`ssdsim.scenario.options`.
     searched : what a search for the best deployment may turn, beside the target's degrees of parallelism.
     told : settings that tables of predictions show as columns.
+    follows_batch : what it derives of them, it derives anew for each number of sequences that run.
     drafts : it needs a drafter.
     drafts_ahead : it drafts on from tokens that were not verified, and takes what follows to be accepted as a fresh
         draft.
@@ -61,6 +62,7 @@ class Strategy(ABC):
     options: tuple[Option, ...] = ()
     searched: tuple[Axis, ...] = ()
     told: tuple[str, ...] = ()
+    follows_batch: bool = False
     drafts: bool = True
     drafts_ahead: bool = False
     most_sequences: int | None = None

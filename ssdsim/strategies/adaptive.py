@@ -51,6 +51,7 @@ class Adaptive(Alternate):
         ),
     )
     told = ("adaptive_rows",)
+    follows_batch = True
     options = (
         Option(
             name="adaptive_k",
