@@ -107,7 +107,7 @@ class Bench:
 
     def options(self, point: GridPoint) -> dict[str, Any]:
         """A grid point as options of a scenario."""
-        given = {
+        given: dict[str, Any] = {
             "strategies": self.strategies,
             "target": self.target,
             "draft": self.draft,
