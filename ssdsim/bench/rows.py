@@ -12,6 +12,7 @@ from ssdsim.bench.points import Point
 from ssdsim.bench.server import Server
 from ssdsim.documents import as_record
 from ssdsim.errors import InputError
+from ssdsim.hardware.catalog import find_transformer
 from ssdsim.measured.bench import model_in
 from ssdsim.measured.row import Row
 from ssdsim.pairs.importers.counts import Counts
@@ -42,11 +43,15 @@ def described(server: Server, given: Mapping[str, Any], at: str) -> dict[str, An
 
 
 def _model(server: Server, given: Mapping[str, Any], at: str) -> str:
-    """The card of what was loaded, else of the name that it is served by, else the given one."""
+    """The card of what was loaded, where that is known here, else of the served name; or the given one."""
+    return model_in(server.loaded if _is_known(server.loaded) else server.served, given, at)
+
+
+def _is_known(name: str | None) -> bool:
     try:
-        return model_in(server.loaded, {}, at)
+        return name is not None and bool(find_transformer(name))
     except InputError:
-        return model_in(server.served, given, at)
+        return False
 
 
 def said_of_draft(given: Mapping[str, Any]) -> dict[str, Any]:

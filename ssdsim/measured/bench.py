@@ -12,6 +12,7 @@ from ssdsim.documents import as_record
 from ssdsim.errors import InputError, told
 from ssdsim.hardware.catalog import find_transformer, transformer_names
 from ssdsim.measured.row import Row
+from ssdsim.transformer.card import Transformer
 
 _LEAST, _MOST = 1e-12, 1e12
 
@@ -109,21 +110,37 @@ def _mean_in_flight(record: Record, where: str) -> float | None:
 def model_in(said: object, given: Given, where: str) -> str:
     """The model's card: the one that the file names, or the given one where it names none or one that is not here.
 
+    A folder tells only its own machine which model it holds: the given card stands for it.
+
     Raises
     ------
-    InputError : neither is there.
+    InputError : neither is there, or the folder holds a model of another shape.
     """
     if isinstance(said, str) and said:
         try:
-            name = find_transformer(said).name
+            found = find_transformer(said)
         except InputError:
             if "model" not in given:
                 raise InputError(f"{where}: no card is called '{told(said)[1:-1]}'; give one by --model") from None
         else:
-            return name if name in transformer_names() and not exists(said) else said
+            if found.name in transformer_names() and not exists(said):
+                return found.name
+            if "model" not in given:
+                return said
+            _check_shape(found, find_transformer(given["model"]), where)
     if "model" not in given:
         raise InputError(f"{where}: does not say the model; give its card by --model")
     return str(given["model"])
+
+
+_SHAPE = ("hidden_size", "layers", "heads", "kv_heads", "intermediate_size", "vocab_size")
+
+
+def _check_shape(found: Transformer, card: Transformer, where: str) -> None:
+    for name in _SHAPE:
+        one, other = getattr(found, name), getattr(card, name)
+        if one != other:
+            raise InputError(f"{where}: the model that was loaded has {name} {one}, --model {card.name} has {other}")
 
 
 def speculation(own_k: int | None, own_length: float | None, given: Given, where: str) -> dict[str, Any]:

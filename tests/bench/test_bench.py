@@ -246,6 +246,32 @@ def test_a_served_name_with_a_card_needs_none(tmp_path: Path) -> None:
     assert undescribed("bench", found) == []
 
 
+def test_a_folder_that_a_server_loaded_is_told_by_the_card_that_is_given(tmp_path: Path) -> None:
+    folder = tmp_path / "Llama-3.1-8B"
+    folder.mkdir()
+    config = {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "hidden_size": 4096,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "intermediate_size": 14336,
+        "vocab_size": 128256,
+        "max_position_embeddings": 131072,
+        "tie_word_embeddings": False,
+    }
+    (folder / "config.json").write_text(json.dumps(config))
+    rows = tmp_path / "rows.csv"
+    with serving(name=str(folder)) as server:
+        size = [*SIZE, "--repeats", "1", "--hardware", "h100-sxm"]
+        other = refused(server.url, rows, *size, "--model", "llama-3.2-1b")
+        assert "the model that was loaded has hidden_size 4096, --model llama-3.2-1b has 2048" in other
+        answer = asked("bench", server.url, "-o", str(rows), *size, "--model", "llama-3.1-8b")
+    assert answer.returncode == 0, answer.stderr
+    assert {row.model for row in read_rows(rows)} == {"llama-3.1-8b"}
+
+
 def test_what_drafts_must_be_said_of_a_server_that_speculates_and_only_of_one(tmp_path: Path) -> None:
     with serving(law=SPECULATES) as server:
         assert "say what drafts" in refused(server.url, tmp_path / "rows.csv")

@@ -64,6 +64,17 @@ def test_a_timings_error_moves_all_its_uses_together() -> None:
     assert np.log(one.sample(errors)).std() == pytest.approx(0.1, rel=0.1)
 
 
+def test_what_moves_a_short_step_by_many_times_itself_moves_it_no_farther() -> None:
+    errors = TimingErrors(2000, seed=3)
+    step = Cost({"fixed:a": (0.0002, 0.0)}, shared={"wander": 0.0012})
+    drawn = step.sample(errors)
+    moved = 0.0012 * errors.standard_normal("wander")
+    assert (drawn > 0.0).all()
+    assert (np.abs(drawn - 0.0002) <= 2.0 * np.abs(moved)).all()
+    little = Cost({"fixed:a": (1.0, 0.0)}, shared={"wander": 0.05})
+    assert np.allclose(little.sample(errors), 1.0 + 0.05 * errors.standard_normal("wander"), atol=0.02)
+
+
 def test_sums_and_multiples_of_costs_keep_their_terms() -> None:
     a, b = Cost({"x": (1.0, 0.1), "y": (2.0, 0.2)}), Cost({"x": (3.0, 0.1)}, frozenset({"w"}))
     total = a + b * 2
