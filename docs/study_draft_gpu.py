@@ -264,6 +264,10 @@ class Study:
             found[place.target, place.hardware, budget, batch] = Counter(self.winner(cell, look) for look in BOX)
         return found
 
+    def needed(self, target: str) -> list[float]:
+        """The acceptance from which SSD wins in each case of a target."""
+        return [place.break_even(*at, TEXT, HITS) for place, *at in self.fits if place.target == target]
+
     def swing(self, looks: Sequence[Unknown]) -> tuple[float, float]:
         """SSD over its rival at the looks, over what it is at the centre: medians over the cells."""
         each = [[p.over(look, g, b) / p.over(CENTRE, g, b) for look in looks] for p, g, b in self.fits]
@@ -310,7 +314,11 @@ def page(study: Study) -> str:
         best_ratio=f"{max(place.over(CENTRE, *at) for place, *at in study.fits):.2f}",
         large=_span([place.over(CENTRE, *at) for place, *at in large]),
         large_needed=_span([place.break_even(*at, TEXT, HITS) for place, *at in large]),
-        sibling=f"DSpark keeps {alpha_of(TEXTS[TEXT][0]):.2f} a token on that text",
+        large_cells=len(large),
+        holding=sum(low < 1.0 < high for low, high in (place.interval(*at) for place, *at in large)),
+        sibling=f"DSpark keeps {alpha_of(TEXTS[TEXT][0]):.2f} a token on that text ({TEXT}).",
+        middle_needed=_span([each for each in study.needed("qwen3-32b") if each < NOT_REACHED]),
+        small_helped=sum(each < NOT_REACHED for each in study.needed("qwen3-8b")),
         small=f"{max(place.over(CENTRE, *at) for place, *at in study.fits if place.target == 'qwen3-8b'):.2f}",
         free_first=sum(ratio > 1.0 for ratio in free),
         free_ratio=f"{np.median(free):.2f}",
@@ -420,7 +428,7 @@ def _band(place: Place, name: str, batch: int, budget: int = 5) -> tuple[float, 
 
 _PAGE = """# Is a draft GPU still the best use of a GPU?
 
-Made by `python docs/study_draft_gpu.py`, which also draws the pictures. It takes two minutes on one core.
+Made by `python docs/study_draft_gpu.py`, which also draws the pictures. It takes two minutes on a core.
 
 ## In short
 
@@ -428,14 +436,16 @@ Made by `python docs/study_draft_gpu.py`, which also draws the pictures. It take
   "{first}" is the fastest in {first_cells} of {cells} cases (three targets, 5 to 20 H100s or H200s, batch 1 to 256),
   SSD in {ssd_centre}. SSD has {ratios} times the speed of its fastest rival in the median case, {best_ratio} at best.
 - **It is open for the large target on five GPUs.** Llama-3.1-70B on four and a fifth that drafts has {large} times the
-  speed of the fastest rival at batch 1 to 16, and the intervals hold 1. SSD wins there if the draft model is accepted
-  with {large_needed} or more; {sibling}.
-- **It is settled for the small one.** For Qwen3-8B SSD has at most {small} times its rival's speed, and no acceptance
-  up to 0.99 helps: the draft model is too slow beside so small a target, and more copies of that are the better use.
+  speed of the fastest rival at batch 1 to 16; {holding} of the {large_cells} intervals hold 1. SSD wins there if the
+  draft model is accepted with {large_needed} or more. {sibling}
+- **Qwen3-32B asks for more than is plausible.** SSD wins from {middle_needed} on, if at all.
+- **It is settled for the small target.** For Qwen3-8B SSD has at most {small} times its rival's speed. An acceptance
+  of up to 0.99 helps in {small_helped} of its cases: the draft model is slow beside so small a target, and more copies
+  of that are the better use.
 - **Without a block drafter the rival is EAGLE-3.** Of all others SSD is the fastest in {ssd_others} of {cells} cases
   and EAGLE-3 in {eagle_others}, mostly as a tree, which the model flatters; without trees SSD is in {ssd_chains}.
 - **Sharing the draft GPU does not turn this.** If it cost nothing, which bounds what any sharing can gain, SSD would be
-  the fastest in {free_first} of {cells} cases, and have {free_ratio} times its rival's speed in the median one.
+  faster than its rival in {free_first} of {cells} cases, and have {free_ratio} times its speed in the median one.
 - **MineDraft needs large batches of a large target.** It is the fastest at some look in {mine_ever} cases, at most at
   {mine_share} of a case's looks.
 - **Confidence pays at load alone.** Adaptive verification gains at most {adaptive_gain:.0%} over DSpark with all rows,
@@ -460,10 +470,11 @@ to 8 and its better fallback, trees of 4 to 64 nodes. Nobody has to use all GPUs
 | MineDraft, two halves | the same models | on a GPU of its own | the same placeholder |
 | SD | the same models | on the target's GPUs | the same placeholder |
 
-Published lengths of DSpark and EAGLE-3 at K 7 and temperature 1: {lengths} (arXiv 2607.05147, table 1).
-One rate stands for each. They are of Qwen3-8B. **Nobody published DSpark's for the larger two targets**, where the
-study takes them to be the same, as Qwen3-14B's nearly are; nor is there a DSpark head for Llama. The text is {text}
-where nothing is said. Prices are those of the default engine, SSD's own, for all alike.
+Published lengths of DSpark and EAGLE-3 at K 7 and temperature 1 (arXiv 2607.05147, table 1):
+{lengths}. One rate stands for each.
+They are of Qwen3-8B. **Nobody published DSpark's for the larger two targets**, where the study takes them to be the
+same, as Qwen3-14B's nearly are; nor is there a DSpark head for Llama. The text is {text} where nothing is said. Prices
+are those of the default engine, SSD's own, for all alike.
 
 ## How often each is the fastest
 
@@ -495,8 +506,8 @@ On {text}; in brackets where hits are best and worst. *Never*: not at 0.99.
 |---|---|{rule}|
 {needed_table}
 
-In the median case: {needed}. The harder the text, the less the block drafter is worth, and the more a draft model that
-keeps its acceptance there.
+In the median case: {needed}.
+The harder the text, the less the block drafter is worth, and the more a draft model that keeps its acceptance there.
 
 ![Acceptance that SSD needs](study-needed.svg)
 
