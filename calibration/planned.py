@@ -103,4 +103,4 @@ def _passes(strategy: Strategy, settings: Settings, site: Site) -> Iterator[Pass
         for step in strategy.steps(there, drafter).values():
             yield from step.passes
             if step.by_rows is not None and step.by_rows.work is not None:
-                yield from map(step.by_rows.work, step.by_rows.widths)
+                yield from (step.by_rows.work(int(rows)) for rows in step.by_rows.rows)
