@@ -22,13 +22,14 @@ from ssdsim.checks import Array
 from ssdsim.errors import InputError
 from ssdsim.hardware.attention import AttentionModel
 from ssdsim.hardware.collectives import CollectiveModel
+from ssdsim.hardware.convolution import ConvolutionModel
 from ssdsim.hardware.elementwise import ElementwiseModel
 from ssdsim.hardware.gemm import GemmModel, GemmSegment, gemm_variables
 from ssdsim.hardware.laws import Correction, Domain, FitReport, Roofline
 from ssdsim.hardware.link import LinkModel
 from ssdsim.hardware.prefill_attention import PrefillAttentionModel
 
-Line = TypeVar("Line", LinkModel, ElementwiseModel)
+Line = TypeVar("Line", LinkModel, ElementwiseModel, ConvolutionModel)
 
 HELD_OUT = 0.3
 FEWEST_ROWS = 8
@@ -305,6 +306,16 @@ def fit_elementwise(moved_bytes: ArrayLike, seconds: ArrayLike, source: str, see
     InputError : fewer than eight rows, sizes or times that are not positive, or a single size.
     """
     return _fit_line(ElementwiseModel, "elementwise", "launch_s", moved_bytes, seconds, source, seed)
+
+
+def fit_convolution(moved_bytes: ArrayLike, seconds: ArrayLike, source: str, seed: int = 0) -> ConvolutionModel:
+    """The model of short convolutions before a recurrence; both arrays have shape ``(rows,)``.
+
+    Raises
+    ------
+    InputError : fewer than eight rows, sizes or times that are not positive, or a single size.
+    """
+    return _fit_line(ConvolutionModel, "convolution", "launch_s", moved_bytes, seconds, source, seed)
 
 
 def _fit_line(

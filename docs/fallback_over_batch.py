@@ -49,7 +49,7 @@ def simulated_over_sd(batch: int, backup: str) -> tuple[float, float]:
 def main() -> None:
     figure = go.Figure()
     print(HEADING)
-    print("| b | clean rounds | jit / SD | fast / SD | auto takes | SimPy jit | SimPy fast |")
+    print("| b | all hit | jit / SD | fast / SD | auto takes | SimPy jit | SimPy fast |")
     print("|---|---|---|---|---|---|---|")
     curves: dict[str, list[float]] = {backup: [] for backup in COLOURS}
     points: dict[str, list[tuple[float, float]]] = {"jit": [], "fast": []}

@@ -127,7 +127,7 @@ _CARDS = """
 ## What the cards say
 
 Factors on kernels that were timed alone, and the host's time. *Overlap*: the share of what a kernel takes beyond its
-bytes and flops at the device's peaks that its neighbours hide; 4-bit products hide nothing. `vllm`, `trtllm` and
+bytes and flops at the device's peaks that its neighbours hide; 4-bit products hide nothing. `vllm-0.9`, `trtllm` and
 `sglang` have kernels of their own: decode attention is its launch and its bytes at the memory's bandwidth, which no
 factor makes faster, an all-reduce its latency and every other rank's message over the link while it is small
 (`compiled` has that, too), times the factor. The other factors are on the profile's tables. `compiled` has a factor on
@@ -197,7 +197,7 @@ _OF_VLLM = tuple(field for field in DECODING if field != "per_step_s")
 _OF_V1 = "0.5, speculation v1 (to June 2026)"
 _OF_SGLANG = (*(field for field in DECODING if field != "per_layer_s"), "prompts")
 GROUPS = (
-    Group("vllm", "vllm", "0.9 to 0.23", _later, _base(_OWN, _BY_LAYERS), _OF_VLLM),
+    Group("vllm-0.9", "vllm", "0.9 to 0.23", _later, _base(_OWN, _BY_LAYERS), _OF_VLLM),
     Group("trtllm", "tensorrt-llm", "1.0 and later", _later, _base(_TRTLLM, _MODERN)),
     Group("sglang", "sglang", _OF_V1, lambda row: True, _base(_OWN, _BY_STEPS), _OF_SGLANG),
     Group("vllm-0.5", "vllm", "0.5 and 0.6", _published, _base(_EAGER, _MODERN)),

@@ -65,7 +65,7 @@ FORMS = {
 }
 _FORM = "and a sequence's"
 
-_LAUNCHING, _OVERLAPPED = "vllm-0.16", "sglang-v2"
+_BEFORE_0_24, _LAUNCHING, _OVERLAPPED = "vllm-0.9", "vllm-0.16", "sglang-v2"
 _V1_OVER_V2 = (1162 / 846, 15327 / 11406, (273.43 / 3.01) / (246.80 / 2.99))
 """Of SGLang, one round's seconds over the other's: DFlash on one B200, one sequence and 32 (pull requests 16818 and
 20547), and EAGLE on an 8B, K 5 (11398)."""
@@ -133,8 +133,9 @@ own, where that is not the same.
 _SWEEPS = """
 No other engine's trees are published with their acceptance: elsewhere a tree has the price of as many rows in a chain,
 which is too little where attention takes it in parts. Engines without rows of their own have the geometric mean of
-those that have. `vllm` has the rounds of its rows, of July 2025; since then they have become shorter (`vllm-0.16`, from
-the sweeps below, and `vllm-0.24`, [measured](validation.md)).
+those that have. `vllm-0.9` has the rounds of its rows, of July 2025, and of a sequence the part that SGLang's rounds
+tell. Since then rounds have become shorter: `vllm-0.16`, from the sweeps below, and `vllm`, of 0.24 and later, which
+was [measured](validation.md#the-loop-on-one-h200): there a sequence of a batch adds nothing to a round but its kernels.
 
 `{overlapped}` is `sglang` with speculation v2, which overlaps the host with the devices: an option since October 2025
 (`SGLANG_ENABLE_SPEC_V2`, pull request 11398) and all there is since June 2026 (27964, 27977). No row of it is fitted.
@@ -146,8 +147,8 @@ DFlash were never fitted, and hold prompts: `sglang` is off by {v1_errors} (v1),
 
 Sweeps over K of the SSD paper (Llama-3.1-70B, TP 4, H100): an acceptance rate, a cost a round and a cost a draft step
 beyond its kernels were fitted to every second K; the others are predicted. Acceptance is fitted, so this shows the
-shape over K, not the level, and a cost a round may be traded for a rate: `sglang` and `vllm` rest on the rows above,
-and sweeps tell only what those leave open (a draft model's step, and `vllm-0.16`).
+shape over K, not the level, and a cost a round may be traded for a rate: `sglang` and `vllm-0.9` rest on the rows
+above, and sweeps tell only what those leave open (a draft model's step, and `vllm-0.16`).
 
 | engine | alpha | ms a round | ms a step | worst of those fitted | others: mean error | worst |
 |---|---|---|---|---|---|---|
@@ -164,7 +165,7 @@ the line. Rounds of vLLM 0.24.0 on another host are within 9 % of it at K = 5 ([
 
 *Eager beyond which batch* is in no card. Graphs are captured up to 512 tokens a pass in vLLM by default, and no row
 has a larger one. There the devices are the slower ones: 512 tokens take 34 ms on 8B and one H100, 50 ms on 70B and
-four, as the card `vllm` prices them, and the host, at its 0.41 ms a layer, 13 and 33 ms.
+four, as the card `vllm-0.9` prices them, and the host, at its 0.41 ms a layer, 13 and 33 ms.
 
 The log-sd of a round's cost is 0.9. SpecBundle's rounds of one GPU and of four agree within a tenth of a millisecond,
 but GPUStack's host takes 2 ms where the card has 1, the sweeps' 3 to 4, and rounds of SpecForge's issue 339 are 1 to
@@ -425,7 +426,8 @@ def finished(
             card = with_errors(_in_batches(without_rounds(before[name]).with_numbers(others_s), part))
             yield _noted(card.model_copy(update={"head_step_s": others_s["per_draft_step_s"]}), group, others)
             continue
-        steps = [s.per_draft_step_s for s in swept if s.engine.split("-")[0] == name and s.launches is None]
+        swept_too = [s for s in swept if s.engine.split("-")[0] == name.split("-")[0] and s.launches is None]
+        steps = [s.per_draft_step_s for s in swept_too]
         kinds = [step_s for step_s in (cards[name].head_step_s, cards[name].own_lm_head_step_s) if step_s]
         step_s = typical([*steps, *kinds], _LEAST_STEP_S)
         card = cards[name].with_numbers({"per_draft_step_s": step_s})
@@ -433,7 +435,7 @@ def finished(
             card = _in_batches(card, part)
         card, rests = _noted(card, group, f"{len(own[name].rows)} rows of its own", _besides(own[name].rows))
         yield card, rests
-        if name == "vllm":
+        if name == _BEFORE_0_24:
             yield _launching(card, swept)
         if name == "sglang":
             yield _overlapped(card)
@@ -475,7 +477,8 @@ def _launching(card: Runtime, swept: Sequence[Sweep]) -> tuple[Runtime, str]:
     numbers = {"per_draft_step_s": 0.0, "per_round_s": significant(heads.per_round_s)}
     named = {"name": _LAUNCHING, "versions": "0.16 to July 2026 (PR 47460)", "launches": launches}
     steps = {"head_step_s": significant(heads.per_draft_step_s), "own_lm_head_step_s": None}
-    note = "as vllm; rounds of heads, and launches of a draft model: two sweeps over K (docs/fidelity_rounds.py)"
+    of_sweeps = "rounds of heads, and launches of a draft model: two sweeps over K (docs/fidelity_rounds.py)"
+    note = f"as {_BEFORE_0_24}; {of_sweeps}"
     evidence = card.evidence.model_copy(update={"note": note})
     card = card.with_numbers(numbers).model_copy(update={**named, **steps, "evidence": evidence})
     return card, "two sweeps over K"
@@ -618,7 +621,7 @@ def main(folder: Path, write_cards: bool) -> None:
     before = {group.card: find_runtime(group.card) for group in GROUPS}
     bare = {name: without_rounds(card) for name, card in before.items()}
     sglang, forms = of_sglang(speculating, decoding, with_16_bits(bare["sglang"], 1.0, PRIOR_SD[_16_BITS]))
-    own = {"sglang": sglang, "vllm": of_vllm(bare["vllm"]), "trtllm": of_trtllm(bare["trtllm"])}
+    own = {"sglang": sglang, _BEFORE_0_24: of_vllm(bare[_BEFORE_0_24]), "trtllm": of_trtllm(bare["trtllm"])}
     swept = list(sweeps(bare))
     cards = list(finished(before, own, swept))
     text = page(own, forms, cards, swept)

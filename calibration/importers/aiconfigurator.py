@@ -1,8 +1,9 @@
 """Import a folder of aiconfigurator's silicon data (ai-dynamo/aiconfigurator) as a hardware profile.
 
-The folder holds ``gemm_perf``, ``generation_attention_perf``, ``context_attention_perf``, ``custom_allreduce_perf``
-and ``nccl_perf`` (as ``.parquet``, or ``.txt`` or ``.csv`` with commas; latencies in ms) and ``system.yaml`` with
-datasheet figures. A missing table leaves its operations out of the profile; only the system card is needed.
+The folder holds ``gemm_perf``, ``generation_attention_perf``, ``context_attention_perf``, ``custom_allreduce_perf``,
+``nccl_perf`` and the other tables of :data:`_COLUMNS` (as ``.parquet``, or ``.txt`` or ``.csv`` with commas; latencies
+in ms) and ``system.yaml`` with datasheet figures. A missing table leaves its operations out of the profile; only the
+system card is needed.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from calibration.fit import FEWEST_ROWS, fit_attention, fit_collective, fit_gemm, fit_prefill_attention
-from calibration.importers import experts, latent, vidur
+from calibration.importers import experts, latent, recurrence, vidur
 from calibration.importers.messages import bytes_per_count
 from calibration.importers.system_card import SystemCard, read_system_card
 from calibration.importers.tables import read_table, with_numbers
@@ -45,8 +46,17 @@ GEMM_FORMATS = DTYPES | {"fp8_block": "float8-block", "nvfp4": "nvfp4"}
 WEIGHT_BYTES = DTYPE_BYTES | {"float8-block": 1, "nvfp4": 0.5625}
 """Of a weight: four bits and an eight-bit scale for sixteen make 0.5625 (scales of 128 x 128 blocks are nothing)."""
 
-COMPUTE_UNITS = {"V100": 80, "A100": 108, "H100": 132, "H200": 132, "L40S": 142, "B200": 148, "RTX PRO 6000": 188}
-"""Streaming multiprocessors, from NVIDIA's datasheets."""
+COMPUTE_UNITS = {
+    "V100": 80,
+    "A100": 108,
+    "H100": 132,
+    "H200": 132,
+    "L40S": 142,
+    "B200": 148,
+    "B300": 148,
+    "RTX PRO 6000": 188,
+}
+"""Streaming multiprocessors, from NVIDIA's datasheets; the B300's as its driver counts them."""
 
 CACHE_BYTES = {
     "V100": 6 << 20,
@@ -55,6 +65,7 @@ CACHE_BYTES = {
     "H200": 50 << 20,
     "L40S": 96 << 20,
     "B200": 126 << 20,
+    "B300": 126 << 20,
     "RTX PRO 6000": 128 << 20,
 }
 """Of the second and last level, from the same."""
@@ -81,6 +92,7 @@ _COLUMNS = {
     ),
     "moe_perf": experts.COLUMNS,
     "mla_generation_module_perf": latent.COLUMNS,
+    **dict.fromkeys(recurrence.TABLES, recurrence.COLUMNS),
     "custom_allreduce_perf": ("num_gpus", "message_size"),
     "nccl_perf": ("nccl_dtype", "op_name", "num_gpus", "message_size"),
 }
@@ -90,7 +102,7 @@ _MORE_COLUMNS = ("framework", "kernel_source", "backend", "window_size", "beam_w
 
 _NAMES = (
     *("gemm_dtype", "attn_dtype", "kv_cache_dtype", "nccl_dtype"),
-    *("op_name", "moe_dtype", "distribution", "gemm_type"),
+    *("op_name", "moe_dtype", "distribution", "gemm_type", "kernel_source", "phase"),
 )  # the rest of the columns are sizes
 _GEMM_SHAPE = ["m", "n", "k"]
 _ATTENTION_SHAPE = ["batch_size", "num_heads", "num_key_value_heads", "head_dim", "context"]
@@ -131,9 +143,13 @@ def import_aiconfigurator(
     if not tables:
         raise InputError(f"{folder}: no table of aiconfigurator there (gemm_perf.parquet and others)")
     device = _device(card, tables)
-    host_bound = _host_bound(tables["gemm_perf"]) if "gemm_perf" in tables else []
     prefills = _possible_prefills(tables, max(device["peak_flops"].values()))
-    fits, from_cache = _gemms(tables["gemm_perf"], host_bound, card) if "gemm_perf" in tables else ({}, "")
+    fits: Fits = {}
+    said_of_gemms = ""
+    if "gemm_perf" in tables:
+        tables["gemm_perf"], waiting = _without_host_bound(tables["gemm_perf"])
+        fits, from_cache = _gemms(tables["gemm_perf"], card)
+        said_of_gemms = waiting + from_cache
     cached_attention = ""
     if "generation_attention_perf" in tables:
         most_cached = _CACHES * (device["cache_bytes"] or np.inf)
@@ -149,8 +165,7 @@ def import_aiconfigurator(
     fits |= _collectives(tables, card)
     models = fitted(fits, sum(map(len, tables.values())), jobs)
     left_out = {
-        "gemm_perf": "".join(f"; {theirs} left out, its times of few tokens are the host's" for theirs in host_bound)
-        + from_cache,
+        "gemm_perf": said_of_gemms,
         "generation_attention_perf": cached_attention,
         "moe_perf": said_of_experts,
     }
@@ -179,10 +194,11 @@ def import_aiconfigurator(
         "sources": sources,
     }
     made = as_record(HardwareProfile, profile, folder, "profile")
-    if "mla_generation_module_perf" not in tables:
-        return made
-    blocks = latent.import_latent(tables["mla_generation_module_perf"], made, "mla_generation_module_perf")
-    return made.model_copy(update={"latent": blocks})
+    more = recurrence.import_recurrences(tables, made.device)
+    if "mla_generation_module_perf" in tables:
+        blocks = latent.import_latent(tables["mla_generation_module_perf"], made, "mla_generation_module_perf")
+        more["latent"] = blocks
+    return made.model_copy(update=more)
 
 
 def _of_part(models: Mapping[tuple[str, Any], TimingModel], part: str) -> dict[Any, TimingModel]:
@@ -203,7 +219,7 @@ def _read_table(folder: Path, stem: str) -> pd.DataFrame | None:
         table = with_numbers(table, path, sizes, whole=True).dropna(subset=sizes)
         if table.empty:
             raise InputError(f"{path}: no row with a latency and all of {', '.join(sizes)}")
-        more = [name for name in _MORE_COLUMNS if name in table]
+        more = [name for name in _MORE_COLUMNS if name in table and name not in _COLUMNS[stem]]
         names = ["version", "device", *(name for name in _COLUMNS[stem] if name in _NAMES), *more]
         texts = table[names].apply(_texts)
         return texts.assign(seconds=1e-3 * latency_ms[table.index], **{name: table[name] for name in sizes})
@@ -253,16 +269,30 @@ def _natural(version: str) -> list[tuple[int, int, str]]:
     return [(1, int(part), "") if part.isdigit() else (0, 0, part) for part in parts] + [(0, 1, "")]
 
 
-def _host_bound(table: pd.DataFrame) -> list[str]:
-    """Formats whose GEMMs of few tokens wait for the host: several times as long as another format's, whatever size.
+def _without_host_bound(table: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    """The GEMMs of each format of one engine, and what was left out: those of few tokens that wait for the host.
 
-    So is ``fp8_block`` on the B200: 150 to 280 us for every matrix up to 256 tokens, where bfloat16, of twice the
-    bytes, takes 8 to 24. An engine that replays a graph launches nothing, so these times are not its own.
+    These take several times as long as another format's, whatever their size. So does vLLM's ``fp8_block`` on the B200:
+    150 to 280 us for every matrix up to 256 tokens, where bfloat16, of twice the bytes, takes 8 to 24. An engine that
+    replays a graph launches nothing, so these times are not its own. A format is of the engine whose rows come first in
+    the table; where those wait, of the next that has it.
     """
+    engines = table["framework"] if "framework" in table else pd.Series("", index=table.index)
     few = table[table["m"] <= _FEW_TOKENS]
-    by_format = few.groupby([*_GEMM_SHAPE, "gemm_dtype"])["seconds"].min().unstack()
-    slower = by_format.div(by_format.min(axis=1), axis=0).median()
-    return [str(theirs) for theirs in slower.index[slower > _HOST_BOUND]]
+    times = few.groupby([*_GEMM_SHAPE, "gemm_dtype", engines])["seconds"].min().unstack([-2, -1])
+    slower = times.div(times.min(axis=1), axis=0).median()
+    waiting = [(str(theirs), str(engine)) for theirs, engine in slower.index[slower > _HOST_BOUND]]
+    taken: dict[str, str] = {}
+    for pair in dict.fromkeys(zip(table["gemm_dtype"], engines, strict=True)):
+        if pair not in waiting:
+            taken.setdefault(*pair)
+    said = "".join(
+        f"; {theirs} of {taken[theirs]}, {engine}'s times of few tokens are the host's"
+        if theirs in taken
+        else f"; {theirs} left out, its times of few tokens are the host's"
+        for theirs, engine in waiting
+    )
+    return table[engines == table["gemm_dtype"].map(taken)], said
 
 
 def gemm_rows(folder: str | Path) -> dict[str, pd.DataFrame]:
@@ -276,15 +306,15 @@ def gemm_rows(folder: str | Path) -> dict[str, pd.DataFrame]:
     card, table = read_system_card(folder / "system.yaml"), _read_table(folder, "gemm_perf")
     if table is None:
         raise InputError(f"{folder}: no gemm_perf there")
-    found = {theirs: rows[~cached] for theirs, rows, cached in _by_format(table, _host_bound(table), card)}
+    found = {theirs: rows[~cached] for theirs, rows, cached in _by_format(_without_host_bound(table)[0], card)}
     return {theirs: rows for theirs, rows in found.items() if len(rows) >= FEWEST_ROWS}
 
 
-def _gemms(table: pd.DataFrame, host_bound: list[str], card: SystemCard) -> tuple[Fits, str]:
+def _gemms(table: pd.DataFrame, card: SystemCard) -> tuple[Fits, str]:
     """A fit a format, and what of the table was left out."""
     fits: Fits = {}
     left_out = ""
-    for theirs, rows, cached in _by_format(table, host_bound, card):
+    for theirs, rows, cached in _by_format(table, card):
         if cached.any():
             left_out += f"; {cached.sum()} of {len(rows)} rows of {theirs} left out, their weights came from a cache"
         rows, weights = rows[~cached], GEMM_FORMATS[theirs]
@@ -294,12 +324,10 @@ def _gemms(table: pd.DataFrame, host_bound: list[str], card: SystemCard) -> tupl
     return fits, left_out
 
 
-def _by_format(
-    table: pd.DataFrame, host_bound: list[str], card: SystemCard
-) -> Iterator[tuple[str, pd.DataFrame, pd.Series]]:
+def _by_format(table: pd.DataFrame, card: SystemCard) -> Iterator[tuple[str, pd.DataFrame, pd.Series]]:
     """Each format that is imported: its name there, a time a shape, and which of them came from a cache."""
     for theirs, rows in table.groupby("gemm_dtype"):
-        weights = GEMM_FORMATS.get(str(theirs)) if theirs not in host_bound else None
+        weights = GEMM_FORMATS.get(str(theirs))
         if weights:
             rows = _one_time_per_shape(rows, _GEMM_SHAPE)
             yield str(theirs), rows, _from_cache(rows, WEIGHT_BYTES[weights], card.figure("gpu", "mem_bw"))

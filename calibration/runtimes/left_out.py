@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.checks import Array
+from ssdsim.intervals import bounds_95
 from ssdsim.measured.price import seconds_of, work_of
 from ssdsim.measured.row import Row
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.runtimes.card import Runtime
 
 DRAWS = 400
-_ENDS = (0.025, 0.975)
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Outcome:
         for row in rows:
             cost, seconds = work_of(row, card).cost, seconds_of(row)
             made.append(cost.seconds / seconds - 1.0)
-            ends.append(np.quantile(cost.sample(draws), _ENDS) / seconds)
+            ends.append(np.array(bounds_95(cost.sample(draws))) / seconds)
         low, high = np.array(ends).T if ends else np.zeros((2, 0))
         return Outcome(rows, np.array(made), low, high)
 

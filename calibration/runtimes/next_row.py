@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
@@ -85,15 +86,12 @@ def candidates(rows: Sequence[Row]) -> Iterator[Row]:
     like = {row.k: row for row in rows if (row.model, row.hardware) == (model, hardware)}
     device = find_hardware(hardware).device
     degrees = [tp for tp in legal_tensor_parallel(find_transformer(model)) if tp <= device.count]
-    for template in like.values():
-        for tp in degrees:
-            for batch in BATCHES:
-                for context in CONTEXTS:
-                    changed = {"tp": tp, "ep": 1, "batch": batch, "input_tokens": float(context)}
-                    step = {"output_tokens": float(_OUTPUT), "metric": "step_ms", "value": 1.0, "series": ""}
-                    row = template.model_copy(update={**changed, **step})
-                    if _has_room(row):
-                        yield row
+    step = {"output_tokens": float(_OUTPUT), "metric": "step_ms", "value": 1.0, "series": ""}
+    for template, tp, batch, context in product(like.values(), degrees, BATCHES, CONTEXTS):
+        changed = {"tp": tp, "ep": 1, "batch": batch, "input_tokens": float(context)}
+        row = template.model_copy(update={**changed, **step})
+        if _has_room(row):
+            yield row
 
 
 def _has_room(row: Row) -> bool:

@@ -38,7 +38,7 @@ _FAR = 1e3  # steps: no nearest setting
 OF_LAW = ("beside_log_sd", "experts_log_sd")
 """Of a card's errors, those that one law gives to all cards (:mod:`calibration.runtimes.widths`), beside ``away``."""
 
-_LAW_OF = "vllm"
+_LAW_OF = "vllm-0.9"
 
 
 def covered_by(rows: Sequence[Row]) -> tuple[Covered, ...]:

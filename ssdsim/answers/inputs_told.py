@@ -36,9 +36,16 @@ def standing_told(each: TokenInput) -> str:
 
 
 def inputs_told(inputs: Iterable[TokenInput]) -> str:
-    """One line; those of one standing and text together. Empty where no strategy drafts."""
+    """One line; those of one standing and text together. Empty where no strategy drafts.
+
+    What a text adds to that of another input stands beside its value: ``(to K 12)``.
+    """
+    told = [(each, standing_told(each)) for each in inputs]
     together: dict[str, list[str]] = {}
-    for each in inputs:
-        span = f" ({range_told(each)})" if each.is_open else ""
-        together.setdefault(standing_told(each), []).append(f"{spelled(each.name)} {value_told(each)}{span}")
+    for each, text in told:
+        standing = min((other for _, other in told if f"{text}, ".startswith(f"{other}, ")), key=len)
+        more = [range_told(each)] if each.is_open else []
+        more += [text.removeprefix(standing).removeprefix(", ")] if text != standing else []
+        span = f" ({'; '.join(more)})" if more else ""
+        together.setdefault(standing, []).append(f"{spelled(each.name)} {value_told(each)}{span}")
     return "; ".join(f"{', '.join(values)}: {standing}" for standing, values in together.items())

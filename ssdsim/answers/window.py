@@ -169,7 +169,14 @@ def _budget(site: Site, drafter: Drafter, k: int, smallest_is_in_time: bool) -> 
         return 0, "time"
     in_time = window_budget(site, drafter, k, MOST_OUTCOMES)
     in_memory = site.options["draft_gpus"] * largest_budget(
-        site.draft, site.context, k, site.precision_of("draft"), site.sampling, site.batch, site.draft_profile
+        site.draft,
+        site.context,
+        k,
+        site.precision_of("draft"),
+        site.sampling,
+        site.batch,
+        site.draft_profile,
+        site.runtime.caching,
     )
     if in_memory < in_time:
         return in_memory, "memory"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from ssdsim.cli.console import console, echo, print_labelled
 from ssdsim.cli.tables import Table
+from ssdsim.speculation.acceptance import rate_of, rates_of_survival
 
 if TYPE_CHECKING:
     from ssdsim.measured.row import Row
@@ -130,10 +130,7 @@ def _accepted(rows: Sequence[Row]) -> tuple[Row, float | list[float], float]:
     share = float(np.average([row.found if row.found is not None else 1.0 for row in own], weights=weights))
     by_place = [row.accepted_by_position for row in own]
     if all(each is not None and len(each) == longest for each in by_place):
-        survival = [1.0, *np.average(np.array(by_place, dtype=float), axis=0, weights=weights).tolist()]
-        rates = [after / before if before > 0.0 else 0.0 for before, after in pairwise(survival)]
-        return own[0], rates, share
-    from ssdsim.speculation.acceptance import rate_of
-
+        reached = np.append(1.0, np.average(np.array(by_place, dtype=float), axis=0, weights=weights))
+        return own[0], rates_of_survival(reached).tolist(), share
     length = float(np.average([row.acceptance_length or 1.0 for row in own], weights=weights))
     return own[0], rate_of(1.0 + (length - 1.0) / share, float(longest)), share

@@ -90,7 +90,7 @@ def show_model(name: str, as_json: bool) -> None:
 def _kept(card: Transformer) -> str:
     """The formats of the blocks' weights, each once."""
     precision = card.precision()
-    parts = ("attention", "attention_out", "mlp", "experts")
+    parts = ("attention", "attention_out", "recurrent", "mlp", "experts")
     return ", ".join(dict.fromkeys(precision.of(part) for part in parts))
 
 
@@ -102,6 +102,8 @@ def _shown(card: Transformer) -> dict[str, Any]:
         weights["attention_out"] = precision.attention_out
     if card.experts is not None:
         weights["experts"] = precision.of_experts
+    if card.recurrent is not None:
+        weights["recurrent"] = precision.of("recurrent")
     return card.model_dump() | {
         "weights": weights,
         "kv_dtype": precision.kv,

@@ -14,6 +14,7 @@ from ssdsim.answers.predict import Prediction
 from ssdsim.cli.console import UNLABELLED, console, print_labelled, print_origins
 from ssdsim.cli.tables import Table
 from ssdsim.cli.warning_lines import print_warnings
+from ssdsim.kinds import Number
 from ssdsim.option import Group
 from ssdsim.rounds.estimate import PARTS, Estimate
 from ssdsim.scenario.configuration import Configuration
@@ -55,8 +56,8 @@ def title(configuration: Configuration) -> str:
     v = configuration.settings
     shape = configuration.shape
     if configuration.site is None:
-        given = [name for name in members(Group.UNIT_FREE) if name in v and name != "t_v"]
-        units = [f"{ALL[name].axis.split()[-2]} {v[name]:g}" for name in given]
+        numbers = [name for name in members(Group.UNIT_FREE) if name in v and isinstance(ALL[name].kind, Number)]
+        units = [f"{ALL[name].axis.split()[-2]} {v[name]:g}" for name in numbers]
         return f"Unit-free (T_v {'by rows' if 't_v' in v else '= 1'}): {', '.join(units)}; {shape}"
     hardware = v["hardware"] if v["hardware"] == v["draft_hardware"] else f"{v['hardware']} + {v['draft_hardware']}"
     return f"{v['target']} + {v['draft']} on {hardware}, {configuration.site.degrees}, context {v['context']}; {shape}"
@@ -134,8 +135,8 @@ def _print_notes(prediction: Prediction, out: Console) -> None:
     caching = [e for e in prediction.estimates.values() if e.p_hit is not None]
     for e in caching:
         whose = f"{title_of(e.strategy)}: " if len(caching) > 1 else ""
-        hits = f"{whose}hit rate {e.p_hit:.3f}, all {e.batch} hit in {e.p_all_hit:.1%} of rounds"
-        print_labelled(out, UNLABELLED, hits, "dim")
+        together = f", all {e.batch} hit in {e.p_all_hit:.1%} of rounds" if e.batch > 1 else ""
+        print_labelled(out, UNLABELLED, f"{whose}hit rate {e.p_hit:.3f}{together}", "dim")
         paper = e.paper_tokens_per_second
         if paper is not None and abs(float(paper) / float(e.tokens_per_second) - 1.0) > 0.005:
             rate = "tokens/s" if prediction.unit == "s" else "tokens/T_v"

@@ -26,13 +26,14 @@ from ssdsim.settings import GIVEN
 
 _SHOWN_GAINS = 6
 _NO_GAIN = 5e-4
+_HELD = "its GPUs held, its settings follow"
 
 
 def print_recommendation(found: Recommendation, entrance: Door | None, quiet: bool) -> None:
     """What to deploy in the first lines, then the answer by batch, and what it rests on at one batch."""
     out = console()
     print_labelled(out, "Verdict  ", found.sentence, "green", "bold")
-    about = next((answer for answer in found.answers if answer.batch == found.focus), None)
+    about = found.at_focus
     if entrance is not None and about is not None:
         for label, text in _first_lines(found, about, entrance):
             print_labelled(out, f"{label:9}", text, "", "bold")
@@ -117,7 +118,8 @@ def _rates(entrance: Door) -> Iterator[tuple[str, str]]:
         return
     prompt, answer = paying.lengths
     each = "A copy: " if entrance.deployment.copies > 1 else ""
-    yield "Pays", f"{each}{paying.sentence} Prompts of {prompt} and answers of {answer} tokens."
+    settings = f"; at every batch {entrance.deployment.settings}" if entrance.deployment.settings else ""
+    yield "Pays", f"{each}{paying.sentence} Prompts of {prompt} and answers of {answer} tokens{settings}."
     if paying.rate is not None:
         times = (
             f"{_title(name)} {f'{ms:.2f} ms' if ms is not None else 'saturated'}" for name, ms in paying.at_rate.items()
@@ -300,8 +302,7 @@ def _print_break_even(found: Recommendation, about: Answer, out: Console) -> Non
     if not found.break_evens or about.equal is None:
         return
     subject, gpus = about.equal.subject, found.request.gpus
-    held = f"{subject.name}, its placement held"
-    _heading(out, f"Break-even, batch {found.focus}: {held}, is the fastest on up to {gpus} GPUs")
+    _heading(out, f"Break-even, batch {about.batch}: {subject.name} ({_HELD}) is the fastest on up to {gpus} GPUs")
     for bound in found.break_evens:
         print_labelled(out, "  ", _bound(bound))
     if subject.rate.p_hit is not None:
@@ -310,13 +311,14 @@ def _print_break_even(found: Recommendation, about: Answer, out: Console) -> Non
 
 
 def _bound(bound: BreakEven) -> str:
-    unit = f" {bound.unit}" if bound.unit else ""
+    counted = bound.what == "batch"
+    unit = f" {bound.unit}" if bound.unit and not counted else ""
     now = f" (here {bound.present:.4g}{unit})" if bound.present is not None else ""
     note = f", {bound.note}" if bound.note else ""
     if bound.value is None:
         said = {"always": "at any", "never": "at no", "unknown": "not known for"}[bound.bound]
         return f"{said} {bound.what}{now}{note}"
-    value = f"{bound.value:.0f}" if bound.what == "batch" else f"{bound.value:.3f}"
+    value = f"{bound.value:.0f}" if counted else f"{bound.value:.3f}"
     return f"{bound.bound} {bound.what} {value}{unit}{now}{note}"
 
 
@@ -324,7 +326,7 @@ def _print_gains(found: Recommendation, about: Answer, out: Console) -> None:
     best: Deployment | None = about.best
     if best is None:
         return
-    _heading(out, f"What to improve first, batch {about.batch}, {best.name}: its placement held, settings follow")
+    _heading(out, f"What to improve first, batch {about.batch}, {best.name} ({_HELD})")
     table = _table("what", "change", "tokens/s", "elasticity")
     shown = [e for e in found.elasticities if e.gain >= _NO_GAIN][:_SHOWN_GAINS]
     for e in shown:

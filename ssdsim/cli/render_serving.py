@@ -177,7 +177,7 @@ def _batches(out: Console, found: Serving, point: Point) -> None:
         edges = np.unique(np.linspace(0, counts.max() + 1, _BARS + 1).astype(int))
         heights = [float(shares[(counts >= low) & (counts < high)].sum()) for low, high in pairwise(edges)]
         bars = "".join(" ▁▂▃▄▅▆▇█"[int(np.ceil(8 * height / max(heights)))] for height in heights)
-        clean = "" if metrics.clean_share is None else f", clean rounds {metrics.clean_share:.1%}"
+        clean = "" if metrics.clean_share is None else f", all hit in {metrics.clean_share:.1%} of rounds"
         forced = "" if not metrics.forced_share else f", {metrics.forced_share:.1%} of look-ups are of new requests"
         print_labelled(out, f"{title(found, name):{width}}", f"0 {bars} {edges[-1] - 1} running{clean}{forced}")
     for name, metrics in point.metrics.items():

@@ -67,6 +67,9 @@ def print_runtime(card: Runtime) -> None:
         table.add_row(name, shown(name, held[name]), number.about)
     out.print(table)
     out.print(f"A draft beside the target runs on {_DRAFTS[card.draft_tp]}; cache in {card.cache_dtype or _LIKE_MODEL}")
+    out.print(f"While it verifies, of recurrent layers it keeps {_STATES[card.states]}")
+    if card.pages_of_states:
+        out.print("Its cache of a hybrid model has pages as large as a state")
     if card.four_bits is not None:
         there = [f"{name} {shown(name, value)}" for name, value in card.four_bits.numbers.items()]
         cache = f"; cache in {card.four_bits.cache_dtype or _LIKE_MODEL}"
@@ -106,6 +109,11 @@ def _covered(settings: Sequence[Covered]) -> str:
 
 
 _LIKE_MODEL = "the model's dtype"
+_STATES = {
+    "each": "every token's state, where the accepted one is used next",
+    "copied": "every token's state aside, and copies the accepted one back",
+    "replayed": "one state and the tokens' inputs, and makes the accepted one again",
+}
 _DRAFTS = {
     "one": "one of its devices",
     "all": "all of its devices",

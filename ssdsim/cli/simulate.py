@@ -130,11 +130,11 @@ def _print(configuration: Configuration, runs: dict[str, SimulatedRounds]) -> No
         print_labelled(out, f"{title_of(name):{label}}", _parts(run, scale, unit))
     for name, run in runs.items():
         if run.p_hit is not None and run.p_all_hit is not None:
-            p_hit, clean = run.p_hit, run.p_all_hit
+            p_hit, together = run.p_hit, run.p_all_hit
             hits = f"hit rate {p_hit.value:.4f} ({p_hit.low:.4f}-{p_hit.high:.4f})"
-            said = f"{hits}, clean rounds {clean.value:.2%} ({clean.low:.2%}-{clean.high:.2%})"
+            said = f"{hits}, all hit in {together.value:.2%} of rounds ({together.low:.2%}-{together.high:.2%})"
             print_labelled(out, f"{title_of(name):{label}}", said)
-            lengths = {"a clean round takes": run.clean_round_s, "one with a miss": run.missed_round_s}
+            lengths = {"a round where all hit takes": run.clean_round_s, "one with a miss": run.missed_round_s}
             took = [f"{what} {scale * length:.3f} {unit}" for what, length in lengths.items() if not isnan(length)]
             print_labelled(out, " " * label, ", ".join(took))
     for name, run in runs.items():

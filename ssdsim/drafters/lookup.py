@@ -15,7 +15,7 @@ from ssdsim.pricing.memory import Demand
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece
 from ssdsim.protocols.published import without_a_model
-from ssdsim.speculation.acceptance import accepted_length_pmf
+from ssdsim.speculation.acceptance import accepted_length_pmf, rates_of
 from ssdsim.speculation.accepted import Accepted, accepted_by_options
 from ssdsim.transformer.card import Transformer
 
@@ -118,8 +118,7 @@ class Suffix(_LookUp):
         if options["suffix_match"] is None or whole.kinds is not None:
             return whole.found_in(_found(options))
         shares, proposed = _by_match(options["suffix_match"], tokens)
-        survival = np.cumsum(whole.pmf[::-1])[::-1]
-        rates = survival[1:] / np.maximum(survival[:-1], np.finfo(float).tiny)
+        rates = rates_of(whole.pmf)
         rows = [np.pad(accepted_length_pmf(rates[:k], k), (0, tokens - k)) for k in proposed.tolist()]
         return Accepted(np.asarray(shares @ np.array(rows))).found_in(_found(options))
 

@@ -38,6 +38,10 @@ class SparseSelf(Drafter):
     def draft(self, target: Transformer, named: str | None, options: Mapping[str, Any]) -> Draft:
         if target.latent is not None:
             raise InputError(f"--drafter self: {target.name} has a latent cache, of which no sparse one is described")
+        if target.recurrent is not None:
+            raise InputError(
+                f"--drafter self: {target.name} has recurrent states, which its own drafts would overwrite"
+            )
         budget, name = options["draft_budget"], f"sparse-{target.name}"
         card = published_drafter(self.name, target, None if named == name else named)
         if named is not None and card is None and named != name:

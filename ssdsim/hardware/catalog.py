@@ -39,7 +39,8 @@ hardware_names = HARDWARE.names
 def find_transformer(name: str | Path) -> Transformer:
     """The card called ``name``: a bundled card, ``transformer-shaped-HxL``, a TOML file, or a Hugging Face config.
 
-    Names are matched without case, ``_`` as ``-``; ``meta-llama/Llama-3.1-70B-Instruct`` finds ``llama-3.1-70b``.
+    Names are matched without case, ``_`` as ``-``; ``meta-llama/Llama-3.1-70B-Instruct`` finds ``llama-3.1-70b``, and
+    what a bundled card says to serve finds that card.
 
     Raises
     ------
@@ -62,6 +63,9 @@ def find_transformer(name: str | Path) -> Transformer:
         return load_config(path)
     if path.suffix in (".toml", ".json") or isdir(path):
         raise InputError(f"{name}: no transformer card there (a .toml card, a config.json, or a folder with one)")
+    for served in map(TRANSFORMERS.find, TRANSFORMERS.names()):
+        if _alias(served.checkpoint) == alias:
+            return served
     raise TRANSFORMERS.unknown(name, alias)
 
 

@@ -27,7 +27,8 @@ class ExpertCosts(Card):
 
     ``launch_s``, ``per_hidden_s`` and ``per_width_s`` (of a value of the hidden state, of an expert's width on the
     device) are the floor; an expert that is touched takes ``per_expert_s`` and its bytes at ``bandwidth``; a token's
-    visit to an expert takes ``per_value_s`` of every hidden value and its products at ``flops_per_s`` (None: nothing).
+    visit to an expert takes ``per_value_s`` of every hidden value and the products of its ``matrices`` at
+    ``flops_per_s`` (None: nothing).
     """
 
     launch_s: Seconds
@@ -44,11 +45,17 @@ class ExpertCosts(Card):
         return np.asarray(self.launch_s + self.per_hidden_s * hidden + self.per_width_s * width)
 
     def seconds(
-        self, visits: ArrayLike, hidden: ArrayLike, width: ArrayLike, touched: ArrayLike, expert_bytes: ArrayLike
+        self,
+        visits: ArrayLike,
+        hidden: ArrayLike,
+        width: ArrayLike,
+        touched: ArrayLike,
+        expert_bytes: ArrayLike,
+        matrices: int = 3,
     ) -> Array:
         visits, hidden, width, touched = (np.asarray(each, float) for each in (visits, hidden, width, touched))
         read = touched * (self.per_expert_s + np.asarray(expert_bytes, float) / self.bandwidth)
-        products = 6 * hidden * width / self.flops_per_s if self.flops_per_s else 0.0
+        products = 2 * matrices * hidden * width / self.flops_per_s if self.flops_per_s else 0.0
         return np.asarray(self.floor_s(hidden, width) + read + visits * (self.per_value_s * hidden + products))
 
     def scaled(self, scaling: Scaling, arithmetic: float) -> Self:
@@ -59,7 +66,7 @@ class ExpertCosts(Card):
 
 
 class ExpertsModel(TimingModel):
-    """Gated experts on one device. The variables of the domain:
+    """Experts on one device. The variables of the domain:
 
     * ``visits``: pairs of a token and an expert that it uses
     * ``hidden``: values of the hidden state
@@ -79,15 +86,23 @@ class ExpertsModel(TimingModel):
     outnumbered: float = Field(default=1.0, ge=1.0, le=100.0)
 
     def seconds(
-        self, tokens: int, count: int, visits: float, hidden: int, width: int, touched: float, expert_bytes: float
+        self,
+        tokens: int,
+        count: int,
+        visits: float,
+        hidden: int,
+        width: int,
+        touched: float,
+        expert_bytes: float,
+        matrices: int = 3,
     ) -> float:
         """Of a layer with ``count`` experts on the device; never less for more tokens."""
         tiles = self.outnumbered if tokens > count else 1.0
         of_few = visits * min(1.0, FEW_TOKENS / tokens)
-        few = self.few.seconds(of_few, hidden, width, touched, expert_bytes)
+        few = self.few.seconds(of_few, hidden, width, touched, expert_bytes, matrices)
         if tokens <= FEW_TOKENS:
             return float(tiles * few)
-        return float(tiles * max(few, self.many.seconds(visits, hidden, width, touched, expert_bytes)))
+        return float(tiles * max(few, self.many.seconds(visits, hidden, width, touched, expert_bytes, matrices)))
 
     def log_sd_at(self, tokens: int) -> float:
         """The error of the range of tokens."""
@@ -109,7 +124,8 @@ class ExpertsLaw(Law[ExpertMlp]):
         key = f"experts:{op.count}x{op.per_token}x{op.width}x{op.hidden}:{op.dtype}"
         if model is None:
             return untimed(self.profile, key, self._guessed_s(op), f"no {op.dtype} experts were timed")
-        seconds = model.seconds(op.tokens, op.count, op.visits, op.hidden, op.width, op.touched, op.expert_bytes)
+        shape = (op.tokens, op.count, op.visits, op.hidden, op.width, op.touched, op.expert_bytes, op.matrices)
+        seconds = model.seconds(*shape)
         outside = model.beyond({"visits": op.visits, "hidden": op.hidden, "width": op.width, "touched": op.touched})
         return timed(self.profile, key, model, seconds, outside, log_sd=model.log_sd_at(op.tokens))
 

@@ -18,6 +18,7 @@ from ssdsim.errors import InputError, nearest
 from ssdsim.files import write_whole
 from ssdsim.hardware.attention import AnyAttention, AttentionLaw
 from ssdsim.hardware.collectives import CollectiveLaw, CollectiveModel
+from ssdsim.hardware.convolution import ConvolutionLaw, ConvolutionModel
 from ssdsim.hardware.elementwise import ElementwiseLaw, ElementwiseModel
 from ssdsim.hardware.experts import ExpertsLaw, ExpertsModel
 from ssdsim.hardware.gemm import GemmLaw, GemmModel
@@ -25,6 +26,8 @@ from ssdsim.hardware.latent import LatentLaw, LatentModel
 from ssdsim.hardware.laws import FixedCosts, Interference, TimingModel
 from ssdsim.hardware.link import LinkModel
 from ssdsim.hardware.prefill_attention import PrefillAttentionLaw, PrefillAttentionModel
+from ssdsim.hardware.prefill_recurrence import PrefillRecurrenceLaw, PrefillRecurrenceModel
+from ssdsim.hardware.recurrence import RecurrenceLaw, RecurrenceModel
 from ssdsim.hardware.timing import Law, ProvenanceKind, Timing, lacks, timed
 from ssdsim.records import FROM_LIST, Card, Count, LogSd, Positive
 from ssdsim.transformer.operations import (
@@ -32,12 +35,16 @@ from ssdsim.transformer.operations import (
     Attention,
     Collective,
     CollectiveKind,
+    Convolution,
     Elementwise,
     ExpertMlp,
     Gemm,
     LatentAttention,
     Operation,
     PrefillAttention,
+    PrefillRecurrence,
+    RecurrentStep,
+    Rule,
 )
 
 LAWS: dict[type[Operation], type[Law[Any]]] = {
@@ -45,6 +52,9 @@ LAWS: dict[type[Operation], type[Law[Any]]] = {
     Attention: AttentionLaw,
     PrefillAttention: PrefillAttentionLaw,
     LatentAttention: LatentLaw,
+    RecurrentStep: RecurrenceLaw,
+    PrefillRecurrence: PrefillRecurrenceLaw,
+    Convolution: ConvolutionLaw,
     ExpertMlp: ExpertsLaw,
     Collective: CollectiveLaw,
     Elementwise: ElementwiseLaw,
@@ -131,12 +141,13 @@ class HardwareProfile(Card):
     """Seconds of any operation on one machine.
 
     Models are by the weights' format (``gemm``, ``experts``), by the cache's dtype (``attention``,
-    ``attention_masked``, ``attention_windowed``), by both (``latent``), by dtype (``prefill_attention``) or by kind and
-    number of ranks (``collectives``); each names its entry of ``sources``. Where pairs of devices differ, a datasheet's
-    collectives take the bandwidth of the rings that links make (:mod:`ssdsim.hardware.rings`). ``link`` is between any
-    two devices, or, where ``links`` has one for each number of NVLinks, between those that the device's
-    ``nvlinks`` does not tell apart. ``spread`` is the relative standard deviation of a timing from run to run. What
-    lies between kernels is a runtime's; ``fixed`` is read from profiles of before.
+    ``attention_masked``, ``attention_windowed``), by both (``latent``), by dtype (``prefill_attention``), by rule
+    (``recurrence``, ``prefill_recurrence``) or by kind and number of ranks (``collectives``); each names its entry of
+    ``sources``. Where pairs of devices differ, a datasheet's collectives take the bandwidth of the rings that links
+    make (:mod:`ssdsim.hardware.rings`). ``link`` is between any two devices, or, where ``links`` has one for each
+    number of NVLinks, between those that the device's ``nvlinks`` does not tell apart. ``spread`` is the relative
+    standard deviation of a timing from run to run. What lies between kernels is a runtime's; ``fixed`` is read from
+    profiles of before.
     """
 
     schema_: Literal[1] = Field(alias="schema")
@@ -149,6 +160,9 @@ class HardwareProfile(Card):
     prefill_attention: dict[str, PrefillAttentionModel] = Field(default_factory=dict)
     experts: dict[str, ExpertsModel] = Field(default_factory=dict)
     latent: dict[str, dict[str, LatentModel]] = Field(default_factory=dict)
+    recurrence: dict[Rule, RecurrenceModel] = Field(default_factory=dict)
+    prefill_recurrence: dict[Rule, PrefillRecurrenceModel] = Field(default_factory=dict)
+    convolution: ConvolutionModel | None = None
     collectives: dict[CollectiveKind, dict[Annotated[int, FROM_LIST], CollectiveModel]] = Field(default_factory=dict)
     link: LinkModel | None = None
     links: dict[Annotated[int, FROM_LIST], LinkModel] | None = None

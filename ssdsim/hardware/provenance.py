@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Set
 
 from ssdsim.hardware.profile import HardwareProfile
-from ssdsim.transformer.operations import QUANTISED_BYTES
+from ssdsim.transformer.operations import QUANTISED_BYTES, Rule
 
 
 def summary(
@@ -15,14 +16,16 @@ def summary(
     experts: bool = False,
     windows: bool = False,
     exchanges: bool = False,
+    rules: Set[Rule] = frozenset(),
 ) -> str:
     """The timings that a placement reads, by the kind of their provenance, with held-out median errors.
 
     ``dtypes`` are of weights, activations and caches; timings in a quantised one are told by its name. ``experts``
-    and ``windows``: a model has some; ``exchanges``: all-to-alls bring tokens to their experts.
+    and ``windows``: a model has some; ``exchanges``: all-to-alls bring tokens to their experts; ``rules``: of models'
+    recurrent layers.
     """
-    unread = {"prefill_attention"}  # by passes that decode
-    some = {"experts": experts, "attention_windowed": windows, "all_to_all": exchanges}
+    unread = {"prefill_attention", "prefill_recurrence"}  # by passes that decode
+    some = {"experts": experts, "attention_windowed": windows, "all_to_all": exchanges, "convolution": bool(rules)}
     unread |= {name for name, there in some.items() if not there}
     by_kind: dict[str, list[str]] = defaultdict(list)
     origins: dict[str, set[str]] = defaultdict(set)
@@ -30,7 +33,7 @@ def summary(
         what, _, variant = name.partition(":")
         if what in unread:
             continue
-        if variant and variant not in {*dtypes, str(ranks)}:
+        if variant and variant not in {*dtypes, *rules, str(ranks)}:
             continue
         source = profile.sources[model.source]
         error = f" {model.report.median_error:.1%}" if model.report else ""

@@ -80,9 +80,8 @@ class Law(ABC, Generic[Op]):
         timing, least_s = self.timing(op), self.least_s(op)
         if timing.seconds >= least_s:
             return timing
-        said = (
-            f"{self.profile.name}: {op.kernel} would outrun memory or arithmetic: as long as these take at their best"
-        )
+        bound = "what memory and arithmetic take at their best is priced"
+        said = f"{self.profile.name}: the fit of {op.kernel} is faster than physics: {bound}"
         log_sd = math.hypot(timing.log_sd, EXTRAPOLATION_LOG_SD)
         return replace(timing, seconds=least_s, log_sd=log_sd, warning=said)
 

@@ -7,6 +7,10 @@ from functools import lru_cache
 from ssdsim.hardware.catalog import TRANSFORMERS
 from ssdsim.transformer.card import Transformer
 
+MOST_ACTIVE = 2 / 3
+"""Of the target's weights that a token uses, how many a draft's may: with more it could hardly pay (a dense 27B beside
+a mixture of which a token uses 17B)."""
+
 
 def one_vocabulary(draft: Transformer, target: Transformer) -> bool:
     """Whether engines accept the pair: of one family, or of as many tokens where a family is not known.
@@ -22,9 +26,11 @@ def one_vocabulary(draft: Transformer, target: Transformer) -> bool:
 
 @lru_cache(maxsize=256)
 def draft_in_family(target: Transformer) -> Transformer | None:
-    """The smallest bundled model of the target's vocabulary, where it is smaller than the target."""
+    """The smallest bundled model of the target's vocabulary, where a token of it reads much less than the target's."""
     cards = (TRANSFORMERS.find(name) for name in TRANSFORMERS.names())
-    smaller = [card for card in cards if card.parameters < target.parameters and one_vocabulary(card, target)]
+    most = MOST_ACTIVE * target.active_parameters
+    smaller = [card for card in cards if card.parameters < target.parameters and card.active_parameters < most]
+    smaller = [card for card in smaller if one_vocabulary(card, target)]
     return min(smaller, key=lambda card: card.parameters, default=None)
 
 

@@ -72,6 +72,7 @@ def options_of(row: Row) -> dict[str, Any]:
         "context": row.context,
         "dtype": row.dtype,
         "kv_dtype": row.kv_dtype,
+        "state_dtype": row.state_dtype,
     }
     if row.k is not None:
         head = "mtp" if find_transformer(row.model).mtp_layers else "eagle3"
@@ -97,7 +98,7 @@ def work_of(row: Row, runtime: Runtime = KERNELS) -> Work:
     # whoever ran the row had room for its batch and context: that is not asked again
     (scenario,) = configure(**options_of(row) | {"b": 1, "context": 1, "runtime": KERNELS.name}).scenarios.values()
     assert scenario.site is not None  # it has hardware
-    runtime = runtime.on(scenario.site.profile.device)
+    runtime = runtime.on(scenario.site.profile.device).keeping(row.states)
     kept = row.kv_dtype or runtime.cache_beside(scenario.site.precision_of("target"))
     site = replace(
         scenario.site,

@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 from ssdsim.documents import as_record
 from ssdsim.errors import InputError, nearest
 from ssdsim.records import FROM_LIST, Card, NotNegative
+from ssdsim.transformer.operations import StateDtype, StateKeeping
 
 Metric = Literal["step_ms", "tpot_ms", "latency_s", "tokens_per_s"]
 METRICS: tuple[str, ...] = get_args(Metric)
@@ -35,7 +36,8 @@ class Row(Card):
     ``tree_beam`` likeliest nodes, and ``tree_nodes`` are verified (without the root): of SGLang the steps, the top k,
     and the draft tokens less one.
 
-    Experts lie in ``ep`` groups of the ``tp`` devices.
+    Experts lie in ``ep`` groups of the ``tp`` devices. Of recurrent layers, ``state_dtype`` is their states' and
+    ``states`` what the engine keeps of them, where it was told to do otherwise than it does by itself.
 
     What else was seen stands beside: the ``repeat`` that a row is of its setting; the mean ``ttft_ms`` and ``itl_ms``
     (of the gaps between messages), ``output_tokens_per_s`` of all requests; ``rounds`` that drafted,
@@ -58,6 +60,8 @@ class Row(Card):
     engine_version: str = ""
     dtype: str | None = None
     kv_dtype: str | None = None
+    state_dtype: StateDtype | None = None
+    states: StateKeeping | None = None
     draft: str | None = None
     draft_dtype: str | None = None
     drafter: str | None = None

@@ -84,6 +84,7 @@ def units(forward: ForwardPass, model: Model) -> Units:
         "per_expert_layer_s": layers,
         "per_expert_token_s": tokens,
         "per_expert_prompt_s": layers if forward.over_prompts else 0,
+        "per_recurrent_layer_s": forward.recurrent_layers,
         "per_pass_s" if model == "target" else "per_draft_step_s": 1,
     }
     if forward.over_trees:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.transformer.card import Transformer, legal_tensor_parallel
+from ssdsim.transformer.kept import PLAIN, Caching, Held, paged_bytes, state_bytes
 from ssdsim.transformer.operations import DTYPE_BYTES
 from ssdsim.transformer.precision import Precision
 
@@ -34,14 +35,21 @@ class Demand:
 
 
 def target_demand(
-    card: Transformer, tp: int, context: int, lookahead: int, precision: Precision, spread: bool = False
+    card: Transformer,
+    tp: int,
+    context: int,
+    lookahead: int,
+    precision: Precision,
+    spread: bool = False,
+    caching: Caching = PLAIN,
 ) -> Demand:
     """Weights and cache of the target; K+1 slots a sequence are reserved for the tokens being verified.
 
     ``spread``: each of the ``tp`` devices has sequences of its own, and the whole model but for its experts.
+    ``caching``: what the engine keeps of recurrent layers.
     """
     sharing, devices = (1, tp) if spread else (tp, 1)
-    cache_bytes = card.cache_bytes(context, lookahead + 1, sharing, precision.kv)
+    cache_bytes = _cached_bytes(card, context, lookahead, 0, sharing, precision, caching)
     return Demand(card.weight_bytes(sharing, precision, tp), cache_bytes, devices)
 
 
@@ -54,16 +62,28 @@ def draft_demand(
     precision: Precision,
     logits: bool,
     spread: bool = False,
+    caching: Caching = PLAIN,
 ) -> Demand:
     """Weights and cache of the draft, with K slots for each of the cached outcomes of a sequence.
 
-    The speculation cache keeps the logits of every branch token when sampling (SSD paper, appendix C). ``spread`` is
-    as :func:`target_demand` takes it.
+    The speculation cache keeps the logits of every branch token when sampling (SSD paper, appendix C). ``spread`` and
+    ``caching`` are as :func:`target_demand` takes them; a branch has a state of its own.
     """
     sharing, devices = (1, tp) if spread else (tp, 1)
-    cache_bytes = card.cache_bytes(context, lookahead + 1 + branches * lookahead, sharing, precision.kv)
+    cache_bytes = _cached_bytes(card, context, lookahead, branches, sharing, precision, caching)
     cached_logits = branches * lookahead * card.vocab_size * DTYPE_BYTES[precision.activations] if logits else 0
     return Demand(card.weight_bytes(sharing, precision, tp), cache_bytes + cached_logits, devices)
+
+
+def _cached_bytes(
+    card: Transformer, context: int, lookahead: int, branches: int, tp: int, precision: Precision, caching: Caching
+) -> int:
+    """Of a sequence with a slot for every token in flight, those of branches among them."""
+    more = lookahead + 1 + branches * lookahead
+    held = Held(context + more, lookahead, branches)
+    if caching.pages_of_states and card.recurrent is not None and card.attention_layers and card.window is None:
+        return paged_bytes(card, held, caching, tp, precision)
+    return card.cache_bytes(context, more, tp, precision.kv) + state_bytes(card, held, caching.states, tp, precision)
 
 
 def largest_budget(
@@ -74,10 +94,12 @@ def largest_budget(
     logits: bool,
     batch: int,
     profile: HardwareProfile,
+    caching: Caching = PLAIN,
 ) -> int:
     """The most cached outcomes a sequence that one draft device holds beside its weights; 0 if none."""
-    bare = draft_demand(card, 1, context, lookahead, 0, precision, logits)
-    each = draft_demand(card, 1, context, lookahead, 1, precision, logits).sequence_bytes - bare.sequence_bytes
+    bare = draft_demand(card, 1, context, lookahead, 0, precision, logits, caching=caching)
+    one = draft_demand(card, 1, context, lookahead, 1, precision, logits, caching=caching)
+    each = one.sequence_bytes - bare.sequence_bytes
     room = usable_bytes(profile) - bare.total_bytes(batch)
     return max(0, room // (batch * each))
 
@@ -89,10 +111,11 @@ def smallest_tp(
     lookahead: int,
     precision: Precision,
     spread: bool = False,
+    caching: Caching = PLAIN,
 ) -> int | None:
     """The smallest tensor-parallel degree at which one sequence fits, or None."""
     for tp in legal_tensor_parallel(card):
-        demand = target_demand(card, tp, context, lookahead, precision, spread).total_bytes(1)
+        demand = target_demand(card, tp, context, lookahead, precision, spread, caching).total_bytes(1)
         if demand <= usable_bytes(profile):
             return tp
     return None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.pricing.memory import Demand, draft_demand, smallest_tp, target_demand, usable_bytes
 from ssdsim.pricing.room import NoRoom
 from ssdsim.pricing.site import Site
+from ssdsim.transformer.kept import Caching
 
 
 @dataclass(frozen=True)
@@ -43,23 +44,31 @@ class Occupancy:
 
 def target_on(site: Site, lookahead: int) -> Demand:
     """The target's share on each of its devices."""
-    return target_demand(site.target, site.tp, site.context, lookahead, site.precision_of("target"), site.spread)
+    kept, caching = site.precision_of("target"), _with_head(site, lookahead)
+    return target_demand(site.target, site.tp, site.context, lookahead, kept, site.spread, caching)
+
+
+def _with_head(site: Site, lookahead: int) -> Caching:
+    """How the target's caches are kept; a head that drafts beside it has pages of its own kind, or the target's."""
+    head, alike = site.draft.head, ("kv_heads", "head_dim", "latent")
+    shares = lookahead and head and all(getattr(site.draft, name) == getattr(site.target, name) for name in alike)
+    return replace(site.runtime.caching, head_layers=site.draft.layers if shares else 0)
 
 
 def draft_on(site: Site, tp: int, lookahead: int, branches: int, beside: bool) -> Demand:
     """The draft's share on each of ``tp`` devices of its own, or of those ``beside`` the target."""
     logits = site.sampling and branches > 0
     kept, spread = site.precision_of("draft"), beside and site.spread
-    return draft_demand(site.draft, tp, site.context, lookahead, branches, kept, logits, spread)
+    caching = site.runtime.caching
+    return draft_demand(site.draft, tp, site.context, lookahead, branches, kept, logits, spread, caching)
 
 
 def target_alone(site: Site, lookahead: int) -> Occupancy:
     """The target with nothing beside it; a refusal says from which tensor-parallel degree on it fits."""
     what, demand, advice = f"{site.target.name} at tp {site.tp}", target_on(site, lookahead), ""
     if demand.total_bytes(site.batch) > usable_bytes(site.profile):
-        enough = smallest_tp(
-            site.target, site.profile, site.context, lookahead, site.precision_of("target"), site.spread
-        )
+        kept, caching = site.precision_of("target"), _with_head(site, lookahead)
+        enough = smallest_tp(site.target, site.profile, site.context, lookahead, kept, site.spread, caching)
         advice = f"; the smallest tp that fits one sequence is {enough}" if enough and enough > site.tp else ""
     return Occupancy(what, [demand], site.profile, advice)
 

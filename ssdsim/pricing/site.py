@@ -21,7 +21,7 @@ from ssdsim.runtimes.covered import Case
 from ssdsim.runtimes.far import far_from_rows
 from ssdsim.transformer.card import Transformer, legal_tensor_parallel
 from ssdsim.transformer.forward import degrees, forward_pass
-from ssdsim.transformer.operations import DTYPE_BYTES
+from ssdsim.transformer.operations import DTYPE_BYTES, Rule
 from ssdsim.transformer.precision import Precision
 
 if TYPE_CHECKING:
@@ -105,6 +105,11 @@ class Site:
     def has_windows(self) -> bool:
         """Whether layers of one of the models see a window of their context."""
         return self.target.window is not None or self.draft.window is not None
+
+    @property
+    def rules(self) -> frozenset[Rule]:
+        """Of recurrent layers of the models."""
+        return frozenset(card.recurrent.rule for card in (self.target, self.draft) if card.recurrent)
 
     @property
     def sharing(self) -> int:
@@ -223,6 +228,7 @@ class Site:
             dtype=self.dtype,
             kv_dtype=self.kv_dtype,
             masked=masked,
+            states=self.runtime.states,
             **of,
         )
 

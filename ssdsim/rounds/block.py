@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,3 +30,9 @@ class RoundBlock:
 def total(parts_s: Mapping[str, FloatOrArray], rounds: int) -> Array:
     """The sum of a round's parts, shape ``(rounds,)``."""
     return np.asarray(sum(parts_s.values()) * np.ones(rounds), dtype=float)
+
+
+def with_rest(part: str, block: RoundBlock) -> RoundBlock:
+    """The same rounds, where ``part`` is what the other parts leave of each."""
+    others = sum(seconds for name, seconds in block.parts_s.items() if name != part)
+    return replace(block, parts_s={**block.parts_s, part: block.round_s - others})

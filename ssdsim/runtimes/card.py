@@ -14,8 +14,9 @@ from ssdsim.errors import nearest
 from ssdsim.hardware.profile import Device
 from ssdsim.records import FROM_LIST, Card, Coefficient, LogSd, NotNegative, Seconds
 from ssdsim.runtimes.covered import Away, Case, Covered, distance
+from ssdsim.transformer.kept import Caching
 from ssdsim.transformer.layers import Head
-from ssdsim.transformer.operations import DTYPES
+from ssdsim.transformer.operations import DTYPES, StateKeeping
 from ssdsim.transformer.precision import Precision
 
 Factor = Annotated[float, Field(ge=0.01, le=100.0)]
@@ -89,6 +90,7 @@ class Host(Card):
     ``per_layer_s``: gaps, of every pass and layer. ``per_expert_layer_s``: of those with experts besides, and
     ``per_expert_token_s`` for every token there: choosing experts, sorting tokens to them and adding up;
     ``per_expert_prompt_s`` of such a layer in a pass with parts of prompts, which no captured graph holds.
+    ``per_recurrent_layer_s``: of those with a recurrent state besides (what splits its inputs, decays and gates).
     ``per_pass_s``: of a target pass. ``per_step_s``: after each target pass (scheduling, sampling, detokenising), and
     ``per_sequence_s`` of it for every sequence of the batch. ``per_draft_step_s``: of every pass of a draft.
     ``per_round_s``: of a round that verifies drafted tokens, more than of a step without. Of it are
@@ -112,6 +114,7 @@ class Host(Card):
     per_expert_layer_s: Annotated[Seconds, Number("of every layer with experts", 10e-6, "expert layers")] = 0.0
     per_expert_token_s: Annotated[Seconds, Number("of it, a token", 1e-6, "expert layers")] = 0.0
     per_expert_prompt_s: Annotated[Seconds, Number("of it, in a pass over prompts", 1e-3, "expert layers")] = 0.0
+    per_recurrent_layer_s: Annotated[Seconds, Number("of every layer with a state", 10e-6, "recurrent layers")] = 0.0
 
 
 class Errors(Card):
@@ -218,6 +221,8 @@ class Elsewhere(Card):
 class Runtime(Card):
     """An engine in a range of ``versions``; what it adds to a hardware profile, which holds kernels only.
 
+    ``since`` is the first of them, where cards of one engine follow each other (empty: the card is of a kind apart).
+
     ``draft_tp`` says on how many of the target's devices a draft beside it runs: on one, on all (each step then pays
     all-reduces), or on the faster of both. ``cache_dtype`` is that of its cache
     beside quantised weights, where neither a user nor the checkpoint says (None: the activations'). ``head_step_s`` is
@@ -226,6 +231,10 @@ class Runtime(Card):
 
     ``captured_rows`` are the sizes of passes that it captures, in rows of the whole batch: a pass whose sequences have
     different numbers of rows is padded to the next of them. None are known by default.
+
+    ``states`` says what it keeps of recurrent layers while it verifies tokens, which sets what verification moves and
+    what a sequence takes in memory. ``pages_of_states``: keys, values and states of a hybrid model lie in pages of one
+    size (:func:`ssdsim.transformer.kept.paged_bytes`).
 
     ``launches`` is there where a draft model beside the target runs without graphs. ``runs`` is what the engine can
     run (None: nothing is known to be missing); a fit of the card's numbers leaves it as it is.
@@ -243,11 +252,14 @@ class Runtime(Card):
     name: str = Field(min_length=1)
     engine: str
     versions: str = ""
+    since: Annotated[str, Field(pattern=r"^(\d+\.\d+)?$")] = ""
     about: str = ""
     draft_tp: DraftDegree = "faster"
     cache_dtype: CacheDtype | None = None
     head_step_s: Seconds | None = None
     own_lm_head_step_s: Seconds | None = None
+    states: StateKeeping = "each"
+    pages_of_states: bool = False
     kernels: Kernels = Kernels()
     host: Host = Host()
     errors: Errors = Errors()
@@ -271,6 +283,15 @@ class Runtime(Card):
     def _wanders_in_its_numbers(self) -> Runtime:
         _check_names({name for direction in self.wander for name in direction}, "wander")
         return self
+
+    @property
+    def caching(self) -> Caching:
+        """How it keeps caches of recurrent models."""
+        return Caching(self.states, self.pages_of_states)
+
+    def keeping(self, states: StateKeeping | None) -> Runtime:
+        """The runtime where it is told to keep states in another way than it does by itself."""
+        return self if states in (None, self.states) else self.model_copy(update={"states": states})
 
     def on(self, device: Device) -> Runtime:
         """The runtime as it is on ``device``."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from functools import lru_cache
 from os.path import exists, expanduser, isfile
 from pathlib import Path
@@ -47,6 +49,27 @@ def find_runtime(name: str | Path) -> Runtime:
     return RUNTIMES.find(text("a runtime", name))
 
 
+def runtime_of_version(engine: str, version: str) -> Runtime:
+    """The card of an engine's ``version``: the newest that is not newer; of no or an unread version, the newest.
+
+    Raises
+    ------
+    InputError : no card is of that engine.
+    """
+    cards = [card for card in map(find_runtime, runtime_names()) if card.engine == engine and card.since]
+    if not cards:
+        return find_runtime(engine)
+    cards.sort(key=lambda card: _numbers(card.since))
+    of_version = [card for card in cards if _numbers(card.since) <= _numbers(version)]
+    return of_version[-1] if of_version else cards[0]
+
+
+def _numbers(version: str) -> tuple[float, ...]:
+    """Of a version such as 0.24 or v0.9.1rc2, to compare by; beyond all of one that begins with none."""
+    found = re.match(r"v?(\d+)\.(\d+)", version)
+    return (math.inf,) if found is None else (int(found[1]), int(found[2]))
+
+
 def runtime_of(profile: HardwareProfile, name: str | Path) -> tuple[Runtime, str]:
     """The runtime that belongs to the profile called ``name``, and why.
 
@@ -82,7 +105,7 @@ def of_fixed_costs(fixed: FixedCosts, name: str) -> Runtime:
 
 
 def save_runtime(runtime: Runtime, path: Path) -> None:
-    """Write a card as TOML, atomically. What a card of that name there says the engine runs stays: no fit knows it.
+    """Write a card as TOML, atomically. What a card of that name says of the engine itself stays: no fit knows it.
 
     Raises
     ------
@@ -91,6 +114,7 @@ def save_runtime(runtime: Runtime, path: Path) -> None:
     import tomli_w
 
     known = load_runtime(path) if isfile(path) else None
-    if known is not None and known.name == runtime.name and known.runs is not None:
-        runtime = runtime.model_copy(update={"runs": known.runs})
+    if known is not None and known.name == runtime.name:
+        kept = {"states": known.states, "pages_of_states": known.pages_of_states, "since": known.since}
+        runtime = runtime.model_copy(update={"runs": known.runs or runtime.runs, **kept})
     write_whole(path, tomli_w.dumps(runtime.model_dump(by_alias=True, exclude_none=True)))

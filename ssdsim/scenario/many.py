@@ -79,7 +79,7 @@ class Rates:
         if len(alike) > 1:
             apart = [self([rows[number] for number in numbers]) for numbers in alike]
             return np.concatenate(apart)[np.argsort(np.concatenate(alike))]
-        steps = [self._steps(row) for row in rows]
+        steps = [self.steps(row) for row in rows]
         seconds = {name: np.stack([each[name] for each in steps]) for name in steps[0]}
         made = [row.tokens.averages for row in rows]
         known = stacked(made, rows[0].strategy.free_running)
@@ -91,16 +91,17 @@ class Rates:
         spread = [spread_over(row.known.over_ranges(self._errors), self._errors.draws) for row in rows]
         return self._under(rows, seconds, stacked(spread, rows[0].strategy.free_running)) * factor
 
-    def _under(self, rows: Sequence[Scenario], seconds: Mapping[str, Seconds], averages: Averages) -> Draws:
-        moved = drawn(averages, _moves(rows), self._errors)
-        found = rows[0].strategy.closed_form(_round(rows, seconds, moved, (None,))).tokens_per_second
-        return np.broadcast_to(np.asarray(found), (len(rows), self._errors.draws))
-
-    def _steps(self, row: Scenario) -> Mapping[str, Seconds]:
+    def steps(self, row: Scenario) -> Mapping[str, Seconds]:
+        """Seconds of each step of a row under each draw."""
         price = row.priced
         if id(price) not in self._drawn:
             self._drawn[id(price)] = price, {name: step.sample(self._errors) for name, step in price.steps.items()}
         return self._drawn[id(price)][1]
+
+    def _under(self, rows: Sequence[Scenario], seconds: Mapping[str, Seconds], averages: Averages) -> Draws:
+        moved = drawn(averages, _moves(rows), self._errors)
+        found = rows[0].strategy.closed_form(_round(rows, seconds, moved, (None,))).tokens_per_second
+        return np.broadcast_to(np.asarray(found), (len(rows), self._errors.draws))
 
 
 def _round(
@@ -143,10 +144,10 @@ class Drawn:
     @classmethod
     def of(cls, scenario: Scenario, errors: TimingErrors) -> Drawn:
         """Of tokens/s of a scenario."""
-        joint = rates([scenario], errors)[0]
+        of_errors = Rates(errors)
+        joint = of_errors([scenario])[0]
         rate, closed_form = float(scenario.estimate.tokens_per_second), scenario.strategy.closed_form
-        seconds = {name: step.sample(errors) for name, step in scenario.steps.items()}
-        alone = np.asarray(closed_form(replace(scenario.round, seconds=seconds)).tokens_per_second)
+        alone = np.asarray(closed_form(replace(scenario.round, seconds=of_errors.steps(scenario))).tokens_per_second)
         timings = centred_on(rate, np.broadcast_to(alone, errors.draws))
         if not scenario.known.open:
             return cls(joint, timings)

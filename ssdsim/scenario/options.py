@@ -27,6 +27,7 @@ from ssdsim.kinds import (
 )
 from ssdsim.option import Excludes, Group, Needs, Option, Searcher, by_name, spelled
 from ssdsim.transformer.forward import DATA_PARALLEL
+from ssdsim.transformer.operations import DTYPES, KEEPINGS
 from ssdsim.transformer.precision import FORMATS, KV_DTYPES, SPELLINGS
 
 MOST_OUTPUT_TOKENS = 131_072
@@ -526,6 +527,22 @@ SHARED: tuple[Option, ...] = (
         about="of the models' caches",
         axis="dtype of the cache",
         otherwise="the card's, or that of the activations",
+        groups=(Group.HARDWARE, Group.CHOICE),
+    ),
+    Option(
+        name="state_dtype",
+        kind=OneOf(DTYPES, tuple((also, word) for also, word in SPELLINGS.items() if word in DTYPES)),
+        about="of the states of recurrent layers",
+        axis="dtype of recurrent states",
+        otherwise="the card's",
+        groups=(Group.HARDWARE, Group.CHOICE),
+    ),
+    Option(
+        name="states",
+        kind=OneOf(KEEPINGS),
+        about="of recurrent layers while tokens are verified: each token's state, copies, or inputs to be replayed",
+        axis="recurrent states kept",
+        otherwise="the runtime's",
         groups=(Group.HARDWARE, Group.CHOICE),
     ),
     Option(

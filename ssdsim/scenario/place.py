@@ -9,6 +9,7 @@ from typing import Any
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.profile import HardwareProfile
+from ssdsim.option import spelled
 from ssdsim.pricing.site import Site
 from ssdsim.runtimes.card import Runtime
 from ssdsim.runtimes.catalog import find_runtime, runtime_of
@@ -27,14 +28,17 @@ def site_of(settings: Settings) -> Site | None:
     if settings["draft_hardware"] is None:
         settings.derive("draft_hardware", settings["hardware"], "same as hardware")
     spread = settings["attention"] == DATA_PARALLEL
-    target = routed(find_transformer(settings["target"]), settings, "target")
+    target = _with_states(routed(find_transformer(settings["target"]), settings, "target"), settings)
     if spread:
         settings.derive("ep", settings["tp"], "tp, beside data-parallel attention")
         _check_spread(target)
     profile = _placed(settings["hardware"], settings)
+    draft = _with_states(routed(draft_of(settings).card, settings, "draft"), settings)
+    runtime = _settled_runtime(settings).keeping(settings["states"])
+    _settle_states(settings, runtime, target, draft)
     site = Site(
         target=target,
-        draft=routed(draft_of(settings).card, settings, "draft"),
+        draft=draft,
         profile=profile,
         draft_profile=_placed(settings["draft_hardware"], settings),
         tp=settings["tp"],
@@ -45,7 +49,7 @@ def site_of(settings: Settings) -> Site | None:
         sampling=settings["temperature"] > 0,
         dtype=settings["dtype"],
         options=settings,
-        runtime=_settled_runtime(settings).on(profile.device),
+        runtime=runtime.on(profile.device),
         draft_dtype=settings["draft_dtype"],
         kv_dtype=settings["kv_dtype"],
     )
@@ -58,6 +62,28 @@ def site_of(settings: Settings) -> Site | None:
         settings.derive("kv_dtype", kept, "the runtime's, for quantised weights")
         site = replace(site, kv_dtype=kept)
     return site.with_options(settings.plain)
+
+
+def _with_states(card: Transformer, settings: Settings) -> Transformer:
+    """The card with the dtype that is asked for its recurrent states."""
+    dtype, recurrent = settings["state_dtype"], card.recurrent
+    if dtype is None or recurrent is None or dtype == recurrent.state_dtype:
+        return card
+    return card.model_copy(update={"recurrent": recurrent.model_copy(update={"state_dtype": dtype})})
+
+
+def _settle_states(settings: Settings, runtime: Runtime, *cards: Transformer) -> None:
+    """What is kept of recurrent layers, where a model has some."""
+    recurrent = next((card.recurrent for card in cards if card.recurrent is not None), None)
+    if recurrent is None:
+        given = next((name for name in ("state_dtype", "states") if settings[name] is not None), None)
+        if given is not None:
+            raise InputError(f"{spelled(given)} has no effect: neither model has recurrent layers")
+        return
+    if settings["state_dtype"] is None:
+        settings.derive("state_dtype", recurrent.state_dtype, "the card's")
+    if settings["states"] is None:
+        settings.derive("states", runtime.states, "the runtime's")
 
 
 def _check_spread(target: Transformer) -> None:

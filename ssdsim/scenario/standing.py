@@ -15,6 +15,7 @@ from ssdsim.scenario.drafting import PUBLISHED
 from ssdsim.scenario.measured_pair import chosen_in
 from ssdsim.scenario.options import ALL, members
 from ssdsim.settings import DEFAULT, GIVEN, Settings
+from ssdsim.speculation.forced import is_forced
 
 Standing = Literal["measured", "published", "given", "placeholder"]
 Range = tuple[float, float]
@@ -67,7 +68,7 @@ def _input(name: str, settings: Settings, ranges: Mapping[str, Range]) -> TokenI
     if source == DEFAULT:
         plausible = ALL[name].plausible  # without one it is no guess: random tokens are never accepted
         return None if plausible is None else TokenInput(name, value, "placeholder", "a default", plausible)
-    if name == "acceptance":
+    if name == "acceptance" and not is_forced(value):
         trace = Path(value).suffix in _TRACES
         return TokenInput(name, value, "measured" if trace else "published", f"the trace {value}" if trace else value)
     if source == GIVEN:

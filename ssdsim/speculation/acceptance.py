@@ -79,8 +79,12 @@ def expected_tokens_of_pmf(pmf: ArrayLike) -> float:
 
 def rates_of(pmf: NDArray[np.float64]) -> NDArray[np.float64]:
     """Acceptance rates by position, shape ``(K,)``, of a distribution of accepted lengths (0 where none gets there)."""
-    reached = np.minimum(1.0, np.cumsum(pmf[::-1])[::-1])  # P(at least k accepted)
-    return np.divide(reached[1:], reached[:-1], out=np.zeros(pmf.size - 1), where=reached[:-1] > 0)
+    return rates_of_survival(np.minimum(1.0, np.cumsum(pmf[::-1])[::-1]))
+
+
+def rates_of_survival(reached: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Acceptance rates by position, shape ``(K,)``, of P(at least k accepted), shape ``(K+1,)`` (0 where none is)."""
+    return np.divide(reached[1:], reached[:-1], out=np.zeros(reached.size - 1), where=reached[:-1] > 0)
 
 
 def pooled_rate(rates: ArrayLike, k: int) -> float:

@@ -17,6 +17,7 @@ from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.protocols.alternate import PLACES, Alternate, is_apart
 from ssdsim.protocols.axes import Lookahead
+from ssdsim.protocols.own_lookahead import own_lookahead, settle_lookahead
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.ragged import Chosen
 from ssdsim.settings import GIVEN, Settings
@@ -53,15 +54,12 @@ class Adaptive(Alternate):
     told = ("adaptive_rows",)
     follows_batch = True
     options = (
-        Option(
-            name="adaptive_k",
-            kind=Whole(most=_LONGEST),
-            about="tokens that adaptive SD drafts",
+        own_lookahead(
+            "adaptive_k",
+            "tokens that adaptive SD drafts",
             axis="adaptive SD's drafted tokens K",
-            otherwise="the same as --k",
             symbol="K",
-            varied_by=("recommend", "schedule"),
-            groups=(Group.CHOICE,),
+            most=_LONGEST,
         ),
         Option(
             name="adaptive_rows",
@@ -97,8 +95,7 @@ class Adaptive(Alternate):
     )
 
     def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:
-        if settings["adaptive_k"] is None:
-            settings.derive("adaptive_k", settings["k"], "same as k")
+        settle_lookahead(settings, "adaptive_k")
         k = self.lookahead(settings)
         if settings["adaptive_rows"] is None:
             round_s = _rounds_s(self._steps(site, drafter, k))

@@ -19,9 +19,10 @@ from ssdsim.pricing.room import Devices, NoRoom
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.protocols.axes import Lookahead, Numbers
+from ssdsim.protocols.own_lookahead import own_lookahead, settle_lookahead
 from ssdsim.protocols.strategy import Strategy, late
 from ssdsim.rounds.actor import Program, Stoppable
-from ssdsim.rounds.block import RoundBlock
+from ssdsim.rounds.block import RoundBlock, with_rest
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.mixing import tokens_of
 from ssdsim.rounds.round import Seconds
@@ -66,16 +67,7 @@ class DSI(Strategy):
     )
     told = ("dsi_targets",)
     options = (
-        Option(
-            name="dsi_k",
-            kind=Whole(most=1_000),
-            about="DSI's tokens a block",
-            axis="DSI's tokens a block k",
-            otherwise="the same as --k",
-            symbol="k",
-            varied_by=("recommend", "schedule"),
-            groups=(Group.CHOICE,),
-        ),
+        own_lookahead("dsi_k", "DSI's tokens a block", axis="DSI's tokens a block k", symbol="k"),
         Option(
             name="dsi_targets",
             kind=Whole(most=_MOST_TARGETS),
@@ -94,8 +86,7 @@ class DSI(Strategy):
         ------
         NoRoom : the draft is slower than the target, which then waits for it in the middle of a pass.
         """
-        if settings["dsi_k"] is None:
-            settings.derive("dsi_k", settings["k"], "same as k")
+        settle_lookahead(settings, "dsi_k")
         steps = self.steps(site, drafter)
         verify_s, block_s = steps["verify"].seconds + steps["sample"].seconds, steps["draft"].seconds
         if block_s > verify_s * settings["dsi_k"] * (1.0 + 1e-9):
@@ -149,9 +140,7 @@ class DSI(Strategy):
         self, outcomes: OutcomeBlock, t: Mapping[str, FloatOrArray], round_s: NDArray[np.float64]
     ) -> RoundBlock:
         """Passes overlap: where durations vary, what a verdict waited for is what is left of its round."""
-        parts = dict(self.monte_carlo(outcomes, t).parts_s)
-        others = sum(seconds for part, seconds in parts.items() if part != "draft")
-        return RoundBlock(outcomes, {**parts, "draft": round_s - others}, round_s)
+        return with_rest("draft", RoundBlock(outcomes, self.monte_carlo(outcomes, t).parts_s, round_s))
 
     def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
         targets = int(options["dsi_targets"])

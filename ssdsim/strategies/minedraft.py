@@ -11,15 +11,16 @@ from numpy.typing import NDArray
 
 from ssdsim.checks import FloatOrArray
 from ssdsim.kinds import Whole
-from ssdsim.option import Group, Option
+from ssdsim.option import Option
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.prespeculation import always_beside
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.protocols.axes import Lookahead
+from ssdsim.protocols.own_lookahead import own_lookahead, settle_lookahead
 from ssdsim.protocols.strategy import Strategy, late
 from ssdsim.rounds.actor import Actor, Program
-from ssdsim.rounds.block import RoundBlock
+from ssdsim.rounds.block import RoundBlock, with_rest
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.mixing import tokens_of
 from ssdsim.rounds.round import Seconds
@@ -54,16 +55,7 @@ class MineDraft(Strategy):
         ),
     )
     options = (
-        Option(
-            name="minedraft_k",
-            kind=Whole(most=1_000),
-            about="MineDraft's lookahead",
-            axis="MineDraft's lookahead K (tokens)",
-            otherwise="the same as --k",
-            symbol="K",
-            varied_by=("recommend", "schedule"),
-            groups=(Group.CHOICE,),
-        ),
+        own_lookahead("minedraft_k", "MineDraft's lookahead", axis="MineDraft's lookahead K (tokens)", symbol="K"),
         Option(
             name="minedraft_groups",
             kind=Whole(most=_MOST_GROUPS),
@@ -75,8 +67,7 @@ class MineDraft(Strategy):
     )
 
     def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:
-        if settings["minedraft_k"] is None:
-            settings.derive("minedraft_k", settings["k"], "same as k")
+        settle_lookahead(settings, "minedraft_k")
 
     def lookahead(self, options: Mapping[str, Any]) -> int:
         return int(options["minedraft_k"])
@@ -125,9 +116,7 @@ class MineDraft(Strategy):
         self, outcomes: OutcomeBlock, t: Mapping[str, FloatOrArray], round_s: NDArray[np.float64]
     ) -> RoundBlock:
         """The target waits for what is left of the round: with three groups or more, sides that vary even out."""
-        parts = dict(self.monte_carlo(outcomes, t).parts_s)
-        others = sum(seconds for part, seconds in parts.items() if part != "draft")
-        return RoundBlock(outcomes, {**parts, "draft": round_s - others}, round_s)
+        return with_rest("draft", RoundBlock(outcomes, self.monte_carlo(outcomes, t).parts_s, round_s))
 
     def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
         numbers = range(1, _groups(options) + 1)

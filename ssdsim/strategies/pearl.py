@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.kinds import Whole
-from ssdsim.option import Group, Option
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece
 from ssdsim.protocols.axes import Lookahead
+from ssdsim.protocols.own_lookahead import own_lookahead, settle_lookahead
 from ssdsim.protocols.pre_post import PrePost
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.mixing import tokens_of
@@ -40,22 +39,10 @@ class PEARL(PrePost):
             says="{symbol} {value}",
         ),
     )
-    options = (
-        Option(
-            name="gamma",
-            kind=Whole(most=1_000),
-            about="PEARL's tokens a draft",
-            axis="PEARL's tokens a draft γ",
-            otherwise="the same as --k",
-            symbol="γ",
-            varied_by=("recommend", "schedule"),
-            groups=(Group.CHOICE,),
-        ),
-    )
+    options = (own_lookahead("gamma", "PEARL's tokens a draft", axis="PEARL's tokens a draft γ", symbol="γ"),)
 
     def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:
-        if settings["gamma"] is None:
-            settings.derive("gamma", settings["k"], "same as k")
+        settle_lookahead(settings, "gamma")
 
     def lookahead(self, options: Mapping[str, Any]) -> int:
         return int(options["gamma"])

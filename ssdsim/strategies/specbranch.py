@@ -14,6 +14,7 @@ from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece
 from ssdsim.protocols.axes import Lookahead, Numbers
+from ssdsim.protocols.own_lookahead import own_lookahead, settle_lookahead
 from ssdsim.protocols.pre_post import PrePost
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.mixing import tokens_of
@@ -50,15 +51,8 @@ class SpecBranch(PrePost):
         ),
     )
     options = (
-        Option(
-            name="branch_gamma",
-            kind=Whole(most=1_000),
-            about="SpecBranch's tokens a branch",
-            axis="SpecBranch's tokens a branch γ",
-            otherwise="the same as --k",
-            symbol="γ",
-            varied_by=("recommend", "schedule"),
-            groups=(Group.CHOICE,),
+        own_lookahead(
+            "branch_gamma", "SpecBranch's tokens a branch", axis="SpecBranch's tokens a branch γ", symbol="γ"
         ),
         Option(
             name="branches",
@@ -95,8 +89,7 @@ class SpecBranch(PrePost):
     )
 
     def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:
-        if settings["branch_gamma"] is None:
-            settings.derive("branch_gamma", settings["k"], "same as k")
+        settle_lookahead(settings, "branch_gamma")
 
     def lookahead(self, options: Mapping[str, Any]) -> int:
         return int(options["branch_gamma"])

@@ -13,6 +13,7 @@ from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.protocols.alternate import PLACES, Alternate, is_apart
 from ssdsim.protocols.axes import LOOKAHEAD
+from ssdsim.protocols.own_lookahead import settle_lookahead
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.mixing import tokens_of
@@ -31,8 +32,7 @@ class Speculative(Alternate):
     searched = (PLACES, LOOKAHEAD)
 
     def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:
-        if settings["sd_k"] is None:
-            settings.derive("sd_k", settings["k"], "same as k")
+        settle_lookahead(settings, "sd_k")
 
     def lookahead(self, options: Mapping[str, Any]) -> int:
         return int(options["sd_k"])

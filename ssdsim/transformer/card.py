@@ -12,7 +12,7 @@ from pydantic import model_validator
 from ssdsim.errors import InputError, nearest
 from ssdsim.records import Card
 from ssdsim.transformer.block_loops import loop_parameters
-from ssdsim.transformer.layers import LARGEST, Experts, Head, Latent, Size, Some, Window
+from ssdsim.transformer.layers import LARGEST, Experts, Head, Latent, Recurrent, Size, Some, Window
 from ssdsim.transformer.operations import DTYPE_BYTES, DTYPES, WEIGHT_BYTES
 from ssdsim.transformer.precision import FORMATS, KV_DTYPES, DType, Format, KvDType, Precision
 
@@ -33,6 +33,10 @@ Architecture = Literal[
     "deepseek_v2",
     "deepseek_v3",
     "kimi_k2",
+    "qwen3_next",
+    "qwen3_5",
+    "kimi_linear",
+    "nemotron_h",
     "transformer-shaped",
 ]
 
@@ -47,6 +51,8 @@ class Weights(Card):
     attention: Format | None = None
     attention_out: Format | None = None
     """The projection after the attention; None is as those before it."""
+    recurrent: Format | None = None
+    """The projections before and after a recurrence; None is as attention's."""
     mlp: Format | None = None
     experts: Format | None = None
     lm_head: Format | None = None
@@ -58,8 +64,13 @@ class Transformer(Card):
     ``gated_mlp`` is the SwiGLU block (gate and up fused in one GEMM), ``intermediate_size`` the width of the dense one.
     ``all_reduces_per_layer`` is 2 for Megatron-style sharding (after attention and after the MLP) and 1 for the
     proposal's transformer-shaped graph, which also has no element-wise kernels and no vocabulary (``vocab_size = 0``).
-    Layers may have ``experts``, a ``latent`` cache or a ``window``; ``keys_are_values`` has one projection for both
-    (in layers without a window). ``mtp_layers`` predict tokens beyond the next: they draft, and are not counted here.
+    Layers may have ``experts``, a ``latent`` cache, a ``window`` or a ``recurrent`` state in place of attention;
+    ``keys_are_values`` has one projection for both (in layers without a window). ``attention_gate``: a gate as wide as
+    the attention's output multiplies it. ``mlp_alone`` of the ``layers`` are a feed-forward and no more, the others
+    then a mixer (attention or a state) and no more (Nemotron-H); with 0 each layer is both. ``residual_block``: the
+    hidden state is made of those after every so many layers, anew before each mixer and feed-forward (attention
+    residuals). ``mtp_layers`` predict tokens beyond the next: they draft, and are not counted here; with ``mtp_plain``
+    they are not quantised.
     A draft ``head`` reads another model's hidden states beside its tokens.
     ``family`` names its vocabulary: models of one family can draft for each other. ``checkpoint`` is what to serve, on
     the Hugging Face hub: the tuned model where people serve that, of the same shape.
@@ -83,8 +94,13 @@ class Transformer(Card):
     experts: Experts | None = None
     latent: Latent | None = None
     window: Window | None = None
+    recurrent: Recurrent | None = None
+    mlp_alone: Some = 0
+    attention_gate: bool = False
+    residual_block: Size | None = None
     keys_are_values: bool = False
     mtp_layers: Some = 0
+    mtp_plain: bool = False
     head: Head | None = None
     max_context: Size
     dtype: DType = "bfloat16"
@@ -112,12 +128,37 @@ class Transformer(Card):
 
     @model_validator(mode="after")
     def _layers_enough(self) -> Transformer:
-        for part in (self.experts, self.window):
-            if part is not None and part.layers > self.layers:
-                raise ValueError(f"{part.layers} layers with {type(part).__name__.lower()} are more than {self.layers}")
+        room = ((self.experts, self.mlps), (self.recurrent, self.mixers), (self.window, self.attention_layers))
+        for part, layers in room:
+            if part is not None and part.layers > layers:
+                raise ValueError(f"{part.layers} layers with {type(part).__name__.lower()} are more than {layers}")
         if self.latent and self.window:
             raise ValueError("a latent cache with windows is not described here")
         return self
+
+    @property
+    def mixers(self) -> int:
+        """Layers with attention or a state."""
+        return self.layers - self.mlp_alone
+
+    @property
+    def mlps(self) -> int:
+        """Layers with a feed-forward, dense or of experts."""
+        return self.mlp_alone or self.layers
+
+    @property
+    def recurrent_layers(self) -> int:
+        return self.recurrent.layers if self.recurrent else 0
+
+    @property
+    def attention_layers(self) -> int:
+        """Layers with attention, over all tokens or in a window."""
+        return self.mixers - self.recurrent_layers
+
+    @property
+    def whole_layers(self) -> int:
+        """Of a mixer and a feed-forward each: two layers that are one of both count as one."""
+        return -(-(self.mixers + self.mlps) // 2)
 
     @property
     def windowed_layers(self) -> int:
@@ -130,7 +171,7 @@ class Transformer(Card):
     @property
     def dense_layers(self) -> int:
         """Layers with the dense MLP."""
-        return self.layers if self.experts is None or self.experts.beside_mlp else self.layers - self.expert_layers
+        return self.mlps if self.experts is None or self.experts.beside_mlp else self.mlps - self.expert_layers
 
     @property
     def window_heads(self) -> tuple[int, int]:
@@ -159,34 +200,52 @@ class Transformer(Card):
     @property
     def expert_parameters(self) -> int:
         """Of one routed expert of one layer."""
-        return 3 * self.hidden_size * self.experts.width if self.experts else 0
+        if self.experts is None:
+            return 0
+        return self.mlp_matrices * (self.experts.latent_width or self.hidden_size) * self.experts.width
+
+    @property
+    def mlp_matrices(self) -> int:
+        """Of a feed-forward: gate, up and down, or no gate."""
+        return 3 if self.gated_mlp else 2
 
     @property
     def parameters_by_part(self) -> dict[str, int]:
-        """Weights of the parts of :class:`Precision`; ``activations`` are norms, biases, routers and an embedding."""
-        small = 2 * self.hidden_size if self.vocab_size else 0  # the transformer-shaped graph has GEMMs only
-        small += 2 * self.head_dim if self.qk_norm else 0
-        small += (self.heads + 2 * self.kv_heads) * self.head_dim if self.attention_bias else 0
+        """Weights of the parts of :class:`Precision`; ``activations`` stay in 16 bits: norms, routers, an embedding."""
         lm_head = embedding = self.vocab_size * self.hidden_size
         if self.head is not None:
             lm_head, embedding = lm_head if self.head.own_lm_head else 0, 0
         final_norm = self.hidden_size if self.vocab_size else 0
-        dense = self.hidden_size * (3 if self.gated_mlp else 2) * self.intermediate_size
         by_part = {
             "attention": self._attention_parameters - self._attention_out_parameters,
             "attention_out": self._attention_out_parameters,
-            "mlp": self.dense_layers * dense,
+            "mlp": self.dense_layers * self.hidden_size * self.mlp_matrices * self.intermediate_size,
             "lm_head": lm_head,
-            "activations": self.layers * small + final_norm + (0 if self.tied_embeddings else embedding),
+            "activations": self._small_parameters + final_norm + (0 if self.tied_embeddings else embedding),
         }
+        if self.recurrent is not None:
+            by_part["recurrent"] = self.recurrent.layers * self.recurrent.parameters(self.hidden_size)
+            by_part["activations"] += self.recurrent.layers * self.recurrent.small_parameters(self.hidden_size)
         if self.head is not None:
             by_part["mlp"] += self.head.fused(self.hidden_size) * self.hidden_size
             by_part["mlp"] += loop_parameters(self.head.loop, self.hidden_size, self.vocab_size)
         if self.experts is not None:
-            by_part["mlp"] += self.expert_layers * 3 * self.hidden_size * self.experts.shared_width
+            shared = self.mlp_matrices * self.experts.shared_width + 2 * (self.experts.latent_width or 0)
+            by_part["mlp"] += self.expert_layers * self.hidden_size * shared
             by_part["experts"] = self.expert_layers * self.experts.count * self.expert_parameters
-            by_part["activations"] += self.expert_layers * self.experts.count * self.hidden_size  # the routers
+            small = self.experts.count + self.experts.shared_gate  # routers, and a shared expert's gate
+            by_part["activations"] += self.expert_layers * small * self.hidden_size
         return by_part
+
+    @property
+    def _small_parameters(self) -> int:
+        """Norms and biases of all layers."""
+        norms = (
+            (self.mixers + self.mlps) * self.hidden_size if self.vocab_size else 0
+        )  # the shaped graph has GEMMs only
+        of_attention = 2 * self.head_dim if self.qk_norm else 0
+        of_attention += (self.heads + 2 * self.kv_heads) * self.head_dim if self.attention_bias else 0
+        return norms + self.attention_layers * of_attention
 
     @property
     def _attention_parameters(self) -> int:
@@ -195,21 +254,22 @@ class Transformer(Card):
             query = self.heads * (latent.nope_dim + latent.rope_dim)
             queries = (hidden + query) * latent.query_rank if latent.query_rank else hidden * query
             of_latent = latent.rank * self.heads * (latent.nope_dim + latent.value_dim)
-            out = hidden * self.heads * latent.value_dim
-            return self.layers * (queries + hidden * latent.cached + of_latent + out)
-        cached = 1 if self.keys_are_values else 2
-        full = self.head_dim * (self.attention_input * (self.heads + cached * self.kv_heads) + hidden * self.heads)
+            out = (2 if self.attention_gate else 1) * hidden * self.heads * latent.value_dim
+            return self.attention_layers * (queries + hidden * latent.cached + of_latent + out)
+        cached, queries = 1 if self.keys_are_values else 2, 2 if self.attention_gate else 1
+        made = queries * self.heads + cached * self.kv_heads
+        full = self.head_dim * (self.attention_input * made + hidden * self.heads)
         if self.window is None:
-            return self.layers * full
+            return self.attention_layers * full
         kv_heads, head_dim = self.window_heads
-        windowed = hidden * head_dim * 2 * (self.heads + kv_heads)
-        return (self.layers - self.windowed_layers) * full + self.windowed_layers * windowed
+        windowed = hidden * head_dim * ((queries + 1) * self.heads + 2 * kv_heads)
+        return (self.attention_layers - self.windowed_layers) * full + self.windowed_layers * windowed
 
     @property
     def _attention_out_parameters(self) -> int:
-        full, hidden = self.layers - self.windowed_layers, self.hidden_size
+        full, hidden = self.attention_layers - self.windowed_layers, self.hidden_size
         if self.latent is not None:
-            return self.layers * hidden * self.heads * self.latent.value_dim
+            return self.attention_layers * hidden * self.heads * self.latent.value_dim
         windowed = self.windowed_layers * self.window_heads[1] if self.window is not None else 0
         return hidden * self.heads * (full * self.head_dim + windowed)
 
@@ -226,7 +286,7 @@ class Transformer(Card):
 
     def kv_bytes_per_token(self, tp: int = 1, dtype: str | None = None) -> int:
         """Bytes that one token adds to the cache, kept in ``dtype``, of one of ``tp`` devices; windows are full."""
-        full = self.layers - self.windowed_layers
+        full = self.attention_layers - self.windowed_layers
         if self.latent is not None:
             return full * self.latent.cached * self._value_bytes(dtype)  # of all heads, so every device holds it
         return full * 2 * _shard(self.kv_heads, tp) * self.head_dim * self._value_bytes(dtype)
@@ -243,6 +303,16 @@ class Transformer(Card):
         within = min(context, self.window.tokens) if self.window else 0
         full = (context + more) * self.kv_bytes_per_token(tp, dtype)
         return full + (within + more) * self.window_bytes_per_token(tp, dtype)
+
+    def state_bytes(self, tp: int = 1, dtype: str | None = None) -> int:
+        """Bytes of the states of one sequence in all recurrent layers, on one of ``tp`` devices.
+
+        With them the tokens that convolutions read again, in the activations' ``dtype``. The context does not matter.
+        """
+        if self.recurrent is None:
+            return 0
+        window = self.recurrent.window_bytes(tp, dtype or self.dtype)
+        return self.recurrent.layers * (self.recurrent.state_bytes(tp) + window)
 
     def _value_bytes(self, dtype: str | None) -> int:
         return DTYPE_BYTES[dtype or self.precision().kv]
@@ -279,6 +349,7 @@ def _precision(card: Transformer, dtype: str | None, kv_dtype: str | None) -> Pr
             card.kv_dtype or card.dtype,
             kept.experts or "",
             kept.attention_out or "",
+            kept.recurrent or "",
         )
     elif dtype in DTYPES:
         found = Precision.plain(dtype)
@@ -304,6 +375,7 @@ def check_tensor_parallel(card: Transformer, tp: int, ep: int = 1) -> None:
     check_expert_parallel(card, tp, ep)
     if tp < 1 or not _divides(card, tp, ep):
         widths = ", ".join(f"{what} {width}" for what, width in _widths(card).items())
+        widths = f"{card.recurrent.heads} recurrent heads, {widths}" if card.recurrent else widths
         raise InputError(
             f"tp {tp} does not divide {card.name} ({card.heads} heads, {card.kv_heads} kv heads, "
             f"{widths}); allowed: {', '.join(map(str, legal_tensor_parallel(card, ep)))}"
@@ -357,9 +429,11 @@ def _legal_tensor_parallel(card: Transformer, ep: int) -> tuple[int, ...]:
 def _divides(card: Transformer, tp: int, ep: int) -> bool:
     # Fewer kv heads than devices are replicated, as every engine does; a remainder is not. A latent cache has no heads.
     kv_heads = [] if card.latent else [card.kv_heads] + ([card.window_heads[0]] if card.window else [])
+    kv_heads += [card.recurrent.key_heads] if card.recurrent else []
     kv_even = all(heads % tp == 0 or tp % heads == 0 for heads in kv_heads)
     widths = ((width, tp // ep if what == "expert" else tp) for what, width in _widths(card).items())
-    return card.heads % tp == 0 and kv_even and all(width % devices == 0 for width, devices in widths)
+    heads = (card.heads, card.recurrent.heads) if card.recurrent else (card.heads,)
+    return all(each % tp == 0 for each in heads) and kv_even and all(width % devices == 0 for width, devices in widths)
 
 
 def transformer_shaped(hidden_size: int, layers: int, dtype: DType = "float16") -> Transformer:

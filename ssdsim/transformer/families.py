@@ -6,13 +6,17 @@ out, its default there is taken.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ssdsim.errors import told
 from ssdsim.transformer.config_values import ConfigValues
 
 Fields = dict[str, Any]
+
+MOST_LAYERS = 10_000
+"""That are listed one by one; no model has as many."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +26,28 @@ class Family:
     architecture: str
     unsaid: Fields = field(default_factory=dict)
     own: Callable[[ConfigValues, int], Fields] = lambda config, layers: {}
+    kinds: Callable[[ConfigValues], list[str]] | None = None
+    """Of each layer in order, where there are several: ``attention``, ``recurrent``, ``mlp`` or ``experts``."""
+    reads: frozenset[str] = frozenset()
+    """Keys of :data:`TELL_TALES` that it understands."""
+
+
+TELL_TALES: dict[str, str] = {
+    "index_topk": "attends to a sparse choice of tokens",
+    "sparse_attention_config": "attends to a sparse choice of blocks",
+    "compress_ratios": "attends to compressed tokens",
+    "hc_mult": "has several residual streams",
+    "attn_res_block_size": "has attention residuals",
+    "linear_attn_config": "has linear attention",
+    "linear_num_value_heads": "has linear attention",
+    "mamba_num_heads": "has state space layers",
+    "attn_output_gate": "gates its attention",
+    "mla_use_output_gate": "gates its attention",
+    "moe_latent_size": "has experts that work on fewer values",
+    "routed_expert_hidden_size": "has experts that work on fewer values",
+    "block_configs": "has layers of many shapes",
+}
+"""Keys that change what a layer does: a family that does not read one of them cannot be priced where it is there."""
 
 
 # windows
@@ -75,7 +101,9 @@ def _gemma4(config: ConfigValues, layers: int) -> Fields:
 def _experts(config: ConfigValues, layers: int, width: int, shared_width: int = 0) -> Fields:
     return {
         "count": config.any_of("num_experts", "num_local_experts", "n_routed_experts"),
-        "per_token": config.any_of("num_experts_per_tok", "experts_per_token", "top_k_experts"),
+        "per_token": config.any_of(
+            "num_experts_per_tok", "experts_per_token", "num_experts_per_token", "top_k_experts"
+        ),
         "width": width,
         "layers": layers,
         "shared_width": shared_width,
@@ -99,6 +127,7 @@ def _qwen_moe(config: ConfigValues, layers: int) -> Fields:
     sparse = [layer for layer in range(layers) if layer not in dense and (layer + 1) % step == 0]
     shared = config.some("shared_expert_intermediate_size")
     experts = _experts(config, len(sparse), config.whole("moe_intermediate_size"), shared)
+    experts |= {"shared_gate": shared > 0}
     windows = _qwen2(config, layers)
     return windows | _beside_dense(experts, config.whole("intermediate_size"))
 
@@ -145,7 +174,7 @@ def _behind_dense(config: ConfigValues, layers: int) -> Fields:
     """Experts in all layers but the first few (of every so many), shared ones as wide as several."""
     width, every = config.whole("moe_intermediate_size"), config.whole("moe_layer_freq", 1)
     sparse = [n for n in range(config.some("first_k_dense_replace"), layers) if n % every == 0]
-    shared = config.some("n_shared_experts") * width
+    shared = (config.some("n_shared_experts") or config.some("num_shared_experts")) * width
     return _beside_dense(_experts(config, len(sparse), width, shared), config.whole("intermediate_size"))
 
 
@@ -163,8 +192,10 @@ def _minimax(config: ConfigValues, layers: int) -> Fields:
 
 
 def _deepseek(config: ConfigValues, layers: int) -> Fields:
-    if config.values.get("index_topk"):
-        raise config.refuse("attends to a sparse choice of tokens (index_topk)")
+    return _latent(config) | _behind_dense(config, layers) | {"mtp_layers": config.some("num_nextn_predict_layers")}
+
+
+def _latent(config: ConfigValues) -> Fields:
     latent = {
         "rank": config.whole("kv_lora_rank"),
         "rope_dim": config.whole("qk_rope_head_dim"),
@@ -173,11 +204,166 @@ def _deepseek(config: ConfigValues, layers: int) -> Fields:
     }
     if config.values.get("q_lora_rank") is not None:
         latent["query_rank"] = config.whole("q_lora_rank")
-    return _behind_dense(config, layers) | {
-        "latent": latent,
-        "head_dim": latent["nope_dim"] + latent["rope_dim"],
-        "mtp_layers": config.some("num_nextn_predict_layers"),
+    return {"latent": latent, "head_dim": latent["nope_dim"] + latent["rope_dim"]}
+
+
+# states
+
+
+def _gated_delta(config: ConfigValues) -> Fields:
+    kinds = layers_of_qwen(config)
+    recurrent = {
+        "rule": "gated-delta",
+        "layers": kinds.count("recurrent"),
+        "heads": config.whole("linear_num_value_heads"),
+        "key_heads": config.whole("linear_num_key_heads"),
+        "key_dim": config.whole("linear_key_head_dim"),
+        "value_dim": config.whole("linear_value_head_dim"),
+        "conv_width": config.whole("linear_conv_kernel_dim", 4),
+        "state_dtype": config.text("mamba_ssm_dtype", "float32"),
     }
+    if config.some("mtp_num_hidden_layers") and config.flag("mtp_use_dedicated_embeddings"):
+        raise config.refuse("has an MTP head with embeddings of its own (mtp_use_dedicated_embeddings)")
+    return {
+        "recurrent": recurrent if recurrent["layers"] else None,
+        "attention_gate": config.flag("attn_output_gate", True),
+        "mtp_layers": config.some("mtp_num_hidden_layers"),
+    }
+
+
+def layers_of_qwen(config: ConfigValues) -> list[str]:
+    """Every ``full_attention_interval``-th layer attends, unless ``layer_types`` says it one by one."""
+    layers, every = _number_of_layers(config), config.whole("full_attention_interval", 4)
+    types = config.by_layer("layer_types", layers)
+    if types is None:
+        return ["recurrent" if (n + 1) % every else "attention" for n in range(layers)]
+    known = {"linear_attention": "recurrent", "full_attention": "attention"}
+    return [_kind(config, each, known, "layer_types") for each in types]
+
+
+def _number_of_layers(config: ConfigValues) -> int:
+    """Of a model whose layers are listed one by one."""
+    layers = config.whole("num_hidden_layers")
+    if layers > MOST_LAYERS:
+        raise config.refuse(f"has {layers} layers")
+    return layers
+
+
+def _kind(config: ConfigValues, said: Any, kinds: Mapping[str, str], key: str) -> str:
+    if not isinstance(said, str) or said not in kinds:
+        raise config.refuse(f"has layers of the type {told(said)} ({key})")
+    return kinds[said]
+
+
+def _qwen_hybrid(config: ConfigValues, layers: int) -> Fields:
+    return _gated_delta(config)
+
+
+def _qwen_hybrid_moe(config: ConfigValues, layers: int) -> Fields:
+    """Qwen3.5's configs leave out the dense width, which they have no layer for."""
+    width = config.whole("moe_intermediate_size")
+    dense, step = set(config.layers_in("mlp_only_layers")), config.whole("decoder_sparse_step", 1)
+    sparse = sum(layer not in dense and (layer + 1) % step == 0 for layer in range(layers))
+    shared = config.some("shared_expert_intermediate_size")
+    experts = _experts(config, sparse, width, shared) | {"shared_gate": shared > 0}
+    return _gated_delta(config) | _beside_dense(experts, config.whole("intermediate_size", width))
+
+
+def _kimi_linear(config: ConfigValues, layers: int) -> Fields:
+    """KDA and latent attention (which has no rotary part, and is as wide), experts that may work on fewer values."""
+    said = ConfigValues(config.file, config.object("linear_attn_config"))
+    heads, dim = said.whole("num_heads"), said.whole("head_dim")
+    found = _latent(config) | _behind_dense(config, layers)
+    found["recurrent"] = {
+        "rule": "kimi-delta",
+        "layers": layers_of_kimi(config).count("recurrent"),
+        "heads": heads,
+        "key_heads": heads,
+        "key_dim": dim,
+        "value_dim": dim,
+        "conv_width": said.whole("short_conv_kernel_size", 4),
+        "gate_rank": None if said.flag("use_full_rank_gate") else dim,
+    }
+    if config.some("num_nextn_predict_layers"):
+        raise config.refuse("has an MTP head of a shape that is not known (num_nextn_predict_layers)")
+    if "experts" in found and config.some("routed_expert_hidden_size"):
+        found["experts"]["latent_width"] = config.whole("routed_expert_hidden_size")
+        found["experts"]["latent_norm"] = config.flag("latent_moe_use_norm")
+    if config.some("attn_res_block_size"):
+        found["residual_block"] = config.whole("attn_res_block_size")
+    return found | {"attention_gate": config.flag("mla_use_output_gate")}
+
+
+def layers_of_kimi(config: ConfigValues) -> list[str]:
+    """Which are said by their numbers, from 1 on; each must be one or the other."""
+    said = ConfigValues(config.file, config.object("linear_attn_config"))
+    states, full = set(said.layers_in("kda_layers")), set(said.layers_in("full_attn_layers"))
+    numbers = range(1, _number_of_layers(config) + 1)
+    if states & full or states | full != set(numbers):
+        raise config.refuse("has layers that are neither of kda_layers nor of full_attn_layers, or of both")
+    return ["recurrent" if number in states else "attention" for number in numbers]
+
+
+_NEMOTRON = {"M": "recurrent", "*": "attention", "-": "mlp", "E": "experts"}
+_NEMOTRON_TYPES = {"mamba": "recurrent", "attention": "attention", "mlp": "mlp", "moe": "experts"}
+
+
+def layers_of_nemotron(config: ConfigValues) -> list[str]:
+    """A letter each, or a word each; a layer is one of the four and nothing else."""
+    return _nemotron_blocks(config, "hybrid_override_pattern", "layers_block_type")
+
+
+def _nemotron_blocks(config: ConfigValues, pattern: str, types: str) -> list[str]:
+    given = config.values.get(types)
+    if given is None:
+        return [_kind(config, letter, _NEMOTRON, pattern) for letter in config.text(pattern, "")]
+    return [_kind(config, word, _NEMOTRON_TYPES, types) for word in (given if isinstance(given, list) else [given])]
+
+
+def _nemotron_h(config: ConfigValues, layers: int) -> Fields:
+    kinds = layers_of_nemotron(config)
+    if len(kinds) != layers:
+        raise config.refuse(f"has {layers} layers and says the types of {len(kinds)}")
+    if not {"mlp", "experts"} & set(kinds):
+        raise config.refuse("has no feed-forwards")
+    act = config.text("mlp_hidden_act", "relu2")
+    if act not in ("relu2", "relu"):
+        raise config.refuse(f"has feed-forwards of {act} (mlp_hidden_act)")
+    found: Fields = {
+        "mlp_alone": kinds.count("mlp") + kinds.count("experts"),
+        "gated_mlp": False,
+        "head_dim": config.any_of("head_dim", "attention_head_dim"),
+        "attention_bias": config.flag("attention_bias"),
+        "mtp_layers": _nemotron_mtp(config),
+        "recurrent": {
+            "rule": "mamba2",
+            "layers": kinds.count("recurrent"),
+            "heads": config.whole("mamba_num_heads"),
+            "key_heads": config.whole("n_groups"),
+            "key_dim": config.whole("ssm_state_size"),
+            "value_dim": config.whole("mamba_head_dim"),
+            "conv_width": config.whole("conv_kernel", 4),
+            "state_dtype": config.text("mamba_ssm_cache_dtype", "float32"),
+        },
+    }
+    if "experts" in kinds:
+        shared = config.some("n_shared_experts") * config.some("moe_shared_expert_intermediate_size")
+        width = config.whole("moe_intermediate_size")
+        found["experts"] = _experts(config, kinds.count("experts"), width, shared)
+        if config.some("moe_latent_size"):
+            found["experts"]["latent_width"] = config.whole("moe_latent_size")
+    return found
+
+
+def _nemotron_mtp(config: ConfigValues) -> int:
+    """Its head is a layer with attention and one with experts."""
+    heads = config.some("num_nextn_predict_layers")
+    if not heads:
+        return 0
+    kinds = _nemotron_blocks(config, "mtp_hybrid_override_pattern", "mtp_layers_block_type")
+    if kinds != ["attention", "experts"]:
+        raise config.refuse(f"has an MTP head of {' and '.join(kinds)} layers")
+    return heads
 
 
 _NO_NORM: Fields = {"qk_norm": False, "attention_bias": False}
@@ -188,6 +374,10 @@ _BIAS: Fields = {"qk_norm": False, "attention_bias": True}
 def _mimo(config: ConfigValues, layers: int) -> Fields:
     return _qwen2(config, layers) | {"mtp_layers": config.some("num_nextn_predict_layers")}
 
+
+_OF_QWEN = frozenset({"linear_num_value_heads", "attn_output_gate"})
+_OF_KIMI = frozenset({"linear_attn_config", "mla_use_output_gate", "routed_expert_hidden_size", "attn_res_block_size"})
+_OF_NEMOTRON = frozenset({"mamba_num_heads", "moe_latent_size"})
 
 FAMILIES: dict[str, Family] = {
     "llama": Family("llama", _NO_NORM),
@@ -208,8 +398,24 @@ FAMILIES: dict[str, Family] = {
     "deepseek_v2": Family("deepseek_v2", _NO_NORM, _deepseek),
     "deepseek_v3": Family("deepseek_v3", _NO_NORM, _deepseek),
     "kimi_k2": Family("kimi_k2", _NO_NORM, _deepseek),
+    "qwen3_next": Family("qwen3_next", _QK_NORM, _qwen_hybrid_moe, layers_of_qwen, _OF_QWEN),
+    "qwen3_5_text": Family("qwen3_5", _QK_NORM, _qwen_hybrid, layers_of_qwen, _OF_QWEN),
+    "qwen3_5_moe_text": Family("qwen3_5", _QK_NORM, _qwen_hybrid_moe, layers_of_qwen, _OF_QWEN),
+    "kimi_linear": Family("kimi_linear", _NO_NORM, _kimi_linear, layers_of_kimi, _OF_KIMI),
+    "nemotron_h": Family("nemotron_h", _NO_NORM, _nemotron_h, layers_of_nemotron, _OF_NEMOTRON),
 }
 """By ``model_type``; that of the text part for models that see and hear too."""
 
-WITH_A_TEXT_PART = ("qwen3_vl", "qwen3_vl_moe", "llama4", "gemma4", "kimi_k25", "mistral3", "llava")
+WITH_A_TEXT_PART = (
+    "qwen3_vl",
+    "qwen3_vl_moe",
+    "qwen3_5",
+    "qwen3_5_moe",
+    "llama4",
+    "gemma4",
+    "kimi_k25",
+    "kimi_k3",
+    "mistral3",
+    "llava",
+)
 """Models whose ``text_config`` is what decodes."""

@@ -11,17 +11,21 @@ from functools import cached_property, lru_cache
 from ssdsim.errors import InputError
 from ssdsim.transformer.block_loops import loop_operations
 from ssdsim.transformer.card import Transformer, check_expert_parallel, check_tensor_parallel
-from ssdsim.transformer.layers import Experts, Latent
+from ssdsim.transformer.layers import Experts, Latent, Recurrent
 from ssdsim.transformer.operations import (
     DTYPE_BYTES,
     Attention,
     Collective,
+    Convolution,
     Elementwise,
     ExpertMlp,
     Gemm,
     LatentAttention,
     Operation,
     PrefillAttention,
+    PrefillRecurrence,
+    RecurrentStep,
+    StateKeeping,
 )
 from ssdsim.transformer.precision import Precision
 from ssdsim.transformer.routing import busiest_over_mean, devices_of_a_token, distinct_experts
@@ -50,7 +54,8 @@ class ForwardPass:
 
     Where ``layers`` are alike there is one block, a layer. Where they differ, those with a window, with experts and so
     on are blocks one after the other: the order in which a model mixes them does not matter to what they cost.
-    A pass equals itself alone; :func:`forward_pass` returns the same one for the same arguments.
+    A pass equals itself alone; :func:`forward_pass` returns the same one for the same arguments. ``layers`` are of a
+    mixer and a feed-forward each: where a model has them apart, two of its layers are one.
     """
 
     before: tuple[Operation, ...]
@@ -104,9 +109,14 @@ class ForwardPass:
         return sum(times for times, _ in found), sum(times * tokens for times, tokens in found)
 
     @cached_property
+    def recurrent_layers(self) -> int:
+        """Layers with a state, each once however many sequences and prompts it is over."""
+        return sum(b.times for b in self.blocks if any(isinstance(op, Convolution) for op in b.operations))
+
+    @cached_property
     def over_prompts(self) -> bool:
         """Whether parts of prompts are among its tokens."""
-        return any(isinstance(op, PrefillAttention) for op, _ in self.counted())
+        return any(isinstance(op, PrefillAttention | PrefillRecurrence) for op, _ in self.counted())
 
     @cached_property
     def over_trees(self) -> bool:
@@ -135,6 +145,7 @@ def forward_pass(
     spread: bool = False,
     drafts: int = 1,
     rows: int | None = None,
+    states: StateKeeping = "each",
 ) -> ForwardPass:
     """The operations of one pass over ``batch * queries`` tokens in flight.
 
@@ -161,6 +172,7 @@ def forward_pass(
     drafts : of a block drafter, into how many blocks the tokens of a sequence whose logits are needed part.
     rows : tokens in flight of the whole batch where sequences have different numbers of them, at most ``batch *
         queries``, over which attention is; by default those.
+    states : which states of recurrent layers are kept for tokens that are being verified.
 
     Raises
     ------
@@ -177,17 +189,30 @@ def forward_pass(
     kept = card.precision(dtype, kv_dtype)
     own, sharing = (-(-batch // tp), 1) if spread else (batch, tp)
     needed = queries if logits is None else logits
+    everyone = batch if spread else own
     return _forward_pass(
         _Shard(
-            card, own, queries, context, sharing, kept, masked, ep, fused or 0, needed,
-            batch if spread else own, drafts, rows or 0,
+            card,
+            own,
+            queries,
+            context,
+            sharing,
+            kept,
+            masked,
+            ep,
+            fused or 0,
+            needed,
+            everyone,
+            drafts,
+            states,
+            rows or 0,
         )
-    )  # fmt: skip
+    )
 
 
 @lru_cache(maxsize=65536)
 def _forward_pass(shard: _Shard) -> ForwardPass:
-    return ForwardPass(shard.embedding(), tuple(shard.blocks()), shard.card.layers, shard.head())
+    return ForwardPass(shard.embedding(), tuple(shard.blocks()), shard.card.whole_layers, shard.head())
 
 
 @dataclass(frozen=True)
@@ -207,6 +232,7 @@ class _Shard:
     all_sequences: int
     """Of all devices, which have their own or all the same."""
     drafts: int = 1
+    states: StateKeeping = "each"
     rows: int = 0
     """Tokens of all devices' sequences, where these differ; 0 where they are alike."""
 
@@ -268,8 +294,10 @@ class _Shard:
         return tuple(ops)
 
     def _attention_parts(self) -> Iterator[tuple[tuple[Operation, ...], int]]:
-        """Attention of each kind of layer with the number of them."""
-        card, full = self.card, self.card.layers - self.card.windowed_layers
+        """Attention of each kind of layer, and the recurrence that is in its place, with the number of them."""
+        card, full = self.card, self.card.attention_layers - self.card.windowed_layers
+        if card.recurrent is not None:
+            yield self._recurrence(card.recurrent), card.recurrent.layers
         if card.latent is not None:
             yield self._latent_attention(card.latent), full
             return
@@ -297,12 +325,13 @@ class _Shard:
         heads, kv_heads = card.heads // self.tp, max(1, all_kv_heads // self.tp)
         q_out, kv_out = heads * head_dim, kv_heads * head_dim
         weights, dtype = self.precision.attention, self.precision.activations
-        ops: list[Operation] = [self._gemm("qkv", q_out + projected * kv_out, card.attention_input, weights)]
+        queries_out = 2 * q_out if card.attention_gate else q_out
+        ops: list[Operation] = [self._gemm("qkv", queries_out + projected * kv_out, card.attention_input, weights)]
         if card.head is not None and card.head.reads == "cached" and self.fused:
             rows = self.batch * self.fused
             ops.insert(0, self._gemm("context_kv", projected * kv_out, card.hidden_size, weights, rows))
         if not shaped:
-            ops.insert(0, self._elementwise("input_norm", 4 * card.attention_input))
+            ops[:0] = self._mixer_norm(card.attention_input)
             if card.qk_norm:
                 ops.append(self._elementwise("qk_norm", 2 * (q_out + kv_out)))
             # rotary embedding of q and k in place, then k and v written to the cache (as wide as the activations here)
@@ -322,6 +351,7 @@ class _Shard:
                 windowed,
             )
         )
+        ops += self._attention_gate(q_out)
         ops.append(self._gemm("attention_out", card.hidden_size, q_out, self.precision.of_attention_out))
         if card.all_reduces_per_layer == 2:
             ops.extend(self._all_reduce("attention_all_reduce"))
@@ -333,7 +363,9 @@ class _Shard:
         weights, dtype = self.precision.attention, self.precision.activations
         q_out = heads * (latent.nope_dim + latent.rope_dim)
         small = latent.cached + (latent.query_rank or 0)
-        ops: list[Operation] = [self._elementwise("input_norm", 4 * hidden)]
+        ops: list[Operation] = self._mixer_norm(hidden)
+        if self.card.attention_gate:
+            ops.append(self._gemm("gate", heads * latent.value_dim, hidden, weights))
         if latent.query_rank:
             ops.append(self._gemm("qkv_down", small, hidden, weights))
             ops.append(self._gemm("q_up", q_out, latent.query_rank, weights))
@@ -347,14 +379,52 @@ class _Shard:
                 "attention", self.batch, self.queries, self.context, heads, latent.rank, latent.rope_dim, dtype,
                 self.masked, self._kv_dtype, "" if weights == dtype else weights,
             ),
+            *self._attention_gate(heads * latent.value_dim),
             self._gemm("attention_out", hidden, heads * latent.value_dim, self.precision.of_attention_out),
             *self._all_reduce("attention_all_reduce"),
         ]  # fmt: skip
         return tuple(ops)
 
+    def _recurrence(self, whole: Recurrent) -> tuple[Operation, ...]:
+        """Branches of a tree each have a state of their own, which begins as their parent's: a sequence each."""
+        hidden, dtype, mine = self.card.hidden_size, self.precision.activations, whole.shard(self.tp)
+        sequences, each = (self.tokens, 1) if self.masked else (self.batch, self.queries)
+        weights = self.precision.of("recurrent")
+        ops = [*self._mixer_norm(hidden), self._gemm("recurrent_in", mine.projected, hidden, weights)]
+        if mine.beside:
+            ops.append(self._gemm("recurrent_beside", mine.beside, hidden, dtype))
+        ops += [self._gemm("recurrent_gates", columns, rows, dtype) for rows, columns in mine.second]
+        ops += [
+            Convolution("convolution", sequences, each, mine.channels, mine.conv_width, dtype),
+            RecurrentStep(
+                "recurrence", sequences, each, mine.heads, mine.key_heads, mine.key_dim, mine.value_dim,
+                mine.rule, dtype, mine.state_dtype, self.states,
+            ),
+            self._elementwise("gated_norm", 3 * mine.values),
+            self._gemm("recurrent_out", hidden, mine.values, weights),
+            *self._all_reduce("recurrent_all_reduce"),
+        ]  # fmt: skip
+        return tuple(ops)
+
+    def _mixer_norm(self, width: int) -> list[Operation]:
+        return [*self._residuals(), self._elementwise("input_norm", 4 * width)]
+
+    def _mlp_norm(self) -> list[Operation]:
+        return [*self._residuals(), self._elementwise("post_norm", 4 * self.card.hidden_size)]
+
+    def _residuals(self) -> list[Operation]:
+        """The states after each block of layers so far, of which half are there on average, made one."""
+        if self.card.residual_block is None:
+            return []
+        states = math.ceil(self.card.layers / self.card.residual_block) / 2
+        return [self._elementwise("attention_residual", math.ceil((states + 1) * self.card.hidden_size))]
+
+    def _attention_gate(self, values: int) -> list[Operation]:
+        return [self._elementwise("attention_gate", 3 * values)] if self.card.attention_gate else []
+
     def _mlp_block(self) -> tuple[Operation, ...]:
         card, shaped = self.card, self.card.vocab_size == 0
-        ops: list[Operation] = [] if shaped else [self._elementwise("post_norm", 4 * card.hidden_size)]
+        ops: list[Operation] = [] if shaped else self._mlp_norm()
         ops += self._mlp(card.intermediate_size // self.tp, "")
         return (*ops, *self._all_reduce("mlp_all_reduce"))
 
@@ -362,7 +432,7 @@ class _Shard:
         card = self.card
         up_out = 2 * inner if card.gated_mlp else inner
         ops: list[Operation] = [
-            self._gemm(f"{whose}gate_up" if card.gated_mlp else "up", up_out, card.hidden_size, self.precision.mlp)
+            self._gemm(f"{whose}{'gate_up' if card.gated_mlp else 'up'}", up_out, card.hidden_size, self.precision.mlp)
         ]
         if card.vocab_size:
             ops.append(self._elementwise(f"{whose}activation", up_out + inner))
@@ -371,12 +441,13 @@ class _Shard:
 
     def _experts(self, experts: Experts) -> tuple[Operation, ...]:
         card, dtype = self.card, self.precision.activations
-        ops: list[Operation] = [
-            self._elementwise("post_norm", 4 * card.hidden_size),
-            self._gemm("router", experts.count, card.hidden_size, dtype),
-        ]
+        width = experts.latent_width or card.hidden_size
+        ops: list[Operation] = [*self._mlp_norm(), self._gemm("router", experts.count, card.hidden_size, dtype)]
         if experts.shared_width:
             ops += self._mlp(experts.shared_width // self.tp, "shared_")
+        if experts.shared_gate:
+            ops += [self._gemm("shared_gate", 1, card.hidden_size, dtype)]
+            ops += [self._elementwise("shared_gating", 3 * card.hidden_size)]
         kept, everyone = self.precision.of_experts, self.all_sequences
         touched = distinct_experts(
             experts.count, experts.per_token, everyone, self.queries, experts.overlap, self.masked, experts.skew
@@ -384,18 +455,28 @@ class _Shard:
         busiest = busiest_over_mean(experts.count, touched, self.ep)
         share = busiest / self.ep
         visited = ExpertMlp(
-            "experts", self.rows or everyone * self.queries, card.hidden_size,
-            experts.width // max(1, self.tp // self.ep), experts.count // self.ep, experts.per_token,
-            share * touched, kept, "" if kept == dtype else dtype, share,
+            "experts", self.rows or everyone * self.queries, width, experts.width // max(1, self.tp // self.ep),
+            experts.count // self.ep, experts.per_token, share * touched, kept, "" if kept == dtype else dtype,
+            share, card.mlp_matrices,
         )  # fmt: skip
+        before, after = self._to_latent(experts)
         if self.spread:
-            dispatch, combine = (self._exchange(name, experts, busiest) for name in ("dispatch", "combine"))
-            return (*ops, dispatch, visited, combine)
-        return (*ops, visited, *self._all_reduce("experts_all_reduce"))
+            dispatch, combine = (self._exchange(name, experts, width, busiest) for name in ("dispatch", "combine"))
+            return (*ops, *before, dispatch, visited, combine, *after)
+        return (*ops, *before, visited, *after, *self._all_reduce("experts_all_reduce"))
 
-    def _exchange(self, name: str, experts: Experts, busiest: float) -> Collective:
+    def _to_latent(self, experts: Experts) -> tuple[tuple[Operation, ...], tuple[Operation, ...]]:
+        """To the values that routed experts work on, and back; every device does both whole."""
+        hidden, width = self.card.hidden_size, experts.latent_width
+        if width is None:
+            return (), ()
+        kept = self.precision.mlp
+        norm = (self._elementwise("latent_norm", 2 * width),) if experts.latent_norm else ()
+        return (self._gemm("latent_down", width, hidden, kept),), (*norm, self._gemm("latent_up", hidden, width, kept))
+
+    def _exchange(self, name: str, experts: Experts, width: int, busiest: float) -> Collective:
         """Each token to the devices of its experts, once to each, or back; the busiest of them has the most to take."""
-        sent = self.tokens * self.card.hidden_size * self._value_bytes
+        sent = self.tokens * width * self._value_bytes
         copies = devices_of_a_token(experts.count, experts.per_token, self.ep)
         return Collective(name, "all_to_all", math.ceil(busiest * copies * sent), self.ep)
 

@@ -52,6 +52,8 @@ def block_head(target: Transformer, kind: str, loop: Loop = "none") -> Transform
 def mtp_head(target: Transformer) -> Transformer:
     """One more layer of the target's own kind (experts, where it has them), ``fc`` 2h -> h, the target's LM head.
 
+    Of a model with recurrent layers it is one with attention: nothing in it has to be taken back.
+
     Raises
     ------
     InputError : the target has no such layer.
@@ -62,8 +64,11 @@ def mtp_head(target: Transformer) -> Transformer:
     changed = {
         "name": f"mtp-{target.name}",
         "layers": 1,
+        "mlp_alone": 0,
         "experts": experts,
         "window": None,
+        "recurrent": None,
+        "weights": Weights() if target.mtp_plain else target.weights,
         "mtp_layers": 0,
         "tied_embeddings": False,
         "head": Head(features=1, feature_size=target.hidden_size),
@@ -79,9 +84,13 @@ def _dense(target: Transformer, kind: str, layers: int, head: Head, vocab_size: 
             "name": f"{kind}-{target.name}",
             "checkpoint": "",
             "layers": layers,
+            "mlp_alone": 0,
             "experts": None,
             "latent": None,
             "window": None,
+            "recurrent": None,
+            "attention_gate": False,
+            "residual_block": None,
             "keys_are_values": False,
             "mtp_layers": 0,
             "tied_embeddings": False,

@@ -10,8 +10,9 @@ from ssdsim.documents import as_record, read_json
 from ssdsim.errors import InputError, nearest, told
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.config_values import ConfigValues
-from ssdsim.transformer.families import FAMILIES, WITH_A_TEXT_PART
+from ssdsim.transformer.families import FAMILIES, TELL_TALES, WITH_A_TEXT_PART
 from ssdsim.transformer.heads import EAGLE3_FEATURES
+from ssdsim.transformer.modules import modules_of
 from ssdsim.transformer.quantisation import quantised
 
 _DTYPES = ("bfloat16", "float16", "float32")
@@ -31,7 +32,7 @@ def load_config(path: Path) -> Transformer:
     Raises
     ------
     InputError : unreadable JSON, a missing key, a value of the wrong kind, an architecture that the operations here do
-        not describe (state spaces, linear or sparse attention, unknown model types), or a quantisation that
+        not describe (sparse attention, unknown model types), or a quantisation that
         :func:`ssdsim.transformer.quantisation.quantised` does not know.
     """
     file = path / "config.json" if isdir(path) else path
@@ -52,13 +53,19 @@ def _of_text(config: ConfigValues) -> ConfigValues:
 
 def _to_card(config: ConfigValues) -> Transformer:
     file, model_type = config.file, config.model_type
+    reads = FAMILIES[model_type].reads if model_type in FAMILIES else frozenset()
+    unknown = next((key for key in TELL_TALES if config.values.get(key) and key not in reads), None)
+    if unknown is not None:
+        raise config.refuse(f"{TELL_TALES[unknown]} ({unknown})")
     if model_type not in FAMILIES:
         hint = nearest(model_type, FAMILIES)
         raise InputError(f"{file}: model_type {told(model_type)} is not supported{hint} Allowed: {', '.join(FAMILIES)}")
     dtype = config.text("torch_dtype", config.text("dtype", "bfloat16"))
     if dtype not in _DTYPES:
         raise InputError(f"{file}: dtype {told(dtype)} is not supported; allowed: {', '.join(_DTYPES)}")
-    family, layers = FAMILIES[model_type], config.whole("num_hidden_layers")
+    family = FAMILIES[model_type]
+    kinds = family.kinds(config) if family.kinds else None
+    layers = config.whole("num_hidden_layers", len(kinds) if kinds else None)
     hidden, heads = config.whole("hidden_size"), config.whole("num_attention_heads")
     card = {
         "name": _name(config),
@@ -68,22 +75,29 @@ def _to_card(config: ConfigValues) -> Transformer:
         "heads": heads,
         "kv_heads": config.whole("num_key_value_heads", heads),
         "head_dim": config.whole("head_dim", hidden // heads or None),
-        "intermediate_size": config.whole("intermediate_size"),
+        "intermediate_size": config.any_of("intermediate_size", "moe_intermediate_size"),
         "vocab_size": config.whole("vocab_size"),
         "tied_embeddings": config.flag("tie_word_embeddings"),
-        "max_context": config.whole("max_position_embeddings", _DEFAULT_CONTEXT),
+        "max_context": _max_context(config),
         "dtype": dtype,
         "source": f"Hugging Face config {file.name}",
     }
     card |= family.unsaid | family.own(config, layers) | _eagle3(config)
-    modules = modules_of(card)
+    modules = modules_of(card, kinds)
     kept = quantised(config.object("quantization_config"), _beside(file), modules, file)
     weights = kept.get("weights", {})
     if "mlp" not in modules and "experts" in weights:
         weights["mlp"] = weights["experts"]  # the model has no others
-    if "attention" in weights and weights.setdefault("attention_out", card["dtype"]) == weights["attention"]:
-        del weights["attention_out"]  # as the others of the attention
+    for part in ("attention_out", "recurrent"):
+        if "attention" in weights and part in modules and weights.setdefault(part, dtype) == weights["attention"]:
+            del weights[part]  # as the attention's others
     return as_record(Transformer, card | kept, file, "card")
+
+
+def _max_context(config: ConfigValues) -> int:
+    """Kimi Linear calls it ``model_max_length``."""
+    known = any(config.values.get(key) is not None for key in ("max_position_embeddings", "model_max_length"))
+    return config.any_of("max_position_embeddings", "model_max_length") if known else _DEFAULT_CONTEXT
 
 
 def _eagle3(config: ConfigValues) -> dict[str, Any]:
@@ -103,37 +117,6 @@ def _name(config: ConfigValues) -> str:
         own = Path(own).name
     of_file = config.file.name.removesuffix(".json").removesuffix("config").rstrip("_-.")
     return own or of_file or config.file.resolve().parent.name
-
-
-_ATTENTION = tuple(f"self_attn.{name}_proj" for name in "qkv")
-_LATENT_ATTENTION = ("self_attn.q_a_proj", "self_attn.kv_a_proj_with_mqa", "self_attn.kv_b_proj")
-_MLP = ("gate_proj", "up_proj", "down_proj")
-_MOST_LAYERS = 10_000  # looked for by name; no model has as many
-
-
-def modules_of(card: dict[str, Any]) -> dict[str, list[str]]:
-    """Names of the modules of each part of the fields of a card, as checkpoints have them (an expert for all)."""
-    layers, experts = min(card["layers"], _MOST_LAYERS), card.get("experts")
-    attention = _LATENT_ATTENTION if "latent" in card else _ATTENTION
-    dense, shared = range(layers), range(0)
-    if experts is not None:
-        first = layers - min(layers, experts["layers"])
-        shared = range(first, layers) if experts["shared_width"] else range(0)
-        dense = range(layers) if experts.get("beside_mlp") else range(first)
-    inside = {"qwen2_moe": "mlp.shared_expert", "llama4": "feed_forward.shared_expert"}
-    of_shared = inside.get(card["architecture"], "mlp.shared_experts")
-    found = {
-        "attention": [f"model.layers.{layer}.{name}" for layer in range(layers) for name in attention],
-        "attention_out": [f"model.layers.{layer}.self_attn.o_proj" for layer in range(layers)],
-        "mlp": [f"model.layers.{layer}.mlp.{name}" for layer in dense for name in _MLP]
-        + [f"model.layers.{layer}.{of_shared}.{name}" for layer in shared for name in _MLP],
-    }
-    if experts is not None:
-        within = {"minimax_m2": "block_sparse_moe.", "mixtral": "block_sparse_moe.", "llama4": "feed_forward."}
-        where = "" if experts.get("beside_mlp") else within.get(card["architecture"], "mlp.")
-        of_experts = range(layers - min(layers, experts["layers"]), layers)
-        found["experts"] = [f"model.layers.{layer}.{where}experts.0.gate_proj" for layer in of_experts]
-    return {part: names for part, names in found.items() if names}
 
 
 def quantisation_file(file: Path) -> Path:

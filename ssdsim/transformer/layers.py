@@ -1,4 +1,4 @@
-"""What a plain dense transformer has not: routed experts, a latent cache, windows, the features of another model."""
+"""What a plain dense transformer has not: routed experts, a latent cache, windows, states, another model's features."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from ssdsim.records import Card
 from ssdsim.transformer.block_loops import Loop
+from ssdsim.transformer.operations import DTYPE_BYTES, Rule, StateDtype
 from ssdsim.transformer.routing import OVERLAP, SKEW
 
 LARGEST = 10**9
@@ -20,9 +21,12 @@ class Experts(Card):
     """Routed experts, in ``layers`` of the model's layers; the others have its dense MLP.
 
     Each token uses ``per_token`` of ``count`` gated MLPs of ``width``, and an expert of ``shared_width`` (0: none) that
-    all tokens use. ``beside_mlp``: layers with experts have the dense MLP as well. ``overlap``: the share of a
-    token's experts that the next token of its sequence uses too; ``skew``: of their popularity, 0 where it is balanced
-    (both of :mod:`ssdsim.transformer.routing`).
+    all tokens use. ``beside_mlp``: layers with experts have the dense MLP as well. ``latent_width``: routed experts
+    work on so many values, to which and from which the hidden state is projected (None: on the hidden state itself),
+    with a norm after them where it is a ``latent_norm``. ``shared_gate``: a gate, a value a token, multiplies what the
+    shared expert says.
+    ``overlap``: the share of a token's experts that the next token of its sequence uses too; ``skew``: of their
+    popularity, 0 where it is balanced (both of :mod:`ssdsim.transformer.routing`).
     """
 
     count: Size
@@ -30,7 +34,10 @@ class Experts(Card):
     width: Size
     layers: Size
     shared_width: Some = 0
+    shared_gate: bool = False
     beside_mlp: bool = False
+    latent_width: Size | None = None
+    latent_norm: bool = False
     overlap: float = Field(default=OVERLAP, ge=0.0, le=1.0)
     skew: float = Field(default=SKEW, ge=0.0, le=3.0)
 
@@ -73,6 +80,103 @@ class Window(Card):
     kv_heads: Size | None = None
     head_dim: Size | None = None
     gathered: bool = False
+
+
+class Recurrent(Card):
+    """Layers whose memory of a sequence is one state of a fixed size, in ``layers`` of the model's layers.
+
+    ``rule`` is how a token changes the state: ``gated-delta`` (Gated DeltaNet, Qwen3-Next and 3.5), ``kimi-delta``
+    (KDA, a decay for every channel) or ``mamba2`` (Nemotron). Each of ``heads`` has a state of ``key_dim x value_dim``
+    values in ``state_dtype``; ``key_heads`` are those of queries and keys, which groups of heads share (Mamba2: its
+    groups B and C). Before it a convolution goes over the last ``conv_width`` tokens of queries, keys and values.
+    ``gate_rank``: of KDA, the width between the two matrices of its output gate (None: one full matrix).
+    """
+
+    rule: Rule
+    layers: Size
+    heads: Size
+    key_heads: Size
+    key_dim: Size
+    value_dim: Size
+    conv_width: Size = 4
+    state_dtype: StateDtype = "float32"
+    gate_rank: Size | None = None
+
+    @model_validator(mode="after")
+    def _heads_group(self) -> Recurrent:
+        if self.heads % self.key_heads:
+            raise ValueError(f"heads ({self.heads}) must be a multiple of key_heads ({self.key_heads})")
+        return self
+
+    @property
+    def values(self) -> int:
+        """Of a token, in all heads."""
+        return self.heads * self.value_dim
+
+    @property
+    def keys(self) -> int:
+        """Of a token, in all heads that have keys of their own; as many as queries."""
+        return self.key_heads * self.key_dim
+
+    @property
+    def channels(self) -> int:
+        """That the convolution goes over."""
+        return 2 * self.keys + self.values
+
+    @property
+    def decay_rank(self) -> int | None:
+        """Between the two matrices of a decay of every channel; None where decays are a value a head."""
+        return self.key_dim if self.rule == "kimi-delta" else None
+
+    @property
+    def projected(self) -> int:
+        """Columns of the matrix, or of those that run as one, before the convolution: with them the output's gate."""
+        if self.rule == "kimi-delta":
+            return self.channels + (0 if self.gate_rank else self.values)
+        decays = self.heads if self.rule == "mamba2" else 0  # the delta rule's are apart, in 16 bits
+        return self.channels + self.values + decays
+
+    @property
+    def beside(self) -> int:
+        """Columns of the small matrices beside it: of a value a head, and the first ones of decay and gate."""
+        if self.rule == "mamba2":
+            return 0
+        if self.rule == "gated-delta":
+            return 2 * self.heads
+        return self.heads + (self.decay_rank or 0) + (self.gate_rank or 0)
+
+    @property
+    def second(self) -> tuple[tuple[int, int], ...]:
+        """Rows and columns of the second matrices of decay and gate."""
+        found = [(self.decay_rank, self.heads * self.key_dim)] if self.decay_rank else []
+        found += [(self.gate_rank, self.values)] if self.gate_rank else []
+        return tuple(found)
+
+    def parameters(self, hidden_size: int) -> int:
+        """Weights of the projections of one layer, before and after the recurrence."""
+        return hidden_size * (self.projected + self.values)
+
+    def small_parameters(self, hidden_size: int) -> int:
+        """Of the matrices beside them, which checkpoints leave in 16 bits."""
+        return hidden_size * self.beside + sum(rows * columns for rows, columns in self.second)
+
+    def shard(self, tp: int) -> Recurrent:
+        """That of one of ``tp`` devices, which share the heads; where there are fewer of keys, each has one."""
+        heads = {"heads": -(-self.heads // tp), "key_heads": max(1, self.key_heads // tp)}
+        return self if tp == 1 else self.model_copy(update=heads)
+
+    def state_bytes(self, tp: int = 1) -> int:
+        """Of one sequence in one layer, on one of ``tp`` devices."""
+        return self.shard(tp).values * self.key_dim * DTYPE_BYTES[self.state_dtype]
+
+    def window_bytes(self, tp: int, dtype: str) -> int:
+        """The tokens before the present one that the convolution reads again, likewise."""
+        return (self.conv_width - 1) * self.shard(tp).channels * DTYPE_BYTES[dtype]
+
+    def input_bytes(self, tp: int, dtype: str) -> int:
+        """Keys and values of one token, of which a state can be made again, likewise."""
+        mine = self.shard(tp)
+        return (mine.keys + mine.values) * DTYPE_BYTES[dtype]
 
 
 class Head(Card):

@@ -7,7 +7,14 @@ from dataclasses import dataclass, replace
 
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import Block, ForwardPass, forward_pass
-from ssdsim.transformer.operations import Attention, LatentAttention, Operation
+from ssdsim.transformer.operations import (
+    Attention,
+    Convolution,
+    LatentAttention,
+    Operation,
+    RecurrentStep,
+    StateKeeping,
+)
 from ssdsim.transformer.prefill import of_prompts
 
 
@@ -30,6 +37,7 @@ def mixed_pass(
     dtype: str | None = None,
     kv_dtype: str | None = None,
     ep: int = 1,
+    states: StateKeeping = "each",
 ) -> ForwardPass:
     """One pass over ``batch * queries`` decoded tokens and ``chunks`` of prompts.
 
@@ -42,12 +50,12 @@ def mixed_pass(
     InputError : as :func:`ssdsim.transformer.forward.forward_pass` does; neither batch nor chunks.
     """
     tokens = batch * queries + sum(chunk.tokens for chunk in chunks)
-    kept = {"tp": tp, "dtype": dtype, "kv_dtype": kv_dtype, "ep": ep}
+    kept = {"tp": tp, "dtype": dtype, "kv_dtype": kv_dtype, "ep": ep, "states": states}
     body = forward_pass(card, batch=tokens, queries=1, context=context, **kept)  # type: ignore[arg-type]
     heads = forward_pass(card, batch=batch * queries + len(chunks), context=context, **kept)  # type: ignore[arg-type]
 
     def each(op: Operation) -> Iterator[Operation]:
-        if not isinstance(op, Attention | LatentAttention):
+        if not isinstance(op, Attention | LatentAttention | RecurrentStep | Convolution):
             yield op
             return
         if batch:

@@ -37,7 +37,7 @@ class Precision:
 
     ``attention`` are the projections before and after the attention itself, ``mlp`` the matrices of the dense MLP and
     of a shared expert, ``experts`` those of routed ones (empty: as the MLP's), ``attention_out`` the projection after
-    the attention (empty: as those before it).
+    the attention (empty: as those before it), ``recurrent`` those around a recurrence (empty: as the attention's).
     """
 
     activations: str
@@ -47,11 +47,12 @@ class Precision:
     kv: str
     experts: str = ""
     attention_out: str = ""
+    recurrent: str = ""
 
     def of(self, part: str) -> str:
         """The format of a part's weights, by the name that cards have for it."""
         own: str = getattr(self, part)
-        return own or {"experts": self.mlp, "attention_out": self.attention}[part]
+        return own or {"experts": self.mlp}.get(part, self.attention)
 
     @property
     def of_experts(self) -> str:
@@ -71,14 +72,21 @@ class Precision:
     @property
     def formats(self) -> tuple[str, ...]:
         """Of all there is, each once."""
-        of_parts = (self.attention, self.of_attention_out, self.mlp, self.of_experts, self.lm_head)
+        of_parts = (
+            self.attention,
+            self.of_attention_out,
+            self.of("recurrent"),
+            self.mlp,
+            self.of_experts,
+            self.lm_head,
+        )
         return tuple(dict.fromkeys((self.activations, *of_parts, self.kv)))
 
     @property
     def weights(self) -> str:
         """The format of the blocks' weights, in words where there are several."""
         by_part = {"attention": self.attention, "attention_out": self.of_attention_out}
-        by_part |= {"mlp": self.mlp, "experts": self.of_experts}
+        by_part |= {"recurrent": self.of("recurrent"), "mlp": self.mlp, "experts": self.of_experts}
         if len(set(by_part.values())) == 1:
             return self.mlp
         return ", ".join(f"{part} {kept}" for part, kept in by_part.items() if getattr(self, part))

@@ -8,7 +8,15 @@ from functools import lru_cache
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import Block, ForwardPass, forward_pass
 from ssdsim.transformer.layers import Latent
-from ssdsim.transformer.operations import Attention, LatentAttention, Operation, PrefillAttention
+from ssdsim.transformer.operations import (
+    Attention,
+    Convolution,
+    LatentAttention,
+    Operation,
+    PrefillAttention,
+    PrefillRecurrence,
+    RecurrentStep,
+)
 
 
 @lru_cache(maxsize=4096)
@@ -40,7 +48,7 @@ def prefill_pass(
 
 
 def of_prompts(op: Operation, latent: Latent | None, tokens: int, prefix: int = 0) -> Operation:
-    """Attention of whole prompts, or of ``tokens`` after ``prefix`` that are cached.
+    """Attention of whole prompts, or of ``tokens`` after ``prefix`` that are cached; likewise a recurrence.
 
     A window does not shorten what is computed here, so short windows are overpriced.
 
@@ -53,5 +61,10 @@ def of_prompts(op: Operation, latent: Latent | None, tokens: int, prefix: int = 
         case LatentAttention() if latent is not None:
             width = (latent.nope_dim + latent.rope_dim + latent.value_dim) // 2
             return PrefillAttention(op.name, op.batch, tokens, op.heads, op.heads, max(1, width), op.dtype, prefix)
+        case RecurrentStep():
+            heads = op.heads, op.key_heads, op.key_dim, op.value_dim
+            return PrefillRecurrence(op.name, op.batch, tokens, *heads, op.rule, op.dtype, op.state_dtype)
+        case Convolution():
+            return replace(op, queries=tokens)
         case _:
             return op

@@ -10,6 +10,9 @@ from typing import Any, TypeGuard
 
 from ssdsim.errors import InputError, nearest, told
 
+MTP_MODULE = "mtp.layers.0.mlp.gate_proj"
+"""Of a head that predicts tokens beyond the next, which is quantised as the layers are or left out whole."""
+
 METHODS = ("fp8", "compressed-tensors", "modelopt", "awq", "gptq", "mxfp4")
 """Names of ``quant_method`` that are read."""
 
@@ -61,11 +64,14 @@ def quantised(
     said = {**beside, **{key: value for key, value in config.items() if value is not None}}
     if not said:
         return {}
-    kept = _format(said, file)
     found: dict[str, Any] = {}
     cache = _cache(said, file)
-    if kept is not None:
+    if _is_mixed(said):
+        found["weights"] = _by_layer(said, modules, file)
+        found["mtp_plain"] = not any(name.startswith("mtp.") for name in said["quantized_layers"])
+    elif (kept := _format(said, file)) is not None:
         left_out = _Names(said, file)
+        found["mtp_plain"] = left_out.has(MTP_MODULE)
         weights = {part: kept for part, names in modules.items() if not left_out.whole(part, names)}
         if _names_the_head(said, left_out):
             weights["lm_head"] = kept
@@ -91,6 +97,33 @@ def _format(said: Mapping[str, Any], file: Path) -> str | None:
     if method == "compressed-tensors" or "config_groups" in said:
         return _of_groups(said, file)
     return None if method == "modelopt" else _of_bits(said.get("bits", said.get("w_bit", 4)), file)
+
+
+def _is_mixed(said: Mapping[str, Any]) -> bool:
+    """Whether ModelOpt tells the algorithm of every layer."""
+    return said.get("quant_algo") == "MIXED_PRECISION" and _is(said.get("quantized_layers"))
+
+
+def _by_layer(said: Mapping[str, Any], modules: Mapping[str, Sequence[str]], file: Path) -> dict[str, str]:
+    """Formats of parts whose modules are listed one by one; one that is not listed is not quantised."""
+    listed = {_of_text(name): algorithm for name, algorithm in said["quantized_layers"].items()}
+
+    def format_of(name: str) -> str | None:
+        scheme = listed.get(name)
+        return _of_algorithm(scheme.get("quant_algo"), file) if _is(scheme) else None
+
+    found = {}
+    for part, names in {**modules, "lm_head": ["lm_head"]}.items():
+        formats = {format_of(name) for name in names}
+        if len(formats) > 1:
+            among = ", ".join(sorted(each or "16 bits" for each in formats))
+            raise InputError(
+                f"{file}: matrices of the {part} are of several formats ({among}); one a part is supported"
+            )
+        kept = formats.pop()
+        if kept is not None:
+            found[part] = kept
+    return found
 
 
 def _of_algorithm(algorithm: Any, file: Path) -> str | None:

@@ -16,7 +16,7 @@ from ssdsim.measured.row import Row
 from ssdsim.plain import document, picked
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.runtimes.card import Runtime
-from ssdsim.runtimes.catalog import find_runtime, runtime_of
+from ssdsim.runtimes.catalog import runtime_of, runtime_of_version
 from ssdsim.transformer.operations import QUANTISED_BYTES
 
 DRAWS = 400  # of the timings' errors: the ends then wander by a few percent of their distance
@@ -147,7 +147,7 @@ def of_hardware(row: Row) -> Runtime:
 
 
 def of_engine(row: Row) -> Runtime:
-    """The card called as the engine that ran a row.
+    """The card of the engine and the version that ran a row.
 
     Raises
     ------
@@ -155,7 +155,7 @@ def of_engine(row: Row) -> Runtime:
     """
     if not row.engine:
         raise InputError("names no engine, and --runtime engine takes its card")
-    return find_runtime(row.engine)
+    return runtime_of_version(row.engine, row.stated_version)
 
 
 def _checked(row: Row, runtime: Runtime, errors: TimingErrors) -> Checked:

@@ -239,6 +239,15 @@ def test_tensorrt_llm_has_a_file_and_a_command(drafter: str, kind: str) -> None:
         assert max(map(int, table.values())) == int(inner["max_draft_len"])
 
 
+def test_tensorrt_llms_table_begins_with_its_largest_number() -> None:
+    """Its check: the number of the smallest batch size is ``max_draft_len`` (tensorrt_llm/llmapi/llm_args.py)."""
+    found = export("trtllm", b=[1, 8, 32, 64], alpha=0.8, tp=8, strategies=("ar", "sd"))
+    lines = dict(line.strip().split(": ", 1) for line in found.text.splitlines() if ": " in line)
+    table = dict(entry.split(": ") for entry in lines["draft_len_schedule"].strip("{}").split(", "))
+    assert lines["max_draft_len"] == next(iter(table.values())) == max(table.values(), key=int)
+    assert any("begins with its largest number" in note for note in found.notes)
+
+
 @pytest.mark.parametrize(
     ("drafter", "algorithm"), [("eagle", "EAGLE"), ("eagle3", "EAGLE3"), ("dflash", "DFLASH"), ("ngram", "NGRAM")]
 )
@@ -389,6 +398,7 @@ def test_a_placeholder_is_called_one() -> None:
     )
     assert f"if {hits}, {best}" in export("csv", b=1, k=2, f=2, alpha=0.8).notes
     assert f"if acceptance is near 0.8, {best}" in export("csv", b=1, k=2, strategies="ar,sd").notes
+    assert f"if acceptance is near 0.8, {best}" in export("vllm", b=1, k=2, f=2).notes  # it has nothing that caches
     for sure in ({"strategies": "ar"}, {"k": 2, "alpha": 0.8, "p_hit": 0.9}):
         assert not any(" is best" in note for note in export("csv", b=1, **sure).notes)
 

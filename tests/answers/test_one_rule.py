@@ -121,7 +121,7 @@ def test_serving_decides_at_a_lone_request_as_a_prediction_of_one_does(options: 
     found = serve(requests(50, 0.5), engine="closed", batching=Batching(prefill="none"), **here)
     assert found.crossings[0].decided == decided
     said = {each.standing for each in found.policies.configuration.inputs} == {"given"}
-    assert found.verdict.sentence.startswith("SSD has") == said
+    assert found.verdict.sentence.startswith("SSD takes") == said
 
 
 # what the rule forbids, and what must not happen

@@ -341,16 +341,21 @@ def test_a_list_of_batches_goes_on_as_it_began() -> None:
     assert "does not rise by equal steps or factors" in done.stderr
 
 
-def test_the_largest_batch_does_not_depend_on_the_batch_that_is_asked_about() -> None:
-    """To a sequence, as settings in coarse steps allow; a fresh search agrees two of them on either side."""
-    bounds = []
+@pytest.mark.parametrize("runtime", ["vllm", "trtllm"])
+def test_the_largest_batch_does_not_depend_on_the_batch_that_is_asked_about(runtime: str) -> None:
+    """Of one deployment. A fresh search, whose settings may be 1 % off, agrees some sequences to either side of it.
+
+    With TensorRT-LLM's card it was 39 or 29: rivals were those placed well at the batch that was asked about.
+    """
+    asked: dict[str, Any] = {"gpus": 8, "draft_gpus": 1, "runtime": unlimited(runtime)}
+    bounds = set()
     for batch in (1, 16):
-        found = recommend(gpus=8, b=[batch], draft_gpus=1, runtime=unlimited("vllm"))
-        bounds += [bound.value for bound in found.break_evens if bound.what == "batch" and bound.value is not None]
-    least, most = int(min(bounds)), int(max(bounds))
-    assert len(bounds) == 2
-    assert most - least <= 1
-    fresh = recommend(gpus=8, b=[least - 2, most + 2], draft_gpus=1, runtime=unlimited("vllm"))
+        *_, bound = recommend(b=[batch], **asked).break_evens
+        bounds.add((bound.what, bound.bound, bound.value))
+    ((what, said, value),) = bounds
+    assert (what, said) == ("batch", "at most")
+    assert value is not None
+    fresh = recommend(b=[int(value) - 4, int(value) + 4], **asked)
     assert [answer.best.shape.strategy for answer in fresh.answers if answer.best] == ["ssd", "sd"]
 
 

@@ -154,6 +154,21 @@ def test_a_format_timed_with_the_host_is_left_out_and_named(tmp_path: Path) -> N
     assert "fp8_block left out" in found.sources["gemm_perf"].note
 
 
+def test_a_format_is_another_engines_where_the_first_waits_for_the_host(tmp_path: Path) -> None:
+    waiting = gemms("fp8_block").assign(latency=0.18)
+    others = pd.concat([gemms(), gemms("fp8_block", factor=0.6)]).assign(framework="SGLang", version="0.5.14")
+    found = imported(tmp_path, gemm_perf=pd.concat([gemms(factor=2.0), waiting, others]))
+    assert found.seconds(Gemm("x", 6, 2048, 2048, "float8-block")).seconds == pytest.approx(
+        0.6e-3 * gemm_ms(6, 2048, 2048), rel=0.05
+    )
+    assert found.seconds(Gemm("x", 6, 2048, 2048, "bfloat16")).seconds == pytest.approx(
+        2e-3 * gemm_ms(6, 2048, 2048), rel=0.05
+    )
+    note = found.sources["gemm_perf"].note
+    assert note.startswith("SGLang 0.5.14, TRTLLM 1.0.0 on")
+    assert "fp8_block of SGLang, TRTLLM's times of few tokens are the host's" in note
+
+
 def test_prefill_beyond_the_devices_peak_is_left_out_and_said(tmp_path: Path) -> None:
     """A table without a window that holds the times of one."""
     windowed = prefills().query("window_size == 128").assign(window_size=0)

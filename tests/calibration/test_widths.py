@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from calibration.runtimes.unseen import Unseen, covered_by, factor_on_errors, scaled
+from calibration.runtimes.unseen import Unseen, case_of, covered_by, factor_on_errors, scaled
 from calibration.runtimes.widths import best_constant, fit_law, scores, scores_of
 from ssdsim.measured.price import work_of
 from ssdsim.runtimes.catalog import find_runtime
@@ -78,3 +78,17 @@ def test_what_is_known_of_a_row_is_what_its_cost_says_to_first_order() -> None:
     assert found.known[0] == pytest.approx(work_of(row, card).cost.log_sd)
     assert 0.0 < found.beside[0] < 1.0
     assert not found.steps.any()
+
+
+def test_the_fit_and_the_card_are_one_law() -> None:
+    """What a fit takes a row's error to be, over many rows at once, is what the fitted card says of that row."""
+    behind = [a_row(1), a_row(8, tp=2), a_row(2).model_copy(update={"model": "qwen3-8b"})]
+    others = [{"tp": 8, "batch": 64}, {"hardware": "h200-sxm"}, {"model": "gpt-oss-120b"}]
+    rows = [a_row(4).model_copy(update=other) for other in others]
+    away = Away(**{way: 0.1 * number for number, way in enumerate(STEPS, 1)})
+    card = find_runtime("kernels").model_copy(update={"covered": covered_by(behind), "away": away})
+    found = Unseen.of(rows, card, np.zeros(len(rows)))
+    facing = [card.facing(case_of(row)).errors for row in rows]
+    said = [(each.beside_log_sd * beside) ** 2 for each, beside in zip(facing, found.beside, strict=True)]
+    said = [square + each.pass_log_sd**2 for square, each in zip(said, facing, strict=True)]
+    assert found.squares_by(card) == pytest.approx(said)

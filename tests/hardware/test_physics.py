@@ -37,6 +37,8 @@ SHAPES = (
     ("qwen3-32b", 2),
     ("deepseek-r1", 8),
     ("gpt-oss-120b", 1),
+    ("qwen3.5-122b-a10b", 2),
+    ("nemotron-3-super", 4),
 )
 CONTEXTS = (128, 1024, 4096, 16384, 131072)
 BATCHES = (1, 2, 3, 4, 5, 7, 8, 9, 12, 16, 17, 31, 32, 33, 47, 48, 64, 65, 127, 128, 129, 255, 256, 257, 511, 512)
@@ -165,7 +167,7 @@ def test_where_a_bound_was_needed_the_error_widens_and_one_warning_says_so() -> 
     timings = [profile.seconds(op) for op in ops]
     assert [timing.seconds for timing in timings] == [op.streamed_bytes / 3.35e12 for op in ops]
     assert {timing.warning for timing in timings} == {
-        "h100-sxm: attention would outrun memory or arithmetic: as long as these take at their best"
+        "h100-sxm: the fit of attention is faster than physics: what memory and arithmetic take at their best is priced"
     }
     assert all(timing.log_sd > fast.log_sd for timing in timings)
 

@@ -9,12 +9,14 @@ from ssdsim.pricing.between_kernels import Model, cost_of_step, units, units_of_
 from ssdsim.pricing.passes import cost_of_pass
 from ssdsim.runtimes.card import KERNELS, Host
 from ssdsim.transformer.forward import forward_pass
+from ssdsim.transformer.mixed import Chunk, mixed_pass
 from ssdsim.transformer.prefill import prefill_pass
 
 TARGET = find_transformer("gpt-oss-120b")
 DECODING = forward_pass(TARGET, batch=4, queries=2, context=512, tp=2)
 TREE = forward_pass(TARGET, batch=4, queries=6, context=512, tp=2, masked=True)
 PROMPTS = prefill_pass(TARGET, batch=2, tokens=256, tp=2)
+HYBRID = forward_pass(find_transformer("qwen3.5-397b-a17b"), batch=4, context=512, tp=8)
 NUMBERS = {name: (1 + at) * 1e-4 for at, name in enumerate(Host.model_fields)}
 HOST = KERNELS.model_copy(
     update={"name": "host", "host": Host(**NUMBERS), "wander": tuple({name: 1e-5} for name in NUMBERS)}
@@ -22,13 +24,14 @@ HOST = KERNELS.model_copy(
 
 
 def test_every_number_is_paid() -> None:
-    paid = (units(DECODING, "target"), units(PROMPTS, "draft"), units(TREE, "draft"), units_of_step(4, TARGET.layers))
+    passes = (units(DECODING, "target"), units(PROMPTS, "draft"), units(TREE, "draft"), units(HYBRID, "target"))
+    paid = (*passes, units_of_step(4, TARGET.layers))
     assert {name for each in paid for name, count in each.items() if count} == set(Host.model_fields)
 
 
 @pytest.mark.parametrize("model", ["target", "draft"])
 def test_cost_and_error_of_a_pass_are_dot_products(model: Model) -> None:
-    for forward in (DECODING, TREE, PROMPTS):
+    for forward in (DECODING, TREE, PROMPTS, HYBRID):
         paid = units(forward, model)
         cost, bare = (cost_of_pass(forward, find_hardware("h100-sxm"), card, model) for card in (HOST, KERNELS))
         assert cost.seconds - bare.seconds == pytest.approx(sum(paid[name] * NUMBERS[name] for name in paid))
@@ -39,6 +42,14 @@ def test_cost_and_error_of_a_pass_are_dot_products(model: Model) -> None:
 def test_a_pass_over_prompts_pays_for_the_graphs_that_it_has_not() -> None:
     assert units(DECODING, "target")["per_expert_prompt_s"] == 0
     assert units(PROMPTS, "target")["per_expert_prompt_s"] == TARGET.layers
+
+
+def test_layers_with_a_state_are_paid_once_whatever_they_are_over() -> None:
+    card = find_transformer("qwen3.5-397b-a17b")
+    mixed = mixed_pass(card, batch=4, queries=2, context=512, chunks=(Chunk(256), Chunk(128)), tp=8)
+    assert units(HYBRID, "target")["per_recurrent_layer_s"] == card.recurrent_layers == 45
+    assert units(mixed, "target")["per_recurrent_layer_s"] == 45
+    assert units(DECODING, "target")["per_recurrent_layer_s"] == 0
 
 
 def test_a_step_of_a_round_is_one_without_and_the_rounds_own() -> None:

@@ -22,7 +22,16 @@ from ssdsim.measured.row import Row
 from ssdsim.pricing.between_kernels import cost_of_step, kernel_factor, units_of_step
 from ssdsim.pricing.passes import cost_of_pass
 from ssdsim.runtimes.card import KERNELS, Errors, Evidence, Host, Kernels, Runtime
-from ssdsim.runtimes.catalog import DEFAULT, SUFFIX, find_runtime, load_runtime, runtime_names, runtime_of, save_runtime
+from ssdsim.runtimes.catalog import (
+    DEFAULT,
+    SUFFIX,
+    find_runtime,
+    load_runtime,
+    runtime_names,
+    runtime_of,
+    runtime_of_version,
+    save_runtime,
+)
 from ssdsim.speculation.acceptance import expected_tokens, rate_of
 from ssdsim.transformer.forward import forward_pass
 from ssdsim.transformer.heads import eagle3_head, eagle_head
@@ -218,7 +227,7 @@ def test_a_draft_beside_the_target_runs_where_the_runtime_has_it() -> None:
 
 def test_a_head_has_the_step_of_its_kind() -> None:
     """EAGLE has the target's LM head, EAGLE-3 one of its own, whose tokens are told in the target's vocabulary."""
-    card = find_runtime("vllm")
+    card = find_runtime("vllm-0.9")
     assert card.head_step_s is not None
     assert card.own_lm_head_step_s is not None
     target = find_transformer("llama-3.1-8b")
@@ -324,14 +333,14 @@ def test_a_round_waits_for_the_slower_of_host_and_devices() -> None:
     [
         (None, 5, 1, 1000, 6.53, 0.02),
         (None, 5, 64, 1000, 9.75, 0.02),
-        (None, 5, 16, 8000, 12.19, 0.02),
+        (None, 5, 16, 8000, 12.19, 0.05),
         ("eagle3", 2, 16, 1000, 8.96, 0.02),
         ("eagle3", 5, 16, 8000, 16.97, 0.02),
-        ("eagle3", 5, 64, 1000, 18.33, 0.15),  # 384 rows: docs/validation.md
+        ("eagle3", 5, 64, 1000, 18.33, 0.12),  # 384 rows: docs/validation.md
         ("model", 5, 16, 1000, 35.92, 0.02),
     ],
 )
-def test_the_card_of_vllm_0_24_says_what_was_measured(
+def test_the_card_of_vllm_says_what_was_measured(
     drafter: str | None, k: int, b: int, context: int, measured_ms: float, most: float
 ) -> None:
     """Rounds of Llama-3.1-8B on one H100: alone, with an EAGLE-3 head, with the 1B beside it."""
@@ -361,12 +370,33 @@ def test_cards_say_what_their_engines_run_in_names_that_are_known(name: str) -> 
     assert not runs.has("pearl", "model")
 
 
+@pytest.mark.parametrize(
+    ("engine", "version", "card"),
+    [
+        ("vllm", "0.6.1", "vllm-0.5"),
+        ("vllm", "0.9.0", "vllm-0.9"),
+        ("vllm", "v0.23.4rc1", "vllm-0.9"),
+        ("vllm", "0.24.0", "vllm-0.24"),
+        ("vllm", "0.32.0", "vllm"),
+        ("vllm", "", "vllm"),
+        ("vllm", "nightly-5b8c30d6", "vllm"),
+        ("vllm", "0.3.0", "vllm-0.5"),
+        ("tensorrt-llm", "0.11.0", "trtllm-0.11"),
+        ("tensorrt-llm", "1.2.0rc2", "trtllm"),
+        ("sglang", "0.5.9", "sglang"),
+    ],
+)
+def test_an_engines_version_has_the_newest_card_that_is_not_newer(engine: str, version: str, card: str) -> None:
+    assert runtime_of_version(engine, version).name == card
+
+
 def test_what_an_engine_runs_survives_a_fit(tmp_path: Path) -> None:
     known, path = find_runtime("vllm"), tmp_path / "vllm.toml"
     save_runtime(known, path)
     anew = Runtime(name="vllm", engine="vllm", evidence=Evidence(source="fitted from scratch"))
     save_runtime(anew, path)
-    assert load_runtime(path) == anew.model_copy(update={"runs": known.runs})
+    kept = {"runs": known.runs, "since": known.since, "pages_of_states": known.pages_of_states}
+    assert load_runtime(path) == anew.model_copy(update=kept)
     save_runtime(anew, tmp_path / "mine.toml")
     assert load_runtime(tmp_path / "mine.toml").runs is None
 

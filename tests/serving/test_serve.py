@@ -48,7 +48,7 @@ def test_with_as_many_gpus_the_rival_catches_up_earlier() -> None:
         assert rates["replica"] is not None
         assert rates["gpu"] < rates["replica"]
     condition = "If acceptance is near 0.8 and hits follow 1 - 0.4 F^-0.7"
-    assert found.verdict.sentence.startswith(f"{condition}, SSD has the lower time per output token than SD below")
+    assert found.verdict.sentence.startswith(f"{condition}, SSD takes less time per output token than SD below")
 
 
 def test_a_schedule_without_its_tax_is_never_clearly_behind_the_best_strategy() -> None:

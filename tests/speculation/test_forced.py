@@ -44,6 +44,12 @@ def test_rounds_yield_what_is_forced() -> None:
     assert recommend(gpus=4, b=1, strategies="ar,sd", subject="sd", k=[4], acceptance="synthetic:3.3").answers
 
 
+def test_what_an_engine_is_told_to_draw_is_given() -> None:
+    """It was called published: as if a text had said so."""
+    (acceptance,) = predict(strategies="sd", k=4, acceptance="synthetic:3.3").configuration.inputs
+    assert (acceptance.value, acceptance.standing, acceptance.rests_on) == ("synthetic:3.3", "given", "given")
+
+
 @pytest.mark.parametrize(
     ("asked", "message"),
     [

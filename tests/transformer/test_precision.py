@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -105,7 +106,7 @@ def test_memory_never_grows_as_weights_shrink(name: str, tp: int, parts: tuple[s
 @pytest.mark.parametrize("name", [name for name in transformer_names() if find_transformer(name).experts is None])
 def test_parts_sum_to_the_model(name: str) -> None:
     card = find_transformer(name)
-    gemms: dict[str, int] = {"qkv": 0, "attention_out": 0, "gate_up": 0, "down": 0, "lm_head": 0}
+    gemms: Counter[str] = Counter()
     for op, count in forward_pass(card, batch=1, context=1).counted():
         if isinstance(op, Gemm):
             gemms[op.name] += count * op.n * op.k
@@ -114,7 +115,8 @@ def test_parts_sum_to_the_model(name: str) -> None:
     assert parts["attention_out"] == gemms["attention_out"]
     assert parts["mlp"] == gemms["gate_up"] + gemms["down"]
     assert parts["lm_head"] == gemms["lm_head"]
-    blocks = parts["attention"] + parts["attention_out"] + parts["mlp"]
+    assert parts.get("recurrent", 0) == gemms["recurrent_in"] + gemms["recurrent_out"]
+    blocks = parts["attention"] + parts["attention_out"] + parts["mlp"] + parts.get("recurrent", 0)
     assert card.weight_bytes(1, "float8") == blocks + 2 * (parts["lm_head"] + parts["activations"])
 
 

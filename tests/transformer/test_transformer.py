@@ -15,6 +15,7 @@ from ssdsim.transformer.operations import Attention, Collective, Elementwise, Ge
 # as the model hubs count them
 PARAMETERS = {
     "llama-3.1-70b": 70_553_706_496,
+    "llama-3.3-70b": 70_553_706_496,
     "llama-3.1-8b": 8_030_261_248,
     "llama-3.2-3b": 3_212_749_824,
     "llama-3.2-1b": 1_235_814_400,
@@ -30,16 +31,32 @@ PARAMETERS = {
 
 
 # as their authors round them, in billions; no hub counts a mixture without its quantised experts' scales
-MIXTURES = {"deepseek-r1": 671.0, "gpt-oss-120b": 116.8, "qwen3-235b-a22b": 235.1}
+MIXTURES = {
+    "deepseek-r1": 671.0,
+    "deepseek-v3": 671.0,
+    "gpt-oss-120b": 116.8,
+    "gpt-oss-20b": 20.9,
+    "llama-4-scout": 107.8,  # 109 with what sees
+    "minimax-m2.5": 228.7,
+    "nemotron-3-nano": 31.6,
+    "nemotron-3-super": 120.7,
+    "qwen3-235b-a22b": 235.1,
+    "qwen3-30b-a3b": 30.5,
+    "qwen3.5-122b-a10b": 122.1,
+    "qwen3.5-122b-a10b-nvfp4": 122.1,
+    "qwen3.5-35b-a3b": 34.7,
+    "qwen3.5-397b-a17b": 396.3,
+}
+DENSE_HYBRIDS = {"qwen3.5-27b": 26.9}  # likewise
 
 
 def test_every_bundled_card_is_checked() -> None:
-    assert set(PARAMETERS) | set(MIXTURES) == set(transformer_names())
+    assert set(PARAMETERS) | set(MIXTURES) | set(DENSE_HYBRIDS) == set(transformer_names())
 
 
-@pytest.mark.parametrize("name", MIXTURES)
-def test_mixtures_have_the_published_parameters(name: str) -> None:
-    assert find_transformer(name).parameters / 1e9 == pytest.approx(MIXTURES[name], abs=0.05)
+@pytest.mark.parametrize(("name", "billions"), (MIXTURES | DENSE_HYBRIDS).items())
+def test_mixtures_have_the_published_parameters(name: str, billions: float) -> None:
+    assert find_transformer(name).parameters / 1e9 == pytest.approx(billions, abs=0.05)
 
 
 @pytest.mark.parametrize("name", PARAMETERS)

@@ -123,6 +123,18 @@ class Dialect:
         """Whether K follows the batch size; not where devices have sequences of their own, and might choose others."""
         return self.runs.k_by_batch and not is_data_parallel(found)
 
+    def exported(self, found: Candidates, names: Sequence[str], notes: list[str]) -> pd.DataFrame:
+        """The best candidate of each cell, with notes on what they share and what the engine lacks.
+
+        K follows the batch size where it can. No engine's table has an axis for the context: a batch size gets the K
+        of the best geometric mean over the contexts.
+        """
+        tabled = self.tables(found)
+        best = found.best(names, by=("b",) if tabled else ())
+        self.note_shared(best, "contexts" if tabled else "batch sizes and contexts", notes)
+        self.note_missing(found, best, notes)
+        return best
+
     def note_table(self, found: Candidates, names: Sequence[str], best: pd.DataFrame, notes: list[str]) -> None:
         """What it brings that each batch size has a K of its own, over the best that all share."""
         one = found.best(names, by=())

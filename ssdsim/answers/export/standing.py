@@ -15,8 +15,8 @@ from ssdsim.scenario.standing import TokenInput
 
 
 def standing_notes(found: Candidates, names: Sequence[str], inputs: Sequence[TokenInput], seed: int) -> list[str]:
-    """What is assumed of tokens, and in how many cells the one rule leaves open which of ``names`` is best."""
-    condition = Basis(tuple(inputs)).condition
+    """What ``names`` assume of tokens, and in how many cells the one rule leaves open which of them is best."""
+    condition = Basis(tuple(each for each in inputs if not set(names).isdisjoint(each.read_by))).condition
     notes = [f"{condition}this is best: measure it and give --pair"] if condition else []
     cells = found.best(names).to_dict("records")
     said = [sentence for cell in cells if (sentence := _undecided(found, cell, names, seed))]

@@ -16,6 +16,7 @@ from ssdsim.answers.export.dialect import (
     ranges,
 )
 from ssdsim.answers.schedule.candidates import Candidates
+from ssdsim.drafters.model import ModelDrafter
 from ssdsim.scenario.options import DEFAULTS
 
 CONFIG = "speculative.yaml"
@@ -27,7 +28,11 @@ DECODING: Mapping[str, str] = {
     "dflash": "DFlash",
     "ngram": "NGram",
 }
-"""By ssdsim's drafters, the ``decoding_type`` (Eagle: of 1.0, and an alias of Eagle3 in later versions)."""
+"""By ssdsim's drafters, the ``decoding_type`` (Eagle: of 1.0, and an alias of Eagle3 in later versions).
+
+DraftTarget is that of 1.0 and of the documentation; the checked configuration of 2026 spells it Draft_Target, as
+:mod:`ssdsim.bench.engines` does, which starts such versions.
+"""
 _NGRAM = 5  # tokens of a match, as vLLM's look-up is told
 _TWO_MODELS = ("model", "ngram")  # whose overlap scheduler the documentation switches off
 
@@ -38,10 +43,7 @@ def command(engine: Dialect, found: Candidates, names: Sequence[str], notes: lis
     words = ["trtllm-serve", checkpoint(found, "target", notes), "--tp_size", str(tp)]
     if ep > 1 or is_data_parallel(found):
         words += ["--ep_size", str(tp if is_data_parallel(found) else ep)]
-    tabled = engine.tables(found)
-    best = found.best(names, by=("b",) if tabled else ())
-    engine.note_shared(best, "contexts" if tabled else "batch sizes and contexts", notes)
-    engine.note_missing(found, best, notes)
+    best = engine.exported(found, names, notes)
     lookaheads = by_batch(best, 1, notes)
     lines = ["enable_attention_dp: true"] if is_data_parallel(found) else []
     if any(lookahead(row) for row in best.to_dict("records")):
@@ -58,8 +60,15 @@ def command(engine: Dialect, found: Candidates, names: Sequence[str], notes: lis
 
 
 def _speculative(found: Candidates, lookaheads: Mapping[int, int], notes: list[str]) -> Iterator[str]:
-    """The lines of the file. Its table names the last batch size of each K; beyond all of them nothing is drafted."""
-    drafter, most = drafter_of(found), max(lookaheads.values())
+    """The lines of the file. Its table names the last batch size of each K; beyond all of them nothing is drafted.
+
+    No K may be larger than that of the smallest batch size.
+    """
+    drafter = drafter_of(found)
+    table = {last: k for _, last, k in ranges(lookaheads) if k > 0}
+    most = next(iter(table.values()))
+    if drafter == ModelDrafter.name:
+        notes.append("where TensorRT-LLM refuses DraftTarget, its documentation's name, say Draft_Target, its code's")
     if drafter in _TWO_MODELS:
         yield "disable_overlap_scheduler: true"
     said: dict[str, Any] = {"decoding_type": DECODING[drafter], "max_draft_len": most}
@@ -69,10 +78,11 @@ def _speculative(found: Candidates, lookaheads: Mapping[int, int], notes: list[s
         said["max_matching_ngram_size"] = _NGRAM
     else:
         said["speculative_model_dir"] = checkpoint(found, "draft", notes)
-    table = {last: k for _, last, k in ranges(lookaheads) if k > 0}
     if len(set(lookaheads.values())) > 1:
-        said["draft_len_schedule"] = f"{{{', '.join(f'{last}: {k}' for last, k in table.items())}}}"
+        said["draft_len_schedule"] = f"{{{', '.join(f'{last}: {min(k, most)}' for last, k in table.items())}}}"
         notes.append("draft_len_schedule is read by versions of 2026; above its largest batch size nothing is drafted")
+    if max(table.values()) > most:
+        notes.append(f"draft_len_schedule begins with its largest number: K is at most {most}, that of the first batch")
     yield "speculative_config:"
     for key, value in said.items():
         yield f"  {key}: {value}"

@@ -68,15 +68,14 @@ def config(engine: Dialect, found: Candidates, names: Sequence[str], notes: list
 
 def command(engine: Dialect, found: Candidates, names: Sequence[str], notes: list[str], seed: int) -> str:
     """The whole command line of a server."""
-    tp, ep = (found.options.get(name, DEFAULTS[name]) for name in ("tp", "ep"))
+    tp, ep = _degrees(found)
     words = ["vllm", "serve", checkpoint(found, "target", notes)]
     if is_data_parallel(found):
         words += ["--data-parallel-size", str(tp), "--enable-expert-parallel"]
         notes.append("all-to-alls are priced (--all2all-backend), not vLLM's default all-gather")
     else:
         words += ["--tensor-parallel-size", str(tp), *(["--enable-expert-parallel"] if ep > 1 else [])]
-    if 1 < ep < tp:
-        notes.append(_ALL_APART.format(tp=tp, ep=ep, each=tp // ep))
+    _note_groups(found, notes)
     if found.options.get("kv_dtype") == "float8":
         words += ["--kv-cache-dtype", "fp8"]
     made = speculative(engine, found, names, notes)
@@ -86,14 +85,8 @@ def command(engine: Dialect, found: Candidates, names: Sequence[str], notes: lis
 
 
 def speculative(engine: Dialect, found: Candidates, names: Sequence[str], notes: list[str]) -> dict[str, Any] | None:
-    """What vLLM's speculative config says: a number of drafted tokens, by ranges of batch sizes where it can.
-
-    Its table has no axis for the context: a batch size gets the K of the best geometric mean over the contexts.
-    """
-    tabled = engine.tables(found)
-    best = found.best(names, by=("b",) if tabled else ())
-    engine.note_shared(best, "contexts" if tabled else "batch sizes and contexts", notes)
-    engine.note_missing(found, best, notes)
+    """What vLLM's speculative config says: a number of drafted tokens, by ranges of batch sizes where it can."""
+    best = engine.exported(found, names, notes)
     degree = found.options.get("tp", DEFAULTS["tp"])
     engines, tp = (degree, 1) if is_data_parallel(found) else (1, degree)
     lookaheads = by_batch(best, engines, notes)
@@ -121,9 +114,6 @@ def speculative(engine: Dialect, found: Candidates, names: Sequence[str], notes:
     return made
 
 
-_ALL_APART = "vLLM spreads experts over all {tp} devices; they are priced in {ep} groups of {each}"
-
-
 def speculative_config(method: Method, draft: str | None, k: int, tp: int) -> dict[str, Any]:
     """The object that starts a drafter, whose model (where it has one) is called ``draft``; ``tp`` is the target's."""
     made: dict[str, Any] = {"method": method.name}
@@ -137,7 +127,7 @@ def speculative_config(method: Method, draft: str | None, k: int, tp: int) -> di
 
 def _note_experts(found: Candidates, notes: list[str]) -> None:
     """VLLM's expert-parallel degree is no number of its own: all devices of the tensor-parallel group, or none."""
-    tp, ep = (found.options.get(name, DEFAULTS[name]) for name in ("tp", "ep"))
+    tp, ep = _degrees(found)
     if is_data_parallel(found):
         notes.append(
             f"start vLLM with --data-parallel-size {tp} --enable-expert-parallel and no tensor parallelism: its batch "
@@ -145,8 +135,19 @@ def _note_experts(found: Candidates, notes: list[str]) -> None:
         )
     if ep > 1:
         notes.append("start vLLM with --enable-expert-parallel: experts lie apart on the devices")
+    _note_groups(found, notes)
+
+
+def _note_groups(found: Candidates, notes: list[str]) -> None:
+    tp, ep = _degrees(found)
     if 1 < ep < tp:
-        notes.append(_ALL_APART.format(tp=tp, ep=ep, each=tp // ep))
+        notes.append(f"vLLM spreads experts over all {tp} devices; they are priced in {ep} groups of {tp // ep}")
+
+
+def _degrees(found: Candidates) -> tuple[int, int]:
+    """Of the target's tensor and expert parallelism."""
+    tp, ep = (found.options.get(name, DEFAULTS[name]) for name in ("tp", "ep"))
+    return tp, ep
 
 
 def _note_draft_devices(point: Mapping[str, Any], notes: list[str]) -> None:

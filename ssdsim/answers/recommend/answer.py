@@ -74,16 +74,16 @@ class Answer:
 
 @dataclass(frozen=True)
 class Recommendation:
-    """The answers by batch; the rest is about ``focus``, the largest batch at which the subject is best.
+    """The answers by batch; the rest is about the one ``at_focus``: at the largest batch where the subject is best.
 
-    Where it is best at none, that is the smallest which fits. ``equal_counts`` are the verdicts on every number of GPUs
-    that the subject can make use of, up to ``--gpus``.
+    Where it is best at none, that is the smallest which fits; None where nothing fits. ``equal_counts`` are the
+    verdicts on every number of GPUs that the subject can make use of, up to ``--gpus``.
     """
 
     request: Request
     answers: tuple[Answer, ...]
     sentence: str
-    focus: int | None
+    at_focus: Answer | None
     equal_counts: tuple[EqualCount, ...]
     break_evens: tuple[BreakEven, ...]
     elasticities: tuple[Elasticity, ...]
@@ -94,6 +94,11 @@ class Recommendation:
     inputs: tuple[TokenInput, ...]
     warnings: tuple[str, ...]
     evaluated: int
+
+    @property
+    def focus(self) -> int | None:
+        """The batch of the answer that the rest is about."""
+        return None if self.at_focus is None else self.at_focus.batch
 
 
 def recommend(
@@ -146,17 +151,16 @@ def _recommendation(request: Request, search: Search) -> Recommendation:
     search.run()
     errors, evaluated = Errors(request), search.evaluated
     answers = tuple(_answer(search, errors, batch) for batch in request.batches)
-    focus = _focus(answers, request.subject)
-    about = next((a for a in answers if a.batch == focus), None)
-    deployments = search.deployments(focus) if focus is not None else []
+    about = _at_focus(answers, request.subject)
+    deployments = search.deployments(about.batch) if about else []
     counts = (equal_count(deployments, n, errors) for n in range(1, request.gpus + 1))
     return Recommendation(
         request=request,
         answers=answers,
         sentence=_sentence(request, answers),
-        focus=focus,
+        at_focus=about,
         equal_counts=tuple(count for count in counts if count is not None and count.subject.gpus == count.gpus),
-        break_evens=tuple(break_evens(search, focus)) if focus is not None else (),
+        break_evens=tuple(break_evens(search, about.batch)) if about else (),
         swings=_swings(about),
         elasticities=tuple(elasticities(about.best, search)) if about and about.best else (),
         provenance=_provenance(request),
@@ -226,11 +230,11 @@ def _swings(about: Answer | None) -> tuple[Swing, ...]:
     return tuple(swings(about.equal.subject.scenario, about.equal.closest.deployment.scenario))
 
 
-def _focus(answers: Sequence[Answer], subject: str) -> int | None:
+def _at_focus(answers: Sequence[Answer], subject: str) -> Answer | None:
     """The largest batch at which the subject is best; the smallest that fits where it is best at none."""
     fitting = [a for a in answers if a.best is not None]
-    winning = [a.batch for a in fitting if a.best and a.best.shape.strategy == subject]
-    return winning[-1] if winning else fitting[0].batch if fitting else None
+    winning = [a for a in fitting if a.best and a.best.shape.strategy == subject]
+    return winning[-1] if winning else next(iter(fitting), None)
 
 
 def _sentence(request: Request, answers: Sequence[Answer]) -> str:
@@ -276,5 +280,6 @@ def _provenance(request: Request) -> list[dict[str, str]]:
     }
     most = max(request.searched[TARGET.option] or ())
     exchanges = options["attention"] == DATA_PARALLEL
-    read = (any(card.experts for card in cards), any(card.window for card in cards), exchanges)
+    rules = {card.recurrent.rule for card in cards if card.recurrent}
+    read = (any(card.experts for card in cards), any(card.window for card in cards), exchanges, rules)
     return [{"profile": name, "summary": summary(p, dtypes, most, *read)} for name, p in profiles.items()]

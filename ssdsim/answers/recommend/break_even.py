@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain, repeat
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
@@ -14,7 +15,16 @@ from numpy.typing import NDArray
 from ssdsim import strategies
 from ssdsim.answers.recommend.choice import best
 from ssdsim.answers.recommend.deployment import Deployment, Shape
-from ssdsim.answers.recommend.search import Search, combinations, turned, turnings
+from ssdsim.answers.recommend.search import (
+    STEPS,
+    Search,
+    combinations,
+    in_coarse_steps,
+    placements,
+    settings_around,
+    turned,
+    turnings,
+)
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.protocols.axes import Axis, Values
 from ssdsim.scenario.asked import effective
@@ -27,6 +37,7 @@ _SECTIONS = 10  # of the range, and then of the section that holds the crossing
 _FINER = 2  # times
 _LARGEST_BATCH = 4096
 _NEAR_BEST = 0.8  # rivals' placements worth another look
+_CLOSE = 0.9  # the subject's tokens/s over its best rival's, in coarse steps of both
 _NEVER_RISES = 0.95  # of tokens/s of a sequence from batch to batch: fitted timings fall a little here and there
 
 
@@ -90,6 +101,25 @@ class _Contenders:
             near |= side & ((good & reaches) | best)
         return replace(self, cases=tuple(case for case, kept in zip(self.cases, near, strict=True) if kept))
 
+    def is_close_at(self, batch: int) -> bool:
+        """Whether other settings than those of a first look might decide there."""
+        lead = self._over(self._as_asked(batch)[None])[0]
+        return bool(_CLOSE < lead < 1.0 / _CLOSE)
+
+    def refined(self, batch: int) -> _Contenders:
+        """The contest with the settings around each side's best at a batch, as far as they get better."""
+        found = self
+        for step in chain(STEPS, repeat(STEPS[-1])):
+            rates, more = found._as_asked(batch), dict.fromkeys(found.cases)
+            for side in (found._subjects, ~found._subjects):
+                if rates[side].any():
+                    shape, copies = found.cases[int(np.argmax(rates * side))]
+                    more |= {(each, copies): None for each in settings_around(self.search.request, shape, step)}
+            if step == STEPS[-1] and len(more) == len(found.cases):
+                break
+            found = replace(found, cases=tuple(more))
+        return found
+
     @property
     def _subjects(self) -> NDArray[np.bool_]:
         return np.array([shape.strategy == self.search.request.subject for shape, _ in self.cases])
@@ -150,7 +180,7 @@ def break_evens(search: Search, batch: int) -> list[BreakEven]:
     if subject.shape.devices.draft:
         with TemporaryDirectory() as folder:
             found.append(_link(contest, point, Path(folder)))
-    return [*found, _largest_batch(_contest(search, batch, deployments, subject, shapes, afresh=True))]
+    return [*found, _largest_batch(_over_batches(search, batch, subject))]
 
 
 def _order(search: Search) -> list[str]:
@@ -165,19 +195,17 @@ def _contest(
     deployments: Sequence[Deployment],
     subject: Deployment,
     tops: Sequence[Shape],
-    afresh: bool = False,
 ) -> _Contenders:
     """The subject placed where it is best, and the rivals where they are good, each at many lookaheads.
 
-    Settings that any number may have (cached outcomes) are held in proportion to the lookahead, or, ``afresh``, tried
-    in coarse steps too: the best number changes with the batch.
+    Settings that any number may have (cached outcomes) are held in proportion to the lookahead.
     """
     request = search.request
 
     def tried(axis: Axis, values: Values, before: Mapping[str, Any]) -> Iterable[Any]:
         have = [top.settings for top in tops if axis.option in top.settings]
         near = [value for top in have for value in axis.near(values, before, top, 1.0)]
-        wide = axis.coarse(values, before) if values is not None or afresh else ()
+        wide = axis.coarse(values, before) if values is not None else ()
         return dict.fromkeys([*near, *wide])
 
     cases: dict[tuple[Shape, int], None] = {}
@@ -189,6 +217,24 @@ def _contest(
         for like, copies in {(d.shape.placement, d.copies): (d.shape, d.copies) for d in good}.values():
             cases |= dict.fromkeys((turned(like, each), copies) for each in settings)
     return _Contenders(search, batch, tuple(cases))
+
+
+def _over_batches(search: Search, batch: int, subject: Deployment) -> _Contenders:
+    """The subject as it is placed, and the rivals in any placement and number of copies; all in coarse steps.
+
+    None of it depends on the batch that is asked about.
+    """
+    request = search.request
+    rivals = (
+        (shape, copies)
+        for name in request.ranked
+        if name != request.subject
+        for shape in placements(request, name)
+        if request.engine.lacks_devices(shape.devices.draft) is None
+        for copies in range(1, request.gpus // shape.gpus + 1)
+    )
+    placed = [(subject.shape, subject.copies), *rivals]
+    return _Contenders(search, batch, tuple((each, n) for like, n in placed for each in in_coarse_steps(request, like)))
 
 
 def _least(
@@ -284,19 +330,26 @@ def _link(contest: _Contenders, point: Mapping[str, Any], folder: Path) -> Break
 
 
 def _largest_batch(contest: _Contenders) -> BreakEven:
-    """The largest batch up to which the subject leads; one batch later it trails, or has no room, as the note says."""
-    low, high = contest.batch, contest.batch
-    if contest.leads_at(low):
-        while contest.leads_at(high):
-            low, high = high, 2 * high
-            if low >= _LARGEST_BATCH:
-                return BreakEven("batch", "sequences", "always", present=contest.batch, note=f"up to {low}")
-    else:
-        while not contest.leads_at(low):
-            low, high = low // 2, low
-            if low == 0:
-                return BreakEven("batch", "sequences", "never", present=contest.batch)
-    near = closer = contest.narrowed(low, high)
+    """The largest batch up to which the subject leads; one batch later it trails, or has no room, as the note says.
+
+    It is looked for from one sequence on, so it is the same for the same deployment, whichever batch is asked about.
+    """
+    ladder = [1 << n for n in range(_LARGEST_BATCH.bit_length())]
+
+    def leads_at(batch: int) -> bool:
+        nonlocal contest
+        if contest.is_close_at(batch):
+            contest = contest.refined(batch)
+        return contest.leads_at(batch)
+
+    low = next((batch for batch in (*ladder, contest.batch) if leads_at(batch)), None)
+    if low is None:
+        return BreakEven("batch", "sequences", "never", present=contest.batch)
+    high = next((batch for batch in ladder if batch > low and not leads_at(batch)), None)
+    if high is None:
+        return BreakEven("batch", "sequences", "always", present=contest.batch, note=f"up to {ladder[-1]}")
+    low = max([low, *(batch for batch in ladder if batch < high)])
+    near = closer = contest.refined(low).refined(high).narrowed(low, high)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if closer.leads_at(middle) else (low, middle)

@@ -85,7 +85,7 @@ def door(found: Recommendation, rate: float | None = None, slo: str | None = Non
     ------
     InputError : a rate or an SLO that is none.
     """
-    about = next((answer for answer in found.answers if answer.batch == found.focus), None)
+    about = found.at_focus
     if about is None or about.best is None:
         return None
     best, request = about.best, found.request
@@ -108,7 +108,8 @@ def door(found: Recommendation, rate: float | None = None, slo: str | None = Non
 def base_point(found: Recommendation, entrance: Door) -> dict[str, Any]:
     """The options of what is recommended, beside the strategies that it is held against."""
     best = entrance.deployment
-    about = next(answer for answer in found.answers if answer.batch == found.focus)
+    about = found.at_focus
+    assert about is not None  # what the door leads to
     point = best.shape.point(found.request.options, best.copy_batch)
     return {**point, "strategies": [name for name in found.request.ranked if name in about.by_strategy]}
 

@@ -27,7 +27,7 @@ ValuesBeside = Callable[[Axis, Values, Mapping[str, Any]], Iterable[Any]]
 
 # Tokens/s is smooth in K, and in the logarithm of the budget, up to the kink where the draft becomes late: steps that
 # shrink around the best find its top, which an exhaustive finer grid confirms to 1 % (tests/answers/test_recommend.py).
-_STEPS = (1.7, 1.3, 1.1)
+STEPS = (1.7, 1.3, 1.1)
 _WORTH_REFINING = 0.95  # of the same strategy's best that needs no more devices
 INDIFFERENT = 1e-3  # relative tokens/s for which nobody spends a device or a cached outcome
 
@@ -47,8 +47,9 @@ class Search:
 
     def run(self) -> None:
         """Price the coarse grid at every batch, then refine what may be chosen."""
-        self.price(self._cases(shape for name in self.request.strategies for shape in _coarse(self.request, name)))
-        for step in _STEPS:
+        placed = (shape for name in self.request.strategies for shape in placements(self.request, name))
+        self.price(self._cases(shape for like in placed for shape in in_coarse_steps(self.request, like)))
+        for step in STEPS:
             self.price((shape, batch) for top, batch in self._tops() for shape in neighbours(self.request, top, step))
 
     def price(self, cases: Iterable[Case]) -> None:
@@ -218,17 +219,22 @@ def placed(request: Request, strategy: str, placement: Mapping[str, Any]) -> Sha
     return shape if even and devices.total <= request.gpus else None
 
 
-def _coarse(request: Request, strategy: str) -> Iterator[Shape]:
-    """In coarse steps of every axis."""
-
-    def coarse(axis: Axis, values: Values, before: Mapping[str, Any]) -> Iterable[Any]:
-        return axis.coarse(values, before)
-
-    for placement in combinations(placings(request, strategy), coarse):
+def placements(request: Request, strategy: str) -> Iterator[Shape]:
+    """Every one of a first look, without speculation."""
+    for placement in combinations(placings(request, strategy), _first_look):
         shape = placed(request, strategy, placement)
         if shape is not None:
-            for settings in combinations(turnings(request, strategy), coarse):
-                yield turned(shape, settings)
+            yield shape
+
+
+def in_coarse_steps(request: Request, shape: Shape) -> Iterator[Shape]:
+    """Shapes on the same devices with the settings of a first look."""
+    for settings in combinations(turnings(request, shape.strategy), _first_look):
+        yield turned(shape, settings)
+
+
+def _first_look(axis: Axis, values: Values, before: Mapping[str, Any]) -> Iterable[Any]:
+    return axis.coarse(values, before)
 
 
 def neighbours(request: Request, shape: Shape, step: float) -> list[Shape]:

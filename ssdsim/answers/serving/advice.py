@@ -44,7 +44,7 @@ def advice(
     parts = [_said(found, basis) for found in first]
     is_open = "" if all(found.decided for found in first) else basis.why_open(any(found.turns for found in first))
     lead = basis.condition
-    than = f"{lead[:1].upper()}{lead[1:]}{title} has the lower time per output token than {first[0].over.title}"
+    than = f"{lead[:1].upper()}{lead[1:]}{title} takes less time per output token than {first[0].over.title}"
     sentence = f"{than} {' and '.join(parts)}{is_open}."
     crossed = [found for found in first if found.rate is not None]
     if not crossed:

@@ -36,7 +36,8 @@ class Place:
     @property
     def shard(self) -> dict[str, Any]:
         """What of the model a device holds, and in which formats, as a pass takes it."""
-        return {"tp": self.tp, "dtype": self.dtype, "kv_dtype": self.kv_dtype, "ep": self.ep}
+        formats = {"dtype": self.dtype, "kv_dtype": self.kv_dtype}
+        return {"tp": self.tp, "ep": self.ep, "states": self.runtime.states, **formats}
 
 
 def target_place(site: Site) -> Place:

@@ -30,22 +30,21 @@ def _no_text(value: Any) -> Any:
     return value
 
 
-Counted = Annotated[int, BeforeValidator(_no_text), Field(ge=0, le=MOST_COUNTED)]
-Tokens = Annotated[int, BeforeValidator(_no_text), Field(ge=0, le=MOST_TOKENS)]
-Amount = Annotated[float, BeforeValidator(_no_text), Field(ge=0.0, le=MOST_COUNTED, allow_inf_nan=False)]
-Index = Annotated[int, Field(ge=0, le=MOST_TOKENS)]
+WrittenTokens = Annotated[int, Field(ge=0, le=MOST_TOKENS)]
+WrittenCount = Annotated[int, Field(ge=0, le=MOST_COUNTED)]
+WrittenAmount = Annotated[float, Field(ge=0.0, le=MOST_COUNTED, allow_inf_nan=False)]
+Index = WrittenTokens
 """The key of an object, which JSON writes as text."""
+
+Tokens = Annotated[WrittenTokens, BeforeValidator(_no_text)]
+Counted = Annotated[WrittenCount, BeforeValidator(_no_text)]
+Amount = Annotated[WrittenAmount, BeforeValidator(_no_text)]
 
 
 class Line(BaseModel):
     """The numbers of a line of text, as its groups have them."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-WrittenTokens = Annotated[int, Field(ge=0, le=MOST_TOKENS)]
-WrittenCount = Annotated[int, Field(ge=0, le=MOST_COUNTED)]
-WrittenAmount = Annotated[float, Field(ge=0.0, le=MOST_COUNTED)]
 
 
 def count(record: Record, names: Sequence[str], where: str) -> int | None:

@@ -1,0 +1,52 @@
+"""The short convolution before a recurrence: the fitted timing model and the law."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+from ssdsim.hardware.laws import HYPOTHETICAL, LineModel, Scaling
+from ssdsim.hardware.timing import Law, Timing, timed, untimed
+from ssdsim.records import Seconds
+from ssdsim.transformer.operations import Convolution
+
+LAUNCH_S = 1.9e-6
+SHARE_OF_BANDWIDTH = 0.6
+"""Of devices on which it was not timed: between an H100 (floor 1.9 us, 0.66 of the bandwidth over long prompts) and a
+B200 (1.9 us, 0.34; 0.52 in decoding), by aiconfigurator 095f58a51, vLLM 0.24.0."""
+
+
+class ConvolutionModel(LineModel):
+    """``launch_s + bytes / bandwidth``: inputs, outputs and the tokens of before, read and written."""
+
+    dimensions: ClassVar[tuple[str, ...]] = ("moved_bytes",)
+
+    launch_s: Seconds
+
+    @property
+    def fixed_s(self) -> float:
+        return self.launch_s
+
+    def scaled(self, scaling: Scaling, *keys: Any) -> Self:
+        return scaling.of(self, "launch_s", uncertainty=()).unfitted()
+
+
+class ConvolutionLaw(Law[Convolution]):
+    """One model for all of them; without it what an H100's tables ask for, by this device's bandwidth."""
+
+    def timing(self, op: Convolution) -> Timing:
+        model = self.profile.convolution
+        if model is None:
+            seconds = float(self._model().seconds(op.bytes))
+            said = "no convolution before a recurrence was timed"
+            return untimed(self.profile, "convolution", seconds, said, "the H100's floor and share of the bandwidth")
+        outside = model.beyond({"moved_bytes": op.bytes})
+        return timed(self.profile, "convolution", model, model.seconds(op.bytes), outside, model.wander(op.bytes))
+
+    def launch_s(self, op: Convolution) -> float:
+        return self._model().launch_s
+
+    def _model(self) -> ConvolutionModel:
+        device = self.profile.device
+        return self.profile.convolution or ConvolutionModel(
+            source=HYPOTHETICAL, launch_s=LAUNCH_S, bandwidth=SHARE_OF_BANDWIDTH * device.memory_bandwidth
+        )

@@ -1,0 +1,102 @@
+"""A recurrent layer over prompts: chunks one after the other, the arithmetic of all of them, and the law."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from pydantic import Field
+
+from ssdsim.checks import Array
+from ssdsim.hardware.laws import Scaling, TimingModel
+from ssdsim.hardware.timing import Law, Timing, timed, untimed
+from ssdsim.records import Card, Positive, Seconds
+from ssdsim.transformer.operations import PrefillRecurrence, Rule
+
+
+class PrefillRecurrenceCosts(Card):
+    """A floor, the chunks of a prompt in turn or the arithmetic of all prompts, and their states.
+
+    A chunk starts from the state that the one before it leaves, so a prompt takes ``per_token_s`` a token however many
+    units wait beside it; all tokens of all heads together take their flops at ``flops_per_s``. Of the two it is a
+    smooth maximum of ``sharpness``. The states are read and written at ``bandwidth``.
+    """
+
+    launch_s: Seconds
+    per_token_s: Seconds
+    flops_per_s: Positive
+    bandwidth: Positive
+    sharpness: float = Field(ge=1.0, le=100.0)
+
+    def seconds(self, tokens: ArrayLike, flops: ArrayLike, state_bytes: ArrayLike) -> Array:
+        """``tokens`` are of one prompt, ``flops`` and ``state_bytes`` of all of them."""
+        in_turn = self.per_token_s * np.asarray(tokens, float)
+        together = np.asarray(flops, float) / self.flops_per_s
+        longest = np.maximum(in_turn, together)
+        shares = (in_turn / longest) ** self.sharpness + (together / longest) ** self.sharpness
+        streaming = np.asarray(state_bytes, float) / self.bandwidth
+        return np.asarray(self.launch_s + longest * shares ** (1.0 / self.sharpness) + streaming)
+
+
+class PrefillRecurrenceModel(TimingModel):
+    """Prompts through a recurrent layer in chunks, on one device. The variables of the domain:
+
+    * ``batch``: prompts
+    * ``tokens``: of each
+    * ``heads``: with a state each
+    """
+
+    dimensions: ClassVar[tuple[str, ...]] = ("batch", "tokens", "heads")
+
+    costs: PrefillRecurrenceCosts
+
+    def scaled(self, scaling: Scaling, *keys: Any) -> Self:
+        flops_per_s = self.costs.flops_per_s * scaling.wide
+        return self.unfitted(costs=scaling.of(self.costs, "launch_s", "per_token_s", flops_per_s=flops_per_s))
+
+
+def _share(
+    launch_s: float, per_token_s: float, of_peak: float, of_bandwidth: float, sharpness: float
+) -> PrefillRecurrenceCosts:
+    return PrefillRecurrenceCosts(
+        launch_s=launch_s, per_token_s=per_token_s, flops_per_s=of_peak, bandwidth=of_bandwidth, sharpness=sharpness
+    )
+
+
+SHARES: Mapping[Rule, PrefillRecurrenceCosts] = {
+    "gated-delta": _share(1.3e-5, 4.1e-8, 0.20, 0.4, 8.0),
+    "kimi-delta": _share(1.8e-5, 7.0e-8, 0.075, 0.4, 2.3),
+    "mamba2": _share(2e-5, 0.0, 0.037, 0.1, 2.0),
+}
+"""Of devices on which none was timed: halfway between what the tables of an H100 and a B200 ask for (aiconfigurator
+095f58a51, vLLM 0.24.0 and its build of July 2026 for KDA; of Mamba2 the B200's of TensorRT-LLM 1.3.0rc15 alone). Rates
+are shares of the device's. So they are 13 to 33 % too slow for an H100 and 10 to 25 % too fast for a B200 or B300."""
+
+
+class PrefillRecurrenceLaw(Law[PrefillRecurrence]):
+    """A model for each rule; without one :data:`SHARES` of the device's peak and bandwidth."""
+
+    def timing(self, op: PrefillRecurrence) -> Timing:
+        model, key = self.profile.prefill_recurrence.get(op.rule), f"prefill_recurrence:{op.heads}:{op.rule}"
+        seconds = float(self._costs(op).seconds(op.tokens, op.flops, op.state_bytes))
+        if model is None:
+            said = f"no {op.rule} recurrence over prompts was timed"
+            return untimed(self.profile, key, seconds, said, "from what an H100 and a B200 take")
+        outside = model.beyond({"batch": op.batch, "tokens": op.tokens, "heads": op.heads})
+        return timed(self.profile, key, model, seconds, outside)
+
+    def launch_s(self, op: PrefillRecurrence) -> float:
+        return self._costs(op).launch_s
+
+    def _costs(self, op: PrefillRecurrence) -> PrefillRecurrenceCosts:
+        model, share, device = self.profile.prefill_recurrence.get(op.rule), SHARES[op.rule], self.profile.device
+        if model is not None:
+            return model.costs
+        peak_flops = device.peak_flops.get(op.dtype, min(device.peak_flops.values()))
+        rates = {
+            "bandwidth": share.bandwidth * device.memory_bandwidth,
+            "flops_per_s": share.flops_per_s * peak_flops,
+        }
+        return share.model_copy(update=rates)
