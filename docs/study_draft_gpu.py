@@ -473,7 +473,7 @@ to 8 and its better fallback, trees of 4 to 64 nodes. Nobody has to use all GPUs
 Published lengths of DSpark and EAGLE-3 at K 7 and temperature 1 (arXiv 2607.05147, table 1):
 {lengths}. One rate stands for each.
 They are of Qwen3-8B. **Nobody published DSpark's for the larger two targets**, where the study takes them to be the
-same, as Qwen3-14B's nearly are; nor is there a DSpark head for Llama. The text is {text} where nothing is said. Prices
+same, as Qwen3-14B's nearly are; nor was a DSpark head for Llama found. The text is {text} where nothing is said. Prices
 are those of the default engine, SSD's own, for all alike.
 
 ## How often each is the fastest
