@@ -58,14 +58,14 @@ _REPLAY = """
 ## What writing states costs
 
 vLLM without a draft, Qwen3.5-122B in NVFP4 on one B300: a step that reads and writes every state, over one that writes
-a state each {tokens} tokens and keeps their inputs (ReplaySSM, pull request 48792). Predicted with the card `vllm-0.24`
+a state each {tokens} tokens and keeps their inputs (ReplaySSM, pull request 48792). Predicted with the card `vllm`
 and the profile's law of a recurrent step, to which none of these rows was fitted; the context, which they do not tell,
 is taken to be {context} tokens. The mean error is {error}.
 
 | sequences | measured | predicted |
 |---|---|---|
 """
-_REPLAYED, _REPLAYED_CONTEXT, _REPLAYED_CARD = "ar with ReplaySSM over ar", 512, "vllm-0.24"
+_REPLAYED, _REPLAYED_CONTEXT, _REPLAYED_CARD = "ar with ReplaySSM over ar", 512, "vllm"
 _WAYS = ("kernels", "without", "in fit", "left out")
 _FOOT = """
 {microseconds:.0f} µs a recurrent layer, 45 of them: {each:.1f} ms of a step. What is in it is not known: kernels that
