@@ -2,32 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.checks import Array
-from ssdsim.rounds.kernel import Kernel
+from ssdsim.rounds.chosen import Chosen
 from ssdsim.rounds.outcomes import Buffered, Draws, OutcomeBlock
 from ssdsim.speculation.confidence import drawn_confidences
-
-
-@dataclass(frozen=True, kw_only=True)
-class Chosen(Kernel):
-    """The literal rule of a kernel that is its mean in a large batch: each round chooses its rows from confidences.
-
-    ``seconds[B]`` is a round's time where B drafted tokens of the batch have a row. From the confidences of ``lag``
-    rounds ago, 1 where there were none, it takes the B of the most expected tokens a second, or ``budget``. The tokens
-    with the B highest survivals by the confidences of now get a row. A token is accepted with the probability that is
-    its confidence, so a sequence accepts as many of its first tokens as have a row and are right.
-    """
-
-    rates: tuple[float, ...]
-    spread: float
-    seconds: Array
-    lag: int
-    budget: int | None
 
 
 class ChosenOutcomes(Buffered):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ssdsim.rounds.chosen import Chosen
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.outcomes import (
     CertainOutcomes,
@@ -14,7 +15,7 @@ from ssdsim.rounds.outcomes import (
     WalkedOutcomes,
     steps_one_by_one,
 )
-from ssdsim.rounds.ragged import Chosen, ChosenOutcomes
+from ssdsim.rounds.ragged import ChosenOutcomes
 
 _FEW = 16  # sequences, of which a loop is faster than arrays over them
 

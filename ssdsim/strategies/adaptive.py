@@ -18,8 +18,8 @@ from ssdsim.pricing.step import Step
 from ssdsim.protocols.alternate import PLACES, Alternate, is_apart
 from ssdsim.protocols.axes import Lookahead
 from ssdsim.protocols.own_lookahead import own_lookahead, settle_lookahead
+from ssdsim.rounds.chosen import Chosen
 from ssdsim.rounds.kernel import Kernel, Tokens
-from ssdsim.rounds.ragged import Chosen
 from ssdsim.settings import GIVEN, Settings
 from ssdsim.speculation.acceptance import rates_of
 from ssdsim.speculation.confidence import accepted_pmf, best_rows

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from ssdsim import InputError
 from ssdsim.engine.simulate import simulate
 from ssdsim.pricing.rows import RowTable, rows_to_price
+from ssdsim.rounds.chosen import Chosen
 from ssdsim.rounds.kernel import Kernel
-from ssdsim.rounds.ragged import Chosen
 from ssdsim.rounds.source import outcome_source
 from ssdsim.runtimes.catalog import find_runtime
 from ssdsim.scenario.configuration import configure
