@@ -20,6 +20,7 @@ from ssdsim.checks import Array
 
 _CELLS = 16_384  # of the logarithm of survivals
 _LEAST_LOG_SURVIVAL = 16.0  # what survives with e^-16 is never worth a row
+_TWO_VALUED = 1e-9  # a Beta with a smaller parameter is 0 or 1
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def accepted_pmf(rates: tuple[float, ...], spread: float, rows: float) -> Array:
 def _cells(rate: float, spread: float, width: float) -> tuple[Array, Array]:
     """Of one confidence, rounded to the nearest cell: P(it is there), and its mean there."""
     certain = np.eye(1, _CELLS)[0]
-    if rate in (0.0, 1.0) or spread == 0.0:
+    if min(rate, 1.0 - rate) * spread < _TWO_VALUED:
         return rate * certain, rate * certain
     from scipy.special import betainc  # here, because predict must start fast
 
@@ -91,7 +92,7 @@ def drawn_confidences(
     """Confidences of drafts, shape ``(*shape, K)``."""
     drawn = np.empty((*shape, len(rates)))
     for position, rate in enumerate(rates):
-        if rate in (0.0, 1.0) or spread == 0.0:
+        if min(rate, 1.0 - rate) * spread < _TWO_VALUED:
             drawn[..., position] = random.random(shape) < rate
         else:
             drawn[..., position] = random.beta(rate * spread, (1.0 - rate) * spread, size=shape)

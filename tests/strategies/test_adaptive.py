@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ssdsim import InputError
@@ -104,6 +104,7 @@ def test_both_engines_draw_the_same_rounds_of_the_same_seed() -> None:
     lag=st.integers(0, 3),
     slope=st.floats(0.0, 2.0),
 )
+@example(rates=[0.5], spread=5e-324, b=1, lag=0, slope=0.0)
 @settings(deadline=None, max_examples=25)
 def test_a_round_has_the_rows_that_it_chose(rates: list[float], spread: float, b: int, lag: int, slope: float) -> None:
     """No sequence yields more than its own rows, and a round without drafted rows yields one token a sequence."""
