@@ -102,3 +102,5 @@ def _passes(strategy: Strategy, settings: Settings, site: Site) -> Iterator[Pass
         strategy.settle(own, there, drafter)
         for step in strategy.steps(there, drafter).values():
             yield from step.passes
+            if step.by_rows is not None and step.by_rows.work is not None:
+                yield from (step.by_rows.work(int(rows)) for rows in step.by_rows.rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import get_args
 
 from ssdsim import strategies
 from ssdsim.answers.compare.compare import Comparison
@@ -11,7 +12,7 @@ from ssdsim.cli.console import UNLABELLED, console, print_labelled, print_origin
 from ssdsim.cli.tables import Table
 from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.option import spelled
-from ssdsim.scenario.standing import TokenInput
+from ssdsim.scenario.standing import Standing, TokenInput
 
 _BAR = 24
 
@@ -35,6 +36,9 @@ def print_comparison(found: Comparison, quiet: bool) -> None:
     out.print()
     out.print("Acceptance inputs", style="bold")
     out.print(_inputs(found))
+    out.print()
+    out.print("What each strategy rests on", style="bold")
+    out.print(_rests_on(found))
     out.print()
     out.print("95 % and P(fastest) from errors of timings and the ranges of these inputs, drawn together", style="dim")
     print_origins(out, (), found.runtime)
@@ -69,7 +73,7 @@ def _bar(low: float, at: float, high: float) -> str:
 
 def _inputs(found: Comparison) -> Table:
     table = Table()
-    for column in ("input", "value", "range", "what it is", "read by"):
+    for column in ("input", "value", "range", "what it is"):
         table.add_column(column, words=column != "value")
     for each in found.inputs:
         table.add_row(*_cells(each))
@@ -81,4 +85,16 @@ def _cells(each: TokenInput) -> Iterator[str]:
     yield value_told(each)
     yield range_told(each)
     yield standing_told(each)
-    yield ", ".join(strategies.ALL.named(name).title for name in each.read_by)
+
+
+def _rests_on(found: Comparison) -> Table:
+    """A line a strategy: its inputs by who says so."""
+    rests_on = [compared.rests_on for compared in found.compared.values()]
+    standings = [standing for standing in get_args(Standing) if any(standing in each for each in rests_on)]
+    table = Table()
+    for column in ("", *standings):
+        table.add_column(column, words=True)
+    for name, compared in found.compared.items():
+        said = (", ".join(map(spelled, compared.rests_on.get(standing, ()))) for standing in standings)
+        table.add_row(strategies.ALL.named(name).title, *said)
+    return table

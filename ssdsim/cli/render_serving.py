@@ -170,7 +170,8 @@ def _notes(out: Console, point: Point) -> None:
 
 
 def _batches(out: Console, found: Serving, point: Point) -> None:
-    """How many decode together, as shares of the time, and what the schedule runs there."""
+    """How many decode together, as shares of the time, and what runs there where it follows them."""
+    width = max(6, *(len(title(found, name)) + 1 for name in point.metrics))
     for name, metrics in point.metrics.items():
         counts = np.array(list(metrics.batch_histogram) or [0])
         shares = np.array(list(metrics.batch_histogram.values()) or [1.0])
@@ -179,12 +180,14 @@ def _batches(out: Console, found: Serving, point: Point) -> None:
         bars = "".join(" ▁▂▃▄▅▆▇█"[int(np.ceil(8 * height / max(heights)))] for height in heights)
         clean = "" if metrics.clean_share is None else f", all hit in {metrics.clean_share:.1%} of rounds"
         forced = "" if not metrics.forced_share else f", {metrics.forced_share:.1%} of look-ups are of new requests"
-        print_labelled(out, f"{title(found, name):6}", f"0 {bars} {edges[-1] - 1} running{clean}{forced}")
-    policy, metrics_of = found.policies.by_name.get(AUTO), point.metrics.get(AUTO)
-    if policy is not None and metrics_of is not None:
-        each = zip(policy.variants, metrics_of.variant_share, strict=True)
+        print_labelled(out, f"{title(found, name):{width}}", f"0 {bars} {edges[-1] - 1} running{clean}{forced}")
+    for name, metrics in point.metrics.items():
+        policy = found.policies.by_name.get(name)
+        if policy is None or not (policy.is_schedule or policy.variants[0].scenario.strategy.follows_batch):
+            continue
+        each = zip(policy.variants, metrics.variant_share, strict=True)
         used = ", ".join(f"{variant.label} {share:.0%}" for variant, share in each if share >= 0.005)
-        print_labelled(out, "auto  ", f"of the time: {used}")
+        print_labelled(out, f"{title(found, name):{width}}", f"of the time: {used}")
 
 
 def _rests_on(out: Console, found: Serving) -> None:

@@ -79,7 +79,7 @@ class Run:
 
     def record(self, block: OutcomeBlock, round_s: np.ndarray[Any, np.dtype[np.float64]]) -> None:
         """Record a block whose rounds the clock has timed."""
-        timed = self.scenario.strategy.clocked(block, self.steps.block(block.rounds), round_s)
+        timed = self.scenario.strategy.clocked(block, self.steps.block(block), round_s)
         self._recorder.add(with_rest("draft", timed) if self._others else timed)
 
     def mailbox(self, to: str, message: str) -> Mailbox:
@@ -114,6 +114,7 @@ class SimActor:
         self._ends: list[float] = []
         self._any_in: dict[str, list[bool]] = {}
         self._any_to: dict[str, list[bool]] = {}
+        self._by_round: dict[str, list[float]] = {}  # seconds of the block's rounds, of steps whose rows differ
         self._judged: list[int] = []  # accepted tokens of the block's rounds, where programs find them out
         self._last_s = 0.0  # of the step done last
         self._constant = run.steps.constant
@@ -134,7 +135,7 @@ class SimActor:
         for block in self._run.blocks():
             self._block = block
             started = self._env.now
-            self._ends, self._any_in, self._any_to, self._judged = [], {}, {}, []
+            self._ends, self._any_in, self._any_to, self._by_round, self._judged = [], {}, {}, {}, []
             for self._at in range(block.rounds):
                 yield self._number
                 self._number += 1
@@ -144,13 +145,15 @@ class SimActor:
     def _own_rounds(self, outcomes: OutcomeSource) -> Iterator[int]:
         while True:
             self._block = outcomes.block(_OWN_ROUNDS)
-            self._any_in, self._any_to = {}, {}
+            self._any_in, self._any_to, self._by_round = {}, {}, {}
             for self._at in range(_OWN_ROUNDS):
                 yield self._number
                 self._number += 1
 
     def do(self, step: str) -> Event:
         seconds = self._constant[step] if self._constant is not None else self._drawn(step)
+        if step in self._run.steps.tables:
+            seconds *= self._over_rows(step)
         if seconds == 0.0:
             self._check_ends(step)
             return self._done
@@ -264,6 +267,12 @@ class SimActor:
             return True
         self._device.stop()
         return False
+
+    def _over_rows(self, step: str) -> float:
+        if step not in self._by_round:
+            assert self._block is not None
+            self._by_round[step] = self._run.steps.over(step, self._block).tolist()
+        return self._by_round[step][self._at]
 
     def _drawn(self, step: str) -> float:
         if step not in self._varying:

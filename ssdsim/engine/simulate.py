@@ -26,11 +26,11 @@ from ssdsim.rounds.outcomes import (
     MOST_TOKENS_A_ROUND,
     OutcomeSource,
     ReplayedOutcomes,
-    outcome_source,
     outcomes_until,
     rounds_to_run_in,
     steps_one_by_one,
 )
+from ssdsim.rounds.source import outcome_source
 from ssdsim.rounds.states import Always
 from ssdsim.scenario.scenario import Scenario
 
@@ -123,9 +123,9 @@ def simulate(
         raise InputError("a trace needs engine des (Monte Carlo has no clock)")
     _check_countable(scenario)
     outcome_seed, step_seed, *other_seeds = np.random.SeedSequence(seed).spawn(1 + scenario.devices.targets)
-    lanes = _MC_LANES if engine == "mc" and steps_one_by_one(scenario.tokens) else 1
-    outcomes = outcome_source(scenario.tokens, scenario.batch, outcome_seed, lanes)
-    run_in = rounds_to_run_in(scenario.tokens)
+    lanes = _MC_LANES if engine == "mc" and steps_one_by_one(scenario.drawn_from) else 1
+    outcomes = outcome_source(scenario.drawn_from, scenario.batch, outcome_seed, lanes)
+    run_in = rounds_to_run_in(scenario.drawn_from)
     if run_in:
         outcomes.block(run_in * lanes)
     recorder = Recorder(scenario.batch, scenario.strategy.miss)
@@ -144,7 +144,8 @@ def simulate(
         batches = _MC_SHARED_BATCHES if several else 64
         stopping = Stopping(rounds, precision, _MC_BLOCK, batches, first, most=most, progress=progress)
         for size in stopping.blocks(recorder):
-            recorder.add(make(outcomes.block(size), steps.block(size)))
+            block = outcomes.block(size)
+            recorder.add(make(block, steps.block(block)))
     return _summary(scenario, recorder, busy_s, confidence)
 
 
@@ -180,7 +181,7 @@ def simulate_requests(
     whole("tokens", tokens, 1)
     whole("runs", runs, 1)
     _check_countable(scenario)
-    kinds = scenario.tokens
+    kinds = scenario.drawn_from
     if isinstance(kinds, Mix):
         kinds = replace(kinds, output_tokens=tokens)
     recorder = Recorder(scenario.batch, scenario.strategy.miss)

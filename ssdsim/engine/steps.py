@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ssdsim.engine.durations import Durations
 from ssdsim.pricing.step import Step
+from ssdsim.rounds.outcomes import OutcomeBlock
 
 _BLOCK = 1024  # rounds
 
@@ -18,19 +19,31 @@ class Steps:
 
     def __init__(self, steps: Mapping[str, Step], spread: float, seed: np.random.SeedSequence) -> None:
         self._steps, self._spread, self._seed = steps, spread, seed
-        self.constant = {name: step.seconds for name, step in steps.items()} if spread == 0.0 else None
+        self.tables = {name: step.by_rows for name, step in steps.items() if step.by_rows is not None}
+        means = {name: 1.0 if name in self.tables else step.seconds for name, step in steps.items()}
+        self.constant = means if spread == 0.0 else None
+        self._means = means
         self._streams = {name: self.stream(name) for name in steps}
 
     def stream(self, name: str, role: str = "") -> Durations:
-        """A step's durations from the first round on; where several roles do it, each has its own."""
-        step = self._steps[name]
-        return Durations(step.seconds, self._spread, _seed_of(name + role, self._seed), step.devices)
+        """A step's durations from the first round on; over the table's where rounds differ in its rows.
 
-    def block(self, rounds: int) -> Mapping[str, float | NDArray[np.float64]]:
-        """The next ``rounds`` durations of every step; one number where durations do not vary."""
-        if self.constant is not None:
-            return self.constant
-        return {name: stream.block(rounds) for name, stream in self._streams.items()}
+        Where several roles do it, each has its own.
+        """
+        seed = _seed_of(name + role, self._seed)
+        return Durations(self._means[name], self._spread, seed, self._steps[name].devices)
+
+    def block(self, outcomes: OutcomeBlock) -> Mapping[str, float | NDArray[np.float64]]:
+        """The durations of every step in the next rounds; one number where they do not vary."""
+        found: dict[str, float | NDArray[np.float64]] = {}
+        for name, stream in self._streams.items():
+            found[name] = self._means[name] if self._spread == 0.0 else stream.block(outcomes.rounds)
+        return found | {name: found[name] * self.over(name, outcomes) for name in self.tables}
+
+    def over(self, name: str, outcomes: OutcomeBlock) -> NDArray[np.float64]:
+        """The table's durations of a step in which rounds differ."""
+        assert outcomes.rows is not None
+        return self.tables[name].at(outcomes.rows)
 
 
 def _seed_of(name: str, seed: np.random.SeedSequence) -> np.random.SeedSequence:

@@ -17,7 +17,8 @@ from ssdsim.executor.plan import RankPlan
 from ssdsim.executor.post import Post
 from ssdsim.executor.timeline import Timeline
 from ssdsim.rounds.actor import Program
-from ssdsim.rounds.outcomes import OutcomeBlock, outcome_source, rounds_to_run_in
+from ssdsim.rounds.outcomes import OutcomeBlock, rounds_to_run_in
+from ssdsim.rounds.source import outcome_source
 
 Action = Callable[[], object]
 
@@ -86,8 +87,9 @@ class MailActor:
 class RankActor(MailActor):
     """One rank of a role: what it does takes real time (:class:`ssdsim.rounds.actor.Actor`).
 
-    ``actions`` gives what this rank has to run of a step: (name, times, action). How much each sequence accepts and
-    which bonus token it gets is known to the leading role, which has ``outcomes``; others learn of it by message.
+    ``actions`` gives what this rank has to run of a step, over so many rows where rounds differ in them: (name, times,
+    action). How much each sequence accepts and which bonus token it gets is known to the leading role, which has
+    ``outcomes``; others learn of it by message.
     """
 
     def __init__(
@@ -96,7 +98,7 @@ class RankActor(MailActor):
         rounds: int,
         outcomes: OutcomeBlock | None,
         mail: Mail,
-        actions: Callable[[str], Sequence[tuple[str, int, Action]]],
+        actions: Callable[[str, int | None], Sequence[tuple[str, int, Action]]],
         post: Post | None = None,
     ) -> None:
         super().__init__(mail)
@@ -112,7 +114,8 @@ class RankActor(MailActor):
                 for count in (outcomes.count_in, outcomes.count_to)
             )
         self._actions = actions
-        self._steps: dict[str, Sequence[tuple[str, int, Action]]] = {}
+        self._steps: dict[tuple[str, int | None], Sequence[tuple[str, int, Action]]] = {}
+        self._rows = None if outcomes is None or outcomes.rows is None else outcomes.rows.tolist()
         self._round = 0
 
     def rounds(self) -> Iterator[int]:
@@ -129,9 +132,10 @@ class RankActor(MailActor):
         return not self._plan.strategy.free_running or self._outcomes is not None
 
     def do(self, step: str) -> None:
-        if step not in self._steps:
-            self._steps[step] = self._actions(step)
-        for name, times, action in self._steps[step]:
+        rows = None if self._rows is None else self._rows[self._round]
+        if (step, rows) not in self._steps:
+            self._steps[step, rows] = self._actions(step, rows)
+        for name, times, action in self._steps[step, rows]:
             for _ in range(times):
                 self.timeline.record(step, name, action)
 

@@ -101,10 +101,10 @@ class Executor:
         of_all = rounds if decodes else rounds * plan.devices.targets
         return RankActor(plan, of_all, outcomes, mail, partial(self._actions, plan, role), post)
 
-    def _actions(self, plan: RankPlan, role: str, name: str) -> list[tuple[str, int, Action]]:
-        """What this rank runs of a step that its role does."""
+    def _actions(self, plan: RankPlan, role: str, name: str, rows: int | None) -> list[tuple[str, int, Action]]:
+        """What this rank runs of a step that its role does, in a round of so many rows."""
         step = plan.steps[name]
-        found = [(piece, self._action(plan, role, step, piece.work)) for piece in step.pieces]
+        found = [(piece, self._action(plan, role, step, piece.work)) for piece in step.over(rows)]
         return [(piece.name, piece.times, action) for piece, action in found if action is not None]
 
     def _action(self, plan: RankPlan, role: str, step: RankStep, work: RankPass | HostWork) -> Action | None:
@@ -142,7 +142,7 @@ def _holders(plan: RankPlan, work: RankPass) -> list[str]:
 
 def _passes(plan: RankPlan) -> Iterator[tuple[RankStep, RankPass]]:
     for step in plan.steps.values():
-        for piece in step.pieces:
+        for piece in step.every_piece:
             if isinstance(piece.work, RankPass):
                 yield step, piece.work
 

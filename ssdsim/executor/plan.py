@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from ssdsim.pricing.between_kernels import Model
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.room import Devices
-from ssdsim.pricing.step import HostWork, Message, Pass, Piece, Step
+from ssdsim.pricing.step import HostWork, Message, Pass, Step
 from ssdsim.protocols.strategy import Strategy
 from ssdsim.rounds.actor import Program, alike, kind_of
 from ssdsim.rounds.kernel import Tokens
@@ -44,11 +44,25 @@ class RankPiece:
 
 @dataclass(frozen=True)
 class RankStep:
-    """The pieces of a step that a rank really runs, on each of ``devices``, or the message that it is."""
+    """The pieces of a step that a rank really runs, on each of ``devices``, or the message that it is.
+
+    ``by_rows`` has its pieces by the rows of the batch, where rounds differ in these.
+    """
 
     pieces: tuple[RankPiece, ...]
     devices: int
     message: Message | None
+    by_rows: Mapping[int, tuple[RankPiece, ...]] = field(default_factory=dict)
+
+    def over(self, rows: int | None) -> tuple[RankPiece, ...]:
+        """What runs in a round of so many rows."""
+        return self.pieces if rows is None else self.by_rows.get(rows, self.pieces)
+
+    @property
+    def every_piece(self) -> Iterator[RankPiece]:
+        yield from self.pieces
+        for pieces in self.by_rows.values():
+            yield from pieces
 
 
 @dataclass(frozen=True)
@@ -71,7 +85,7 @@ class RankPlan:
             scenario.drafter,
             dict(scenario.settings),
             scenario.batch,
-            scenario.tokens,
+            scenario.drawn_from,
             {name: _step(step) for name, step in scenario.steps.items()},
             scenario.devices,
         )
@@ -107,15 +121,31 @@ def role_of(model: Model, roles: Iterable[str]) -> str:
 def _step(step: Step) -> RankStep:
     """Pieces that cost nothing, or that stand for work which ranks do not have, are left out."""
     pieces = tuple(
-        RankPiece(piece.name, piece.times, work) for piece in step.pieces if (work := _work(piece)) is not None
+        RankPiece(piece.name, piece.times, work) for piece in step.pieces if (work := _work(piece.work)) is not None
     )
-    return RankStep(pieces, step.devices, step.message)
+    return RankStep(pieces, step.devices, step.message, _by_rows(step))
 
 
-def _work(piece: Piece) -> RankPass | HostWork | None:
-    match piece.work:
+def _by_rows(step: Step) -> dict[int, tuple[RankPiece, ...]]:
+    table = step.by_rows
+    if table is None or table.work is None:
+        return {}
+    widths = {rows: table.width(rows) for rows in range(table.least, table.most + 1)}
+    ran = {width: table.work(width) for width in table.widths}
+    return {
+        rows: (
+            RankPiece(
+                f"{ran[width].name} {width} rows", 1, RankPass(ran[width].model, ran[width].forward, ran[width].tp)
+            ),
+        )
+        for rows, width in widths.items()
+    }
+
+
+def _work(work: Pass | HostWork | None) -> RankPass | HostWork | None:
+    match work:
         case Pass(model=model, forward=forward, tp=tp):
             return RankPass(model, forward, tp)
         case HostWork(seconds=seconds) if seconds > 0.0:
-            return piece.work
+            return work
     return None

@@ -163,6 +163,8 @@ class Graph:
         return flow[: op.m, : op.k]
 
     def _attend(self, op: Attention, qkv: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+        if qkv.shape[0] < op.batch * op.queries:  # sequences have different numbers of tokens
+            qkv = self._buffer("ragged qkv", op.batch * op.queries, qkv.shape[1])
         keys, values = (kv[: op.batch, :, : op.context] for kv in (keys, values))
         mask = self._branch_mask(op.queries * op.heads // op.kv_heads, op.context) if op.masked else None
         return attend(op, qkv, keys, values, mask)
@@ -177,7 +179,8 @@ class Graph:
         shape = (asked.batch, asked.queries, asked.masked) if asked else (op.tokens, 1, False)
         choices = self._routes.next(*shape)
         experts = ExpertWeights(weights[f"{op.name} gate_up"], weights[f"{op.name} down"])
-        return run_experts(flow, choices, experts, self._buffer(op.name, op.tokens, op.hidden), self._first_expert)
+        out = self._buffer(op.name, op.tokens, op.hidden)
+        return run_experts(flow[: op.tokens], choices[: op.tokens], experts, out, self._first_expert)
 
     def _branch_mask(self, rows: int, context: int) -> torch.Tensor:
         key = ("mask", rows * (1 << 32) + context)

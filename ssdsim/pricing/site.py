@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, update_wrapper
+from functools import cached_property, partial, update_wrapper
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, TypeVar, cast
+
+import numpy as np
 
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.pricing.between_kernels import Model, cost_of_launches, cost_of_step, units_of_step
 from ssdsim.pricing.cost import Cost
 from ssdsim.pricing.network import Network
 from ssdsim.pricing.passes import cost_of_message, streaming_share
+from ssdsim.pricing.rows import RowTable, rows_to_price
 from ssdsim.pricing.step import HostWork, Message, Pass, Piece, Step
 from ssdsim.runtimes.card import KERNELS, Runtime
 from ssdsim.runtimes.covered import Case
@@ -145,9 +148,13 @@ class Site:
     # passes
 
     @_once
-    def target_pass(self, name: str, queries: int, masked: bool = False) -> Pass:
-        """One target pass over ``batch * queries`` tokens; ``masked`` where those of a sequence are a tree."""
-        forward = self._forward(self.target, queries, self.tp, masked=masked, ep=self.ep, spread=self.spread)
+    def target_pass(self, name: str, queries: int, masked: bool = False, rows: int | None = None) -> Pass:
+        """One target pass over ``batch * queries`` tokens; ``masked`` where those of a sequence are a tree.
+
+        Over so many ``rows`` where sequences have different numbers of tokens, at most ``queries``.
+        """
+        of: dict[str, Any] = {"ep": self.ep, "spread": self.spread, "rows": rows}
+        forward = self._forward(self.target, queries, self.tp, masked=masked, **of)
         return Pass(name, "target", forward, self.tp, self.profile, self.facing)
 
     @_once
@@ -270,6 +277,26 @@ class Site:
             return Step("verify", (self.piece(passes[0]),))
         between = Cost.total(zip(map(self.cost, passes), (high - tokens, tokens - low), strict=True))
         return Step("verify", (Piece(name, between, 1, passes[1]),))
+
+    def ragged_step(self, name: str, rows: float, most: int) -> Step:
+        """One target pass over ``rows`` tokens of the batch in the mean round, and over up to ``most`` in others."""
+        table = self._passes_by_rows(name, most)
+        low, high, share = table.between(rows)
+        passes = [self._pass_over(name, each) for each in (low, high)]
+        cost = Cost.total(zip(map(self.cost, passes), (1.0 - share, share), strict=True))
+        return Step("verify", (Piece(name, cost, 1, passes[1]),), by_rows=table)
+
+    @_once
+    def _passes_by_rows(self, name: str, most: int) -> RowTable:
+        captured = () if self.spread else self.runtime.captured_rows
+        rows, last = rows_to_price(self.batch, most, captured)
+        seconds = [self.cost(self._pass_over(name, each)).seconds for each in rows]
+        return RowTable(self.batch, most, np.array(rows), np.array(seconds), last, partial(self._pass_over, name))
+
+    def _pass_over(self, name: str, rows: int) -> Pass:
+        """A target pass over so many rows, of which attention takes each sequence to have as many, rounded up."""
+        queries = -(-rows // self.batch)
+        return self.target_pass(name, queries, rows=None if rows == queries * self.batch else rows)
 
     def speculate(self, drafter: Drafter, tokens: int, beside: bool) -> tuple[Piece, ...]:
         return drafter.speculate(self, tokens, beside)

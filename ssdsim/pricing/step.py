@@ -13,6 +13,7 @@ from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.pricing.between_kernels import Model, Units, units
 from ssdsim.pricing.cost import Cost, TimingErrors
 from ssdsim.pricing.passes import cost_of_pass
+from ssdsim.pricing.rows import RowTable
 from ssdsim.runtimes.card import KERNELS, Runtime
 from ssdsim.transformer.forward import ForwardPass
 
@@ -77,7 +78,8 @@ class Step:
 
     ``part`` is the part of a round (:data:`ssdsim.rounds.estimate.PARTS`) that its time belongs to. Where ``devices``
     share the step, the slowest of them ends it. ``message`` is what a message carries. ``structure`` are errors that
-    move the whole step, each a direction with its log-sd.
+    move the whole step, each a direction with its log-sd. ``by_rows`` is there where rounds differ in the rows of its
+    one pass: the step is then that of the mean round.
     """
 
     part: str
@@ -85,6 +87,7 @@ class Step:
     devices: int = 1
     message: Message | None = None
     structure: Mapping[str, float] = field(default_factory=dict)
+    by_rows: RowTable | None = field(default=None, compare=False)
 
     @cached_property
     def cost(self) -> Cost:
@@ -115,13 +118,14 @@ class Step:
     def off_by(self, direction: str, log_sd: float) -> Step:
         """The same step with one more error, which moves all that has the direction."""
         structure = {**self.structure, direction: log_sd}
-        return Step(self.part, self.pieces, self.devices, self.message, structure)
+        return replace(self, structure=structure)
 
     def stretched(self, factor: float) -> Step:
         """The same step when it takes ``factor`` times as long."""
         if factor == 1.0:
             return self
-        return replace(self, pieces=tuple(replace(piece, cost=piece.cost * factor) for piece in self.pieces))
+        pieces = tuple(replace(piece, cost=piece.cost * factor) for piece in self.pieces)
+        return replace(self, pieces=pieces, by_rows=self.by_rows and self.by_rows.scaled(factor))
 
     def of_pieces_called(self, name: str) -> Step:
         return replace(self, pieces=tuple(replace(piece, name=name) for piece in self.pieces))

@@ -10,6 +10,7 @@ import numpy as np
 
 from ssdsim.pricing.cost import Cost
 from ssdsim.pricing.drafter import Drafter
+from ssdsim.pricing.rows import RowTable
 from ssdsim.pricing.site import Silent
 from ssdsim.pricing.step import Piece, Step
 
@@ -33,6 +34,12 @@ class UnitFree(Silent):
     def verify_step(self, name: str, tokens: float, masked: bool = False) -> Step:
         table = self.options["t_v"]
         return Step("verify", (Piece(name, Cost.of_units(1.0 if table is None else _at(table, self.batch * tokens))),))
+
+    def ragged_step(self, name: str, rows: float, most: int) -> Step:
+        each = np.arange(self.batch, most + 1, dtype=float)
+        seconds = np.array([self.verify_step(name, many / self.batch).seconds for many in each])
+        mean = self.verify_step(name, rows / self.batch)
+        return replace(mean, by_rows=RowTable(self.batch, most, each, seconds))
 
     def speculate(self, drafter: Drafter, tokens: int, beside: bool) -> tuple[Piece, ...]:
         return (Piece("draft step", self._draft_pass, tokens),)

@@ -47,6 +47,7 @@ class Strategy(ABC):
     options : its own; the shared ones are in :mod:`ssdsim.scenario.options`.
     searched : what a search for the best deployment may turn, beside the target's degrees of parallelism.
     told : settings that tables of predictions show as columns.
+    follows_batch : what it derives of them, it derives anew for each number of sequences that run.
     drafts : it needs a drafter.
     drafts_ahead : it drafts on from tokens that were not verified, and takes what follows to be accepted as a fresh
         draft.
@@ -63,6 +64,7 @@ class Strategy(ABC):
     options: tuple[Option, ...] = ()
     searched: tuple[Axis, ...] = ()
     told: tuple[str, ...] = ()
+    follows_batch: bool = False
     drafts: bool = True
     drafts_ahead: bool = False
     most_sequences: int | None = None
@@ -96,6 +98,10 @@ class Strategy(ABC):
     @abstractmethod
     def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:
         """What a round does to a sequence."""
+
+    def drawn_from(self, tokens: Tokens, settings: Settings, steps: Mapping[str, Step], drafter: Drafter) -> Tokens:
+        """What engines draw rounds from, where that is a rule that follows the steps and ``tokens`` only its mean."""
+        return tokens
 
     def guesses(self, settings: Mapping[str, Any]) -> tuple[int, ...] | None:
         """How many bonus tokens are cached for each of the K+1 accepted lengths; None where nothing is cached."""

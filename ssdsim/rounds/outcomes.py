@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from ssdsim.rounds.kernel import Kernel, Mix, Tokens
 
 _BUCKETS = 1 << 16
-_FEW = 16  # sequences, of which a loop is faster than arrays over them
 _LONGEST_WARM_UP = 4096
 _REQUESTS_RUN_IN = 2
 _ENDLESS = 1 << 62  # tokens of a request that never ends
@@ -36,7 +35,8 @@ class OutcomeBlock:
     """``draws[i, t]`` packs the tokens of sequence i in round t (low 16 bits) and the state it leads to (high bits).
 
     ``first[i]`` is the state in which its first round begins; a later one begins where the one before led to, or, where
-    requests end, as ``begun[i, t]`` says. ``most_accepted`` is what a round of alike sequences may accept.
+    requests end, as ``begun[i, t]`` says. ``most_accepted`` is what a round of alike sequences may accept. ``rows[t]``
+    are the rows of the batch that round t verifies; None where all rounds have as many.
     """
 
     states: tuple[str, ...]
@@ -44,6 +44,7 @@ class OutcomeBlock:
     first: NDArray[np.uint32] | None = None
     begun: NDArray[np.uint32] | None = None
     most_accepted: int = 0
+    rows: NDArray[np.int64] | None = None
 
     @property
     def batch(self) -> int:
@@ -72,6 +73,11 @@ class OutcomeBlock:
         """Where rounds of the one sequence accept no more than so many tokens."""
         tokens = np.asarray(accepted, dtype=np.uint32) + np.uint32(1)
         return OutcomeBlock(self.states, (tokens + (self.draws[0] & ~np.uint32(_LOW)))[None, :], self.first)
+
+    def until(self, rounds: int) -> OutcomeBlock:
+        """The first so many rounds."""
+        rows = None if self.rows is None else self.rows[:rounds]
+        return OutcomeBlock(self.states, self.draws[:, :rounds], self.first, rows=rows)
 
     def leads_to(self, state: str) -> NDArray[np.bool_]:
         """Whether each sequence ends each round in ``state``, shape ``(b, rounds)``."""
@@ -192,7 +198,7 @@ class CertainOutcomes:
         return OutcomeBlock(self._states, draws, most_accepted=self._most_accepted)
 
 
-class _Buffered:
+class Buffered:
     """A source of alike sequences that draws chunks of a fixed size, so that its stream knows no block sizes.
 
     Each sequence starts in the first state, as a real run does.
@@ -223,7 +229,7 @@ class _Buffered:
         raise NotImplementedError
 
 
-class IndependentOutcomes(_Buffered):
+class IndependentOutcomes(Buffered):
     """Rounds that depend on no state (SD, or SSD with jit): independent draws."""
 
     def __init__(self, kernel: Kernel, batch: int, seed: np.random.SeedSequence) -> None:
@@ -235,7 +241,7 @@ class IndependentOutcomes(_Buffered):
         return self._sampler.draw(self._batch, rounds)[0]
 
 
-class ChainedOutcomes(_Buffered):
+class ChainedOutcomes(Buffered):
     """Chains of two states: after a miss the speculation is the backup's (SSD's fast fallback)."""
 
     _chunk_draws = 1 << 15  # it works on more arrays at once
@@ -276,7 +282,7 @@ def chain_states(
     return state
 
 
-class WalkedOutcomes(_Buffered):
+class WalkedOutcomes(Buffered):
     """Chains of more than two states, a few sequences: one after the other, from a table of what each state leads to.
 
     What a state never does is not in its table.
@@ -403,19 +409,7 @@ class ReplayedOutcomes:
         self._block = block
 
     def block(self, rounds: int) -> OutcomeBlock:
-        return OutcomeBlock(self._block.states, self._block.draws[:, :rounds], self._block.first)
-
-
-def outcome_source(tokens: Tokens, batch: int, seed: np.random.SeedSequence, lanes: int = 1) -> OutcomeSource:
-    """The stream of outcomes from its start, where every sequence is in the first state."""
-    if steps_one_by_one(tokens):
-        if isinstance(tokens, Kernel) and tokens.shared is None and lanes == 1 and batch <= _FEW:
-            return WalkedOutcomes(tokens, batch, seed)
-        return SteppedOutcomes(tokens, batch, lanes, seed)
-    assert isinstance(tokens, Kernel)
-    if tokens.is_certain:
-        return CertainOutcomes(tokens, batch)
-    return (IndependentOutcomes if tokens.forgets else ChainedOutcomes)(tokens, batch, seed)
+        return self._block.until(rounds)
 
 
 def steps_one_by_one(tokens: Tokens) -> bool:
@@ -436,7 +430,7 @@ def outcomes_until(source: OutcomeSource, tokens: int) -> OutcomeBlock:
     states = (block.draws >> 16) * (before < tokens)
     draws = (after - before).astype(np.uint32) + np.uint32(_STATE) * states.astype(np.uint32)
     rounds = int((before < tokens).any(axis=0).sum())
-    return OutcomeBlock(block.states, draws[:, :rounds], block.first)
+    return replace(block, draws=draws).until(rounds)
 
 
 def rounds_to_run_in(tokens: Tokens) -> int:

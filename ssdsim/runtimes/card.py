@@ -229,6 +229,9 @@ class Runtime(Card):
     the host's ``per_draft_step_s`` where the draft is a head of its target (None: the same), ``own_lm_head_step_s``
     where that has an LM head of its own, whose tokens are then told in the target's vocabulary (None: a head's).
 
+    ``captured_rows`` are the sizes of passes that it captures, in rows of the whole batch: a pass whose sequences have
+    different numbers of rows is padded to the next of them. None are known by default.
+
     ``states`` says what it keeps of recurrent layers while it verifies tokens, which sets what verification moves and
     what a sequence takes in memory. ``pages_of_states``: keys, values and states of a hybrid model lie in pages of one
     size (:func:`ssdsim.transformer.kept.paged_bytes`).
@@ -260,6 +263,7 @@ class Runtime(Card):
     kernels: Kernels = Kernels()
     host: Host = Host()
     errors: Errors = Errors()
+    captured_rows: Annotated[tuple[Annotated[int, Field(ge=1)], ...], FROM_LIST] = ()
     launches: Launches | None = None
     runs: Runs | None = None
     wander: Annotated[tuple[dict[str, Coefficient], ...], FROM_LIST] = ()

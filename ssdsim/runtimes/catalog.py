@@ -115,6 +115,6 @@ def save_runtime(runtime: Runtime, path: Path) -> None:
 
     known = load_runtime(path) if isfile(path) else None
     if known is not None and known.name == runtime.name:
-        kept = {"states": known.states, "pages_of_states": known.pages_of_states, "since": known.since}
+        kept = {name: getattr(known, name) for name in ("states", "pages_of_states", "captured_rows", "since")}
         runtime = runtime.model_copy(update={"runs": known.runs or runtime.runs, **kept})
     write_whole(path, tomli_w.dumps(runtime.model_dump(by_alias=True, exclude_none=True)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,9 @@ _KEPT = 2048  # prices whose drawn steps are kept
 
 def estimate(rows: Sequence[Scenario]) -> Estimate:
     """The closed form of all ``rows``; every number a column."""
+    alike = _of_the_same_steps(rows)
+    if len(alike) > 1:
+        return _put_together([estimate([rows[number] for number in numbers]) for numbers in alike], alike)
     seconds = [row.seconds for row in rows]
     columns = {name: np.array([each[name] for each in seconds]) for name in seconds[0]}
     averages = stacked([row.tokens.averages for row in rows], rows[0].strategy.free_running)
@@ -30,6 +33,32 @@ def estimate(rows: Sequence[Scenario]) -> Estimate:
 def rates(rows: Sequence[Scenario], errors: TimingErrors) -> Draws:
     """Tokens/s of each of ``rows`` under each draw of the errors, shape ``(rows, draws)``."""
     return Rates(errors)(rows)
+
+
+def _of_the_same_steps(rows: Sequence[Scenario]) -> list[list[int]]:
+    """Numbers of rows whose rounds have the same steps: columns of steps have one value a row."""
+    found: dict[tuple[str, ...], list[int]] = {}
+    for number, row in enumerate(rows):
+        found.setdefault(tuple(row.steps), []).append(number)
+    return list(found.values())
+
+
+def _put_together(parts: Sequence[Estimate], numbers: Sequence[Sequence[int]]) -> Estimate:
+    """One estimate of all rows from those of some of them, by their numbers."""
+    order = np.argsort(np.concatenate(numbers))
+
+    def column(of_each: Sequence[Any]) -> Any:
+        if any(each is None for each in of_each):
+            return None
+        whole = [np.broadcast_to(each, len(of)) for each, of in zip(of_each, numbers, strict=True)]
+        return np.concatenate(whole)[order]
+
+    names = [field.name for field in fields(Estimate) if field.name not in ("strategy", "breakdown_s")]
+    return Estimate(
+        parts[0].strategy,
+        breakdown_s={part: column([each.breakdown_s[part] for each in parts]) for part in parts[0].breakdown_s},
+        **{name: column([getattr(each, name) for each in parts]) for name in names},
+    )
 
 
 class Rates:
@@ -46,6 +75,10 @@ class Rates:
     def __call__(self, rows: Sequence[Scenario]) -> Draws:
         if len(self._drawn) > _KEPT:
             self._drawn.clear()
+        alike = _of_the_same_steps(rows)
+        if len(alike) > 1:
+            apart = [self([rows[number] for number in numbers]) for numbers in alike]
+            return np.concatenate(apart)[np.argsort(np.concatenate(alike))]
         steps = [self.steps(row) for row in rows]
         seconds = {name: np.stack([each[name] for each in steps]) for name in steps[0]}
         made = [row.tokens.averages for row in rows]

@@ -24,7 +24,8 @@ class Scenario:
     """A batch decoded by a strategy.
 
     ``settings`` are all options, with what the strategy derived; ``reads`` those that shape it, None where
-    nobody noted. ``place`` is None where durations are unit-free.
+    nobody noted. ``place`` is None where durations are unit-free. ``same_rounds`` is there at other prices than those
+    that its rounds are drawn by.
     """
 
     strategy: Strategy
@@ -34,6 +35,7 @@ class Scenario:
     known: KnownTokens
     priced: Priced
     reads: frozenset[str] | None = None
+    same_rounds: Tokens | None = None
 
     @cached_property
     def site(self) -> Site | None:
@@ -56,7 +58,12 @@ class Scenario:
 
     def with_steps(self, steps: Mapping[str, Step]) -> Scenario:
         """The same rounds at other prices."""
-        return replace(self, priced=replace(self.priced, expected=steps))
+        return replace(self, priced=replace(self.priced, expected=steps), same_rounds=self.drawn_from)
+
+    @property
+    def drawn_from(self) -> Tokens:
+        """What rounds are drawn from: the tokens, or a rule of which they are the mean."""
+        return self.same_rounds or self.strategy.drawn_from(self.tokens, self.settings, self.steps, self.drafter)
 
     @property
     def batch(self) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from ssdsim.option import Group
 from ssdsim.scenario.drafting import PUBLISHED
@@ -85,6 +85,14 @@ def _measured(name: str, settings: Settings) -> str:
     pair = chosen_in(settings)
     positions = len(pair.findings.rates) if pair is not None and name == "alpha" else 0
     return settings.source(name) + (f", to K {positions}" if positions else "")
+
+
+def by_standing(inputs: Iterable[TokenInput]) -> dict[Standing, list[str]]:
+    """Their names, from what is known best to what nobody knows; only the standings that there are."""
+    found: dict[Standing, list[str]] = {standing: [] for standing in get_args(Standing)}
+    for each in inputs:
+        found[each.standing].append(each.name)
+    return {standing: names for standing, names in found.items() if names}
 
 
 def of_all(inputs: Mapping[str, Sequence[TokenInput]]) -> tuple[TokenInput, ...]:

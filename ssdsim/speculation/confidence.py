@@ -5,12 +5,12 @@ calibrated and independent. Around a position's acceptance rate ``a`` they are `
 for all positions. The product of a sequence's confidences up to a token is the token's survival. Tokens whose survival
 is at least a threshold are verified: always the first ones of a draft. A threshold stands for the rows that it takes.
 
-As ``s`` goes to 0 a confidence is 0 or 1; as it grows confidences tell nothing.
+At ``s`` 0 a confidence is 0 or 1; as it grows confidences tell nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -20,6 +20,7 @@ from ssdsim.checks import Array
 
 _CELLS = 16_384  # of the logarithm of survivals
 _LEAST_LOG_SURVIVAL = 16.0  # what survives with e^-16 is never worth a row
+_TWO_VALUED = 1e-9  # a Beta with a smaller parameter is 0 or 1
 
 
 @dataclass(frozen=True)
@@ -47,15 +48,15 @@ def expected_curve(rates: tuple[float, ...], spread: float) -> Curve:
     return Curve(np.append(0.0, rows), np.vstack([np.zeros(len(rates)), np.transpose(reached)]))
 
 
-def best_rows(rates: tuple[float, ...], spread: float, draft_s: float, verify_s: Sequence[float]) -> float:
+def best_rows(rates: tuple[float, ...], spread: float, round_s: Callable[[Array], Array]) -> float:
     """Verified tokens a sequence that yield the most tokens a second.
 
-    ``verify_s[j]`` is the seconds of a pass in which j drafted tokens a sequence are verified; linear between.
+    ``round_s(n)`` are the seconds of rounds in which n drafted tokens a sequence are verified.
     """
-    if draft_s + verify_s[0] == 0.0:  # nothing takes time, as where a plan asks what to time
-        return float(len(rates))
     curve = expected_curve(rates, spread)
-    seconds = draft_s + np.interp(curve.rows, np.arange(len(verify_s)), verify_s)
+    seconds = round_s(curve.rows)
+    if seconds[0] == 0.0:  # nothing takes time, as where a plan asks what to time
+        return float(len(rates))
     return float(curve.rows[np.argmax((1.0 + curve.reached.sum(axis=1)) / seconds)])
 
 
@@ -69,9 +70,9 @@ def accepted_pmf(rates: tuple[float, ...], spread: float, rows: float) -> Array:
 @lru_cache(maxsize=256)
 def _cells(rate: float, spread: float, width: float) -> tuple[Array, Array]:
     """Of one confidence, rounded to the nearest cell: P(it is there), and its mean there."""
-    certain, never = np.eye(1, _CELLS)[0], np.zeros(_CELLS)
-    if rate in (0.0, 1.0):
-        return (certain, certain) if rate else (never, never)
+    certain = np.eye(1, _CELLS)[0]
+    if min(rate, 1.0 - rate) * spread < _TWO_VALUED:
+        return rate * certain, rate * certain
     from scipy.special import betainc  # here, because predict must start fast
 
     edges = np.exp(-width * np.maximum(0.0, np.arange(_CELLS + 1) - 0.5))
@@ -83,3 +84,16 @@ def _convolved(one: Array, other: Array) -> Array:
     """What leaves the last cell is lost: survivals only fall."""
     size = 2 * _CELLS
     return np.maximum(0.0, np.fft.irfft(np.fft.rfft(one, size) * np.fft.rfft(other, size), size)[:_CELLS])
+
+
+def drawn_confidences(
+    rates: tuple[float, ...], spread: float, shape: tuple[int, ...], random: np.random.Generator
+) -> Array:
+    """Confidences of drafts, shape ``(*shape, K)``."""
+    drawn = np.empty((*shape, len(rates)))
+    for position, rate in enumerate(rates):
+        if min(rate, 1.0 - rate) * spread < _TWO_VALUED:
+            drawn[..., position] = random.random(shape) < rate
+        else:
+            drawn[..., position] = random.beta(rate * spread, (1.0 - rate) * spread, size=shape)
+    return drawn

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
+from ssdsim.checks import Array, FloatOrArray
 from ssdsim.errors import InputError
-from ssdsim.kinds import Number
+from ssdsim.kinds import Number, Whole
 from ssdsim.option import Group, Option
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.room import NoRoom
@@ -15,12 +18,14 @@ from ssdsim.pricing.step import Step
 from ssdsim.protocols.alternate import PLACES, Alternate, is_apart
 from ssdsim.protocols.axes import Lookahead
 from ssdsim.protocols.own_lookahead import own_lookahead, settle_lookahead
+from ssdsim.rounds.chosen import Chosen
 from ssdsim.rounds.kernel import Kernel, Tokens
-from ssdsim.settings import Settings
+from ssdsim.settings import GIVEN, Settings
 from ssdsim.speculation.acceptance import rates_of
 from ssdsim.speculation.confidence import accepted_pmf, best_rows
 
 _LONGEST = 64
+_OLDEST = 8
 
 
 class Adaptive(Alternate):
@@ -47,6 +52,7 @@ class Adaptive(Alternate):
         ),
     )
     told = ("adaptive_rows",)
+    follows_batch = True
     options = (
         own_lookahead(
             "adaptive_k",
@@ -73,6 +79,13 @@ class Adaptive(Alternate):
             plausible=(1.8, 5.0),
         ),
         Option(
+            name="adaptive_lag",
+            kind=Whole(least=0, most=_OLDEST),
+            default=1,
+            about="age in rounds of the confidences that say how many rows there are (of drawn rounds; vLLM: 1)",
+            axis="age of confidences (rounds)",
+        ),
+        Option(
             name="adaptive_ms",
             kind=Number(1e6),
             default=0.0,
@@ -85,9 +98,9 @@ class Adaptive(Alternate):
         settle_lookahead(settings, "adaptive_k")
         k = self.lookahead(settings)
         if settings["adaptive_rows"] is None:
-            verify_s = [site.verify_step("verify", 1 + rows).seconds for rows in range(k + 1)]
-            beside_s = sum(step.seconds for name, step in self._steps(site, drafter, k).items() if name != "verify")
-            best = best_rows(_rates(settings, drafter), float(settings["confidence_spread"]), beside_s, verify_s)
+            round_s = _rounds_s(self._steps(site, drafter, k))
+            rates, spread, b = _rates(settings, drafter), float(settings["confidence_spread"]), settings["b"]
+            best = best_rows(rates, spread, lambda rows: round_s(b * (1.0 + rows)))
             settings.derive("adaptive_rows", best, "those of the most tokens/s")
         if settings["adaptive_rows"] > k:
             raise InputError(f"--adaptive-rows {settings['adaptive_rows']:g} is more than the {k} that are drafted")
@@ -99,14 +112,37 @@ class Adaptive(Alternate):
         rates, spread = _rates(settings, drafter), float(settings["confidence_spread"])
         return Kernel.of_tokens(accepted_pmf(rates, spread, float(settings["adaptive_rows"])))
 
+    def drawn_from(self, tokens: Tokens, settings: Settings, steps: Mapping[str, Step], drafter: Drafter) -> Tokens:
+        assert isinstance(tokens, Kernel)
+        b, k = settings["b"], self.lookahead(settings)
+        return Chosen(
+            tokens.states,
+            tokens.p,
+            rates=_rates(settings, drafter),
+            spread=float(settings["confidence_spread"]),
+            seconds=_rounds_s(steps)(b + np.arange(b * k + 1)),
+            lag=settings["adaptive_lag"],
+            budget=round(b * settings["adaptive_rows"]) if settings.source("adaptive_rows") == GIVEN else None,
+        )
+
     def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
         return self._steps(site, drafter, site.options["adaptive_rows"])
 
     def _steps(self, site: Site, drafter: Drafter, rows: float) -> Mapping[str, Step]:
         draft = site.speculate(drafter, self.lookahead(site.options), beside=not is_apart(site.options, drafter))
-        steps = self.round_steps(site, drafter, Step("draft", draft), site.verify_step("verify", 1 + rows))
+        b, k = site.options["b"], self.lookahead(site.options)
+        verify = site.ragged_step("verify", b * (1.0 + rows), b * (1 + k))
+        steps = self.round_steps(site, drafter, Step("draft", draft), verify)
         choose = site.on_host("choose rows", site.options["adaptive_ms"] * (1.0 if site.unit_free else 1e-3))
         return {**steps, "sample": Step("host", (choose, *steps["sample"].pieces))}
+
+
+def _rounds_s(steps: Mapping[str, Step]) -> Callable[[FloatOrArray], Array]:
+    """Seconds of rounds by the rows of their passes."""
+    table = steps["verify"].by_rows
+    assert table is not None
+    beside_s = sum(step.seconds for name, step in steps.items() if name != "verify")
+    return lambda rows: beside_s + table.at(rows)
 
 
 def _rates(settings: Settings, drafter: Drafter) -> tuple[float, ...]:

@@ -144,6 +144,7 @@ def forward_pass(
     logits: int | None = None,
     spread: bool = False,
     drafts: int = 1,
+    rows: int | None = None,
     states: StateKeeping = "each",
 ) -> ForwardPass:
     """The operations of one pass over ``batch * queries`` tokens in flight.
@@ -169,6 +170,8 @@ def forward_pass(
         attention); the pass is that of the fullest. Experts lie apart on all of them (``ep`` is ``tp``): all-to-alls
         bring each token to the devices of its experts and back.
     drafts : of a block drafter, into how many blocks the tokens of a sequence whose logits are needed part.
+    rows : tokens in flight of the whole batch where sequences have different numbers of them, at most ``batch *
+        queries``, over which attention is; by default those.
     states : which states of recurrent layers are kept for tokens that are being verified.
 
     Raises
@@ -188,7 +191,22 @@ def forward_pass(
     needed = queries if logits is None else logits
     everyone = batch if spread else own
     return _forward_pass(
-        _Shard(card, own, queries, context, sharing, kept, masked, ep, fused or 0, needed, everyone, drafts, states)
+        _Shard(
+            card,
+            own,
+            queries,
+            context,
+            sharing,
+            kept,
+            masked,
+            ep,
+            fused or 0,
+            needed,
+            everyone,
+            drafts,
+            states,
+            rows or 0,
+        )
     )
 
 
@@ -215,9 +233,13 @@ class _Shard:
     """Of all devices, which have their own or all the same."""
     drafts: int = 1
     states: StateKeeping = "each"
+    rows: int = 0
+    """Tokens of all devices' sequences, where these differ; 0 where they are alike."""
 
     @property
     def tokens(self) -> int:
+        if self.rows:
+            return -(-self.rows * self.batch // self.all_sequences)
         return self.batch * self.queries
 
     @property
@@ -257,7 +279,7 @@ class _Shard:
         if not card.vocab_size:
             return ()
         vocab_shard = -(-card.vocab_size // self.tp)  # engines pad the vocabulary to a multiple of tp
-        rows = self.batch * self.logits
+        rows = self.tokens if self.rows else self.batch * self.logits
         ops: list[Operation] = [
             self._elementwise("final_norm", 4 * card.hidden_size),
             self._gemm("lm_head", vocab_shard, card.hidden_size, self.precision.lm_head, rows),
@@ -433,7 +455,7 @@ class _Shard:
         busiest = busiest_over_mean(experts.count, touched, self.ep)
         share = busiest / self.ep
         visited = ExpertMlp(
-            "experts", everyone * self.queries, width, experts.width // max(1, self.tp // self.ep),
+            "experts", self.rows or everyone * self.queries, width, experts.width // max(1, self.tp // self.ep),
             experts.count // self.ep, experts.per_token, share * touched, kept, "" if kept == dtype else dtype,
             share, card.mlp_matrices,
         )  # fmt: skip

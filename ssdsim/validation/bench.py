@@ -35,6 +35,7 @@ from ssdsim.validation.timelines import draw, parts_of
 
 HANDLER = "ssdsim.executor.executor:make_executor"
 _ANSWER_S = 300.0
+_SPREAD = "confidence_spread"
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ class Bench:
 
     def options(self, point: GridPoint) -> dict[str, Any]:
         """A grid point as options of a scenario."""
-        given = {
+        given: dict[str, Any] = {
             "strategies": self.strategies,
             "target": self.target,
             "draft": self.draft,
@@ -123,6 +124,9 @@ class Bench:
             "context": self.context,
             "dtype": self.dtype,
         }
+        named = map(strategies.ALL.named, self.strategies)
+        if any(option.name == _SPREAD for strategy in named for option in strategy.options):
+            given[_SPREAD] = 0.0  # confidences of two values: rows vary from round to round the most
         return {name: value for name, value in given.items() if value is not None} | point.options
 
 

@@ -208,3 +208,16 @@ def test_a_mistake_in_one_strategy_refuses_the_whole_point() -> None:
     row = evaluate([{}, point]).iloc[1]
     assert "no bfloat16 gemm timings" in row["error"]
     assert_same(row, point)
+
+
+def test_rows_whose_rounds_have_other_steps_are_each_their_own_prediction() -> None:
+    """One sequence has no second half; a look-up of n-grams decodes where it finds nothing, a model never does."""
+    halves: list[dict[str, Any]] = [{"strategies": "minedraft", "t_sd": 0.5, "b": b, "k": 4} for b in (1, 8, 1, 3)]
+    found: list[dict[str, Any]] = [
+        {"strategies": "sd", "target": "llama-3.1-8b", "tp": 1, "b": 4, "k": 4, "alpha": 0.5, "drafter": drafter}
+        for drafter in ("model", "ngram")
+    ]
+    for points, column in ((halves, "minedraft"), (found, "sd")):
+        together, alone = evaluate(points, draws=50), [evaluate([point], draws=50) for point in points]
+        for name in (f"{column}_tokens_per_second", f"{column}_low", f"{column}_high"):
+            assert together[name].to_list() == [each[name][0] for each in alone]

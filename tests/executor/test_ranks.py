@@ -205,3 +205,35 @@ def test_sides_that_never_wait_find_out_on_real_ranks_what_a_pass_verifies(hands
         ]
         assert handshake == "code" or not of_one_row
         assert all(target.tokens[n] == 1 for n in of_one_row)
+
+
+def test_adaptive_rounds_run_passes_over_the_rows_that_they_chose(pair: Ranks) -> None:
+    """Two-valued confidences, so that rows vary; drafted beside the target, and on a device of its own."""
+    for sd_draft in ("colocated", "separate"):
+        configuration = small("adaptive", confidence_spread=0.0, alpha=0.6, sd_draft=sd_draft)
+        target, draft = run(pair, configuration.scenarios["adaptive"])
+        rows = block_of(configuration, "adaptive").rows
+        assert rows is not None
+        assert len(set(rows.tolist())) > 2
+        verified = [event.what for event in target.events if event.step == "verify"]
+        assert verified == [f"verify {each} rows" for each in rows]
+        drafting = target if draft is None else draft
+        assert len(spans(drafting, "draft step")) == 3 * ROUNDS
+
+
+def test_adaptive_rounds_are_told_by_the_times_that_chose_their_rows(pair: Ranks) -> None:
+    """At other prices, as on a machine that is slower now, the simulator replays the rounds that ran."""
+    scenario = small("adaptive", confidence_spread=0.0, alpha=0.6).scenarios["adaptive"]
+    slow = scenario.with_steps(
+        {name: step.stretched(3.0 if name == "draft" else 1.0) for name, step in scenario.steps.items()}
+    )
+    target, _ = run(pair, scenario)
+    assert sum(target.tokens) / (2 * ROUNDS) == simulate(slow, rounds=ROUNDS, seed=SEED).tokens_per_round.value
+
+
+def test_a_pass_over_rows_that_differ_by_sequence_runs_on_two_target_ranks(quartet: Ranks) -> None:
+    scenario = small("adaptive", confidence_spread=0.0, alpha=0.6, tp=2).scenarios["adaptive"]
+    first, other, *_ = run(quartet, scenario)
+    whats_of = [[event.what for event in each.events if event.step == "verify"] for each in (first, other)]
+    assert whats_of[0] == whats_of[1]
+    assert any("3 rows" in what for what in whats_of[0])

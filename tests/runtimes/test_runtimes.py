@@ -395,7 +395,7 @@ def test_what_an_engine_runs_survives_a_fit(tmp_path: Path) -> None:
     save_runtime(known, path)
     anew = Runtime(name="vllm", engine="vllm", evidence=Evidence(source="fitted from scratch"))
     save_runtime(anew, path)
-    kept = {"runs": known.runs, "since": known.since, "pages_of_states": known.pages_of_states}
+    kept = {name: getattr(known, name) for name in ("runs", "since", "pages_of_states", "captured_rows")}
     assert load_runtime(path) == anew.model_copy(update=kept)
     save_runtime(anew, tmp_path / "mine.toml")
     assert load_runtime(tmp_path / "mine.toml").runs is None

@@ -14,7 +14,7 @@ from ssdsim.answers.grid import evaluate
 from ssdsim.answers.predict import predict
 from ssdsim.engine.simulate import simulate
 from ssdsim.engine.trace import Trace
-from ssdsim.rounds.outcomes import outcome_source
+from ssdsim.rounds.source import outcome_source
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.speculation.counted import CountedRun

@@ -110,6 +110,20 @@ def test_any_strategy_is_measured_predicted_and_held_against_its_rival(calibrati
 
 
 @pytest.mark.ranks
+def test_halves_of_a_batch_and_rows_that_vary_are_measured_and_predicted(calibration: Path, tmp_path: Path) -> None:
+    """MineDraft and adaptive verification, whose predicted rounds yield the tokens of those that ran."""
+    names = ("sd", "minedraft", "adaptive")
+    here = bench(str(calibration / "validation-profile.json"), "float32", strategies=names)
+    point = GridPoint(3, 1, 0.6, 0.8, 2, "jit", "separate")
+    assert here.configuration(point).scenarios["adaptive"].settings["confidence_spread"] == 0.0
+    (compared,) = run_grid(here, [point], tmp_path / "log.jsonl", lambda done, total: None, None)
+    assert [(c.strategy, c.devices) for c in compared] == [(name, (1, 1)) for name in names]
+    for c in compared:
+        assert c.tokens_per_round == pytest.approx(sum(c.tokens_repeats) / len(c.tokens_repeats))
+        assert c.predicted_s > 0.0
+
+
+@pytest.mark.ranks
 def test_a_machine_with_one_device_measures_what_needs_no_other(calibration: Path, tmp_path: Path) -> None:
     alone = {"strategies": ("ar", "sd"), "draft_devices": ()}
     here = bench(str(calibration / "validation-profile.json"), "float32", **alone)

@@ -24,20 +24,24 @@ from ssdsim.intervals import bounds_95
 from ssdsim.option import spelled
 from ssdsim.pricing.room import NoRoom
 from ssdsim.scenario.place import runtime_for
-from ssdsim.scenario.standing import TokenInput
+from ssdsim.scenario.standing import Standing, TokenInput, by_standing
 
 QUANTILES = {"p5": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95}
 
 
 @dataclass(frozen=True)
 class Compared:
-    """A strategy's best deployment with its tokens/s per user: 95 % interval, quantiles, P(the fastest)."""
+    """A strategy's best deployment with its tokens/s per user: 95 % interval, quantiles, P(the fastest).
+
+    ``rests_on`` are the inputs that its acceptance and hits rest on, by their standing; of AR there are none.
+    """
 
     deployment: Deployment
     low: float
     high: float
     quantiles: Mapping[str, float]
     probability_fastest: float
+    rests_on: Mapping[Standing, Sequence[str]]
 
 
 @dataclass(frozen=True)
@@ -103,6 +107,7 @@ def compare(*, gpus: int | str, b: int = 1, seed: int = 0, **options: Any) -> Co
             high=float(ends[name][1]),
             quantiles={p: float(np.quantile(rates[name], q)) for p, q in QUANTILES.items()},
             probability_fastest=float(share_fastest(rates[name], [rates[o] for o in found if o != name])),
+            rests_on=by_standing(deployment.scenario.known.inputs),
         )
         for name, deployment in found.items()
     }

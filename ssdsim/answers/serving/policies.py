@@ -124,7 +124,27 @@ def _named(asked: Any) -> tuple[tuple[str, ...], bool]:
 
 
 def _alternatives(strategy: Strategy, options: Mapping[str, Any]) -> Iterator[tuple[Scenario, str]]:
-    """The strategy with each of its alternatives, where a word such as ``auto`` leaves a choice, and what tells it."""
+    """The strategy with each of its alternatives, where a word such as ``auto`` leaves a choice, and what tells it.
+
+    One whose settings follow the batch has an alternative for each of some batches, as far as these fit.
+    """
+    if not strategy.follows_batch:
+        yield from _alternatives_at(strategy, options)
+        return
+    known: set[tuple[Any, ...]] = set()
+    for batch in _BATCHES:
+        try:
+            found = list(_alternatives_at(strategy, {**options, "b": batch}))
+        except NoRoom:
+            return
+        for scenario, label in found:
+            told = [(ALL[name].short, scenario.settings[name]) for name in strategy.told]
+            if (each := (label, *told)) not in known:
+                known.add(each)
+                yield scenario, " ".join([label, *(f"{name} {value:.2g}" for name, value in told)])
+
+
+def _alternatives_at(strategy: Strategy, options: Mapping[str, Any]) -> Iterator[tuple[Scenario, str]]:
     asked = Asked.of(options)
     choices = strategy.alternatives(asked.settings)
     for choice, scenario in zip(choices, asked.scenarios(strategy.name), strict=True):

@@ -1,0 +1,25 @@
+"""The rule by which a round chooses its rows; who draws such rounds is apart, so that predictions start fast."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ssdsim.checks import Array
+from ssdsim.rounds.kernel import Kernel
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chosen(Kernel):
+    """The literal rule of a kernel that is its mean in a large batch: each round chooses its rows from confidences.
+
+    ``seconds[B]`` is a round's time where B drafted tokens of the batch have a row. From the confidences of ``lag``
+    rounds ago, 1 where there were none, it takes the B of the most expected tokens a second, or ``budget``. The tokens
+    with the B highest survivals by the confidences of now get a row. A token is accepted with the probability that is
+    its confidence, so a sequence accepts as many of its first tokens as have a row and are right.
+    """
+
+    rates: tuple[float, ...]
+    spread: float
+    seconds: Array
+    lag: int
+    budget: int | None

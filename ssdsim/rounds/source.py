@@ -1,0 +1,34 @@
+"""The stream of outcomes that a kernel is drawn by."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ssdsim.rounds.chosen import Chosen
+from ssdsim.rounds.kernel import Kernel, Tokens
+from ssdsim.rounds.outcomes import (
+    CertainOutcomes,
+    ChainedOutcomes,
+    IndependentOutcomes,
+    OutcomeSource,
+    SteppedOutcomes,
+    WalkedOutcomes,
+    steps_one_by_one,
+)
+from ssdsim.rounds.ragged import ChosenOutcomes
+
+_FEW = 16  # sequences, of which a loop is faster than arrays over them
+
+
+def outcome_source(tokens: Tokens, batch: int, seed: np.random.SeedSequence, lanes: int = 1) -> OutcomeSource:
+    """The stream of outcomes from its start, where every sequence is in the first state."""
+    if isinstance(tokens, Chosen):
+        return ChosenOutcomes(tokens, batch, seed)
+    if steps_one_by_one(tokens):
+        if isinstance(tokens, Kernel) and tokens.shared is None and lanes == 1 and batch <= _FEW:
+            return WalkedOutcomes(tokens, batch, seed)
+        return SteppedOutcomes(tokens, batch, lanes, seed)
+    assert isinstance(tokens, Kernel)
+    if tokens.is_certain:
+        return CertainOutcomes(tokens, batch)
+    return (IndependentOutcomes if tokens.forgets else ChainedOutcomes)(tokens, batch, seed)
