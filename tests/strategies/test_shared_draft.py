@@ -167,7 +167,9 @@ def test_more_targets_wait_no_less_and_all_together_do_no_less(
     name: str, t: tuple[float, float], b: int, together: bool
 ) -> None:
     serves = "together" if together else "in-turn"
-    of = {"t_sd": t[0], "b": b, "draft_serves": serves} | ({"t_p": t[1], "p_hit": 0.8} if name == "ssd" else {})
+    of = {"t_sd": t[0], "b": b, "draft_serves": serves} | (
+        {"t_p": t[1], "p_hit": 0.8, "backup": "jit"} if name == "ssd" else {}
+    )
     rounds = [
         float(configure(strategies=name, targets=targets, **of).scenarios[name].estimate.round_s)
         for targets in (1, 2, 3, 5, 8)
