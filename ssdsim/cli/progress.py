@@ -11,6 +11,7 @@ import click
 from ssdsim.cli.console import console
 
 _LINE_EVERY_S = 5.0
+_BAR_AFTER_S = 1.0  # what is over sooner needs none
 
 
 @contextmanager
@@ -26,9 +27,18 @@ def shown(verb: str, what: str, quiet: bool, ends: bool = True) -> Iterator[Call
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
         columns = (TextColumn(verb), BarColumn(), MofNCompleteColumn(), TextColumn(what), TimeRemainingColumn())
-        with Progress(*columns, console=log, transient=True) as bar:
-            task = bar.add_task(verb)
-            yield lambda done, total: bar.update(task, completed=done, total=total)
+        bar = Progress(*columns, console=log, transient=True)
+        task, began = bar.add_task(verb), time.monotonic()
+
+        def moved(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+            if time.monotonic() - began >= _BAR_AFTER_S:
+                bar.start()
+
+        try:
+            yield moved
+        finally:
+            bar.stop()
     else:
         yield _lines(verb, what, ends)
 

@@ -145,7 +145,7 @@ def recommend(
 
     >>> found = recommend(gpus=8, b=[1, 64], k=[4, 8], tp=[4, 8], draft_gpus=[1, 4], runtime="vllm")
     >>> [answer.best.name for answer in found.answers], found.answers[0].apart["ssd"].sentence
-    (['SD TP 8', '2 x SD TP 4'], 'with SSD, which vLLM does not have: 1.13x')
+    (['SD TP 8', 'SD TP 8'], 'with SSD, which vLLM does not have: 1.04x')
     """
     asked = {"gpus": gpus, "b": b, "rank": rank, "gpu_hour": gpu_hour, "use": use, "at_least": at_least, "seed": seed}
     request = make_request(**asked, given=options)  # type: ignore[arg-type]  # which it checks
