@@ -43,7 +43,8 @@ VERBS = {
     "predict": "predict --b 16 --p-hit 0.85",
     "predict with every part of a round": "predict --b 16 --k 8 --f 6 --temperature 0.7 --backup jit",
     "predict unit-free": "predict --t-sd 0.2 --alpha 0.9 --k 5 --p-hit 0.85",
-    "recommend": "recommend --quiet --gpus 8 --b 1,16 --k 6,8 --tp 4,8 --draft-gpus 1 --rank gpu --at-least 50 --gpu-hour 2.5",
+    "recommend": "recommend --quiet --gpus 8 --b 1,16 --k 6,8 --tp 4,8 --draft-gpus 1 --rank gpu --at-least 50 "
+    "--gpu-hour 2.5",
     "simulate": "simulate --p-hit 0.85 --b 16 --rounds 200",
     "simulate unit-free": "simulate --t-sd 0.3 --t-p 0.6 --p-hit 0.85 --b 16 --rounds 200 --engine mc",
     "serve": "serve --rate 3 --requests 120 --slo tpot:9 --target llama-3.1-8b --tp 1 --runtime kernels --quiet",
