@@ -134,8 +134,8 @@ _SWEEPS = """
 No other engine's trees are published with their acceptance: elsewhere a tree has the price of as many rows in a chain,
 which is too little where attention takes it in parts. Engines without rows of their own have the geometric mean of
 those that have. `vllm-0.9` has the rounds of its rows, of July 2025, and of a sequence the part that SGLang's rounds
-tell. Since then rounds have become shorter: `vllm-0.16`, from the sweeps below, and `vllm`, of 0.24 and later, which
-was [measured](validation.md#the-loop-on-one-h200): there a sequence of a batch adds nothing to a round but its kernels.
+tell. Since then rounds have become shorter: `vllm-0.16`, from the sweeps below, and `vllm-0.24` and `vllm`, which were
+[measured](validation.md#the-loop-on-one-h200): there a sequence of a batch adds nothing to a round but its kernels.
 
 `{overlapped}` is `sglang` with speculation v2, which overlaps the host with the devices: an option since October 2025
 (`SGLANG_ENABLE_SPEC_V2`, pull request 11398) and all there is since June 2026 (27964, 27977). No row of it is fitted.

@@ -21,7 +21,7 @@ from ssdsim.errors import InputError, nearest
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.measured.price import work_of
 from ssdsim.measured.row import Row
-from ssdsim.runtimes.card import NUMBERS, Evidence, Kernels, Runtime
+from ssdsim.runtimes.card import NUMBERS, OF_ENGINE, Evidence, Kernels, Runtime
 from ssdsim.runtimes.covered import Covered
 from ssdsim.transformer.operations import QUANTISED_BYTES
 
@@ -390,9 +390,9 @@ def _covered(card: Runtime, base: Runtime, rows: Sequence[Row]) -> tuple[Covered
 
 def _card(values: Array, base: Runtime, name: str, engine: str) -> Runtime:
     held = {field: significant(float(value)) for field, value in zip(FIELDS, values, strict=True)}
-    runs = base.runs if engine == base.engine else None  # of another engine nothing is known
-    told = {"name": name, "engine": engine, "versions": "", "about": "", "runs": runs}
-    return base.with_numbers(held).model_copy(update=told)
+    told = {"name": name, "engine": engine, "versions": "", "since": "", "about": ""}
+    of_engine = {} if engine == base.engine else {field: Runtime.model_fields[field].default for field in OF_ENGINE}
+    return base.with_numbers(held).model_copy(update={**told, **of_engine})
 
 
 def by_series(fit: Fit) -> Iterator[tuple[str, int, float, float]]:

@@ -18,6 +18,7 @@ from ssdsim.measured.price import work_of
 from ssdsim.measured.row import Row
 from ssdsim.pricing.between_kernels import beside_matrices
 from ssdsim.pricing.cost import Cost
+from ssdsim.records import MOST_LOG_SD
 from ssdsim.runtimes.card import Errors, Runtime
 from ssdsim.runtimes.catalog import find_runtime
 from ssdsim.runtimes.covered import OF_WHOLE, STEPS, Away, Case, Covered, steps
@@ -156,8 +157,12 @@ def with_law(card: Runtime) -> Runtime:
 def scaled(card: Runtime, factor: float) -> Runtime:
     """The card with errors so many times as large."""
     errors, away = card.errors, card.away
-    times = {name: significant(factor * getattr(errors, name)) for name in OF_LAW}
-    farther = Away(**{way: significant(factor * getattr(away, way)) for way in STEPS})
+
+    def larger(log_sd: float) -> float:
+        return significant(min(factor * log_sd, MOST_LOG_SD))
+
+    times = {name: larger(getattr(errors, name)) for name in OF_LAW}
+    farther = Away(**{way: larger(getattr(away, way)) for way in STEPS})
     return card.model_copy(update={"errors": errors.model_copy(update=times), "away": farther})
 
 

@@ -57,7 +57,7 @@ def check_read(
     >>> check_read({"f": 5}, [{"t_sd": 0.2, "f": 5, "strategies": "ar"}])
     Traceback (most recent call last):
         ...
-    ssdsim.errors.InputError: --f has no effect with --strategies ar: only SSD, Tree SSD read it
+    ssdsim.errors.InputError: --f has no effect with --strategies ar: only SSD, Tree SSD read it here
     """
     unread, asked = [name for name, value in with_ranges(given).items() if value is not None], dict[str, None]()
     looked_at = list(islice(points, _MOST_LOOKED_AT + 1))
@@ -75,7 +75,7 @@ def check_read(
         if not unread:
             return
     readers = ", ".join(_readers(unread[0], looked_at[0]))
-    only = f"only {readers} read{'' if ',' in readers else 's'} it" if readers else "no strategy reads it here"
+    only = f"only {readers} read{'' if ',' in readers else 's'} it here" if readers else "no strategy reads it here"
     raise InputError(f"{spelled(unread[0])} has no effect with --strategies {','.join(asked)}: {only}")
 
 

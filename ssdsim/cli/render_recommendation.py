@@ -117,7 +117,8 @@ def _rates(entrance: Door) -> Iterator[tuple[str, str]]:
             yield "Pays", f"not known: {entrance.not_served}"
         return
     prompt, answer = paying.lengths
-    each = "A copy: " if entrance.deployment.copies > 1 else ""
+    counted = "target" if entrance.deployment.shape.targets > 1 else "copy"
+    each = f"A {counted}: " if entrance.deployment.targets > 1 else ""
     settings = f"; at every batch {entrance.deployment.settings}" if entrance.deployment.settings else ""
     yield "Pays", f"{each}{paying.sentence} Prompts of {prompt} and answers of {answer} tokens{settings}."
     if paying.rate is not None:
@@ -127,7 +128,7 @@ def _rates(entrance: Door) -> Iterator[tuple[str, str]]:
         yield f"{paying.rate:g}/s", f"a token takes {', '.join(times)} at {paying.rate:g} requests/s"
     if paying.within_slo:
         rates = (f"{_title(name)} {rate:.2f}" for name, rate in paying.within_slo.items())
-        yield "SLO", f"{paying.slo} for {ATTAINMENT:.0%} of requests up to {', '.join(rates)} requests/s a copy"
+        yield "SLO", f"{paying.slo} for {ATTAINMENT:.0%} of requests up to {', '.join(rates)} requests/s a {counted}"
 
 
 def _title(name: str) -> str:

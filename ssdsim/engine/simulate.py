@@ -201,8 +201,8 @@ def simulate_requests(
 
 def _others(scenario: Scenario, seeds: Sequence[np.random.SeedSequence]) -> list[OutcomeSource]:
     """The outcomes of targets beside the first one that share its draft."""
-    found = [outcome_source(scenario.tokens, scenario.batch, seed) for seed in seeds]
-    run_in = rounds_to_run_in(scenario.tokens)
+    found = [outcome_source(scenario.drawn_from, scenario.batch, seed) for seed in seeds]
+    run_in = rounds_to_run_in(scenario.drawn_from)
     for source in found if run_in else ():
         source.block(run_in)
     return found

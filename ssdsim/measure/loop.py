@@ -20,8 +20,8 @@ from ssdsim.measure.verification import Rules
 from ssdsim.pairs.backups import lookup_named
 
 _STRATEGIES = ("ar", "sd", "ssd")
-APART = {"sd_draft": "separate"}
-"""Settings of the programs: the draft is a role of its own."""
+APART = {"sd_draft": "separate", "targets": 1}
+"""Settings of the programs: the draft is a role of its own, and one target has it."""
 Playing = Generator[Any, Any, None]
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.transformer.card import Transformer, legal_tensor_parallel
-from ssdsim.transformer.kept import PLAIN, Caching, Held, paged_bytes, state_bytes
+from ssdsim.transformer.kept import PLAIN, Caching, Held, in_pages, paged_bytes, state_bytes
 from ssdsim.transformer.operations import DTYPE_BYTES
 from ssdsim.transformer.precision import Precision
 
@@ -81,7 +81,7 @@ def _cached_bytes(
     """Of a sequence with a slot for every token in flight, those of branches among them."""
     more = lookahead + 1 + branches * lookahead
     held = Held(context + more, lookahead, branches)
-    if caching.pages_of_states and card.recurrent is not None and card.attention_layers and card.window is None:
+    if in_pages(card, caching):
         return paged_bytes(card, held, caching, tp, precision)
     return card.cache_bytes(context, more, tp, precision.kv) + state_bytes(card, held, caching.states, tp, precision)
 

@@ -9,7 +9,7 @@ from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.pricing.memory import Demand, draft_demand, smallest_tp, target_demand, usable_bytes
 from ssdsim.pricing.room import NoRoom
 from ssdsim.pricing.site import Site
-from ssdsim.transformer.kept import Caching
+from ssdsim.transformer.kept import in_pages
 
 
 @dataclass(frozen=True)
@@ -42,17 +42,18 @@ class Occupancy:
         )
 
 
-def target_on(site: Site, lookahead: int) -> Demand:
-    """The target's share on each of its devices."""
-    kept, caching = site.precision_of("target"), _with_head(site, lookahead)
+def target_on(site: Site, lookahead: int, beside: bool = False) -> Demand:
+    """The target's share on each of its devices, with a head's cache ``beside`` it where that is in its pages."""
+    kept, caching = site.precision_of("target"), site.runtime.caching
+    if beside and _in_the_targets_pages(site):
+        caching = replace(caching, head_layers=site.draft.layers)
     return target_demand(site.target, site.tp, site.context, lookahead, kept, site.spread, caching)
 
 
-def _with_head(site: Site, lookahead: int) -> Caching:
-    """How the target's caches are kept; a head that drafts beside it has pages of its own kind, or the target's."""
-    head, alike = site.draft.head, ("kv_heads", "head_dim", "latent")
-    shares = lookahead and head and all(getattr(site.draft, name) == getattr(site.target, name) for name in alike)
-    return replace(site.runtime.caching, head_layers=site.draft.layers if shares else 0)
+def _in_the_targets_pages(site: Site) -> bool:
+    """Of a head whose keys and values are shaped as the target's, where these lie in pages with states."""
+    alike = all(getattr(site.draft, name) == getattr(site.target, name) for name in ("kv_heads", "head_dim", "latent"))
+    return site.draft.head is not None and alike and in_pages(site.target, site.runtime.caching)
 
 
 def draft_on(site: Site, tp: int, lookahead: int, branches: int, beside: bool) -> Demand:
@@ -60,14 +61,15 @@ def draft_on(site: Site, tp: int, lookahead: int, branches: int, beside: bool) -
     logits = site.sampling and branches > 0
     kept, spread = site.precision_of("draft"), beside and site.spread
     caching = site.runtime.caching
-    return draft_demand(site.draft, tp, site.context, lookahead, branches, kept, logits, spread, caching)
+    demand = draft_demand(site.draft, tp, site.context, lookahead, branches, kept, logits, spread, caching)
+    return replace(demand, sequence_bytes=0) if beside and _in_the_targets_pages(site) else demand
 
 
 def target_alone(site: Site, lookahead: int) -> Occupancy:
     """The target with nothing beside it; a refusal says from which tensor-parallel degree on it fits."""
     what, demand, advice = f"{site.target.name} at tp {site.tp}", target_on(site, lookahead), ""
     if demand.total_bytes(site.batch) > usable_bytes(site.profile):
-        kept, caching = site.precision_of("target"), _with_head(site, lookahead)
+        kept, caching = site.precision_of("target"), site.runtime.caching
         enough = smallest_tp(site.target, site.profile, site.context, lookahead, kept, site.spread, caching)
         advice = f"; the smallest tp that fits one sequence is {enough}" if enough and enough > site.tp else ""
     return Occupancy(what, [demand], site.profile, advice)

@@ -41,7 +41,7 @@ class Alternate(Strategy):
             return
         k = self.lookahead(site.options)
         yield target_alone(site, k)
-        both = [target_on(site, k), drafter.demand(site, k, 0, beside=True)]
+        both = [target_on(site, k, beside=True), drafter.demand(site, k, 0, beside=True)]
         what = f"{site.target.name} at tp {site.tp} with {site.draft.name} beside it ({self.title})"
         yield Occupancy(what, both, site.profile, "; --sd-draft separate needs less")
 

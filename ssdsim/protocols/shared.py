@@ -10,6 +10,8 @@ from typing import Any
 
 from ssdsim.kinds import OneOf, Whole
 from ssdsim.option import Group, Needs, Option
+from ssdsim.pricing.drafter import Drafter
+from ssdsim.pricing.room import NoRoom
 from ssdsim.pricing.site import Site
 from ssdsim.protocols.axes import Axis, Scope, Values
 from ssdsim.rounds.actor import Actor, Program, Stoppable
@@ -75,6 +77,12 @@ def sharing_of(own: Iterable[Option], options: Mapping[str, Any]) -> tuple[int, 
     """
     targets = int(options[TARGETS.name]) if TARGETS in own else 1
     return targets, targets > 1 and options[SERVES.name] == _TOGETHER
+
+
+def check_shared(settings: Settings, drafter: Drafter) -> None:
+    """Raise :class:`NoRoom` where several targets are to share the device of a drafter that needs none."""
+    if settings[TARGETS.name] > 1 and not drafter.needs_device:
+        raise NoRoom(f"{drafter.title} needs no device that {settings[TARGETS.name]} targets could share")
 
 
 def in_each_way(settings: Settings) -> list[Settings]:

@@ -218,6 +218,10 @@ class Elsewhere(Card):
         return self
 
 
+OF_ENGINE = ("runs", "states", "pages_of_states", "captured_rows")
+"""What a card says of its engine itself: no fit of its numbers knows it, and another engine's card does not have it."""
+
+
 class Runtime(Card):
     """An engine in a range of ``versions``; what it adds to a hardware profile, which holds kernels only.
 

@@ -15,7 +15,7 @@ from ssdsim.errors import InputError
 from ssdsim.files import while_unchanged, write_whole
 from ssdsim.hardware.laws import FixedCosts
 from ssdsim.hardware.profile import HardwareProfile
-from ssdsim.runtimes.card import KERNELS, Errors, Evidence, Host, Runtime
+from ssdsim.runtimes.card import KERNELS, OF_ENGINE, Errors, Evidence, Host, Runtime
 
 DEFAULT = "ssd-engine"
 SUFFIX = ".runtime.toml"
@@ -50,13 +50,18 @@ def find_runtime(name: str | Path) -> Runtime:
 
 
 def runtime_of_version(engine: str, version: str) -> Runtime:
-    """The card of an engine's ``version``: the newest that is not newer; of no or an unread version, the newest.
+    """The card of an engine's ``version``: the newest that is not newer, or else the oldest.
+
+    Of no version, or of one that begins with no number, it is the newest. An engine may be called by a card's name.
 
     Raises
     ------
     InputError : no card is of that engine.
     """
-    cards = [card for card in map(find_runtime, runtime_names()) if card.engine == engine and card.since]
+    bundled = [find_runtime(name) for name in runtime_names()]
+    called = engine.lower()
+    called = next((card.engine for card in bundled if card.name == called), called)
+    cards = [card for card in bundled if card.engine.lower() == called and card.since]
     if not cards:
         return find_runtime(engine)
     cards.sort(key=lambda card: _numbers(card.since))
@@ -114,7 +119,7 @@ def save_runtime(runtime: Runtime, path: Path) -> None:
     import tomli_w
 
     known = load_runtime(path) if isfile(path) else None
-    if known is not None and known.name == runtime.name:
-        kept = {name: getattr(known, name) for name in ("states", "pages_of_states", "captured_rows", "since")}
-        runtime = runtime.model_copy(update={"runs": known.runs or runtime.runs, **kept})
+    if known is not None and (known.name, known.engine) == (runtime.name, runtime.engine):
+        kept = {name: getattr(known, name) for name in (*OF_ENGINE, "since")}
+        runtime = runtime.model_copy(update=kept | {"runs": known.runs or runtime.runs})
     write_whole(path, tomli_w.dumps(runtime.model_dump(by_alias=True, exclude_none=True)))

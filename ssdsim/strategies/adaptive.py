@@ -96,6 +96,7 @@ class Adaptive(Alternate):
 
     def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:
         settle_lookahead(settings, "adaptive_k")
+        _ = settings["adaptive_lag"]  # read, since drawn rounds rest on it; their mean does not
         k = self.lookahead(settings)
         if settings["adaptive_rows"] is None:
             round_s = _rounds_s(self._steps(site, drafter, k))

@@ -14,7 +14,7 @@ from ssdsim.pricing.step import Step
 from ssdsim.protocols.alternate import PLACES, Alternate, is_apart
 from ssdsim.protocols.axes import LOOKAHEAD
 from ssdsim.protocols.own_lookahead import settle_lookahead
-from ssdsim.protocols.shared import SHARED_BY, SHARING, cannot_share, drafting_at, in_each_way
+from ssdsim.protocols.shared import SHARED_BY, SHARING, cannot_share, check_shared, drafting_at, in_each_way
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.mixing import tokens_of
@@ -43,6 +43,8 @@ class Speculative(Alternate):
 
     def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:
         settle_lookahead(settings, "sd_k")
+        if settings["sd_draft"] == "separate":
+            check_shared(settings, drafter)
         if site.unit_free and drafter.needs_device and settings["targets"] > 1:
             settings.settle("sd_draft", "separate", "a draft of several targets is on none of their devices")
 

@@ -16,7 +16,7 @@ from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.protocols.axes import LOOKAHEAD, Outcomes, Words
 from ssdsim.protocols.cached import DRAFT_DEVICES, Cached
-from ssdsim.protocols.shared import SHARED_BY, SHARING, cannot_share, drafting_at, in_each_way, sharing_of
+from ssdsim.protocols.shared import SHARED_BY, SHARING, cannot_share, check_shared, drafting_at, in_each_way, sharing_of
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.mixing import tokens_of, tokens_of_each
 from ssdsim.settings import GIVEN, Settings
@@ -73,6 +73,7 @@ class SSD(Cached):
 
     def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:
         """The budget of cached outcomes a sequence; unit-free, T_p and T_b."""
+        check_shared(settings, drafter)
         if site.unit_free:
             _settle_units(settings)
         if settings["fl"] is not None and not site.unit_free:

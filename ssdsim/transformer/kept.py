@@ -61,6 +61,12 @@ def state_bytes(card: Transformer, held: Held, keeping: StateKeeping, tp: int, p
     return held.states(keeping) * each + _input_bytes(card, held, keeping, tp, precision)
 
 
+def in_pages(card: Transformer, caching: Caching) -> bool:
+    """Whether a model's keys, values and states lie in pages of one size."""
+    hybrid = card.recurrent is not None and bool(card.attention_layers) and card.window is None
+    return caching.pages_of_states and hybrid
+
+
 def paged_bytes(card: Transformer, held: Held, caching: Caching, tp: int, precision: Precision) -> int:
     """Of states, keys and values of a sequence, in pages of one size.
 

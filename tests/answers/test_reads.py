@@ -35,7 +35,7 @@ def test_what_no_strategy_reads_is_refused_by_predict_and_sweep(given: dict[str,
 def test_the_command_line_refuses_it_in_one_line(verb: str) -> None:
     done = asked(*verb.split(), "--strategies", "ar,sd", "--draft-gpus", "2")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "error: --draft-gpus has no effect with --strategies ar,sd: only SSD, Tree SSD read it\n"
+    assert done.stderr == "error: --draft-gpus has no effect with --strategies ar,sd: only SSD, Tree SSD read it here\n"
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ FEW: dict[str, Any] = {"k": [4, 6, 8], "draft_gpus": 1, "tp": 4}
 
 @pytest.fixture(scope="module")
 def eight() -> Recommendation:
-    return recommend(gpus=8, b=[1, 16, 64], runtime=unlimited("vllm"))
+    return recommend(gpus=8, b=[1, 16, 64], runtime=unlimited("vllm-0.9"))
 
 
 def a_request(**given: Any) -> Any:

@@ -12,7 +12,7 @@ from ssdsim.drafters.mtp import MTP
 from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.pricing.memory import draft_demand, target_demand
-from ssdsim.pricing.occupancy import target_on
+from ssdsim.pricing.occupancy import draft_on, target_on
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Pass
 from ssdsim.runtimes.card import KERNELS
@@ -55,7 +55,11 @@ def test_vllm_keeps_states_and_tokens_in_pages_of_one_size() -> None:
     assert found == [(1 + 3 * (k + 1)) * 13 * page for k in (1, 3, 7)]
     room = configure(strategies="ar,sd", **QWEN, runtime="vllm-0.24", k=3).site
     assert room is not None
-    assert target_on(room, 3).sequence_bytes > 1.05 * target_on(replace(room, runtime=KERNELS), 3).sequence_bytes
+    beside = target_on(room, 3, beside=True).sequence_bytes
+    assert beside > 1.05 * target_on(replace(room, runtime=KERNELS), 3).sequence_bytes
+    assert beside > target_on(room, 3).sequence_bytes  # the head is in its pages
+    assert draft_on(room, 1, 3, 0, beside=True).sequence_bytes == 0  # and nowhere else
+    assert draft_on(replace(room, runtime=KERNELS), 1, 3, 0, beside=True).sequence_bytes > 0
 
 
 @pytest.mark.parametrize(("runtime", "states"), [("kernels", 4), ("sglang", 5), ("trtllm", 1.13)])

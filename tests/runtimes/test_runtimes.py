@@ -384,6 +384,8 @@ def test_cards_say_what_their_engines_run_in_names_that_are_known(name: str) -> 
         ("tensorrt-llm", "0.11.0", "trtllm-0.11"),
         ("tensorrt-llm", "1.2.0rc2", "trtllm"),
         ("sglang", "0.5.9", "sglang"),
+        ("vLLM", "0.9.1", "vllm-0.9"),
+        ("trtllm", "0.11.0", "trtllm-0.11"),
     ],
 )
 def test_an_engines_version_has_the_newest_card_that_is_not_newer(engine: str, version: str, card: str) -> None:
@@ -399,6 +401,9 @@ def test_what_an_engine_runs_survives_a_fit(tmp_path: Path) -> None:
     assert load_runtime(path) == anew.model_copy(update=kept)
     save_runtime(anew, tmp_path / "mine.toml")
     assert load_runtime(tmp_path / "mine.toml").runs is None
+    other = anew.model_copy(update={"engine": "sglang"})
+    save_runtime(other, path)
+    assert load_runtime(path) == other  # another engine runs other things
 
 
 def test_a_card_shows_what_its_engine_runs() -> None:

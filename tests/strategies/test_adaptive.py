@@ -20,6 +20,7 @@ from ssdsim.runtimes.catalog import find_runtime
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.speculation.confidence import accepted_pmf, best_rows, expected_curve
+from tests.cli.in_process import asked as said
 
 ALPHA, K, T_D = 0.8, 7, 0.1
 BENDS_AT_64 = [(1, 1.0), (64, 1.0), (640, 10.0)]  # T_v(m) = max(1, m / 64)
@@ -271,3 +272,10 @@ def test_v4_pro_is_what_the_fit_predicts(b: int, loop: float) -> None:
     published = {1: 271.87, 15: 136.04, 30: 113.32, 58: 88.87, 113: 65.49, 218: 44.48}
     assert v4_pro(b) / published[b] == pytest.approx(loop, abs=0.012)
     assert abs(v4_pro(b) / published[b] - 1.0) < 0.08
+
+
+def test_the_age_of_confidences_is_an_option_of_every_verb() -> None:
+    asked = ["simulate", "--strategies", "adaptive", "--drafter", "dspark", "--target", "qwen3-8b", "--tp", "1"]
+    fresh, old = (said(*asked, "--rounds", "400", "--adaptive-lag", lag, "--json") for lag in ("0", "2"))
+    assert fresh.returncode == old.returncode == 0, fresh.stderr + old.stderr
+    assert fresh.stdout != old.stdout

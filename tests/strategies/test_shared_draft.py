@@ -323,3 +323,9 @@ def test_on_real_ranks_two_targets_share_a_draft() -> None:
     assert len(drafted) == 3 * 2 * ROUNDS
     verified = [span for each in (first, second) for span in spans(each, "verify")]
     assert overlap_s(verified, drafted) > 0.0
+
+
+@pytest.mark.parametrize("options", [{"strategies": "ssd"}, {"strategies": "sd", "sd_draft": "separate"}])
+def test_a_look_up_has_no_device_to_share(options: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="needs no device that 4 targets could share"):
+        configure(**options, drafter="ngram", targets=4)

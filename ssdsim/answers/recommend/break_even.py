@@ -231,7 +231,7 @@ def _over_batches(search: Search, batch: int, subject: Deployment) -> _Contender
         for name in request.ranked
         if name != request.subject
         for shape in placements(request, name)
-        if request.engine.lacks_devices(shape.devices.draft) is None
+        if request.engine.lacks_devices(shape.devices.draft, shape.targets) is None
         for copies in range(1, request.gpus // shape.gpus + 1)
     )
     placed = [(subject.shape, subject.copies), *rivals]
