@@ -276,6 +276,9 @@ def test_v4_pro_is_what_the_fit_predicts(b: int, loop: float) -> None:
 
 def test_the_age_of_confidences_is_an_option_of_every_verb() -> None:
     asked = ["simulate", "--strategies", "adaptive", "--drafter", "dspark", "--target", "qwen3-8b", "--tp", "1"]
-    fresh, old = (said(*asked, "--rounds", "400", "--adaptive-lag", lag, "--json") for lag in ("0", "2"))
+    fresh, old = (
+        said(*asked, "--b", "64", "--rounds", "400", "--engine", "mc", "--adaptive-lag", lag, "--json")
+        for lag in ("0", "2")
+    )
     assert fresh.returncode == old.returncode == 0, fresh.stderr + old.stderr
     assert fresh.stdout != old.stdout
