@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
-
-from ssdsim.hardware.laws import HYPOTHETICAL, LineModel, Scaling
+from ssdsim.hardware.elementwise import ElementwiseModel
+from ssdsim.hardware.laws import HYPOTHETICAL
 from ssdsim.hardware.timing import Law, Timing, timed, untimed
-from ssdsim.records import Seconds
 from ssdsim.transformer.operations import Convolution
 
 LAUNCH_S = 1.9e-6
@@ -15,19 +13,8 @@ SHARE_OF_BANDWIDTH = 0.6
 B200 (1.9 us, 0.34; 0.52 in decoding), by aiconfigurator 095f58a51, vLLM 0.24.0."""
 
 
-class ConvolutionModel(LineModel):
-    """``launch_s + bytes / bandwidth``: inputs, outputs and the tokens of before, read and written."""
-
-    dimensions: ClassVar[tuple[str, ...]] = ("moved_bytes",)
-
-    launch_s: Seconds
-
-    @property
-    def fixed_s(self) -> float:
-        return self.launch_s
-
-    def scaled(self, scaling: Scaling, *keys: Any) -> Self:
-        return scaling.of(self, "launch_s", uncertainty=()).unfitted()
+class ConvolutionModel(ElementwiseModel):
+    """Of inputs, outputs and the tokens of before: memory-bound as other kernels are."""
 
 
 class ConvolutionLaw(Law[Convolution]):
