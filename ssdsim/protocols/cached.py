@@ -67,7 +67,7 @@ class Cached(Strategy):
     def parts(self, t: Mapping[str, Seconds], states: States) -> Mapping[str, FloatOrArray]:
         return {
             "verify": t["verify"],
-            "draft": late(t["pre-speculate"], t["verify"] + t["sample"] + t["outcome"]),
+            "draft": late(t["pre-speculate"], _hidden_s(t)),
             "communicate": t["outcome"] + t["speculation"],
             "fallback": states.any_to("miss") * t["fallback"],
             "host": t["sample"] + t["look up"],
@@ -84,7 +84,7 @@ class Cached(Strategy):
         return Service(
             first_s=t["pre-speculate"],
             away_s=t["speculation"],
-            hidden_s=t["verify"] + t["sample"] + t["outcome"],
+            hidden_s=_hidden_s(t),
             look_up_s=t["look up"],
             missed=states.any_to("miss"),
             again_s=t["fallback"],
@@ -93,6 +93,11 @@ class Cached(Strategy):
     def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
         targets, together = sharing_of(self.options, options)
         return ahead(targets, together) if targets > 1 else {"target": _target, "draft": _draft}
+
+
+def _hidden_s(t: Mapping[str, Seconds]) -> Seconds:
+    """What goes by while the draft pre-speculates, until it has the outcome."""
+    return t["verify"] + t["sample"] + t["outcome"]
 
 
 def _target(me: Actor) -> Generator[Any, Any, None]:
