@@ -123,9 +123,10 @@ def simulate(
         raise InputError("a trace needs engine des (Monte Carlo has no clock)")
     _check_countable(scenario)
     outcome_seed, step_seed, *other_seeds = np.random.SeedSequence(seed).spawn(1 + scenario.devices.targets)
-    lanes = _MC_LANES if engine == "mc" and steps_one_by_one(scenario.drawn_from) else 1
-    outcomes = outcome_source(scenario.drawn_from, scenario.batch, outcome_seed, lanes)
-    run_in = rounds_to_run_in(scenario.drawn_from)
+    tokens = scenario.drawn_from
+    lanes = _MC_LANES if engine == "mc" and steps_one_by_one(tokens) else 1
+    outcomes = outcome_source(tokens, scenario.batch, outcome_seed, lanes)
+    run_in = rounds_to_run_in(tokens)
     if run_in:
         outcomes.block(run_in * lanes)
     recorder = Recorder(scenario.batch, scenario.strategy.miss)
@@ -201,8 +202,9 @@ def simulate_requests(
 
 def _others(scenario: Scenario, seeds: Sequence[np.random.SeedSequence]) -> list[OutcomeSource]:
     """The outcomes of targets beside the first one that share its draft."""
-    found = [outcome_source(scenario.drawn_from, scenario.batch, seed) for seed in seeds]
-    run_in = rounds_to_run_in(scenario.drawn_from)
+    tokens = scenario.drawn_from
+    found = [outcome_source(tokens, scenario.batch, seed) for seed in seeds]
+    run_in = rounds_to_run_in(tokens)
     for source in found if run_in else ():
         source.block(run_in)
     return found
