@@ -74,7 +74,10 @@ class _Contenders:
 
     def leads_at(self, batch: int) -> bool:
         """Whether the subject is ahead at another batch."""
-        return bool(self._over(self._as_asked(batch)[None])[0] > 1.0)
+        return self._lead_at(batch) > 1.0
+
+    def _lead_at(self, batch: int) -> float:
+        return float(self._over(self._as_asked(batch)[None])[0])
 
     def _over(self, rates: NDArray[np.float64]) -> NDArray[np.float64]:
         """The subject's best over its rivals' in each row of ``rates``."""
@@ -103,8 +106,7 @@ class _Contenders:
 
     def is_close_at(self, batch: int) -> bool:
         """Whether other settings than those of a first look might decide there."""
-        lead = self._over(self._as_asked(batch)[None])[0]
-        return bool(_CLOSE < lead < 1.0 / _CLOSE)
+        return _CLOSE < self._lead_at(batch) < 1.0 / _CLOSE
 
     def refined(self, batch: int) -> _Contenders:
         """The contest with the settings around each side's best at a batch, as far as they get better."""
