@@ -22,8 +22,9 @@ from ssdsim.runtimes.covered import Case
 from ssdsim.runtimes.far import far_from_rows
 from ssdsim.transformer.card import Transformer, legal_tensor_parallel
 from ssdsim.transformer.forward import degrees, forward_pass
-from ssdsim.transformer.operations import DTYPE_BYTES, Rule
+from ssdsim.transformer.operations import DTYPE_BYTES
 from ssdsim.transformer.precision import Precision
+from ssdsim.transformer.recurrences import Rule
 
 if TYPE_CHECKING:
     from ssdsim.pricing.drafter import Drafter, TreeDrafter

@@ -6,8 +6,9 @@ from ssdsim.base.kinds import Flag, ListOf, Name, Number, OneOf, Whole
 from ssdsim.base.option import Excludes, Group, Needs, Option
 from ssdsim.drafters.model import DRAFT
 from ssdsim.transformer.forward import DATA_PARALLEL
-from ssdsim.transformer.operations import DTYPES, KEEPINGS
+from ssdsim.transformer.operations import DTYPES
 from ssdsim.transformer.precision import FORMATS, KV_DTYPES, SPELLINGS
+from ssdsim.transformer.recurrences import KEEPINGS
 
 SD_DRAFT_PLACES = ("colocated", "separate")
 
