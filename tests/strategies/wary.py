@@ -17,6 +17,7 @@ from ssdsim.pricing.occupancy import Occupancy, target_alone
 from ssdsim.pricing.room import Devices
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece, Step
+from ssdsim.protocols.axes import Lookahead
 from ssdsim.protocols.strategy import Strategy
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.kernel import Kernel, Tokens
@@ -41,9 +42,13 @@ class Wary(Strategy):
             default=4,
             about="Wary SD's lookahead while nothing is rejected",
             axis="Wary SD's lookahead (tokens)",
+            symbol="W",
             varied_by=("recommend", "schedule"),
             groups=(Group.CHOICE,),
         ),
+    )
+    searched = (
+        Lookahead(option="wary_k", about="Wary SD's lookaheads that may be chosen", says="{symbol} {value}", most=6),
     )
 
     def lookahead(self, options: Mapping[str, Any]) -> int:
