@@ -20,7 +20,7 @@ from ssdsim.pricing.memory import target_demand
 from ssdsim.transformer.forward import ForwardPass, forward_pass
 from ssdsim.transformer.operations import Collective, ExpertMlp, Gemm, LatentAttention, Operation
 from ssdsim.transformer.routing import busiest_over_mean, devices_of_a_token
-from tests.serving.made import requests
+from tests.serving.sample_runs import requests
 
 R1 = find_transformer("deepseek-r1")
 SPREAD: dict[str, Any] = {"target": "deepseek-r1", "drafter": "mtp", "dtype": "nvfp4", "hardware": "b200-sxm", "tp": 8}

@@ -29,8 +29,8 @@ from ssdsim.validation.bench import Bench, check_profile, check_runs, run_grid
 from ssdsim.validation.comparison import interval, speedups
 from ssdsim.validation.grid import GRIDS, GridPoint
 from ssdsim.validation.timelines import spent_s
+from tests.calibration.few_visits import few_visits
 from tests.calibration.process import PAIR
-from tests.calibration.seldom import seldom
 from tests.cli.in_process import asked
 
 CARDS = {"target": "transformer-shaped-128x2", "draft": "transformer-shaped-64x1"}
@@ -193,7 +193,7 @@ def test_a_validation_keeps_its_points_shows_both_traces_and_judges(
 
     What it would calibrate is there already.
     """
-    seldom(monkeypatch.setitem)
+    few_visits(monkeypatch.setitem)
     run = Path(shutil.copytree(calibration, tmp_path / "run"))
     trace, log = run / "measured_trace.json", run / "validation.jsonl"
     few = ["--rounds", "4", "--repeats", "2"]
