@@ -35,6 +35,7 @@ class Wary(Strategy):
     title = "Wary SD"
     source = "an example"
     rival = "sd"
+    drafted = "wary_k"
     options = (
         Option(
             name="wary_k",
@@ -47,12 +48,7 @@ class Wary(Strategy):
             groups=(Group.CHOICE,),
         ),
     )
-    searched = (
-        Lookahead(option="wary_k", about="Wary SD's lookaheads that may be chosen", says="{symbol} {value}", most=6),
-    )
-
-    def lookahead(self, options: Mapping[str, Any]) -> int:
-        return int(options["wary_k"])
+    searched = (Lookahead(option="wary_k", about="Wary SD's lookaheads that may be chosen", most=6),)
 
     # tokens: what a round does to a sequence, by the state in which it begins
 
