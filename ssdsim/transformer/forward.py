@@ -21,13 +21,13 @@ from ssdsim.transformer.recurrences import Convolution, PrefillRecurrence, State
 from ssdsim.transformer.shard import Block, Shard
 
 DATA_PARALLEL = "data-parallel"
-"""Attention where each device has sequences of its own (``spread``), as the option spells it."""
+"""Attention where each device has sequences of its own (``data_parallel``), as the option spells it."""
 
 
-def degrees(tp: int, ep: int, spread: bool) -> str:
+def degrees(tp: int, ep: int, data_parallel: bool) -> str:
     """How a model is shared by its devices, in short: ``TP 8``, ``TP 8, EP 8``, ``DP 8, EP 8``."""
     apart = f", EP {ep}" if ep > 1 else ""
-    return f"{'DP' if spread else 'TP'} {tp}{apart}"
+    return f"{'DP' if data_parallel else 'TP'} {tp}{apart}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +124,7 @@ def forward_pass(
     ep: int = 1,
     fused: int | None = None,
     logits: int | None = None,
-    spread: bool = False,
+    data_parallel: bool = False,
     drafts: int = 1,
     rows: int | None = None,
     states: StateKeeping = "each",
@@ -148,7 +148,8 @@ def forward_pass(
         so that every device has all tokens and the all-reduce adds up what its experts made of them.
     fused : of a draft head, the tokens of each sequence that come with hidden states of the target; none by default.
     logits : tokens of each sequence whose logits are needed; all by default.
-    spread : each of the ``tp`` devices has sequences of its own and the whole model but for its experts (data-parallel
+    data_parallel : each of the ``tp`` devices has sequences of its own and the whole model but for its experts
+    (data-parallel
         attention); the pass is that of the fullest. Experts lie apart on all of them (``ep`` is ``tp``): all-to-alls
         bring each token to the devices of its experts and back.
     drafts : of a block drafter, into how many blocks the tokens of a sequence whose logits are needed part.
@@ -165,13 +166,13 @@ def forward_pass(
         if value < 1:
             raise InputError(f"{what} must be at least 1, got {value}")
     check_expert_parallel(card, tp, ep)
-    check_tensor_parallel(card, 1 if spread else tp, 1 if spread else ep)
-    if spread and card.experts is not None and ep != tp:
+    check_tensor_parallel(card, 1 if data_parallel else tp, 1 if data_parallel else ep)
+    if data_parallel and card.experts is not None and ep != tp:
         raise InputError(f"where devices have sequences of their own, ep must be tp, {tp}; got {ep}")
     kept = card.precision(dtype, kv_dtype)
-    own, sharing = (-(-batch // tp), 1) if spread else (batch, tp)
+    own, sharing = (-(-batch // tp), 1) if data_parallel else (batch, tp)
     needed = queries if logits is None else logits
-    everyone = batch if spread else own
+    everyone = batch if data_parallel else own
     return _forward_pass(
         Shard(
             card,

@@ -60,7 +60,7 @@ class Shard:
         return self.batch * self.queries
 
     @property
-    def spread(self) -> bool:
+    def data_parallel(self) -> bool:
         """Experts lie apart on devices that share nothing else."""
         return self.ep > self.tp
 
@@ -277,7 +277,7 @@ class Shard:
             share, card.mlp_matrices,
         )  # fmt: skip
         before, after = self._to_latent(experts)
-        if self.spread:
+        if self.data_parallel:
             dispatch, combine = (self._exchange(name, experts, width, busiest) for name in ("dispatch", "combine"))
             return (*ops, *before, dispatch, visited, combine, *after)
         return (*ops, *before, visited, *after, *self._all_reduce("experts_all_reduce"))
