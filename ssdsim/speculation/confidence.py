@@ -36,7 +36,7 @@ class Curve:
 
 @lru_cache(maxsize=32)
 def expected_curve(rates: tuple[float, ...], concentration: float) -> Curve:
-    """Of the acceptance ``rates`` by position, each given that all before it were accepted, with this ``concentration``."""
+    """Of acceptance ``rates`` by position, each given that all before were accepted, with this ``concentration``."""
     width = _LEAST_LOG_SURVIVAL / _CELLS
     mass = survival = np.eye(1, _CELLS)[0]  # of the survival so far, by minus its logarithm: P(it is there), its mean
     rows, reached = np.zeros(_CELLS), []
