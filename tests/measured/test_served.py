@@ -42,6 +42,13 @@ def test_llama_bench_after_a_prompt_has_its_seconds(tmp_path: Path) -> None:
     assert (row.metric, row.value, row.input_tokens, row.output_tokens) == ("latency_s", 2.0, 512.0, 25.0)
 
 
+def test_a_prompt_that_is_no_number_is_refused(tmp_path: Path) -> None:
+    test = json.loads((SERVED / "llama-bench.json").read_text())[1] | {"n_prompt": [512]}
+    (tmp_path / "pg.json").write_text(json.dumps([test]))
+    with pytest.raises(InputError, match=r"n_prompt must be a number above 0, got \[512\]"):
+        read_measured(tmp_path / "pg.json", **GIVEN)
+
+
 def test_llama_batched_bench_has_a_row_a_batch() -> None:
     rows = read_measured(SERVED / "batched.jsonl", **GIVEN)
     assert [row.batch for row in rows] == [1, 2, 4, 8]
