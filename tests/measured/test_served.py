@@ -77,6 +77,24 @@ def test_guidellms_report_has_a_row_a_benchmark(tmp_path: Path) -> None:
         read_measured(tmp_path / "guide.json", hardware="h100-sxm")
 
 
+@pytest.mark.parametrize("damaged", ["metadata", "config", "spec", "backend", "metrics", "inter_token_latency_ms"])
+@pytest.mark.parametrize("by", [5, [7], "x"])
+def test_a_damaged_report_of_guidellm_is_refused(tmp_path: Path, damaged: str, by: object) -> None:
+    inner = {"inter_token_latency_ms": {"successful": {"mean": 1.0, "count": 1}}}
+    report: dict[str, Any] = {
+        "metadata": {"guidellm_version": "0.8.1"},
+        "config": {"spec": {"backend": {"model": "m"}}},
+        "benchmarks": [{"metrics": inner}],
+    }
+    spec = report["config"]["spec"]
+    for parent in (report, report["config"], spec, report["benchmarks"][0], inner):
+        if damaged in parent:
+            parent[damaged] = by
+    (tmp_path / "guide.json").write_text(json.dumps(report))
+    with pytest.raises(InputError):
+        read_measured(tmp_path / "guide.json", hardware="h100-sxm")
+
+
 def test_requests_that_came_at_a_rate_have_littles_number_in_flight(tmp_path: Path) -> None:
     """The closed loop of 2 had 6 answers of 418 + 15 x 90 ms in 5.31 s: 2.00 in flight."""
     result = json.loads((SERVED / "ar-c2.json").read_text())
