@@ -13,10 +13,10 @@ from ssdsim.answers.recommend.answer import Recommendation, recommend
 from ssdsim.answers.recommend.as_json import as_json as recommendation_json
 from ssdsim.answers.recommend.door import Door, base_point, door, pasted
 from ssdsim.answers.recommend.request import RANKS, USES, every_axis, workload
+from ssdsim.base.kinds import MOST_VALUES, Kind, Several, Whole
 from ssdsim.cli.options import Verb, chosen_options, common_options, echo_json, late_options, several_of
 from ssdsim.cli.progress import shown
 from ssdsim.cli.values import OfKind
-from ssdsim.kinds import MOST_VALUES, Kind, Several, Whole
 from ssdsim.runs.layout import COMMAND, REPORT
 from ssdsim.runs.recommendation_folder import keep_recommendation
 from ssdsim.scenario.options import ALL

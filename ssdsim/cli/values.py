@@ -9,8 +9,8 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from ssdsim.checks import is_text
-from ssdsim.kinds import Kind, Number, Several, Whole
+from ssdsim.base.checks import is_text
+from ssdsim.base.kinds import Kind, Number, Several, Whole
 
 
 class OfKind(click.ParamType[Any]):

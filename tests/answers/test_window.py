@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 import ssdsim
 from ssdsim import InputError, configure
 from ssdsim.answers.window import AXES, MEASURES, MOST_OUTCOMES, sentence, window
+from ssdsim.base.kinds import Kind, Name, Number, Several, Whole
 from ssdsim.cli.main import cli
 from ssdsim.cli.values import WHOLES
 from ssdsim.hardware.what_if import scale
-from ssdsim.kinds import Kind, Name, Number, Several, Whole
 
 
 def only(**options: object) -> pd.Series:
