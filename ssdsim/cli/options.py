@@ -11,6 +11,7 @@ import click
 
 from ssdsim.base import kinds
 from ssdsim.base.option import Option
+from ssdsim.base.option_record import OptionRecord, options_of
 from ssdsim.base.plain import plain
 from ssdsim.cli.output import print_out
 from ssdsim.cli.values import OfKind
@@ -58,13 +59,28 @@ def chosen_options(
         shown = option.help if defaults else option.about
         shown = f"{option.about} [default: {own[option.name]}]" if option.name in own else shown
         if isinstance(option.kind, kinds.Flag):
-            return click.Option([*option.flags, option.name], is_flag=True, default=None, help=option.help)
+            return _flag(option)
         if isinstance(option.kind, kinds.Ranges):
             return _again_for_each(option, shown)
         kind = several_of(option) if several else _single(option)
         return click.Option([*option.flags, option.name], type=kind, default=None, help=shown)
 
     return late_options(lambda: [one(ALL[name], instead()) for name in names()])
+
+
+def record_options(record: type[OptionRecord]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add the options of a record, which :func:`ssdsim.base.option_record.taken` makes of them."""
+
+    def one(option: Option) -> click.Option:
+        if isinstance(option.kind, kinds.Flag):
+            return _flag(option)
+        return click.Option([*option.flags, option.name], type=OfKind(option.kind), default=None, help=option.help)
+
+    return late_options(lambda: map(one, options_of(record).values()))
+
+
+def _flag(option: Option) -> click.Option:
+    return click.Option([*option.flags, option.name], is_flag=True, default=None, help=option.help)
 
 
 def _again_for_each(option: Option, shown: str) -> click.Option:
