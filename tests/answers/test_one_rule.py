@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from ssdsim import compare, evaluate, export, predict, recommend, sweep
 from ssdsim.answers.contest import DECIDED
 from ssdsim.answers.doubts import Basis
-from ssdsim.answers.serving.batching import Batching
 from ssdsim.answers.serving.serve import serve
 from ssdsim.answers.simulated import simulate_each
 from ssdsim.pricing.cost import TimingErrors
@@ -118,7 +117,7 @@ def test_a_simulation_is_moved_by_the_same_draws() -> None:
 def test_serving_decides_at_a_lone_request_as_a_prediction_of_one_does(options: dict[str, Any], decided: bool) -> None:
     here = {"target": "llama-3.1-8b", "tp": 1, "k": 4, "strategies": BOTH, **options}
     assert predict(**here, b=1).verdict.decided == decided
-    found = serve(requests(50, 0.5), engine="closed", batching=Batching(prefill="none"), **here)
+    found = serve(workload=requests(50, 0.5), engine="closed", prefill="none", **here)
     assert found.crossings[0].decided == decided
     said = {each.standing for each in found.policies.configuration.inputs} == {"given"}
     assert found.verdict.sentence.startswith("SSD takes") == said

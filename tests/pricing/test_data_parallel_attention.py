@@ -135,7 +135,7 @@ def test_what_does_not_go_together_is_refused_in_one_line() -> None:
     with pytest.raises(InputError, match=r"llama-3\.1-70b has no experts to bring tokens to; .* are copies of it"):
         configure(attention="data-parallel")
     with pytest.raises(InputError, match="served with tensor-parallel attention only"):
-        serve(requests(10, 1.0), engine="closed", strategies="ar,sd", **DATA_PARALLEL)
+        serve(workload=requests(10, 1.0), engine="closed", strategies="ar,sd", **DATA_PARALLEL)
 
 
 def test_a_recommendation_and_an_export_have_it_as_it_is_given() -> None:
