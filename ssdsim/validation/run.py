@@ -21,7 +21,8 @@ from ssdsim.engine.trace import Trace
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.runs.lock import locked
 from ssdsim.runs.named_files import keep, names_in_folder, renamed
-from ssdsim.scenario.options import ALL, SD_DRAFT_PLACES, files, refuse_others
+from ssdsim.scenario.options import ALL, files, refuse_others
+from ssdsim.scenario.shared.site import SD_DRAFT_PLACES
 from ssdsim.transformer.operations import DTYPES
 from ssdsim.validation.comparison import Comparison
 from ssdsim.validation.grid import GRIDS, GridPoint, grid_of

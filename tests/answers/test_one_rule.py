@@ -23,8 +23,8 @@ from ssdsim.reports.build import report
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.scenario.token_errors import averages_under
-from tests.pairs import made
-from tests.serving.made import requests
+from tests.pairs import sample
+from tests.serving.sample_runs import requests
 
 BOTH = ("sd", "ssd")
 HERE: dict[str, Any] = {"target": "llama-3.1-8b", "tp": 1, "k": 4, "b": 1, "budget": 15, "backup": "fast"}
@@ -40,7 +40,7 @@ CASES: dict[str, dict[str, Any]] = {
 def asked(case: str, folder: Path) -> dict[str, Any]:
     found = {**HERE, **CASES[case]}
     if found.get("pair") == "PAIR":
-        found["pair"] = made.written(folder)
+        found["pair"] = sample.written(folder)
     if "p_hit" in found:
         found.pop("budget")
     return found

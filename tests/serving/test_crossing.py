@@ -15,7 +15,7 @@ from ssdsim.answers.serving.serve import serve
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.many import rates
-from tests.serving.made import requests
+from tests.serving.sample_runs import requests
 
 
 @pytest.mark.parametrize(("faster", "spread", "open_"), [(1.01, 0.1, True), (0.99, 0.1, True), (1.2, 0.01, False)])

@@ -16,7 +16,7 @@ from ssdsim.answers.serving.timeline import timeline
 from ssdsim.base.errors import InputError
 from ssdsim.scenario.configuration import configure
 from tests.serving.checks import every_token_was_made, time_adds_up
-from tests.serving.made import SMALL, policy, requests
+from tests.serving.sample_runs import SMALL, policy, requests
 
 WORKLOAD = requests(120, 6.0, inputs="uniform:50,600", outputs="uniform:5,90")
 

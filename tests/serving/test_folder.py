@@ -22,7 +22,7 @@ from ssdsim.reports.build import report
 from ssdsim.runs.serving_folder import opened_for_serving
 from tests.mutations.values import changed_document
 from tests.reports.browser import CHROMIUM, Browser
-from tests.serving.made import SMALL, requests
+from tests.serving.sample_runs import SMALL, requests
 
 pytestmark = pytest.mark.long
 

@@ -16,7 +16,7 @@ from ssdsim.answers.serving.serve import serve
 from ssdsim.base.errors import InputError
 from ssdsim.cli.main import cli
 from ssdsim.reports.build import report
-from tests.serving.made import ELSEWHERE, SMALL, policy, requests, shared
+from tests.serving.sample_runs import ELSEWHERE, SMALL, policy, requests, shared
 
 pytestmark = pytest.mark.long
 

@@ -194,7 +194,7 @@ def _command(best: Deployment, request: Request) -> Command | None:
     if dialect.one is not None:
         return _of_one(best, dialect, request)
     options = _options(best, request, [name for name in fixed_options() if name != "strategies"])
-    if best.shape.spread:
+    if best.shape.data_parallel:
         options["attention"] = DATA_PARALLEL
     own = [best.shape.strategy]
     batches = sorted({1 << n for n in range(best.copy_batch.bit_length())} | {best.copy_batch})
