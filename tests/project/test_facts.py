@@ -9,6 +9,7 @@ import tomllib
 import ssdsim
 from site_generator.shown import PROJECT
 from ssdsim.cli.main import VERBS
+from ssdsim.measured.row import Row
 from ssdsim.scenario.options import ALL
 
 PAGE = (PROJECT / "docs/how-to/python.md").read_text()
@@ -29,6 +30,12 @@ def test_each_verb_is_a_function_or_is_said_to_have_none() -> None:
     functions = {verb for verb in VERBS if inspect.isfunction(getattr(ssdsim, verb, None))}
     assert sorted(re.findall(r"`(\w+)`", WITHOUT.group(1))) == sorted(set(VERBS) - functions)
     assert all(verb in PAGE for verb in functions)
+
+
+def test_every_column_of_a_row_is_on_the_page() -> None:
+    page = (PROJECT / "docs/how-to/runtimes.md").read_text()
+    table = page.split("## The columns of a CSV file")[1].split("\n\n")[1]
+    assert set(Row.model_fields) <= set(re.findall(r"`(\w+)`", table))
 
 
 def test_every_package_and_module_has_its_place_in_the_tree_and_in_the_layers() -> None:
