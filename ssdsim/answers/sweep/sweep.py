@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import pandas as pd
 import pyarrow as pa
@@ -14,6 +14,7 @@ from ssdsim.answers.workers import check_workers, worked_out
 from ssdsim.base.checks import text
 from ssdsim.base.errors import InputError
 from ssdsim.runs.sweep_folder import joined, opened, warnings_of
+from ssdsim.scenario.typed_options import Axes
 
 Progress = Callable[[int, int], None]
 
@@ -29,7 +30,7 @@ def sweep(
     jobs: int = 1,
     cluster: str | None = None,
     progress: Progress | None = None,
-    **options: Any,
+    **options: Unpack[Axes],
 ) -> pd.DataFrame:
     """Predict every combination of the options that are lists (or tuples, ranges, arrays).
 
