@@ -11,6 +11,7 @@ from ssdsim.answers.recommend.answer import recommend as recommend
 from ssdsim.answers.roofline import roofline as roofline
 from ssdsim.answers.schedule.file import Schedule as Schedule
 from ssdsim.answers.schedule.schedule import schedule as schedule
+from ssdsim.answers.serving.serve import serve as serve
 from ssdsim.answers.sweep.sweep import sweep as sweep
 from ssdsim.answers.token_model import PowerLawFit as PowerLawFit
 from ssdsim.answers.token_model import TokenModel as TokenModel
