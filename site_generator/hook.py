@@ -18,7 +18,14 @@ from site_generator.python_reference import python_page
 from ssdsim.scenario.reference import reference
 
 _PROJECT = Path(__file__).parents[1]
-_FROM_ROOT = {"index.md": "README.md", "changelog.md": "CHANGELOG.md", "contributing.md": "CONTRIBUTING.md"}
+_FROM_ROOT = {
+    "index.md": "README.md",
+    "changelog.md": "CHANGELOG.md",
+    "contributing.md": "CONTRIBUTING.md",
+    "conduct.md": "CODE_OF_CONDUCT.md",
+    "security.md": "SECURITY.md",
+    "releasing.md": "RELEASING.md",
+}
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:

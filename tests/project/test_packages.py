@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
+import ssdsim
 from site_generator.shown import PROJECT
 from ssdsim.cli.completion import names_after
 from ssdsim.hardware.catalog import hardware_names
@@ -61,3 +64,24 @@ def test_one_command_installs_completion(shell: str, tmp_path: Path) -> None:
     (script,) = (path for path in tmp_path.rglob("*ssdsim*") if path.is_file())
     assert str(script) in done.stdout
     assert "_SSDSIM_COMPLETE" in script.read_text()
+
+
+def test_the_citation_is_of_this_version() -> None:
+    citation = yaml.safe_load((PROJECT / "CITATION.cff").read_text())
+    assert {"cff-version", "message", "title", "authors"} <= citation.keys()
+    assert (citation["version"], citation["license"]) == (ssdsim.__version__, "Apache-2.0")
+
+
+@pytest.mark.parametrize("name", ["ci", "site"])
+def test_a_workflow_names_versions_of_what_it_uses(name: str) -> None:
+    workflow = yaml.safe_load((PROJECT / f".github/workflows/{name}.yml").read_text())
+    steps = [step for job in workflow["jobs"].values() for step in job["steps"]]
+    assert steps
+    assert all("@v" in step["uses"] for step in steps if "uses" in step)
+
+
+def test_the_hosted_workflow_publishes_the_site_with_its_addresses() -> None:
+    (job,) = yaml.safe_load((PROJECT / ".github/workflows/site.yml").read_text())["jobs"].values()
+    (build,) = (step for step in job["steps"] if "mkdocs build" in step.get("run", ""))
+    assert set(re.findall(r"!ENV \[(\w+)", (PROJECT / "mkdocs.yml").read_text())) <= build["env"].keys()
+    assert any("deploy-pages" in step.get("uses", "") for step in job["steps"])
