@@ -72,9 +72,12 @@ _V1_OVER_V2 = (1162 / 846, 15327 / 11406, (273.43 / 3.01) / (246.80 / 2.99))
 
 _HEAD = """# How well it predicts rounds that speculate
 
-Made by `python docs/fidelity_rounds.py`, from published measurements of whole engines that are not part of this
-project, and from what it holds of papers. Targets alone are on [another page](fidelity.md); a round is what their cards
-do not explain. Every row is priced as `predict` prices it.
+For people who speculate on vLLM, TensorRT-LLM or SGLang. This page says how far the time of a round is missed, and what
+each card says that a round costs. `python docs/fidelity_rounds.py` makes it, from published measurements of whole
+engines that are not part of this project, and from what the project holds of papers.
+
+[Another page](fidelity.md) has targets alone. Here is what their cards do not explain. Every row is priced as `predict`
+prices it.
 
 ## Rounds whose acceptance is published
 
