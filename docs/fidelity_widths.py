@@ -40,7 +40,8 @@ and how often it holds. `python docs/fidelity_widths.py` makes it, from the rows
 [mixtures](fidelity_mixtures.md).
 
 An interval of tokens/s holds three errors. The error of kernels' timings is the profile's. The error of a card's
-numbers is what its rows leave open. The third is the part of an engine that no number describes. It has one law for all cards.
+numbers is what its rows leave open. The third is the part of an engine that no number describes. It has one law for all
+cards.
 
 *At home*, near the rows behind a card, it is a log-sd of the seconds in which no matrices are multiplied; for a mixture
 there is also one of a whole pass. *Away* it grows with the steps from the nearest setting behind the card (a card lists
