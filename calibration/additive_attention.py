@@ -9,8 +9,8 @@ from scipy.optimize import nnls
 
 from calibration.bootstrap import directions, significant
 from calibration.hinges import domain_of
-from ssdsim.checks import Array
-from ssdsim.errors import InputError
+from ssdsim.base.checks import Array
+from ssdsim.base.errors import InputError
 from ssdsim.hardware.attention import AdditiveAttentionModel, GroupLaw
 
 _FEWEST_ROWS = 6  # of a law, which has four coefficients

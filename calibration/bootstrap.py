@@ -11,7 +11,7 @@ from typing import TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.checks import Array
+from ssdsim.base.checks import Array
 from ssdsim.hardware.collectives import CollectiveModel
 from ssdsim.hardware.gemm import GemmModel
 from ssdsim.hardware.laws import Directions, FitReport, LineModel, ModelOfVariables

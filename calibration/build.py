@@ -20,8 +20,8 @@ from calibration.rows import Row, instability
 from calibration.small_fit import fit_small_attention, fit_small_gemm
 from calibration.topology import topology
 from ssdsim import strategies
-from ssdsim.checks import Array
-from ssdsim.errors import InputError
+from ssdsim.base.checks import Array
+from ssdsim.base.errors import InputError
 from ssdsim.hardware.attention import AnyAttention
 from ssdsim.hardware.experts import ExpertsModel
 from ssdsim.hardware.gemm import GemmModel

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 from calibration.bootstrap import significant
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.pricing.passes import cost_of_pass

@@ -18,8 +18,8 @@ from scipy.optimize import least_squares
 from calibration.bootstrap import judged, significant
 from calibration.hinges import choose_terms, domain_of, fit_terms, with_uncertainty
 from calibration.regimes import fit_line, fit_regimes, line_uncertainty, regimes_with_uncertainty
-from ssdsim.checks import Array
-from ssdsim.errors import InputError
+from ssdsim.base.checks import Array
+from ssdsim.base.errors import InputError
 from ssdsim.hardware.attention import AttentionModel
 from ssdsim.hardware.collectives import CollectiveModel
 from ssdsim.hardware.convolution import ConvolutionModel

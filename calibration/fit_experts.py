@@ -8,8 +8,8 @@ from scipy.optimize import nnls
 
 from calibration.bootstrap import significant
 from calibration.fit import report
-from ssdsim.checks import Array
-from ssdsim.errors import InputError
+from ssdsim.base.checks import Array
+from ssdsim.base.errors import InputError
 from ssdsim.hardware.experts import FEW_TOKENS, ExpertCosts, ExpertsModel
 
 FEWEST_ROWS = 24

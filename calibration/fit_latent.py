@@ -10,8 +10,8 @@ from scipy.optimize import least_squares
 from calibration.bootstrap import significant
 from calibration.fit import FEWEST_ROWS, hold_out, report
 from calibration.hinges import domain_of
-from ssdsim.checks import Array
-from ssdsim.errors import InputError
+from ssdsim.base.checks import Array
+from ssdsim.base.errors import InputError
 from ssdsim.hardware.latent import LatentCosts, LatentModel
 
 _START = (3e-5, 3e-6, 2e-6, 5e-8, 1e-9, 1e-10, 0.9, 7e14, 3.0)  # in the order of the costs' fields

@@ -10,8 +10,8 @@ from scipy.optimize import least_squares
 from calibration.bootstrap import significant
 from calibration.fit import FEWEST_ROWS, hold_out, report
 from calibration.hinges import domain_of
-from ssdsim.checks import Array
-from ssdsim.errors import InputError
+from ssdsim.base.checks import Array
+from ssdsim.base.errors import InputError
 from ssdsim.hardware.prefill_recurrence import PrefillRecurrenceCosts, PrefillRecurrenceModel
 from ssdsim.hardware.recurrence import RecurrenceCosts, RecurrenceModel
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.bootstrap import directions, significant
-from ssdsim.checks import Array
+from ssdsim.base.checks import Array
 from ssdsim.hardware.laws import Correction, Domain
 
 _SELECTION_ROWS = 4000  # terms are chosen on a sample this large; coefficients are fitted to every row

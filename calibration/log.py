@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from calibration.points import Point
-from ssdsim.errors import InputError
-from ssdsim.files import append_record, write_records
+from ssdsim.base.errors import InputError
+from ssdsim.base.files import append_record, write_records
 
 _SCHEMA = 2
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from calibration.points import Point, Workload, plan
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.machine.graph_memory import FLOAT32_BYTES, attention_bytes, graph_memory
 from ssdsim.machine.machine import gpus
 from ssdsim.machine.streams import POOL_BYTES

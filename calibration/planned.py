@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ssdsim import drafters, strategies
+from ssdsim.base.settings import Settings
 from ssdsim.hardware.profile import Device, HardwareProfile
 from ssdsim.pricing.cost import Cost
 from ssdsim.pricing.site import Silent, Site
 from ssdsim.pricing.step import Pass
 from ssdsim.protocols.strategy import Strategy
 from ssdsim.scenario.asked import effective
-from ssdsim.settings import Settings
 from ssdsim.transformer.card import Transformer, legal_tensor_parallel
 from ssdsim.transformer.forward import ForwardPass
 

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from calibration.bootstrap import directions, significant
-from ssdsim.checks import Array
+from ssdsim.base.checks import Array
 from ssdsim.hardware.collectives import Regime
 from ssdsim.hardware.laws import Directions
 

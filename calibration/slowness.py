@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.checks import Array
+from ssdsim.base.checks import Array
 
 _NEAR_S = 0.15  # moods of a machine are shared by visits about this near (seen: half of the variance)
 _DOUBT = 0.5  # visits' worth of belief that the machine is as always

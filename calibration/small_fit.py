@@ -15,8 +15,8 @@ from calibration.bootstrap import judged, significant
 from calibration.fit import ATTENTION_SHAPE, FEWEST_ROWS, fit_attention, fit_gemm, report
 from calibration.hinges import fit_terms, with_uncertainty
 from calibration.regimes import fit_line
-from ssdsim.checks import Array
-from ssdsim.errors import InputError
+from ssdsim.base.checks import Array
+from ssdsim.base.errors import InputError
 from ssdsim.hardware.attention import AnyAttention
 from ssdsim.hardware.gemm import GemmModel, GemmSegment
 from ssdsim.hardware.laws import FitReport, Roofline

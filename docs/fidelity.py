@@ -22,7 +22,7 @@ from calibration.bootstrap import significant
 from calibration.runtimes.fit import DECODING, EXPERTS, Fit
 from calibration.runtimes.generations import GROUPINGS, Generations, fit_generations
 from calibration.runtimes.left_out import Outcome, left_out
-from ssdsim.bundled import models_folder
+from ssdsim.base.bundled import models_folder
 from ssdsim.measured.row import Row
 from ssdsim.runtimes.card import KERNELS, NUMBERS, Elsewhere, Errors, Evidence, Host, Kernels, Runtime
 from ssdsim.runtimes.catalog import find_runtime, save_runtime

@@ -20,7 +20,7 @@ from fidelity import cells
 
 from calibration.runtimes.generations import fit_generations
 from calibration.runtimes.left_out import Outcome, left_out
-from ssdsim.bundled import models_folder
+from ssdsim.base.bundled import models_folder
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.measured.price import work_of
 from ssdsim.measured.row import Row

@@ -22,7 +22,7 @@ from fidelity import cells
 from calibration.runtimes.fit import EXPERTS
 from calibration.runtimes.generations import GROUPINGS, Generations, fit_generations, on_four_bits
 from calibration.runtimes.left_out import Outcome, left_out
-from ssdsim.bundled import models_folder
+from ssdsim.base.bundled import models_folder
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.measured.row import Row
 from ssdsim.runtimes.card import KERNELS, Runtime

@@ -25,7 +25,7 @@ from scipy.optimize import nnls
 from calibration.bootstrap import significant
 from calibration.runtimes.fit import PRIOR_SD, Fit, fit_runtime
 from calibration.runtimes.left_out import Outcome, left_out
-from ssdsim.bundled import models_folder
+from ssdsim.base.bundled import models_folder
 from ssdsim.measured.price import seconds_of, value_of, work_of
 from ssdsim.measured.row import Row
 from ssdsim.runtimes.card import Runtime

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from calibration.bootstrap import significant
-from ssdsim.checks import Array
+from ssdsim.base.checks import Array
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.measured.price import work_of
 from ssdsim.measured.row import Row

@@ -24,8 +24,8 @@ from calibration.runtimes.generations import GROUPINGS
 from calibration.runtimes.left_out import Outcome
 from calibration.runtimes.unseen import Unseen, case_of, covered_by
 from calibration.runtimes.widths import Law, best_constant, fit_law, scores_of, weights_of
-from ssdsim.bundled import models_folder
-from ssdsim.checks import Array
+from ssdsim.base.bundled import models_folder
+from ssdsim.base.checks import Array
 from ssdsim.measured.row import Row
 from ssdsim.runtimes.card import Runtime
 from ssdsim.runtimes.catalog import find_runtime, runtime_names, save_runtime

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from ssdsim.answers.predict import predict
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.scenario import Scenario
 

@@ -21,7 +21,7 @@ import study_pictures
 from scipy.optimize import brentq
 
 from ssdsim.answers.grid import Evaluator
-from ssdsim.intervals import bounds_95
+from ssdsim.base.intervals import bounds_95
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.scenario.many import Drawn
 from ssdsim.scenario.scenario import Scenario

@@ -13,8 +13,8 @@ from typing import Any
 from click.testing import CliRunner
 
 from site_generator.command_line import escaped
+from ssdsim.base.errors import InputError
 from ssdsim.cli.main import cli
-from ssdsim.errors import InputError
 
 GLOSSARY = Path(__file__).parents[1] / "docs" / "reference" / "json.toml"
 _INTRODUCTION = """# Keys of --json

@@ -17,8 +17,8 @@ import nbclient
 import nbformat
 from filelock import FileLock
 
-from ssdsim.errors import InputError
-from ssdsim.files import write_whole
+from ssdsim.base.errors import InputError
+from ssdsim.base.files import write_whole
 
 PROJECT = Path(__file__).parents[1]
 FOLDER = PROJECT / "notebooks"

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from itertools import pairwise, takewhile
 from pathlib import Path
 
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 
 PROJECT = Path(__file__).parents[1]
 _BLOCK = re.compile(r"(?<=^```console\n)(.*?)(?=^```$)", flags=re.MULTILINE | re.DOTALL)

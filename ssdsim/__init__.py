@@ -16,7 +16,7 @@ _HOME = {
     "Exported": "ssdsim.answers.export.export",
     "ForwardPass": "ssdsim.transformer.forward",
     "HardwareProfile": "ssdsim.hardware.profile",
-    "InputError": "ssdsim.errors",
+    "InputError": "ssdsim.base.errors",
     "PowerLawFit": "ssdsim.answers.token_model",
     "Prediction": "ssdsim.answers.predict",
     "Recommendation": "ssdsim.answers.recommend.answer",

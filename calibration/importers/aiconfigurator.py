@@ -23,8 +23,8 @@ from calibration.importers.messages import bytes_per_count
 from calibration.importers.system_card import SystemCard, read_system_card
 from calibration.importers.tables import read_table, with_numbers
 from calibration.side_by_side import fitted
-from ssdsim.documents import as_record
-from ssdsim.errors import InputError
+from ssdsim.base.documents import as_record
+from ssdsim.base.errors import InputError
 from ssdsim.hardware.laws import TimingModel
 from ssdsim.hardware.link import LinkModel
 from ssdsim.hardware.profile import HardwareProfile, Provenance

@@ -15,7 +15,7 @@ import pandas as pd
 from calibration.fit import fit_gemm
 from calibration.importers import datasheet
 from calibration.importers.tables import read_table, with_numbers
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.hardware.gemm import GemmModel
 from ssdsim.hardware.profile import Device, HardwareProfile, Provenance
 from ssdsim.transformer.operations import DTYPE_BYTES

@@ -17,7 +17,7 @@ import pandas as pd
 
 from calibration.fit import FEWEST_ROWS
 from calibration.fit_latent import fit_latent
-from ssdsim.checks import Array
+from ssdsim.base.checks import Array
 from ssdsim.hardware.latent import LatentModel
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.transformer.card import Transformer

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ssdsim.checks import Array
+from ssdsim.base.checks import Array
 from ssdsim.transformer.operations import sent_around
 
 _TOLERANCE = 1.1  # in-switch reduction (NVLS) exceeds the ring's bound by a few percent

@@ -21,8 +21,8 @@ import pandas as pd
 
 from calibration.fit import FEWEST_ROWS, fit_attention, fit_collective, fit_elementwise, fit_gemm, fit_link
 from calibration.importers.tables import read_table, with_numbers
-from ssdsim.checks import Array
-from ssdsim.errors import InputError, nearest
+from ssdsim.base.checks import Array
+from ssdsim.base.errors import InputError, nearest
 from ssdsim.hardware.attention import AttentionModel
 from ssdsim.hardware.gemm import GemmModel
 from ssdsim.hardware.laws import TimingModel

@@ -19,7 +19,7 @@ import pandas as pd
 
 from calibration.fit import FEWEST_ROWS, fit_convolution
 from calibration.fit_recurrence import Rows, fit_prefill_recurrence, fit_recurrence
-from ssdsim.checks import Array
+from ssdsim.base.checks import Array
 from ssdsim.hardware.convolution import ConvolutionModel
 from ssdsim.hardware.prefill_recurrence import PrefillRecurrenceModel
 from ssdsim.hardware.profile import Device

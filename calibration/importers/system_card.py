@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ssdsim.documents import read_text
-from ssdsim.errors import InputError
+from ssdsim.base.documents import read_text
+from ssdsim.base.errors import InputError
 
 
 @dataclass(frozen=True)

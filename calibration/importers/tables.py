@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from ssdsim.errors import InputError, nearest, told
+from ssdsim.base.errors import InputError, nearest, told
 
 SHORTEST_S = 1e-12  # what is shorter than any clock can tell was not measured
 _LARGEST = 1e18  # of any number in a table: beyond it a double does not count

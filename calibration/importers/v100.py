@@ -27,9 +27,9 @@ from calibration.importers.nccl_tests import Timings, read_nccl_tests
 from calibration.importers.nccl_tests.text import text_runs
 from calibration.importers.tables import read_table, with_numbers
 from calibration.regimes import fit_line, regimes_with_uncertainty
-from ssdsim.checks import Array
-from ssdsim.documents import read_text
-from ssdsim.errors import InputError
+from ssdsim.base.checks import Array
+from ssdsim.base.documents import read_text
+from ssdsim.base.errors import InputError
 from ssdsim.hardware.collectives import CollectiveModel, Regime
 from ssdsim.hardware.elementwise import ElementwiseModel
 from ssdsim.hardware.link import LinkModel

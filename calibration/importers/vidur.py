@@ -9,8 +9,8 @@ import pandas as pd
 from calibration.fit import fit_collective, fit_link
 from calibration.importers.messages import bytes_per_count
 from calibration.importers.tables import SHORTEST_S, read_table, with_numbers
-from ssdsim.checks import Array
-from ssdsim.errors import InputError
+from ssdsim.base.checks import Array
+from ssdsim.base.errors import InputError
 from ssdsim.hardware.collectives import CollectiveModel
 from ssdsim.hardware.link import LinkModel
 from ssdsim.hardware.profile import Provenance

@@ -15,7 +15,7 @@ import pandas as pd
 
 from calibration.fit import fit_elementwise, fit_gemm
 from calibration.importers.tables import SHORTEST_S, read_table, with_numbers
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.hardware.elementwise import ElementwiseModel
 from ssdsim.hardware.gemm import GemmModel
 

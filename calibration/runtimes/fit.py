@@ -16,8 +16,8 @@ from calibration.runtimes.features import FIELDS, Features, features, values_of
 from calibration.runtimes.left_out import without_each
 from calibration.runtimes.next_row import PRIOR_SD, Open
 from calibration.runtimes.unseen import Unseen, covered_by, factor_on_errors, scaled, with_law
-from ssdsim.checks import Array
-from ssdsim.errors import InputError, nearest
+from ssdsim.base.checks import Array
+from ssdsim.base.errors import InputError, nearest
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.measured.price import work_of
 from ssdsim.measured.row import Row

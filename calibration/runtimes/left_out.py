@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.checks import Array
-from ssdsim.intervals import bounds_95
+from ssdsim.base.checks import Array
+from ssdsim.base.intervals import bounds_95
 from ssdsim.measured.price import seconds_of, work_of
 from ssdsim.measured.row import Row
 from ssdsim.pricing.cost import TimingErrors

@@ -11,8 +11,8 @@ from itertools import product
 import numpy as np
 
 from calibration.runtimes.features import FIELDS, Features, features
-from ssdsim.checks import Array
-from ssdsim.errors import InputError
+from ssdsim.base.checks import Array
+from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.measured.price import options_of
 from ssdsim.measured.row import Row

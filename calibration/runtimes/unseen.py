@@ -12,13 +12,13 @@ from scipy.stats import norm
 from scipy.stats import t as student
 
 from calibration.bootstrap import significant
-from ssdsim.checks import Array
+from ssdsim.base.checks import Array
+from ssdsim.base.records import MOST_LOG_SD
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.measured.price import work_of
 from ssdsim.measured.row import Row
 from ssdsim.pricing.between_kernels import beside_matrices
 from ssdsim.pricing.cost import Cost
-from ssdsim.records import MOST_LOG_SD
 from ssdsim.runtimes.card import Errors, Runtime
 from ssdsim.runtimes.catalog import find_runtime
 from ssdsim.runtimes.covered import OF_WHOLE, STEPS, Away, Case, Covered, steps

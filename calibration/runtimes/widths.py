@@ -12,7 +12,7 @@ from scipy.stats import norm
 
 from calibration.bootstrap import significant
 from calibration.runtimes.unseen import Unseen, independent
-from ssdsim.checks import Array
+from ssdsim.base.checks import Array
 from ssdsim.runtimes.card import Runtime
 from ssdsim.runtimes.covered import STEPS, Away
 

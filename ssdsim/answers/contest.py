@@ -8,7 +8,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
 
-from ssdsim.intervals import Draws, Interval, bounds_95, median
+from ssdsim.base.intervals import Draws, Interval, bounds_95, median
 from ssdsim.scenario.many import Drawn
 
 DECIDED = 0.95  # the probability of a sign from which on it is said; below it a verdict is "undecided"

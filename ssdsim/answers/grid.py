@@ -13,9 +13,9 @@ from ssdsim import strategies
 from ssdsim.answers import columns as named
 from ssdsim.answers.contest import share_fastest
 from ssdsim.answers.predict import check_constant
-from ssdsim.checks import whole
-from ssdsim.errors import InputError
-from ssdsim.intervals import Draws, bounds_95
+from ssdsim.base.checks import whole
+from ssdsim.base.errors import InputError
+from ssdsim.base.intervals import Draws, bounds_95
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.room import NoRoom
 from ssdsim.scenario.asked import Asked, RememberedSteps, Steps

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ssdsim.option import spelled
+from ssdsim.base.option import spelled
 from ssdsim.scenario.standing import TokenInput
 
 

@@ -11,9 +11,9 @@ import numpy as np
 from ssdsim.answers.contest import share_fastest
 from ssdsim.answers.reads import check_owners, check_read
 from ssdsim.answers.verdict import Verdict, verdict
-from ssdsim.checks import whole
-from ssdsim.errors import InputError, nearest
-from ssdsim.intervals import Interval
+from ssdsim.base.checks import whole
+from ssdsim.base.errors import InputError, nearest
+from ssdsim.base.intervals import Interval
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.rounds.estimate import Estimate
 from ssdsim.scenario.configuration import Configuration, configure

@@ -7,8 +7,8 @@ from typing import Any
 
 from ssdsim.answers.columns import COLUMNS
 from ssdsim.answers.predict import Prediction
-from ssdsim.intervals import low_and_high
-from ssdsim.plain import document, picked
+from ssdsim.base.intervals import low_and_high
+from ssdsim.base.plain import document, picked
 from ssdsim.scenario.configuration import Configuration
 
 

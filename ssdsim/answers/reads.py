@@ -7,8 +7,8 @@ from itertools import islice
 from typing import Any
 
 from ssdsim import strategies
-from ssdsim.errors import InputError
-from ssdsim.option import spelled
+from ssdsim.base.errors import InputError
+from ssdsim.base.option import spelled
 from ssdsim.scenario.asked import Asked
 from ssdsim.scenario.configuration import Configuration, configure
 from ssdsim.scenario.options import ALL, DEFAULTS, check_names, owners, with_ranges
@@ -57,7 +57,7 @@ def check_read(
     >>> check_read({"f": 5}, [{"t_sd": 0.2, "f": 5, "strategies": "ar"}])
     Traceback (most recent call last):
         ...
-    ssdsim.errors.InputError: --f has no effect with --strategies ar: only SSD, Tree SSD read it here
+    ssdsim.base.errors.InputError: --f has no effect with --strategies ar: only SSD, Tree SSD read it here
     """
     unread, asked = [name for name, value in with_ranges(given).items() if value is not None], dict[str, None]()
     looked_at = list(islice(points, _MOST_LOOKED_AT + 1))

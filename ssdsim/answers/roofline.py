@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from ssdsim import drafters, strategies
 from ssdsim.answers.reads import check_owners
+from ssdsim.base.option import Group
+from ssdsim.base.plain import plain
 from ssdsim.hardware.profile import HardwareProfile
-from ssdsim.option import Group
-from ssdsim.plain import plain
 from ssdsim.pricing.between_kernels import kernel_factor
 from ssdsim.pricing.room import NoRoom
 from ssdsim.pricing.step import Pass, Step

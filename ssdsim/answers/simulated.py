@@ -10,8 +10,8 @@ import pandas as pd
 from ssdsim import strategies
 from ssdsim.answers import columns as named
 from ssdsim.answers.predict import Prediction, predict_configured
+from ssdsim.base.errors import InputError
 from ssdsim.engine.simulate import Engine
-from ssdsim.errors import InputError
 from ssdsim.scenario.configuration import configure
 
 

@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ssdsim.checks import whole, within
-from ssdsim.errors import InputError
-from ssdsim.intervals import binomial_interval, student_quantile
+from ssdsim.base.checks import whole, within
+from ssdsim.base.errors import InputError
+from ssdsim.base.intervals import binomial_interval, student_quantile
 from ssdsim.speculation.hit_models import MeasuredHits, PowerLawHits
 from ssdsim.speculation.sampling import residual, saguaro_distribution
 

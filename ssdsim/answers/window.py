@@ -17,10 +17,10 @@ import numpy as np
 
 from ssdsim import drafters, strategies
 from ssdsim.answers.reads import check_owners
-from ssdsim.checks import few_enough, listed, whole
-from ssdsim.errors import InputError
+from ssdsim.base.checks import few_enough, listed, whole
+from ssdsim.base.errors import InputError
+from ssdsim.base.option import Group, spelled
 from ssdsim.hardware.catalog import find_hardware, find_transformer
-from ssdsim.option import Group, spelled
 from ssdsim.pricing.cost import Cost, TimingErrors
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.memory import largest_budget

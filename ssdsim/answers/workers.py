@@ -16,7 +16,7 @@ from uuid import uuid4
 from ssdsim import __version__
 from ssdsim.answers.beside import Forked, may_fork
 from ssdsim.answers.with_parent import end_with
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 
 CONNECT_S = 10.0  # to reach a scheduler, and then for a first worker
 _LOOK_S = 15.0  # without a result, after which the cluster is asked whether it still has workers

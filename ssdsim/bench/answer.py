@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ssdsim.base.errors import InputError
 from ssdsim.bench.connection import Connection
 from ssdsim.bench.dialects import Dialect, Prompt, Told
 from ssdsim.bench.server import Server
-from ssdsim.errors import InputError
 from ssdsim.pairs.importers.fields import Record
 
 _OTHER_MESSAGES = 100  # than those with tokens: a role, a count, what keeps the connection open

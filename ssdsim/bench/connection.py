@@ -11,8 +11,8 @@ from typing import Any
 
 import httpx2
 
-from ssdsim.documents import parse_json
-from ssdsim.errors import InputError
+from ssdsim.base.documents import parse_json
+from ssdsim.base.errors import InputError
 
 _CONNECT_S = 10.0
 _PAUSE_S = 0.5

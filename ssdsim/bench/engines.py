@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ssdsim.answers.export import sglang, vllm
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 
 _FP8 = ("float8", "fp8")
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from ssdsim.base.errors import InputError
 from ssdsim.bench.engines import Start
-from ssdsim.errors import InputError
 
 _ENDS_S = 30.0
 _LAST = 160  # characters of what a server said last

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ssdsim.answers.export.dialect import loaded_name
+from ssdsim.base.errors import InputError
 from ssdsim.bench.engines import Setting
 from ssdsim.drafters.model import ModelDrafter
-from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.scenario.drafting import draft_by_options
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from ssdsim.base.errors import InputError
 from ssdsim.bench.answer import Answer
 from ssdsim.bench.points import Point
-from ssdsim.errors import InputError
 
 Ask = Callable[[int, int, bool], Awaitable[Answer]]
 """Asks for an answer of so many tokens to a prompt of so many, which is measured or not."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ssdsim import __version__
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.measured.row import Row
 from ssdsim.pairs.file import AtTemperature, Pair, Participant, Provenance, Settings
 from ssdsim.pairs.importers.counts import Counts, of_positions, of_totals, pooled

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ssdsim.base.errors import InputError
 from ssdsim.bench.engines import ENGINES, Setting, start_of
-from ssdsim.errors import InputError
 
 _LONGER = 8  # times the prompts of the shorter length
 STARTS_S = 1800.0

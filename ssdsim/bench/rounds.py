@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ssdsim.base.errors import InputError
 from ssdsim.bench.answer import Answer
 from ssdsim.bench.server import Server
-from ssdsim.errors import InputError
 from ssdsim.pairs.importers import llama_cpp, sglang, trtllm, vllm
 from ssdsim.pairs.importers.counts import Asked, Counts, Source, pooled
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from ssdsim.base.documents import as_record
+from ssdsim.base.errors import InputError
 from ssdsim.bench.answer import Answer
 from ssdsim.bench.points import Point
 from ssdsim.bench.server import Server
-from ssdsim.documents import as_record
-from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.measured.bench import model_in
 from ssdsim.measured.row import Row

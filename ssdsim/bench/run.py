@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ssdsim.base.files import replaced
 from ssdsim.bench.answer import Answer, answered
 from ssdsim.bench.connection import Connection, connected, wait_for
 from ssdsim.bench.dialects import Dialect, dialect_of
@@ -20,7 +21,6 @@ from ssdsim.bench.prompts import Prompts, Words, own_prompts
 from ssdsim.bench.rounds import METRICS, Seen, rounds_of
 from ssdsim.bench.rows import described, drafting, row_of, said_of_draft
 from ssdsim.bench.server import Server, asked
-from ssdsim.files import replaced
 from ssdsim.measured.row import Row, read_rows, write_rows
 from ssdsim.pairs.importers.counts import Counts
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ssdsim.base.errors import InputError, nearest
 from ssdsim.bench.connection import Connection
-from ssdsim.errors import InputError, nearest
 from ssdsim.pairs.importers.fields import first, text_in
 
 ENGINES: Mapping[str, str] = {

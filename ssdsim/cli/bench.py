@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ssdsim.base.errors import InputError
 from ssdsim.cli.console import console, echo, print_labelled
 from ssdsim.cli.measured_files import by_column, row_options
 from ssdsim.cli.options import echo_json, json_option, quiet_option
 from ssdsim.cli.progress import shown
 from ssdsim.cli.render_bench import print_settings, say_what_comes, setting_json
 from ssdsim.cli.values import OutputFile, Values
-from ssdsim.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

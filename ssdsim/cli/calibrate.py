@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ssdsim.checks import whole
+from ssdsim.base.checks import whole
+from ssdsim.base.errors import InputError
 from ssdsim.cli.console import console, echo
 from ssdsim.cli.dry_run import show_dry_run
 from ssdsim.cli.hardware import print_profile
@@ -19,7 +20,6 @@ from ssdsim.cli.options import common_options, echo_json
 from ssdsim.cli.progress import shown
 from ssdsim.cli.tables import Table
 from ssdsim.cli.values import OutputFile
-from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.runs.lock import locked
 from ssdsim.scenario.options import ALL

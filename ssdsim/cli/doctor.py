@@ -11,7 +11,7 @@ from importlib.util import find_spec
 import click
 
 from ssdsim import __version__
-from ssdsim.bundled import models_folder
+from ssdsim.base.bundled import models_folder
 from ssdsim.cli.console import echo
 from ssdsim.cli.options import echo_json, json_option
 from ssdsim.hardware.catalog import hardware_names, transformer_names

@@ -9,14 +9,14 @@ import click
 
 from ssdsim.answers.export.export import FORMATS, export
 from ssdsim.answers.schedule.candidates import CELLS, choices, fixed_options
+from ssdsim.base.files import write_whole
+from ssdsim.base.option import spelled
+from ssdsim.base.plain import picked
 from ssdsim.cli.console import console, echo, print_labelled
 from ssdsim.cli.options import Verb, chosen_options, common_options, echo_json
 from ssdsim.cli.output import print_out
 from ssdsim.cli.values import OutputFile
 from ssdsim.cli.warning_lines import print_warnings
-from ssdsim.files import write_whole
-from ssdsim.option import spelled
-from ssdsim.plain import picked
 
 
 def _tabled() -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ssdsim.base.plain import picked
 from ssdsim.cli.console import console, echo
 from ssdsim.cli.groups import Group
 from ssdsim.cli.held import held_json, print_decision, print_held, refused
@@ -17,7 +18,6 @@ from ssdsim.cli.options import Share, echo_json, json_option, quiet_option
 from ssdsim.cli.runtimes import share, shown
 from ssdsim.cli.tables import Table
 from ssdsim.cli.values import OutputFile
-from ssdsim.plain import picked
 from ssdsim.runtimes.catalog import DEFAULT, find_runtime, runtime_names, save_runtime
 
 if TYPE_CHECKING:

@@ -6,18 +6,18 @@ from pathlib import Path
 
 import click
 
+from ssdsim.base.errors import InputError
+from ssdsim.base.plain import picked
 from ssdsim.cli.console import console, print_labelled
 from ssdsim.cli.groups import Group
 from ssdsim.cli.options import echo_json, json_option
 from ssdsim.cli.tables import Table
 from ssdsim.cli.values import OutputFile
-from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_hardware, hardware_names
 from ssdsim.hardware.from_datasheet import Datasheet, from_datasheet
 from ssdsim.hardware.laws import TimingModel
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.hardware.what_if import scale
-from ssdsim.plain import picked
 from ssdsim.runtimes.catalog import BY_DEFAULT, SUFFIX, runtime_of, save_runtime
 
 _MOST_TERA, _MOST_GIGA = 1e6, 1e6

@@ -9,11 +9,11 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from ssdsim.base.errors import InputError
 from ssdsim.cli.console import console, print_labelled
 from ssdsim.cli.options import echo_json, json_option, quiet_option
 from ssdsim.cli.tables import Table
 from ssdsim.cli.values import OutputFile
-from ssdsim.errors import InputError
 from ssdsim.pairs.file import Findings, Pair
 from ssdsim.pairs.importers.counts import Asked
 from ssdsim.pairs.importers.read import Named, import_acceptance

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ssdsim.base.errors import InputError
 from ssdsim.cli.groups import Group
 from ssdsim.cli.import_acceptance import command as acceptance
 from ssdsim.cli.values import OutputFile
 from ssdsim.cli.warning_lines import print_warnings
-from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.runtimes.catalog import SUFFIX, save_runtime
 

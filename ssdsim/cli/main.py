@@ -12,8 +12,8 @@ from io import TextIOWrapper
 import click
 
 from ssdsim import __version__
+from ssdsim.base.errors import InputError, nearest
 from ssdsim.cli.output import ReaderLeftError, flush
-from ssdsim.errors import InputError, nearest
 
 # verb -> (module, one-line help), so that --help imports no verb
 VERBS = {

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ssdsim.answers.pair_verdict import consequences
+from ssdsim.base.errors import InputError
+from ssdsim.base.plain import plain
 from ssdsim.cli.console import console
 from ssdsim.cli.options import common_options, echo_json
 from ssdsim.cli.progress import shown
 from ssdsim.cli.render_pair import print_compared, print_consequences, print_pair
 from ssdsim.cli.values import OutputFile, Values
 from ssdsim.cli.warning_lines import print_warnings
-from ssdsim.errors import InputError
-from ssdsim.plain import plain
 from ssdsim.runs.lock import locked
 
 if TYPE_CHECKING:

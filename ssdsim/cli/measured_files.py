@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ssdsim.base.kinds import OneOf
 from ssdsim.cli.options import Word
-from ssdsim.kinds import OneOf
 from ssdsim.scenario.options import ALL
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from typing import Any
 
 import click
 
-from ssdsim import kinds
+from ssdsim.base import kinds
+from ssdsim.base.option import Option
+from ssdsim.base.plain import plain
 from ssdsim.cli.output import print_out
 from ssdsim.cli.values import Lists, Values
-from ssdsim.option import Option
-from ssdsim.plain import plain
 from ssdsim.scenario.options import ALL, ranged
 
 Makes = Callable[[], Iterable[click.Option]]
@@ -296,5 +296,5 @@ def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def echo_json(value: Any) -> None:
-    """A record, or a mapping of records, as :func:`ssdsim.plain.plain` has it."""
+    """A record, or a mapping of records, as :func:`ssdsim.base.plain.plain` has it."""
     print_out(json.dumps(plain(value), indent=2, allow_nan=False))

@@ -11,11 +11,11 @@ from ssdsim import strategies
 from ssdsim.answers.columns import TITLED, Column
 from ssdsim.answers.inputs_told import inputs_told
 from ssdsim.answers.predict import Prediction
+from ssdsim.base.kinds import Number
+from ssdsim.base.option import Group
 from ssdsim.cli.console import UNLABELLED, console, print_labelled, print_origins
 from ssdsim.cli.tables import Table
 from ssdsim.cli.warning_lines import print_warnings
-from ssdsim.kinds import Number
-from ssdsim.option import Group
 from ssdsim.pricing.room import counted
 from ssdsim.rounds.estimate import PARTS, Estimate
 from ssdsim.scenario.configuration import Configuration

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ssdsim.base.plain import plain
 from ssdsim.cli.console import console, echo
 from ssdsim.cli.tables import Table
-from ssdsim.plain import plain
 
 if TYPE_CHECKING:
     from ssdsim.bench.points import Point

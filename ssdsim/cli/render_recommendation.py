@@ -17,12 +17,12 @@ from ssdsim.answers.recommend.deployment import Deployment
 from ssdsim.answers.recommend.door import ATTAINMENT, NO_ENGINE, Door
 from ssdsim.answers.recommend.equal_count import EqualCount
 from ssdsim.answers.recommend.request import Request
+from ssdsim.base.settings import GIVEN
 from ssdsim.cli.console import UNLABELLED, console, print_labelled, print_origins
 from ssdsim.cli.tables import Table
 from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.scenario.asked import effective
 from ssdsim.scenario.engines import UNNAMED
-from ssdsim.settings import GIVEN
 
 _SHOWN_GAINS = 6
 _NO_GAIN = 5e-4

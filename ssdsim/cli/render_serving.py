@@ -15,9 +15,9 @@ from ssdsim.answers.serving.policies import AUTO
 from ssdsim.answers.serving.serve import Point, Serving
 from ssdsim.answers.serving.spread import Summary
 from ssdsim.answers.serving.workload import Workload
+from ssdsim.base.intervals import Interval
 from ssdsim.cli.console import console, print_labelled
 from ssdsim.cli.tables import Table
-from ssdsim.intervals import Interval
 from ssdsim.pricing.room import counted
 from ssdsim.scenario.configuration import Configuration
 

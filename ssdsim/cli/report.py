@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
+from ssdsim.base.plain import picked
 from ssdsim.cli.console import echo
 from ssdsim.cli.options import common_options, echo_json
 from ssdsim.cli.output import print_out
 from ssdsim.cli.values import OutputFile
-from ssdsim.plain import picked
 from ssdsim.runs.layout import REPORT
 
 

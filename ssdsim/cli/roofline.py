@@ -10,11 +10,11 @@ from rich.text import Text
 
 from ssdsim.answers.roofline import BOUNDS, roofline, summarise, taken
 from ssdsim.answers.roofline import as_json as roofline_json
+from ssdsim.base.errors import InputError, nearest
 from ssdsim.cli.console import console
 from ssdsim.cli.options import Verb, chosen_options, echo_json, json_option, quiet_option
 from ssdsim.cli.tables import Cell, Table
 from ssdsim.cli.warning_lines import print_warnings
-from ssdsim.errors import InputError, nearest
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import click
 
 from ssdsim import strategies
+from ssdsim.base.plain import picked
 from ssdsim.cli.console import console, print_labelled
 from ssdsim.cli.groups import Group
 from ssdsim.cli.options import echo_json, json_option
 from ssdsim.cli.tables import Table
-from ssdsim.plain import picked
 from ssdsim.runtimes.card import ERRORS, NUMBERS, Evidence, Runs, Runtime
 from ssdsim.runtimes.catalog import find_runtime, runtime_names
 from ssdsim.runtimes.covered import Covered

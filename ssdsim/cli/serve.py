@@ -23,17 +23,17 @@ from ssdsim.answers.serving.slo import Slo
 from ssdsim.answers.serving.timeline import timeline
 from ssdsim.answers.serving.workload import Arrivals, Workload, synthetic
 from ssdsim.answers.workers import check_workers
-from ssdsim.checks import within
+from ssdsim.base.checks import within
+from ssdsim.base.errors import InputError
+from ssdsim.base.option import spelled
 from ssdsim.cli.options import Verb, chosen_options, common_options, echo_json, work_options
 from ssdsim.cli.progress import shown, told
 from ssdsim.cli.render_serving import print_compared, print_serving
 from ssdsim.cli.values import OutputFile, Values
 from ssdsim.cli.warning_lines import print_warnings
-from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.measured.bench import model_in
 from ssdsim.measured.request_logs.log import RequestLog
-from ssdsim.option import spelled
 from ssdsim.runs.serving_folder import opened_for_serving
 from ssdsim.scenario.asked import subject_among
 

@@ -11,7 +11,8 @@ import click
 
 from ssdsim.answers.inputs_told import inputs_told
 from ssdsim.answers.reads import check_owners, check_read
-from ssdsim.checks import whole
+from ssdsim.base.checks import whole
+from ssdsim.base.errors import InputError
 from ssdsim.cli.console import console, print_labelled, print_origins
 from ssdsim.cli.options import Verb, common_options, echo_json, scenario_options
 from ssdsim.cli.progress import shown
@@ -21,7 +22,6 @@ from ssdsim.cli.values import OutputFile
 from ssdsim.engine.simulate import SimulatedRounds, run_as_json, simulate, simulate_requests
 from ssdsim.engine.stopping import MOST_ROUNDS, one_of
 from ssdsim.engine.trace import Trace
-from ssdsim.errors import InputError
 from ssdsim.rounds.estimate import PARTS
 from ssdsim.scenario.configuration import Configuration, configure
 from ssdsim.scenario.options import MOST_OUTPUT_TOKENS

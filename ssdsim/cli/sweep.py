@@ -16,6 +16,9 @@ from ssdsim.answers.sweep.plan import MOST_DRAWS, PRESETS, Plan, column, number_
 from ssdsim.answers.sweep.sweep import sweep
 from ssdsim.answers.verdict import rivals
 from ssdsim.answers.workers import check_workers
+from ssdsim.base.errors import InputError, nearest
+from ssdsim.base.option import Group
+from ssdsim.base.plain import picked
 from ssdsim.cli.console import console
 from ssdsim.cli.options import Verb, common_options, echo_json, grid_options, work_options
 from ssdsim.cli.output import print_out
@@ -23,9 +26,6 @@ from ssdsim.cli.progress import shown
 from ssdsim.cli.render import title_of
 from ssdsim.cli.tables import Table
 from ssdsim.cli.warning_lines import print_warnings
-from ssdsim.errors import InputError, nearest
-from ssdsim.option import Group
-from ssdsim.plain import picked
 from ssdsim.scenario.asked import subject_among
 from ssdsim.scenario.options import members
 

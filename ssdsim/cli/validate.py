@@ -11,7 +11,8 @@ import click
 import numpy as np
 from click.core import ParameterSource
 
-from ssdsim.checks import whole
+from ssdsim.base.checks import whole
+from ssdsim.base.errors import InputError
 from ssdsim.cli.calibrate import alone_under_torchrun
 from ssdsim.cli.console import console, echo
 from ssdsim.cli.measured_files import PARAMETERS, by_column, row_options
@@ -20,7 +21,6 @@ from ssdsim.cli.progress import shown
 from ssdsim.cli.tables import Table
 from ssdsim.cli.values import OutputFile, Values
 from ssdsim.engine.trace import Trace
-from ssdsim.errors import InputError
 from ssdsim.runs.lock import locked
 from ssdsim.scenario.options import SD_DRAFT_PLACES, files
 from ssdsim.transformer.operations import DTYPES

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ssdsim.base.errors import InputError
+from ssdsim.base.files import write_whole
 from ssdsim.cli.console import console, echo
 from ssdsim.cli.measured_files import rows_of
 from ssdsim.cli.options import echo_json
 from ssdsim.cli.tables import Table
-from ssdsim.errors import InputError
-from ssdsim.files import write_whole
 from ssdsim.runs.layout import CONFIG, MEASURED
 from ssdsim.runtimes.catalog import find_runtime
 from ssdsim.validation.measured import (

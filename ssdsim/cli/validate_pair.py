@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ssdsim import strategies as known
+from ssdsim.base.errors import InputError
+from ssdsim.base.plain import document, picked
 from ssdsim.cli.console import console, echo
 from ssdsim.cli.options import echo_json
 from ssdsim.cli.progress import shown
 from ssdsim.cli.tables import Table
-from ssdsim.errors import InputError
 from ssdsim.pairs.file import load_pair
-from ssdsim.plain import document, picked
 from ssdsim.runs.lock import locked
 
 if TYPE_CHECKING:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 from rich.console import Console
 
+from ssdsim.base.errors import InputError
+from ssdsim.base.plain import picked
 from ssdsim.cli.console import console
 from ssdsim.cli.options import echo_json
 from ssdsim.cli.tables import Table
 from ssdsim.cli.validate_trees import headed, replay_tree_paper
-from ssdsim.errors import InputError
-from ssdsim.plain import picked
 from ssdsim.validation.drafted import PublishedRows, Replayed
 from ssdsim.validation.paper import FamilyReplay, Published, SweepReplay, load_paper, replay_family, replay_sweep
 from ssdsim.validation.tree_paper import PublishedTrees

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from ssdsim.base.plain import picked
 from ssdsim.cli.console import console
 from ssdsim.cli.options import echo_json
 from ssdsim.cli.tables import Table
-from ssdsim.plain import picked
 from ssdsim.validation.drafted import PublishedRows
 from ssdsim.validation.paper import Published
 from ssdsim.validation.tree_paper import DemoReplay, PublishedTrees, TreeReplay, replay_demo, replay_trees

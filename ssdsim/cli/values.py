@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from ssdsim.checks import is_text
-from ssdsim.errors import nearest
+from ssdsim.base.checks import is_text
+from ssdsim.base.errors import nearest
 
 MOST_VALUES = 10_000  # of a range: more is a slip of the step
 

@@ -1,5 +1,6 @@
 """What drafts tokens: one file a drafter. ``ALL`` lists them; a new one is registered there."""
 
+from ssdsim.base.registry import Registry
 from ssdsim.drafters.block import DFlash, DFlash2, DSpark
 from ssdsim.drafters.eagle import Eagle, Eagle3
 from ssdsim.drafters.lookup import NGram, Suffix
@@ -9,7 +10,6 @@ from ssdsim.drafters.mtp import MTP
 from ssdsim.drafters.parallel import Pard, PEagle
 from ssdsim.drafters.sparse import SparseSelf
 from ssdsim.pricing.drafter import Drafter
-from ssdsim.registry import Registry
 
 ALL: Registry[Drafter] = Registry(
     "drafter",

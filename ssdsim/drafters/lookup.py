@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.kinds import SHARE, Number
-from ssdsim.option import Option
+from ssdsim.base.kinds import SHARE, Number
+from ssdsim.base.option import Option
 from ssdsim.pricing.drafter import Draft, Drafter, Proposed
 from ssdsim.pricing.memory import Demand
 from ssdsim.pricing.site import Site

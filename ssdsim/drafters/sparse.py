@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ssdsim.errors import InputError
-from ssdsim.kinds import Whole
-from ssdsim.option import Option
+from ssdsim.base.errors import InputError
+from ssdsim.base.kinds import Whole
+from ssdsim.base.option import Option
 from ssdsim.pricing.drafter import Draft, Drafter
 from ssdsim.pricing.memory import Demand
 from ssdsim.pricing.site import Site

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from simpy import Environment, Event
 
+from ssdsim.base.errors import InputError
 from ssdsim.engine.devices import Device, Mailbox
 from ssdsim.engine.recorder import Recorder
 from ssdsim.engine.steps import StepDurations, Steps
 from ssdsim.engine.stopping import Stopping
 from ssdsim.engine.trace import Trace
-from ssdsim.errors import InputError
 from ssdsim.pricing.step import Step
 from ssdsim.rounds.actor import alike, kind_of
 from ssdsim.rounds.block import with_rest

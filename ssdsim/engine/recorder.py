@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from ssdsim.base.intervals import Measured
 from ssdsim.engine.statistics import BatchMeans, Histogram
-from ssdsim.intervals import Measured
 from ssdsim.rounds.block import RoundBlock
 from ssdsim.rounds.estimate import PARTS
 

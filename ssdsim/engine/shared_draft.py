@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.checks import Array, FloatOrArray
+from ssdsim.base.checks import Array, FloatOrArray
 from ssdsim.protocols.service import Service
 from ssdsim.rounds.block import RoundBlock, with_rest
 from ssdsim.rounds.outcomes import OutcomeBlock

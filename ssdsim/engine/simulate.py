@@ -9,7 +9,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ssdsim.checks import whole
+from ssdsim.base.checks import whole
+from ssdsim.base.errors import InputError, nearest
+from ssdsim.base.intervals import Measured
+from ssdsim.base.plain import document, picked
 from ssdsim.engine.actor import Run
 from ssdsim.engine.recorder import Recorder
 from ssdsim.engine.shared_draft import shared_rounds
@@ -17,9 +20,6 @@ from ssdsim.engine.statistics import Histogram
 from ssdsim.engine.steps import Steps
 from ssdsim.engine.stopping import MOST_ROUNDS, Progress, Stopping
 from ssdsim.engine.trace import Trace
-from ssdsim.errors import InputError, nearest
-from ssdsim.intervals import Measured
-from ssdsim.plain import document, picked
 from ssdsim.rounds.estimate import PARTS
 from ssdsim.rounds.kernel import Mix
 from ssdsim.rounds.outcomes import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.intervals import Measured, binomial_interval, student_quantile
+from ssdsim.base.intervals import Measured, binomial_interval, student_quantile
 
 _MOST_BATCHES = 128  # collapsed in pairs to half when full: between 64 and 127 degrees of freedom
 _FEW = 50  # below so many, an event's count is not yet normal

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ssdsim.files import write_whole
+from ssdsim.base.files import write_whole
 
 _MICROSECONDS = 1e6
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.executor.actor import Action, RankActor, drive, outcomes_of
 from ssdsim.executor.messages import Mail, Route
 from ssdsim.executor.models import Models, Room

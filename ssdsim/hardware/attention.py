@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import AfterValidator, Field, model_validator
 
-from ssdsim.checks import Array
+from ssdsim.base.checks import Array
+from ssdsim.base.records import FROM_LIST, Card, Count, Positive, Seconds
 from ssdsim.hardware.laws import CorrectedRoofline, Directions, ModelOfVariables, Scaling, clamped, directions_of
 from ssdsim.hardware.nodes import Lattice, continued, doublings, in_proportion, midway
 from ssdsim.hardware.timing import Law, Timing, of_dtype, timed
-from ssdsim.records import FROM_LIST, Card, Count, Positive, Seconds
 from ssdsim.transformer.operations import DTYPE_BYTES, DTYPES, Attention
 
 if TYPE_CHECKING:

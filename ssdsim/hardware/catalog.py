@@ -6,11 +6,11 @@ import re
 from os.path import exists, expanduser, isdir, isfile  # they take any text for a path, pathlib's raise at some
 from pathlib import Path
 
-from ssdsim.bundled import Shelf
-from ssdsim.checks import text
-from ssdsim.documents import as_record, read_toml
-from ssdsim.errors import InputError
-from ssdsim.files import while_unchanged
+from ssdsim.base.bundled import Shelf
+from ssdsim.base.checks import text
+from ssdsim.base.documents import as_record, read_toml
+from ssdsim.base.errors import InputError
+from ssdsim.base.files import while_unchanged
 from ssdsim.hardware.profile import HardwareProfile, load_profile
 from ssdsim.transformer.card import Transformer, transformer_shaped
 

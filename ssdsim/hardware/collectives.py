@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import Field, model_validator
 
-from ssdsim.checks import Array
+from ssdsim.base.checks import Array
+from ssdsim.base.records import FROM_LIST, NotNegative, Positive, Seconds
 from ssdsim.hardware.laws import Line, Scaling, TimingModel
 from ssdsim.hardware.rings import ring_rate
 from ssdsim.hardware.timing import Law, Timing, lacks, timed, untimed
-from ssdsim.records import FROM_LIST, NotNegative, Positive, Seconds
 from ssdsim.transformer.operations import Collective, CollectiveKind, sent_around
 
 STAND_INS: Mapping[CollectiveKind, CollectiveKind] = {"all_to_all": "all_gather"}

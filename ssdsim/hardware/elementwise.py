@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Self
 
+from ssdsim.base.records import Seconds
 from ssdsim.hardware.laws import LineModel, Scaling
 from ssdsim.hardware.timing import Law, Timing, lacks, timed
-from ssdsim.records import Seconds
 from ssdsim.transformer.operations import Elementwise
 
 

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import Field
 
-from ssdsim.checks import Array
+from ssdsim.base.checks import Array
+from ssdsim.base.records import Card, NotNegative, Positive, Seconds
 from ssdsim.hardware.gemm import GemmLaw
 from ssdsim.hardware.laws import Roofline, Scaling, TimingModel
 from ssdsim.hardware.timing import Law, Timing, timed, untimed
-from ssdsim.records import Card, NotNegative, Positive, Seconds
 from ssdsim.transformer.operations import ExpertMlp
 
 FEW_TOKENS = 256

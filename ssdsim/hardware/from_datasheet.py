@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ssdsim.documents import as_record
-from ssdsim.errors import InputError, nearest
+from ssdsim.base.documents import as_record
+from ssdsim.base.errors import InputError, nearest
 from ssdsim.hardware.laws import HYPOTHETICAL, Scaling
 from ssdsim.hardware.link import LinkModel
 from ssdsim.hardware.profile import Device, HardwareProfile, Provenance

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import Field, model_validator
 
-from ssdsim.checks import Array
+from ssdsim.base.checks import Array
+from ssdsim.base.records import FROM_LIST, Card, Positive
 from ssdsim.hardware.laws import (
     DATASHEET_LOG_SD,
     Correction,
@@ -26,7 +27,6 @@ from ssdsim.hardware.laws import (
 )
 from ssdsim.hardware.nodes import Lattice, continued, doublings, in_proportion, padded
 from ssdsim.hardware.timing import Law, Timing, of_dtype, timed
-from ssdsim.records import FROM_LIST, Card, Positive
 from ssdsim.transformer.operations import DTYPE_BYTES, QUANTISED_BYTES, WEIGHT_BYTES, Gemm
 
 if TYPE_CHECKING:

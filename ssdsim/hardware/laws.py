@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pydantic import AfterValidator, Field, model_validator
 
-from ssdsim.checks import Array
-from ssdsim.errors import nearest
-from ssdsim.records import FROM_LIST, Card, Coefficient, LogSd, NotNegative, Positive, Seconds
+from ssdsim.base.checks import Array
+from ssdsim.base.errors import nearest
+from ssdsim.base.records import FROM_LIST, Card, Coefficient, LogSd, NotNegative, Positive, Seconds
 from ssdsim.transformer.operations import WEIGHTS_ARITHMETIC
 
 Range = Annotated[tuple[NotNegative, NotNegative], FROM_LIST]

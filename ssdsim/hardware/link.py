@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Self
 
+from ssdsim.base.records import Seconds
 from ssdsim.hardware.laws import LineModel, Scaling
-from ssdsim.records import Seconds
 
 
 class LinkModel(LineModel):

@@ -18,7 +18,7 @@ from operator import mul
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ssdsim.checks import Array
+from ssdsim.base.checks import Array
 
 _SLOPE_NODES = 2  # back from the last timed node: a slope over one step is a timing's noise
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ssdsim.checks import Array
+from ssdsim.base.checks import Array
 from ssdsim.hardware.laws import CorrectedRoofline, Roofline
 from ssdsim.hardware.timing import Law, Timing, timed, untimed
 from ssdsim.transformer.operations import DTYPE_BYTES, PrefillAttention

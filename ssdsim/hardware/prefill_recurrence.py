@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import Field
 
-from ssdsim.checks import Array
+from ssdsim.base.checks import Array
+from ssdsim.base.records import Card, Positive, Seconds
 from ssdsim.hardware.laws import Scaling, TimingModel
 from ssdsim.hardware.timing import Law, Timing, timed, untimed
-from ssdsim.records import Card, Positive, Seconds
 from ssdsim.transformer.operations import PrefillRecurrence, Rule
 
 

@@ -13,9 +13,10 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from ssdsim.documents import as_record, read_json
-from ssdsim.errors import InputError, nearest
-from ssdsim.files import write_whole
+from ssdsim.base.documents import as_record, read_json
+from ssdsim.base.errors import InputError, nearest
+from ssdsim.base.files import write_whole
+from ssdsim.base.records import FROM_LIST, Card, Count, LogSd, Positive
 from ssdsim.hardware.attention import AnyAttention, AttentionLaw
 from ssdsim.hardware.collectives import CollectiveLaw, CollectiveModel
 from ssdsim.hardware.convolution import ConvolutionLaw, ConvolutionModel
@@ -29,7 +30,6 @@ from ssdsim.hardware.prefill_attention import PrefillAttentionLaw, PrefillAttent
 from ssdsim.hardware.prefill_recurrence import PrefillRecurrenceLaw, PrefillRecurrenceModel
 from ssdsim.hardware.recurrence import RecurrenceLaw, RecurrenceModel
 from ssdsim.hardware.timing import Law, ProvenanceKind, Timing, lacks, timed
-from ssdsim.records import FROM_LIST, Card, Count, LogSd, Positive
 from ssdsim.transformer.operations import (
     FOUR_BITS,
     Attention,

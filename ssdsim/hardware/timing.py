@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 from numpy.typing import ArrayLike
 
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.hardware.laws import DATASHEET_LOG_SD, TimingModel
 from ssdsim.transformer.operations import Operation
 

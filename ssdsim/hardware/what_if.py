@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ssdsim.documents import as_record
-from ssdsim.errors import InputError, nearest
+from ssdsim.base.documents import as_record
+from ssdsim.base.errors import InputError, nearest
 from ssdsim.hardware.collectives import CollectiveLaw
 from ssdsim.hardware.laws import HYPOTHETICAL, Scaling
 from ssdsim.hardware.link import LinkModel

@@ -14,7 +14,7 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 
 _NAME = re.compile(r"(cpu|cuda)(?::(\d+)(?:-(\d+))?)?")
 _PR_SET_PDEATHSIG = 1

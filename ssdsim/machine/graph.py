@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as functional
 
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.machine.capture import capture
 from ssdsim.machine.experts import ExpertWeights, Routes, run_experts
 from ssdsim.machine.graph_memory import cannot_run

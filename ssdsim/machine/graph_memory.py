@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.transformer.forward import ForwardPass
 from ssdsim.transformer.operations import (
     DTYPE_BYTES,

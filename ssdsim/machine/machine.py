@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.machine.devices import belong_to_parent
 from ssdsim.transformer.operations import DTYPES
 

@@ -24,7 +24,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.machine.devices import (
     COLLECTIVE_S,
     LOOPBACK,

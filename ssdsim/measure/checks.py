@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ssdsim.intervals import student_quantile
+from ssdsim.base.intervals import student_quantile
 from ssdsim.measure.collect import Asked
 from ssdsim.measure.cuts import Cut
 from ssdsim.measure.loop import Loop, Way

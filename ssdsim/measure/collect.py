@@ -11,7 +11,7 @@ from zlib import crc32
 import numpy as np
 import torch
 
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.measure.cuts import EVERYTHING, Cut
 from ssdsim.measure.models import CausalModel, keeps_a_window
 from ssdsim.measure.positions import positions_of

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from ssdsim.checks import Array, whole, within
+from ssdsim.base.checks import Array, whole, within
 
 
 @dataclass(frozen=True)

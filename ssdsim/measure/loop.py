@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ssdsim import drafters, strategies
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.measure.language import LanguageModel
 from ssdsim.measure.roles import Speculator, Verifier
 from ssdsim.measure.sides import Answer, CachingSide, DraftSide, PlayedRound, Side, TargetSide, with_hits

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.checks import Array
+from ssdsim.base.checks import Array
 from ssdsim.measure.language import LanguageModel
 from ssdsim.measure.verification import Rules
 

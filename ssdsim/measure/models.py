@@ -18,7 +18,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.cache_utils import DynamicCache
 from transformers.utils import logging as transformers_logging
 
-from ssdsim.errors import InputError, nearest
+from ssdsim.base.errors import InputError, nearest
 from ssdsim.measure.cuts import EVERYTHING, Cut
 from ssdsim.measure.language import Branches, Logits
 from ssdsim.measure.positions import draw

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ssdsim.documents import parse_json, read_text
-from ssdsim.errors import InputError
+from ssdsim.base.documents import parse_json, read_text
+from ssdsim.base.errors import InputError
 
 Message = Mapping[str, str]
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import transformers
 
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.measure.checks import Compared, check_loop, check_lossless, ways
 from ssdsim.measure.collect import Asked, Workload, asked_of, check_attention, check_author, collect, tokenised_answers
 from ssdsim.measure.cuts import EVERYTHING, Cut

@@ -6,7 +6,7 @@ both are given. A streamed run has ``inter_token_latency``, the mean of ``(laten
 
 from __future__ import annotations
 
-from ssdsim.errors import InputError, told
+from ssdsim.base.errors import InputError, told
 from ssdsim.measured.bench import Format, Given, Record, bench_row, model_in, number, one, part_of, speculation
 from ssdsim.measured.row import Row
 

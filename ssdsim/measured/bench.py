@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from os.path import exists
 from typing import Any
 
-from ssdsim.documents import as_record
-from ssdsim.errors import InputError, told
+from ssdsim.base.documents import as_record
+from ssdsim.base.errors import InputError, told
 from ssdsim.hardware.catalog import find_transformer, transformer_names
 from ssdsim.measured.row import Row
 from ssdsim.transformer.card import Transformer

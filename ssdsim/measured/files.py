@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ssdsim.documents import parse_records, read_text
-from ssdsim.errors import InputError, nearest
+from ssdsim.base.documents import parse_records, read_text
+from ssdsim.base.errors import InputError, nearest
 from ssdsim.measured import aiperf, guidellm, llama_bench, sglang_bench, trtllm_bench, vllm_bench
 from ssdsim.measured.row import COLUMNS, Row, read_rows
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.measured.bench import Format, Given, Record, bench_row, model_in, number, part_of, speculation
 from ssdsim.measured.row import Row
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ssdsim.intervals import student_quantile
+from ssdsim.base.intervals import student_quantile
 from ssdsim.measured.row import Row
 
 _SEEN = {"value", "repeat", "ttft_ms", "itl_ms", "output_tokens_per_s", "input_tokens", "output_tokens"}

@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, model_validator
 
-from ssdsim.documents import as_record
-from ssdsim.errors import InputError, nearest
-from ssdsim.records import FROM_LIST, Card, NotNegative
+from ssdsim.base.documents import as_record
+from ssdsim.base.errors import InputError, nearest
+from ssdsim.base.records import FROM_LIST, Card, NotNegative
 from ssdsim.transformer.operations import StateDtype, StateKeeping
 
 Metric = Literal["step_ms", "tpot_ms", "latency_s", "tokens_per_s"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ssdsim.errors import InputError, told
+from ssdsim.base.errors import InputError, told
 from ssdsim.measured.bench import Format, Given, Record, bench_row, model_in, number, one, part_of, speculation
 from ssdsim.measured.row import Row
 from ssdsim.pairs.importers.trtllm import speculation_of

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ssdsim.checks import Floats
-from ssdsim.errors import InputError
+from ssdsim.base.checks import Floats
+from ssdsim.base.errors import InputError
 from ssdsim.pairs.chain import Chain, ssd_chain
 from ssdsim.pairs.correlation import in_lockstep, intraclass, lag1
 from ssdsim.pairs.coupling import Rounds, rounds_of

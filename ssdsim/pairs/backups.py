@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 
 
 class Lookup(Protocol):

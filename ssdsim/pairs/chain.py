@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ssdsim.checks import Array
+from ssdsim.base.checks import Array
 from ssdsim.pairs.coupling import FIRST
 from ssdsim.pairs.looked_up import LookedUp
 from ssdsim.pairs.table import Table

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from ssdsim.errors import InputError, nearest
+from ssdsim.base.errors import InputError, nearest
 
 if TYPE_CHECKING:
     from ssdsim.pairs.file import Findings, Pair

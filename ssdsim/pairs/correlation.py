@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.checks import Array
+from ssdsim.base.checks import Array
 from ssdsim.pairs.drawn import Course
 
 Hits = NDArray[np.bool_]

@@ -19,8 +19,8 @@ from typing import Literal
 
 import numpy as np
 
-from ssdsim.checks import Floats, whole
-from ssdsim.errors import InputError
+from ssdsim.base.checks import Floats, whole
+from ssdsim.base.errors import InputError
 from ssdsim.pairs.table import Table
 
 Starts = Literal["first", "offsets"]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ssdsim.checks import Floats
+from ssdsim.base.checks import Floats
 from ssdsim.pairs.chain import Chain
 from ssdsim.pairs.coupling import Rounds
 from ssdsim.pairs.file import HitLaw

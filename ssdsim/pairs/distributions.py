@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 
 Floats = NDArray[np.float32]
 Whole = NDArray[np.int32]

@@ -14,11 +14,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from ssdsim.documents import as_record, read_json
-from ssdsim.errors import InputError
-from ssdsim.files import while_unchanged, write_whole
+from ssdsim.base.documents import as_record, read_json
+from ssdsim.base.errors import InputError
+from ssdsim.base.files import while_unchanged, write_whole
+from ssdsim.base.records import FROM_LIST, Card, NotNegative
 from ssdsim.pairs.routing import Routing
-from ssdsim.records import FROM_LIST, Card, NotNegative
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 Number = Annotated[int, Field(ge=0, le=10**15)]

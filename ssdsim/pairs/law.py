@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ssdsim.checks import Floats
+from ssdsim.base.checks import Floats
 
 _STEEPEST = 12.0
 _HALVINGS = 40

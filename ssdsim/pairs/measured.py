@@ -10,15 +10,15 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from ssdsim import __version__
-from ssdsim.documents import as_record, read_json
-from ssdsim.files import write_whole
+from ssdsim.base.documents import as_record, read_json
+from ssdsim.base.files import write_whole
+from ssdsim.base.records import FROM_LIST, Card
 from ssdsim.pairs.analysis import by_temperature
 from ssdsim.pairs.doubts import doubts
 from ssdsim.pairs.file import Lossless, Pair, Participant, Provenance, Role, Settings
 from ssdsim.pairs.questions import Questions
 from ssdsim.pairs.records import RecordFolder
 from ssdsim.pairs.routing import Routing
-from ssdsim.records import FROM_LIST, Card
 
 HOW = "teacher-forced"
 

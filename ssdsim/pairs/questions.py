@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ssdsim.checks import whole, within
-from ssdsim.errors import InputError
+from ssdsim.base.checks import whole, within
+from ssdsim.base.errors import InputError
 from ssdsim.pairs.backups import lookup_named
 from ssdsim.pairs.coupling import Starts
 from ssdsim.pairs.resampling import DRAWS

@@ -11,12 +11,12 @@ from typing import Annotated, Any
 import numpy as np
 import pyarrow as pa
 
-from ssdsim.documents import as_record, read_json
-from ssdsim.errors import InputError
-from ssdsim.files import write_whole
+from ssdsim.base.documents import as_record, read_json
+from ssdsim.base.errors import InputError
+from ssdsim.base.files import write_whole
+from ssdsim.base.parquet import read_table, write_table
+from ssdsim.base.records import FROM_LIST, Card, NotNegative
 from ssdsim.pairs.distributions import Positions
-from ssdsim.parquet import read_table, write_table
-from ssdsim.records import FROM_LIST, Card, NotNegative
 
 _HEADER = "measurement.json"
 _SCHEMA = 1

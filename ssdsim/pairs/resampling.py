@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ssdsim.checks import Floats
-from ssdsim.intervals import student_quantile
+from ssdsim.base.checks import Floats
+from ssdsim.base.intervals import student_quantile
 
 DRAWS = 1000
 

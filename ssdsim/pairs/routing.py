@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from ssdsim.records import FROM_LIST, Card, NotNegative
+from ssdsim.base.records import FROM_LIST, Card, NotNegative
 from ssdsim.transformer.routing import distinct_experts
 
 WINDOWS = (1, 2, 4, 8, 16)

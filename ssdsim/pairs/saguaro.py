@@ -8,8 +8,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.checks import Floats
-from ssdsim.errors import InputError
+from ssdsim.base.checks import Floats
+from ssdsim.base.errors import InputError
 from ssdsim.pairs.coupling import Starts, each_position
 from ssdsim.pairs.distributions import SCALES, Positions
 from ssdsim.pairs.table import Table

@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.checks import Floats
-from ssdsim.errors import InputError
+from ssdsim.base.checks import Floats
+from ssdsim.base.errors import InputError
 from ssdsim.pairs.distributions import Positions
 from ssdsim.pairs.records import Request
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Protocol, runtime_checkable
 
-from ssdsim.option import Option
+from ssdsim.base.option import Option
 from ssdsim.pricing.memory import Demand
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece

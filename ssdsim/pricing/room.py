@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.pricing.site import Site
 from ssdsim.transformer.card import legal_tensor_parallel
 from ssdsim.transformer.operations import DTYPE_BYTES, DTYPES

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ssdsim.checks import Array, FloatOrArray
+from ssdsim.base.checks import Array, FloatOrArray
 
 if TYPE_CHECKING:
     from ssdsim.pricing.step import Pass

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Mapping
 from typing import Any
 
-from ssdsim.checks import FloatOrArray
+from ssdsim.base.checks import FloatOrArray
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.occupancy import Occupancy, target_alone, target_on
 from ssdsim.pricing.room import Devices

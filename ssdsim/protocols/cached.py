@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ssdsim.checks import FloatOrArray
+from ssdsim.base.checks import FloatOrArray
 from ssdsim.pricing.cost import Cost
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.prespeculation import beside_each_other, branches_per_device

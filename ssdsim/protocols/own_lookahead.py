@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ssdsim.kinds import Whole
-from ssdsim.option import Group, Option
-from ssdsim.settings import Settings
+from ssdsim.base.kinds import Whole
+from ssdsim.base.option import Group, Option
+from ssdsim.base.settings import Settings
 
 
 def own_lookahead(name: str, about: str, axis: str, symbol: str, most: int = 1_000) -> Option:

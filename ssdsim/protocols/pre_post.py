@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Generator, Mapping
 from typing import Any
 
-from ssdsim.checks import FloatOrArray
+from ssdsim.base.checks import FloatOrArray
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.prespeculation import beside_each_other
 from ssdsim.pricing.site import Site

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import plain_name
 from ssdsim.hardware.vocabularies import siblings
 from ssdsim.pricing.drafter import Draft

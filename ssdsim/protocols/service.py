@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ssdsim.checks import FloatOrArray
+from ssdsim.base.checks import FloatOrArray
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ssdsim.kinds import OneOf, Whole
-from ssdsim.option import Group, Needs, Option
+from ssdsim.base.kinds import OneOf, Whole
+from ssdsim.base.option import Group, Needs, Option
+from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.room import NoRoom
 from ssdsim.pricing.site import Site
 from ssdsim.protocols.axes import Axis, Scope, Values
 from ssdsim.rounds.actor import Actor, Program, Stoppable
-from ssdsim.settings import Settings
 
 MOST_TARGETS = 256
 

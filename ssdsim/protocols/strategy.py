@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.checks import FloatOrArray
-from ssdsim.option import Option
+from ssdsim.base.checks import FloatOrArray
+from ssdsim.base.option import Option
+from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.occupancy import Occupancy, target_alone
 from ssdsim.pricing.room import Devices
@@ -25,7 +26,6 @@ from ssdsim.rounds.estimate import PARTS, Estimate
 from ssdsim.rounds.kernel import Tokens
 from ssdsim.rounds.round import Round, Seconds
 from ssdsim.rounds.states import States, Stationary
-from ssdsim.settings import Settings
 
 if TYPE_CHECKING:
     from ssdsim.rounds.outcomes import OutcomeBlock

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from ssdsim.checks import Array
-from ssdsim.errors import InputError
+from ssdsim.base.checks import Array
+from ssdsim.base.errors import InputError
+from ssdsim.base.kinds import SHARE, ListOf, Number, NumberOrWord, Whole
+from ssdsim.base.option import Excludes, Group, Option
+from ssdsim.base.settings import Settings
 from ssdsim.hardware.catalog import find_transformer
-from ssdsim.kinds import SHARE, ListOf, Number, NumberOrWord, Whole
-from ssdsim.option import Excludes, Group, Option
 from ssdsim.pairs.choice import positions_known
 from ssdsim.pricing.drafter import Drafter, TreeDrafter
 from ssdsim.pricing.room import NoRoom
@@ -22,7 +23,6 @@ from ssdsim.pricing.site import Site
 from ssdsim.protocols.axes import Words
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.mixing import tokens_of
-from ssdsim.settings import Settings
 from ssdsim.speculation.acceptance import rates_of
 from ssdsim.speculation.caching import hit_curves
 from ssdsim.speculation.trees.drafted import Drafted, DynamicTrees, StaticTree, best_tree

@@ -10,7 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from ssdsim.answers.verdict import rivals
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.reports.cache import mean_kernel
 from ssdsim.reports.figure import Figure, LeftOut, numbered, rounded
 from ssdsim.reports.study import Rates, Study

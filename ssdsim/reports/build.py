@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ssdsim.checks import text
-from ssdsim.errors import InputError
-from ssdsim.files import write_whole
+from ssdsim.base.checks import text
+from ssdsim.base.errors import InputError
+from ssdsim.base.files import write_whole
 from ssdsim.reports.batch import batch_and_fallback
 from ssdsim.reports.figure import Figure, LeftOut
 from ssdsim.reports.grid_points import grid_json

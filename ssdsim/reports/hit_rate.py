@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from ssdsim.errors import InputError
-from ssdsim.option import Group
+from ssdsim.base.errors import InputError
+from ssdsim.base.option import Group
+from ssdsim.base.settings import DEFAULT
 from ssdsim.reports.cache import primary_hit_rate
 from ssdsim.reports.figure import Figure, LeftOut, numbered, rounded
 from ssdsim.reports.study import Study
@@ -17,7 +18,6 @@ from ssdsim.reports.style import LOG2_TICKS, PALETTE, colour_of, new_plot
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.options import members
 from ssdsim.scenario.scenario import Scenario
-from ssdsim.settings import DEFAULT
 from ssdsim.speculation.hit_models import POLICIES
 
 _FAN_OUTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from ssdsim.errors import InputError
-from ssdsim.option import Group
+from ssdsim.base.errors import InputError
+from ssdsim.base.option import Group
 from ssdsim.pricing.room import counted
 from ssdsim.reports.figure import Figure, LeftOut, number, rounded
 from ssdsim.reports.study import Study

@@ -14,8 +14,8 @@ from ssdsim.answers.predict import Prediction, predict_configured
 from ssdsim.answers.reads import check_owners, options_read
 from ssdsim.answers.sweep.plan import as_configured
 from ssdsim.answers.verdict import rivals
-from ssdsim.intervals import Interval
-from ssdsim.option import Group
+from ssdsim.base.intervals import Interval
+from ssdsim.base.option import Group
 from ssdsim.reports.figure import number
 from ssdsim.runs.named_files import located
 from ssdsim.runs.report_folder import RunFolder

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ssdsim.checks import FloatOrArray
+from ssdsim.base.checks import FloatOrArray
 from ssdsim.rounds.round import Seconds
 
 PARTS = ("verify", "draft", "communicate", "fallback", "host")

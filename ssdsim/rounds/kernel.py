@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.checks import Array, FloatOrArray
+from ssdsim.base.checks import Array, FloatOrArray
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.checks import Array
+from ssdsim.base.checks import Array
 from ssdsim.rounds.chosen import Chosen
 from ssdsim.rounds.outcomes import Buffered, Draws, OutcomeBlock
 from ssdsim.speculation.confidence import drawn_confidences

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.checks import FloatOrArray
+from ssdsim.base.checks import FloatOrArray
 from ssdsim.rounds.kernel import Averages
 
 Seconds = float | NDArray[np.float64]

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from ssdsim.checks import FloatOrArray
+from ssdsim.base.checks import FloatOrArray
 from ssdsim.rounds.kernel import Averages
 
 _SURE = 1e-9  # of a chance at 0 or 1, which nothing shared moves

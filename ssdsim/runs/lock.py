@@ -8,7 +8,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 
 
 @contextmanager

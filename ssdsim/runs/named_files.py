@@ -8,8 +8,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from ssdsim.errors import InputError, told
-from ssdsim.files import replaced
+from ssdsim.base.errors import InputError, told
+from ssdsim.base.files import replaced
 from ssdsim.runtimes.catalog import SUFFIX
 from ssdsim.scenario.options import files
 from ssdsim.transformer.huggingface import quantisation_file

@@ -9,8 +9,8 @@ from typing import Any
 
 import tomli_w
 
-from ssdsim.errors import InputError
-from ssdsim.files import write_whole
+from ssdsim.base.errors import InputError
+from ssdsim.base.files import write_whole
 from ssdsim.runs.layout import COMMAND, CONFIG, RECOMMENDATION
 from ssdsim.runs.named_files import keep, names_in_folder, renamed
 from ssdsim.scenario.options import files

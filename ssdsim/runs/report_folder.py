@@ -16,11 +16,11 @@ import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, Field
 
 from ssdsim import strategies
-from ssdsim.documents import as_record, parse_json, read_json, read_text, read_toml
-from ssdsim.errors import InputError, nearest, told
+from ssdsim.base.documents import as_record, parse_json, read_json, read_text, read_toml
+from ssdsim.base.errors import InputError, nearest, told
+from ssdsim.base.parquet import read_table
+from ssdsim.base.records import Coefficient, NotNegative, Positive
 from ssdsim.measured.row import Metric
-from ssdsim.parquet import read_table
-from ssdsim.records import Coefficient, NotNegative, Positive
 from ssdsim.runs.layout import (
     CONFIG,
     HOW,

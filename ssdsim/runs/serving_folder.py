@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
-from ssdsim.errors import InputError
-from ssdsim.files import write_whole
+from ssdsim.base.errors import InputError
+from ssdsim.base.files import write_whole
 from ssdsim.runs.layout import CONFIG, PARTS, REQUESTS, SERVING
 from ssdsim.runs.lock import locked
 
@@ -40,7 +40,7 @@ class ServingFolder:
 
     def requests(self, key: str) -> pa.Table:
         """The lines that were kept under a key."""
-        from ssdsim.parquet import read_table  # not where no folder is asked for: it takes long to load
+        from ssdsim.base.parquet import read_table  # not where no folder is asked for: it takes long to load
 
         return read_table(self._path / PARTS / f"{key}.requests")
 
@@ -75,6 +75,6 @@ def opened_for_serving(path: Path) -> Iterator[ServingFolder]:
 
 
 def _write_table(path: Path, table: pa.Table) -> None:
-    from ssdsim.parquet import write_table
+    from ssdsim.base.parquet import write_table
 
     write_table(table, path)

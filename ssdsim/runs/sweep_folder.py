@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 import tomli_w
 
 from ssdsim import __version__
-from ssdsim.checks import is_text
-from ssdsim.errors import InputError
-from ssdsim.files import write_whole
-from ssdsim.parquet import read_table, write_table
+from ssdsim.base.checks import is_text
+from ssdsim.base.errors import InputError
+from ssdsim.base.files import write_whole
+from ssdsim.base.parquet import read_table, write_table
 from ssdsim.runs.layout import CONFIG, HOW, PARTS, RESULTS
 from ssdsim.runs.lock import locked
 from ssdsim.runs.named_files import file_of, keep, names_in_folder, renamed

@@ -10,9 +10,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from ssdsim.errors import nearest
+from ssdsim.base.errors import nearest
+from ssdsim.base.records import FROM_LIST, Card, Coefficient, LogSd, NotNegative, Seconds
 from ssdsim.hardware.profile import Device
-from ssdsim.records import FROM_LIST, Card, Coefficient, LogSd, NotNegative, Seconds
 from ssdsim.runtimes.covered import Away, Case, Covered, distance
 from ssdsim.transformer.kept import Caching
 from ssdsim.transformer.layers import Head

@@ -8,11 +8,11 @@ from functools import lru_cache
 from os.path import exists, expanduser, isfile
 from pathlib import Path
 
-from ssdsim.bundled import Shelf
-from ssdsim.checks import text
-from ssdsim.documents import as_record, read_toml
-from ssdsim.errors import InputError
-from ssdsim.files import while_unchanged, write_whole
+from ssdsim.base.bundled import Shelf
+from ssdsim.base.checks import text
+from ssdsim.base.documents import as_record, read_toml
+from ssdsim.base.errors import InputError
+from ssdsim.base.files import while_unchanged, write_whole
 from ssdsim.hardware.laws import FixedCosts
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.runtimes.card import KERNELS, OF_ENGINE, Errors, Evidence, Host, Runtime

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated
 
+from ssdsim.base.records import FROM_LIST, Card, Count, LogSd, Positive
 from ssdsim.hardware.profile import Device
-from ssdsim.records import FROM_LIST, Card, Count, LogSd, Positive
 from ssdsim.transformer.card import Transformer
 
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ssdsim import drafters, strategies
-from ssdsim.errors import InputError
-from ssdsim.option import Group
+from ssdsim.base.errors import InputError
+from ssdsim.base.option import Group
+from ssdsim.base.settings import GIVEN, Settings, Watched
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.site import Site
 from ssdsim.protocols.strategy import Strategy
@@ -26,7 +27,6 @@ from ssdsim.scenario.price import Priced, price
 from ssdsim.scenario.remembered import Remembered
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.scenario.token_errors import KnownTokens
-from ssdsim.settings import GIVEN, Settings, Watched
 
 
 class Steps:

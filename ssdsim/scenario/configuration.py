@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
+from ssdsim.base.settings import GIVEN, Settings
 from ssdsim.hardware.provenance import summary
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.room import NoRoom
@@ -18,7 +19,6 @@ from ssdsim.scenario.measured_pair import pair_of
 from ssdsim.scenario.options import beside
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.scenario.standing import TokenInput, of_all
-from ssdsim.settings import GIVEN, Settings
 
 
 @dataclass(frozen=True)

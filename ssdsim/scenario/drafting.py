@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ssdsim import drafters, strategies
+from ssdsim.base.errors import InputError
+from ssdsim.base.settings import DEFAULT, GIVEN, Settings
 from ssdsim.drafters.model import ModelDrafter
-from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.hardware.vocabularies import draft_in_family, one_vocabulary, other_vocabulary, siblings
 from ssdsim.pricing.drafter import Draft, Drafter
 from ssdsim.pricing.site import Site
 from ssdsim.scenario.options import DEFAULTS
-from ssdsim.settings import DEFAULT, GIVEN, Settings
 from ssdsim.speculation.drafter_card import drafters_of
 from ssdsim.transformer.card import Transformer
 

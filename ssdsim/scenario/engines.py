@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ssdsim import drafters, strategies
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.runtimes.card import Runs
 from ssdsim.runtimes.catalog import find_runtime
 from ssdsim.scenario.asked import subject_among

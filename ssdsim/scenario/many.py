@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ssdsim.intervals import Draws, centred_on, median
+from ssdsim.base.intervals import Draws, centred_on, median
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.rounds.estimate import Estimate
 from ssdsim.rounds.kernel import Averages, spread_over, stacked, taken

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from ssdsim import strategies
-from ssdsim.errors import InputError, nearest
+from ssdsim.base.errors import InputError, nearest
+from ssdsim.base.option import spelled
+from ssdsim.base.settings import DEFAULT, GIVEN, Settings
 from ssdsim.hardware.catalog import find_transformer
-from ssdsim.option import spelled
 from ssdsim.pairs.choice import Chosen, chosen_by
-from ssdsim.settings import DEFAULT, GIVEN, Settings
 from ssdsim.speculation.acceptance import rate_of
 from ssdsim.transformer.card import Transformer
 

@@ -7,9 +7,8 @@ from functools import cache
 from typing import Any
 
 from ssdsim import drafters, strategies
-from ssdsim.drafters.model import DRAFT
-from ssdsim.errors import InputError, nearest
-from ssdsim.kinds import (
+from ssdsim.base.errors import InputError, nearest
+from ssdsim.base.kinds import (
     SHARE,
     Flag,
     HitRates,
@@ -25,7 +24,8 @@ from ssdsim.kinds import (
     Ranges,
     Whole,
 )
-from ssdsim.option import Excludes, Group, Needs, Option, Searcher, by_name, spelled
+from ssdsim.base.option import Excludes, Group, Needs, Option, Searcher, by_name, spelled
+from ssdsim.drafters.model import DRAFT
 from ssdsim.transformer.forward import DATA_PARALLEL
 from ssdsim.transformer.operations import DTYPES, KEEPINGS
 from ssdsim.transformer.precision import FORMATS, KV_DTYPES, SPELLINGS

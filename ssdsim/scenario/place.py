@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
+from ssdsim.base.option import spelled
+from ssdsim.base.settings import Settings
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.profile import HardwareProfile
-from ssdsim.option import spelled
 from ssdsim.pricing.network import Network
 from ssdsim.pricing.site import Site
 from ssdsim.runtimes.card import Runtime
@@ -17,7 +18,6 @@ from ssdsim.runtimes.catalog import find_runtime, runtime_of
 from ssdsim.scenario.drafting import draft_of
 from ssdsim.scenario.measured_pair import routed
 from ssdsim.scenario.options import DEFAULTS
-from ssdsim.settings import Settings
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import DATA_PARALLEL
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.occupancy import check_memory
 from ssdsim.pricing.room import (
@@ -20,7 +21,6 @@ from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.pricing.unit_free import UnitFree
 from ssdsim.protocols.strategy import Strategy
-from ssdsim.settings import Settings
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from ssdsim.option import Group, Option, spelled
+from ssdsim.base.option import Group, Option, spelled
 from ssdsim.scenario.options import ALL, names_of
 
 _HEAD = """# Options

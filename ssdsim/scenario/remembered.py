@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from ssdsim.errors import InputError
-from ssdsim.settings import Settings, Watched
+from ssdsim.base.errors import InputError
+from ssdsim.base.settings import Settings, Watched
 
 T = TypeVar("T")
 

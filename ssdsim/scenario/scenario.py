@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.room import Devices
 from ssdsim.pricing.site import Site
@@ -16,7 +17,6 @@ from ssdsim.rounds.kernel import Tokens
 from ssdsim.rounds.round import Round
 from ssdsim.scenario.price import Priced
 from ssdsim.scenario.token_errors import KnownTokens
-from ssdsim.settings import Settings
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from ssdsim.option import Group
+from ssdsim.base.option import Group
+from ssdsim.base.settings import DEFAULT, GIVEN, Settings
 from ssdsim.scenario.drafting import PUBLISHED
 from ssdsim.scenario.measured_pair import chosen_in
 from ssdsim.scenario.options import ALL, members
-from ssdsim.settings import DEFAULT, GIVEN, Settings
 from ssdsim.speculation.forced import is_forced
 
 Standing = Literal["measured", "published", "given", "placeholder"]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ssdsim.base.settings import DEFAULT, Settings
 from ssdsim.pairs.choice import Chosen
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.drafter import Drafter
@@ -24,7 +25,6 @@ from ssdsim.rounds.kernel import Averages, stacked, taken
 from ssdsim.scenario.measured_pair import CURVES, chosen_in, curve_of, is_given
 from ssdsim.scenario.standing import token_inputs
 from ssdsim.scenario.token_ranges import LOOKS, Look, ends, spread
-from ssdsim.settings import DEFAULT, Settings
 
 if TYPE_CHECKING:
     from ssdsim.pairs.file import HitLaw, Mean

@@ -7,8 +7,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ssdsim.checks import FloatOrArray, distribution, float_or_array, whole, within
-from ssdsim.errors import InputError
+from ssdsim.base.checks import FloatOrArray, distribution, float_or_array, whole, within
+from ssdsim.base.errors import InputError
 
 _SURE, _FAR = 1e-9, 60.0
 

@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from ssdsim.bundled import Shelf
-from ssdsim.checks import within
-from ssdsim.documents import as_record, parse_csv, parse_json, read_text, read_toml
-from ssdsim.errors import InputError, told
-from ssdsim.files import while_unchanged
-from ssdsim.records import FROM_LIST, Card, NotNegative
+from ssdsim.base.bundled import Shelf
+from ssdsim.base.checks import within
+from ssdsim.base.documents import as_record, parse_csv, parse_json, read_text, read_toml
+from ssdsim.base.errors import InputError, told
+from ssdsim.base.files import while_unchanged
+from ssdsim.base.records import FROM_LIST, Card, NotNegative
 from ssdsim.speculation.acceptance import accepted_length_pmf
 from ssdsim.speculation.contexts import context_pmf
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.speculation.acceptance import accepted_length_pmf
 from ssdsim.speculation.acceptance_models import (
     RequestKinds,

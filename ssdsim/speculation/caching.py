@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ssdsim.checks import Array
-from ssdsim.errors import InputError
-from ssdsim.settings import Settings
+from ssdsim.base.checks import Array
+from ssdsim.base.errors import InputError
+from ssdsim.base.settings import Settings
 from ssdsim.speculation.acceptance import rates_of
 from ssdsim.speculation.hit_models import FanOut, MeasuredHits, PowerLawHits, fan_out
 

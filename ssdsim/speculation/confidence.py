@@ -16,7 +16,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from ssdsim.checks import Array
+from ssdsim.base.checks import Array
 
 _CELLS = 16_384  # of the logarithm of survivals
 _LEAST_LOG_SURVIVAL = 16.0  # what survives with e^-16 is never worth a row

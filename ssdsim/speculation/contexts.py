@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ssdsim.checks import Array
-from ssdsim.errors import InputError
+from ssdsim.base.checks import Array
+from ssdsim.base.errors import InputError
 
 
 def context_pmf(rates: Sequence[float], stays: float, k: int) -> Array:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ssdsim.checks import Array
+from ssdsim.base.checks import Array
 from ssdsim.speculation.free_running import FAR_AHEAD, SAME_INSTANT, Rounds
 
 Flags = NDArray[np.bool_]

@@ -10,10 +10,10 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from ssdsim.bundled import Shelf
-from ssdsim.documents import as_record, read_toml
-from ssdsim.files import while_unchanged
-from ssdsim.records import FROM_LIST, Card
+from ssdsim.base.bundled import Shelf
+from ssdsim.base.documents import as_record, read_toml
+from ssdsim.base.files import while_unchanged
+from ssdsim.base.records import FROM_LIST, Card
 from ssdsim.speculation.acceptance import rate_of
 
 Rate = Annotated[float, Field(ge=0.0, le=1.0)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from ssdsim.checks import whole, within
+from ssdsim.base.checks import whole, within
 
 
 def critical_batch_size(p_hit: float, t_p: float, e_hit: float, e_miss: float) -> float:

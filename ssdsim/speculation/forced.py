@@ -13,7 +13,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 
 _LAWS = ("synthetic", "multinomial")
 

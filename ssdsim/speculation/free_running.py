@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ssdsim.checks import Array
+from ssdsim.base.checks import Array
 
 SAME_INSTANT = 1e-9  # of a step: a token that arrives as a pass ends is there
 _FORGOTTEN = 1e-14

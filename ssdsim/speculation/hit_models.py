@@ -14,8 +14,8 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import ArrayLike, NDArray
 
-from ssdsim.checks import distribution, whole, within
-from ssdsim.errors import InputError, nearest
+from ssdsim.base.checks import distribution, whole, within
+from ssdsim.base.errors import InputError, nearest
 from ssdsim.speculation.acceptance import accepted_length_pmf
 
 FanOut = NDArray[np.int64]

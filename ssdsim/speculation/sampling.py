@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ssdsim.checks import FloatOrArray, distribution, float_or_array, whole, within
-from ssdsim.errors import InputError
+from ssdsim.base.checks import FloatOrArray, distribution, float_or_array, whole, within
+from ssdsim.base.errors import InputError
 
 _ROUNDING = 1e-12  # a rejection rate below this is rounding of two equal distributions
 

@@ -12,8 +12,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ssdsim.checks import FloatOrArray, float_or_array, within
-from ssdsim.errors import InputError
+from ssdsim.base.checks import FloatOrArray, float_or_array, within
+from ssdsim.base.errors import InputError
 from ssdsim.speculation.acceptance import expected_tokens
 
 Round = Literal["paper", "event"]

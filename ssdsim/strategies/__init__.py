@@ -1,7 +1,7 @@
 """Strategies of decoding, one file each. ``ALL`` lists them in the order in which answers show them."""
 
+from ssdsim.base.registry import Registry
 from ssdsim.protocols.strategy import Strategy
-from ssdsim.registry import Registry
 from ssdsim.strategies.adaptive import Adaptive
 from ssdsim.strategies.amusd import AMUSD
 from ssdsim.strategies.autoregressive import Autoregressive

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ssdsim.checks import Array, FloatOrArray
-from ssdsim.errors import InputError
-from ssdsim.kinds import Number, Whole
-from ssdsim.option import Group, Option
+from ssdsim.base.checks import Array, FloatOrArray
+from ssdsim.base.errors import InputError
+from ssdsim.base.kinds import Number, Whole
+from ssdsim.base.option import Group, Option
+from ssdsim.base.settings import GIVEN, Settings
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.room import NoRoom
 from ssdsim.pricing.site import Site
@@ -20,7 +21,6 @@ from ssdsim.protocols.axes import Lookahead
 from ssdsim.protocols.own_lookahead import own_lookahead, settle_lookahead
 from ssdsim.rounds.chosen import Chosen
 from ssdsim.rounds.kernel import Kernel, Tokens
-from ssdsim.settings import GIVEN, Settings
 from ssdsim.speculation.acceptance import rates_of
 from ssdsim.speculation.confidence import accepted_pmf, best_rows
 

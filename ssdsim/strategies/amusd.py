@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.checks import FloatOrArray
-from ssdsim.kinds import SHARE, OneOf, Whole
-from ssdsim.option import Group, Option
+from ssdsim.base.checks import FloatOrArray
+from ssdsim.base.kinds import SHARE, OneOf, Whole
+from ssdsim.base.option import Group, Option
+from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.prespeculation import always_beside
 from ssdsim.pricing.room import NoRoom
@@ -24,7 +25,6 @@ from ssdsim.rounds.block import RoundBlock
 from ssdsim.rounds.estimate import PARTS, Estimate
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.round import Round, Seconds
-from ssdsim.settings import Settings
 
 if TYPE_CHECKING:
     from ssdsim.rounds.outcomes import OutcomeBlock

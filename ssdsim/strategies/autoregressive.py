@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ssdsim.checks import FloatOrArray
+from ssdsim.base.checks import FloatOrArray
+from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.occupancy import Occupancy, target_alone
 from ssdsim.pricing.room import Devices
@@ -18,7 +19,6 @@ from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.round import Seconds
 from ssdsim.rounds.states import States
-from ssdsim.settings import Settings
 
 
 class Autoregressive(Strategy):

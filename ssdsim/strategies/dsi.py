@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.checks import FloatOrArray
-from ssdsim.kinds import Whole
-from ssdsim.option import Group, Option
+from ssdsim.base.checks import FloatOrArray
+from ssdsim.base.kinds import Whole
+from ssdsim.base.option import Group, Option
+from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.prespeculation import always_beside
 from ssdsim.pricing.room import Devices, NoRoom
@@ -27,7 +28,6 @@ from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.mixing import tokens_of
 from ssdsim.rounds.round import Seconds
 from ssdsim.rounds.states import States
-from ssdsim.settings import Settings
 
 if TYPE_CHECKING:
     from ssdsim.rounds.outcomes import OutcomeBlock

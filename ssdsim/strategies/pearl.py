@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece
@@ -16,7 +17,6 @@ from ssdsim.protocols.own_lookahead import own_lookahead, settle_lookahead
 from ssdsim.protocols.pre_post import PrePost
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.mixing import tokens_of
-from ssdsim.settings import Settings
 
 
 class PEARL(PrePost):

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ssdsim.checks import Array
-from ssdsim.kinds import SHARE, Whole
-from ssdsim.option import Group, Option
+from ssdsim.base.checks import Array
+from ssdsim.base.kinds import SHARE, Whole
+from ssdsim.base.option import Group, Option
+from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece
@@ -18,7 +19,6 @@ from ssdsim.protocols.own_lookahead import own_lookahead, settle_lookahead
 from ssdsim.protocols.pre_post import PrePost
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.mixing import tokens_of
-from ssdsim.settings import Settings
 
 
 class SpecBranch(PrePost):

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ssdsim.checks import Array, FloatOrArray
+from ssdsim.base.checks import Array, FloatOrArray
+from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter, Proposed
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
@@ -21,7 +22,6 @@ from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.mixing import tokens_of
 from ssdsim.rounds.round import Seconds
 from ssdsim.rounds.states import States
-from ssdsim.settings import Settings
 
 
 class Speculative(Alternate):

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ssdsim.checks import Array
-from ssdsim.errors import InputError
+from ssdsim.base.checks import Array
+from ssdsim.base.errors import InputError
+from ssdsim.base.settings import GIVEN, Settings
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.prespeculation import prespeculation, window_budget
 from ssdsim.pricing.room import check_place
@@ -19,7 +20,6 @@ from ssdsim.protocols.cached import DRAFT_DEVICES, Cached
 from ssdsim.protocols.shared import SHARED_BY, SHARING, cannot_share, check_shared, drafting_at, in_each_way, sharing_of
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.mixing import tokens_of, tokens_of_each
-from ssdsim.settings import GIVEN, Settings
 from ssdsim.speculation.acceptance import accepted_length_pmf
 from ssdsim.speculation.caching import hits_given_accepted
 from ssdsim.speculation.hit_models import uniform_fan_out

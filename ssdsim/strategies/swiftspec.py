@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ssdsim.checks import Array, FloatOrArray
-from ssdsim.kinds import OneOf, Whole
-from ssdsim.option import Group, Option
+from ssdsim.base.checks import Array, FloatOrArray
+from ssdsim.base.kinds import OneOf, Whole
+from ssdsim.base.option import Group, Option
+from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.prespeculation import beside_each_other
 from ssdsim.pricing.room import Devices, NoRoom
@@ -25,7 +26,6 @@ from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.round import Seconds
 from ssdsim.rounds.states import States, Stationary
-from ssdsim.settings import Settings
 from ssdsim.speculation.trees.rerooted import Growing, Rerooting, chain_of_trees
 
 _MOST_TREES = 300

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
+from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.protocols.alternate import PLACES, Alternate, is_apart
 from ssdsim.protocols.trees import AXES, OPTIONS, Round, drafted, settle_tree, tree_tokens
 from ssdsim.rounds.kernel import Kernel, Tokens
-from ssdsim.settings import Settings
 
 
 class TreeSpeculative(Alternate):

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ssdsim.checks import Array
+from ssdsim.base.checks import Array
+from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.prespeculation import branches_per_device
 from ssdsim.pricing.room import NoRoom
@@ -17,7 +18,6 @@ from ssdsim.protocols.axes import Sizes
 from ssdsim.protocols.cached import DRAFT_DEVICES, Cached
 from ssdsim.protocols.trees import AXES, OPTIONS, Round, drafted, mean_model, settle_tree, tree_tokens
 from ssdsim.rounds.kernel import Kernel, Tokens
-from ssdsim.settings import Settings
 from ssdsim.speculation.trees.drafted import Drafted, StaticTree
 from ssdsim.speculation.trees.ghosts import FanOuts, hits_by_accepted, likeliest_fan_outs
 from ssdsim.speculation.trees.rank_model import RankModel

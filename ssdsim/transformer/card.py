@@ -9,8 +9,8 @@ from typing import Literal
 
 from pydantic import model_validator
 
-from ssdsim.errors import InputError, nearest
-from ssdsim.records import Card
+from ssdsim.base.errors import InputError, nearest
+from ssdsim.base.records import Card
 from ssdsim.transformer.block_loops import loop_parameters
 from ssdsim.transformer.layers import LARGEST, Experts, Head, Latent, Recurrent, Size, Some, Window
 from ssdsim.transformer.operations import DTYPE_BYTES, DTYPES, WEIGHT_BYTES

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ssdsim.errors import InputError, nearest, told
+from ssdsim.base.errors import InputError, nearest, told
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ssdsim.errors import told
+from ssdsim.base.errors import told
 from ssdsim.transformer.config_values import ConfigValues
 
 Fields = dict[str, Any]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.transformer.block_loops import loop_operations
 from ssdsim.transformer.card import Transformer, check_expert_parallel, check_tensor_parallel
 from ssdsim.transformer.layers import Experts, Latent, Recurrent

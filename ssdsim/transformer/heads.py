@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.transformer.block_loops import Loop
 from ssdsim.transformer.card import Transformer, Weights
 from ssdsim.transformer.forward import Block, ForwardPass

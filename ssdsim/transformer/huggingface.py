@@ -6,8 +6,8 @@ from os.path import isdir, isfile
 from pathlib import Path
 from typing import Any
 
-from ssdsim.documents import as_record, read_json
-from ssdsim.errors import InputError, nearest, told
+from ssdsim.base.documents import as_record, read_json
+from ssdsim.base.errors import InputError, nearest, told
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.config_values import ConfigValues
 from ssdsim.transformer.families import FAMILIES, TELL_TALES, WITH_A_TEXT_PART

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from ssdsim.records import Card
+from ssdsim.base.records import Card
 from ssdsim.transformer.block_loops import Loop
 from ssdsim.transformer.operations import DTYPE_BYTES, Rule, StateDtype
 from ssdsim.transformer.routing import OVERLAP, SKEW

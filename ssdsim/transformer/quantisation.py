@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from ssdsim.errors import InputError, nearest, told
+from ssdsim.base.errors import InputError, nearest, told
 
 MTP_MODULE = "mtp.layers.0.mlp.gate_proj"
 """Of a head that predicts tokens beyond the next, which is quantised as the layers are or left out whole."""

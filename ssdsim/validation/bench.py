@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from ssdsim import strategies
+from ssdsim.base.errors import InputError
 from ssdsim.engine.simulate import simulate
 from ssdsim.engine.trace import Trace
-from ssdsim.errors import InputError
 from ssdsim.executor.drift import Drift, mean_drift, time_drift
 from ssdsim.executor.models import Room
 from ssdsim.executor.plan import RankPlan

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ssdsim import strategies
-from ssdsim.intervals import Measured, student_quantile
+from ssdsim.base.intervals import Measured, student_quantile
 from ssdsim.validation.grid import GridPoint
 
 

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from ssdsim.checks import Array
-from ssdsim.records import FROM_LIST, Card, of_one_length
+from ssdsim.base.checks import Array
+from ssdsim.base.records import FROM_LIST, Card, of_one_length
 from ssdsim.scenario.configuration import configure
 from ssdsim.speculation.acceptance import accepted_length_pmf, expected_tokens_of_pmf
 from ssdsim.speculation.trees.drafted import Drafted, DynamicTrees, StaticTree

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.measured.noise import Repeated, noise_of, repeated
 from ssdsim.measured.row import Row
 from ssdsim.runtimes.card import Runtime

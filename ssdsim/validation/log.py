@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from ssdsim import strategies
-from ssdsim.documents import as_record, parse_json, read_text
-from ssdsim.errors import InputError
-from ssdsim.files import append_record, write_records
+from ssdsim.base.documents import as_record, parse_json, read_text
+from ssdsim.base.errors import InputError
+from ssdsim.base.files import append_record, write_records
 from ssdsim.validation.comparison import Comparison
 from ssdsim.validation.grid import GridPoint
 

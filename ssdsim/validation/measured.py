@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
+from ssdsim.base.intervals import bounds_95
+from ssdsim.base.plain import document, picked
 from ssdsim.hardware.catalog import find_hardware
-from ssdsim.intervals import bounds_95
 from ssdsim.measured.price import each_row, name_of, seconds_of, value_of, work_of
 from ssdsim.measured.row import Row
-from ssdsim.plain import document, picked
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.runtimes.card import Runtime
 from ssdsim.runtimes.catalog import runtime_of, runtime_of_version

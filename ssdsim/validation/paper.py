@@ -11,13 +11,13 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from ssdsim.bundled import Shelf
-from ssdsim.checks import Array
-from ssdsim.documents import as_record, read_toml
-from ssdsim.errors import InputError
+from ssdsim.base.bundled import Shelf
+from ssdsim.base.checks import Array
+from ssdsim.base.documents import as_record, read_toml
+from ssdsim.base.errors import InputError
+from ssdsim.base.records import FROM_LIST, Card, of_one_length
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.pricing.passes import cost_of_pass
-from ssdsim.records import FROM_LIST, Card, of_one_length
 from ssdsim.rounds.states import Always
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.scenario import Scenario

@@ -11,8 +11,8 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field, model_validator
 
-from ssdsim.checks import Array
-from ssdsim.records import FROM_LIST, Card, of_one_length
+from ssdsim.base.checks import Array
+from ssdsim.base.records import FROM_LIST, Card, of_one_length
 from ssdsim.speculation.trees.dynamic_program import best_trees
 from ssdsim.speculation.trees.shape import Tree
 

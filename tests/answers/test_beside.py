@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from ssdsim.answers.workers import worked_out
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 
 
 def _squared(known: list[int], number: int) -> tuple[int, int, int]:

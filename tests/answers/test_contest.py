@@ -16,7 +16,7 @@ from ssdsim.answers.recommend.deployment import Deployment, Shape
 from ssdsim.answers.recommend.equal_count import Errors, equal_count, held_against
 from ssdsim.answers.recommend.request import Request, make_request
 from ssdsim.answers.verdict import verdict
-from ssdsim.intervals import Draws, centred_on
+from ssdsim.base.intervals import Draws, centred_on
 from ssdsim.pricing.room import Devices
 from ssdsim.rounds.estimate import PARTS, Estimate
 from ssdsim.scenario.many import Drawn

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ssdsim.answers.grid import evaluate
 from ssdsim.answers.predict import DRAWS, Prediction, predict
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.strategies import default
 
 

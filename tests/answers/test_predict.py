@@ -14,8 +14,8 @@ from ssdsim.answers.contest import DECIDED, share_fastest
 from ssdsim.answers.predict import predict
 from ssdsim.answers.prediction_json import as_json
 from ssdsim.answers.verdict import verdict
-from ssdsim.errors import InputError
-from ssdsim.intervals import bounds_95, centred_on
+from ssdsim.base.errors import InputError
+from ssdsim.base.intervals import bounds_95, centred_on
 from ssdsim.rounds.estimate import PARTS, Estimate
 from ssdsim.rounds.kernel import Kernel
 from ssdsim.scenario.configuration import Configuration, configure

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ssdsim import predict, sweep
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from tests.cli.in_process import asked
 
 UNIT_FREE: dict[str, Any] = {"t_sd": 0.2}

@@ -19,7 +19,7 @@ from ssdsim.answers.recommend.deployment import Deployment, Shape
 from ssdsim.answers.recommend.equal_count import Errors
 from ssdsim.answers.recommend.request import make_request
 from ssdsim.answers.recommend.search import Search, splits
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.pricing.room import Devices
 from ssdsim.scenario.configuration import configure
 from tests.answers.decoding import decoding

@@ -27,8 +27,8 @@ from ssdsim.answers.grid import evaluate
 from ssdsim.answers.predict import predict
 from ssdsim.answers.sweep.plan import PRESETS, Plan, as_configured, number_columns, plan_of
 from ssdsim.answers.sweep.sweep import sweep
+from ssdsim.base.errors import InputError
 from ssdsim.cli.main import cli
-from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.what_if import scale
 from ssdsim.reports.study import Study

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from ssdsim.answers.predict import predict
 from ssdsim.answers.token_model import FIT_FAN_OUTS, TokenModel, fit_power_law, fit_token_model
-from ssdsim.errors import InputError
-from ssdsim.intervals import binomial_interval
+from ssdsim.base.errors import InputError
+from ssdsim.base.intervals import binomial_interval
 from ssdsim.speculation.acceptance import accepted_length_pmf
 from ssdsim.speculation.hit_models import PowerLawHits, geometric_fan_out_real, hit_rate, optimal_fan_out
 from ssdsim.speculation.sampling import acceptance_rate, residual, residual_hit_rate, saguaro_distribution

@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from ssdsim import strategies
-from ssdsim.checks import FloatOrArray
-from ssdsim.kinds import OneOf, Whole
-from ssdsim.option import Option
+from ssdsim.base.checks import FloatOrArray
+from ssdsim.base.kinds import OneOf, Whole
+from ssdsim.base.option import Option
+from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.occupancy import Occupancy, target_alone
 from ssdsim.pricing.room import Devices
@@ -22,7 +23,6 @@ from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.mixing import tokens_of
 from ssdsim.rounds.round import Seconds
 from ssdsim.rounds.states import States
-from ssdsim.settings import Settings
 
 
 class Toy(Strategy):

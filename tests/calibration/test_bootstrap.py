@@ -10,8 +10,8 @@ from calibration.additive_attention import fit_additive_attention
 from calibration.bootstrap import directions
 from calibration.fit import fit_gemm, fit_link
 from calibration.regimes import fit_line
-from ssdsim.checks import Array
-from ssdsim.errors import InputError
+from ssdsim.base.checks import Array
+from ssdsim.base.errors import InputError
 from ssdsim.hardware.attention import AdditiveAttentionModel
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.pricing.cost import Cost, TimingErrors

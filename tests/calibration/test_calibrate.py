@@ -22,7 +22,7 @@ from calibration.calibrate import wanted
 from calibration.points import Workload, plan
 from site_generator.json_reference import undescribed
 from ssdsim import strategies
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.hardware.profile import load_profile
 from ssdsim.machine.devices import backend_of, parse_devices

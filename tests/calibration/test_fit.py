@@ -14,8 +14,8 @@ from calibration.fit import (
     fit_roofline,
     hold_out,
 )
-from ssdsim.checks import Array
-from ssdsim.errors import InputError
+from ssdsim.base.checks import Array
+from ssdsim.base.errors import InputError
 from ssdsim.hardware.laws import Roofline
 
 MACHINE = Roofline(launch_s=4e-6, bandwidth=3e12, peak_flops=8e14, sharpness=2.0)

@@ -10,7 +10,7 @@ import pytest
 
 from calibration.importers.aiconfigurator import _read_table, import_aiconfigurator
 from calibration.importers.recurrence import TABLES, import_recurrences
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.transformer.operations import Convolution, PrefillRecurrence, RecurrentStep

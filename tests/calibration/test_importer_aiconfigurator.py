@@ -12,7 +12,7 @@ import pytest
 
 from calibration.importers.aiconfigurator import import_aiconfigurator
 from calibration.importers.messages import bytes_per_count
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.transformer.operations import Attention, Collective, Gemm

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from calibration.importers.deepbench import import_deepbench
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.transformer.operations import Attention, Collective, Gemm
 

@@ -12,7 +12,7 @@ import pytest
 
 from calibration.importers.aiconfigurator import import_aiconfigurator
 from calibration.importers.tables import with_numbers
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.transformer.operations import Attention, Gemm, PrefillAttention
 from tests.calibration.test_importer_aiconfigurator import BANDWIDTH, MACHINE, SYSTEM, attentions, gemm_ms, gemms

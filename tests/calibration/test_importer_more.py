@@ -12,7 +12,7 @@ from calibration.cross_check import cross_check
 from calibration.importers.nccl_tests import read_nccl_tests, with_nccl_tests
 from calibration.importers.plain_csv import with_plain_csv
 from calibration.importers.vidur_layers import import_elementwise, import_gemms, read_gemms
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_hardware
 
 LATENCY_US, BYTES_PER_US = 12.0, 200_000.0  # 200 GB/s

@@ -10,7 +10,7 @@ import pytest
 
 from calibration.importers.nccl_tests import Timings, read_nccl_tests, unlike, with_nccl_tests
 from calibration.importers.nccl_tests.text import text_runs
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_hardware
 from tests.calibration.nccl_texts import (
     SIZES,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from calibration.importers.v100 import import_v100
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.hardware.profile import HardwareProfile
 from tests.calibration.nccl_texts import old
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from calibration.importers.vidur import import_all_reduce, import_link
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_hardware
 
 REAL = Path(__file__).parents[3] / "shared" / "measurements" / "vidur" / "network" / "h100_dgx"

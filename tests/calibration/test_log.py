@@ -8,7 +8,7 @@ import pytest
 
 from calibration.log import Log, Visit
 from calibration.points import Point
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 
 POINT = Point.of("gemm", m=1, n=2, k=3)
 

@@ -6,7 +6,7 @@ import pytest
 
 from calibration.memory import benchmark_bytes, check_memory, rank_bytes
 from calibration.points import Point, Workload
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.machine.streams import POOL_BYTES
 

@@ -9,7 +9,7 @@ from calibration.runtimes.features import features
 from calibration.runtimes.fit import DECODING, SPECULATING, default_fields, fit_runtime
 from calibration.runtimes.next_row import PRIOR_SD
 from calibration.runtimes.unseen import times_others
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.measured.price import value_of, work_of
 from ssdsim.measured.row import Row
 from ssdsim.pricing.cost import TimingErrors

@@ -13,8 +13,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from ssdsim.base.errors import InputError
 from ssdsim.cli.main import cli
-from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import transformer_names
 from tests.cli.in_process import asked
 
@@ -194,7 +194,7 @@ def test_warnings_of_a_kind_are_one_line_with_their_number() -> None:
 
 
 def test_a_truncated_profile_is_one_clear_line(tmp_path: Path) -> None:
-    from ssdsim.bundled import models_folder
+    from ssdsim.base.bundled import models_folder
 
     whole = (models_folder() / "hardware" / "h100-sxm.json").read_text()
     cut = tmp_path / "cut.json"
@@ -205,7 +205,7 @@ def test_a_truncated_profile_is_one_clear_line(tmp_path: Path) -> None:
 
 
 def test_a_misspelt_key_in_a_profile_names_the_right_one(tmp_path: Path) -> None:
-    from ssdsim.bundled import models_folder
+    from ssdsim.base.bundled import models_folder
 
     whole = json.loads((models_folder() / "hardware" / "h100-sxm.json").read_text())
     whole["elementwize"] = whole.pop("elementwise")

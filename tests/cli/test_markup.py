@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ssdsim.bundled import models_folder
+from ssdsim.base.bundled import models_folder
 from tests.cli.in_process import asked
 
 NAME = "[/x] [bold]mine[/bold] :smile:"

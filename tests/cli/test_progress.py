@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from ssdsim.answers.recommend.answer import recommend
+from ssdsim.base.errors import InputError
 from ssdsim.cli import progress
-from ssdsim.errors import InputError
 from tests.cli.in_process import asked
 
 HOURS = ("serve", "--rate", "1", "--requests", "1000000", "--strategies", "ar,sd")

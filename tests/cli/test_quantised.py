@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from ssdsim import export, sweep
+from ssdsim.base.errors import InputError
 from ssdsim.cli.options import several_of
-from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.scenario.options import ALL
 from tests.cli.in_process import asked

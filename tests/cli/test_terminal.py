@@ -23,13 +23,13 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from calibration.build import PassCheck
+from ssdsim.base.intervals import Measured
 from ssdsim.cli import hardware, importing, models
 from ssdsim.cli.calibrate import _checks
 from ssdsim.cli.groups import Group
 from ssdsim.cli.main import cli
 from ssdsim.cli.tables import Table
 from ssdsim.cli.validate import _table
-from ssdsim.intervals import Measured
 from ssdsim.measured.row import write_rows
 from ssdsim.validation.comparison import Comparison
 from ssdsim.validation.grid import GridPoint

@@ -10,8 +10,8 @@ import pytest
 from scipy.stats import binom
 
 import ssdsim
+from ssdsim.base.intervals import Measured
 from ssdsim.engine.simulate import SimulatedRounds, simulate
-from ssdsim.intervals import Measured
 from ssdsim.rounds.estimate import Estimate
 from ssdsim.scenario.configuration import Configuration, configure
 from ssdsim.scenario.scenario import Scenario

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from ssdsim import evaluate, predict
+from ssdsim.base.errors import InputError
 from ssdsim.engine.simulate import simulate
-from ssdsim.errors import InputError
 from ssdsim.pairs.correlation import concentration
 from ssdsim.pairs.file import load_pair
 from ssdsim.rounds.states import all_of

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ssdsim.bundled import models_folder
-from ssdsim.errors import InputError
+from ssdsim.base.bundled import models_folder
+from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.transformer.operations import Gemm
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from calibration.importers import power_law
 from calibration.importers.experts import fits
 from ssdsim.answers.predict import predict
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.experts import ExpertCosts, ExpertsModel
 from ssdsim.hardware.profile import HardwareProfile, Provenance

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ssdsim.bundled import models_folder
-from ssdsim.errors import InputError
+from ssdsim.base.bundled import models_folder
+from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_hardware, hardware_names
 from ssdsim.hardware.laws import DATASHEET_LOG_SD, Correction
 from ssdsim.hardware.profile import Device, HardwareProfile, load_profile

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import pytest
 
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.laws import DATASHEET_LOG_SD
 from ssdsim.hardware.profile import LAWS

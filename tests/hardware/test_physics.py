@@ -12,8 +12,8 @@ from itertools import pairwise, product
 
 import pytest
 
-from ssdsim.bundled import models_folder
-from ssdsim.errors import InputError
+from ssdsim.base.bundled import models_folder
+from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.collectives import CollectiveLaw
 from ssdsim.hardware.experts import FEW_TOKENS

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.laws import DATASHEET_LOG_SD
 from ssdsim.hardware.timing import EXTRAPOLATION_LOG_SD

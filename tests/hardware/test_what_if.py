@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ssdsim.answers.predict import predict
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.from_datasheet import Datasheet, from_datasheet
 from ssdsim.hardware.profile import load_profile

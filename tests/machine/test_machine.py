@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.machine import machine
 from ssdsim.machine.devices import draft_devices
 from ssdsim.machine.machine import Gpu, check_dtype, device_names, gpus, natural_dtype

@@ -11,7 +11,7 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.measure.models import load_model
 
 WEIGHTS = "model.safetensors"

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.measure.cuts import EVERYTHING, Cut
 from ssdsim.measure.positions import draw
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.measure.cuts import EVERYTHING, Cut
 from ssdsim.measure.loop import Loop, Way
 from ssdsim.measure.lossless import SIGNIFICANT, SamplingCheck, compare_greedy, sampled

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from calibration.runtimes.fit import fit_runtime
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.measured.price import options_of, work_of
 from ssdsim.measured.row import Row
 from ssdsim.runtimes.catalog import find_runtime

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.measured.files import read_measured
 from ssdsim.measured.row import METRICS, REQUIRED, Row, read_rows, write_rows
 

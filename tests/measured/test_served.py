@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.measured.files import read_measured
 
 SERVED = Path(__file__).parent / "served"

@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 import tomli_w
 
-from ssdsim.bundled import models_folder
+from ssdsim.base.bundled import models_folder
 from tests.calibration import test_importer_aiconfigurator as aiconfigurator
 from tests.calibration import test_importer_deepbench as deepbench
 from tests.calibration import test_importer_more as more

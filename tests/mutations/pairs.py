@@ -8,7 +8,7 @@ from functools import lru_cache
 from random import Random
 from typing import Any
 
-from ssdsim.bundled import models_folder
+from ssdsim.base.bundled import models_folder
 from tests.mutations.files import changed_json, changed_toml
 from tests.mutations.made import Input, command
 from tests.pairs import made

@@ -22,7 +22,7 @@ from random import Random
 from types import FrameType
 
 from ssdsim.answers.with_parent import end_with
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from tests.mutations import calls, engines, files, folders, options, pairs
 from tests.mutations.made import Input
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.pairs.analysis import by_temperature, findings
 from ssdsim.pairs.backups import NGrams, Suffixes, lookup_named
 from ssdsim.pairs.correlation import concentration, in_lockstep

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.pairs.file import AtTemperature, Findings, HitLaw, Hits, Length, Mean, Pair, Participant, load_pair
 
 PAIR = Pair(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.pairs.importers.counts import Asked
 from ssdsim.pairs.importers.read import Named, import_acceptance
 

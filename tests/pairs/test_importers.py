@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.pairs.file import AtTemperature, Pair, load_pair
 from ssdsim.pairs.importers.counts import Asked
 from ssdsim.pairs.importers.read import ENGINES, Named, import_acceptance

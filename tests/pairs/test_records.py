@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
+from ssdsim.base.parquet import read_table, write_table
 from ssdsim.pairs.distributions import Positions
 from ssdsim.pairs.measured import pair_of
 from ssdsim.pairs.questions import Questions
 from ssdsim.pairs.records import RecordFolder
-from ssdsim.parquet import read_table, write_table
 from tests.measure.chains import answer, chain_pair, positions_between
 
 PAIR = chain_pair()

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.pricing.cost import Cost, TimingErrors
 from ssdsim.pricing.passes import cost_of_pass

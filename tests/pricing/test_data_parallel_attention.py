@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ssdsim import configure, predict, recommend
 from ssdsim.answers.export.export import export
 from ssdsim.answers.serving.serve import serve
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.laws import DATASHEET_LOG_SD
 from ssdsim.pricing.memory import target_demand

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from ssdsim.answers.predict import predict
+from ssdsim.base.errors import InputError
 from ssdsim.drafters.mtp import MTP
-from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.pricing.memory import draft_demand, target_demand
 from ssdsim.pricing.occupancy import draft_on, target_on

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ssdsim.answers.sweep.sweep import sweep
+from ssdsim.base.intervals import Measured
 from ssdsim.engine.trace import Trace
-from ssdsim.intervals import Measured
 from ssdsim.validation.comparison import Comparison
 from ssdsim.validation.grid import GridPoint
 

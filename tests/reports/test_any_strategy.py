@@ -12,9 +12,9 @@ import pytest
 
 from ssdsim import strategies
 from ssdsim.answers.predict import predict
+from ssdsim.base.errors import InputError
 from ssdsim.engine.simulate import simulate
 from ssdsim.engine.trace import Trace
-from ssdsim.errors import InputError
 from ssdsim.executor.timeline import Event, Timeline
 from ssdsim.reports.build import Report, report
 from ssdsim.reports.figure import Figure

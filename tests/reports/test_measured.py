@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.measured.row import Row
 from ssdsim.reports.build import report
 from ssdsim.validation.measured import as_document, check_rows, summarise

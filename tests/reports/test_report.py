@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from ssdsim.answers.predict import predict
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.what_if import scale
 from ssdsim.reports.build import Report, report

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ssdsim.answers.sweep.plan import plan_of
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.reports.build import Report, report
 from ssdsim.reports.grid_points import NONE, grid_json
 from ssdsim.reports.study import Study

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Mapping
 from typing import Any
 
-from ssdsim.checks import FloatOrArray
+from ssdsim.base.checks import FloatOrArray
+from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.occupancy import Occupancy, target_alone
 from ssdsim.pricing.prespeculation import prespeculation
@@ -19,7 +20,6 @@ from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.mixing import tokens_of
 from ssdsim.rounds.round import Seconds
 from ssdsim.rounds.states import States
-from ssdsim.settings import Settings
 from ssdsim.speculation.acceptance import accepted_length_pmf
 from ssdsim.speculation.caching import hits_given_accepted
 from ssdsim.speculation.hit_models import uniform_fan_out

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ssdsim.files import replaced, while_unchanged, write_whole
+from ssdsim.base.files import replaced, while_unchanged, write_whole
 
 
 def test_what_fails_half_way_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:

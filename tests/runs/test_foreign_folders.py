@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from ssdsim.bundled import models_folder
+from ssdsim.base.bundled import models_folder
+from ssdsim.base.errors import InputError
+from ssdsim.base.files import replaced, write_whole
+from ssdsim.base.parquet import read_table, write_table
 from ssdsim.engine.trace import Trace
-from ssdsim.errors import InputError
-from ssdsim.files import replaced, write_whole
-from ssdsim.parquet import read_table, write_table
 from ssdsim.reports.build import report
 
 

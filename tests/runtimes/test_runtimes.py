@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from calibration.runtimes.features import FIELDS, features, values_of
 from ssdsim import drafters, predict, strategies
+from ssdsim.base.errors import InputError
 from ssdsim.cli.main import cli
-from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.laws import FixedCosts
 from ssdsim.measured.price import work_of

@@ -13,8 +13,8 @@ from ssdsim import evaluate, predict
 from ssdsim.answers.export.export import export
 from ssdsim.answers.recommend.answer import recommend
 from ssdsim.answers.schedule.file import Schedule
+from ssdsim.base.errors import InputError
 from ssdsim.engine.simulate import simulate
-from ssdsim.errors import InputError
 from ssdsim.pairs.file import AtTemperature, HitLaw, Hits, Length, Mean, Pair, Participant, Spread
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.scenario import Scenario

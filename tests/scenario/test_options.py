@@ -12,12 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ssdsim import kinds, strategies
+from ssdsim import strategies
 from ssdsim.answers import roofline, window
 from ssdsim.answers.schedule.candidates import fixed_options
+from ssdsim.base import kinds
+from ssdsim.base.errors import InputError
+from ssdsim.base.option import Excludes, Group, Option, by_name, spelled
 from ssdsim.cli.main import cli
-from ssdsim.errors import InputError
-from ssdsim.option import Excludes, Group, Option, by_name, spelled
 from ssdsim.scenario.options import ALL, SHARED, checked, names_of
 from ssdsim.scenario.reference import reference
 

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from ssdsim import InputError, compare, configure, evaluate, predict, roofline, strategies, window
-from ssdsim.kinds import SHARE
-from ssdsim.option import Group, Option
+from ssdsim.base.kinds import SHARE
+from ssdsim.base.option import Group, Option
 from ssdsim.scenario import asked, place, price
 from ssdsim.scenario.asked import Asked, RememberedSteps
 from ssdsim.scenario.options import ALL

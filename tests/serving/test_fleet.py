@@ -12,7 +12,7 @@ from ssdsim.answers.serving.journal import Run
 from ssdsim.answers.serving.loop import simulate
 from ssdsim.answers.serving.policies import policies
 from ssdsim.answers.serving.timeline import timeline
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.scenario.configuration import configure
 from tests.serving.checks import every_token_was_made, time_adds_up
 from tests.serving.made import SMALL, policy, requests

@@ -16,9 +16,9 @@ from click.testing import CliRunner
 
 from ssdsim.answers.serving.serve import serve
 from ssdsim.answers.serving.slo import Slo
+from ssdsim.base.errors import InputError
+from ssdsim.base.parquet import write_table
 from ssdsim.cli.main import cli
-from ssdsim.errors import InputError
-from ssdsim.parquet import write_table
 from ssdsim.reports.build import report
 from ssdsim.runs.serving_folder import opened_for_serving
 from tests.mutations.values import changed_document

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ssdsim.answers.serving.from_log import Cut, workload_of
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.measured.request_logs.files import read_log
 
 AZURE = """TIMESTAMP,ContextTokens,GeneratedTokens

@@ -11,7 +11,7 @@ from ssdsim.answers.serving.journal import Run
 from ssdsim.answers.serving.loop import simulate
 from ssdsim.answers.serving.metrics import is_saturated
 from ssdsim.answers.serving.spread import mean
-from ssdsim.intervals import student_quantile
+from ssdsim.base.intervals import student_quantile
 from ssdsim.transformer.mixed import Chunk
 from tests.serving.checks import one_forced_miss_a_request
 from tests.serving.made import ELSEWHERE, SMALL, policy, requests, shared

@@ -14,8 +14,8 @@ from ssdsim.answers.serving.loop import simulate
 from ssdsim.answers.serving.metrics import metrics_of_requests
 from ssdsim.answers.serving.serve import serve
 from ssdsim.answers.serving.slo import Slo
+from ssdsim.base.errors import InputError
 from ssdsim.cli.main import cli
-from ssdsim.errors import InputError
 from ssdsim.reports.build import report
 from tests.serving.made import ELSEWHERE, SMALL, policy, requests, shared
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.speculation.acceptance import (
     accepted_length_pmf,
     expected_tokens,

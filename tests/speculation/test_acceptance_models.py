@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.scenario.configuration import configure
 from ssdsim.speculation.acceptance import accepted_length_pmf
 from ssdsim.speculation.acceptance_models import acceptance_names, beta_kinds, load_acceptance

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.speculation.fallback import critical_batch_size, crossing_batch_size
 from ssdsim.speculation.theory import ssd_speedup
 

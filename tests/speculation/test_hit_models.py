@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.speculation.acceptance import accepted_length_pmf
 from ssdsim.speculation.hit_models import (
     POLICIES,

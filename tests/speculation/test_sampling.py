@@ -6,7 +6,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.speculation.sampling import acceptance_rate, residual, residual_hit_rate, saguaro_distribution
 
 laws = settings(derandomize=True, deadline=None, max_examples=100)

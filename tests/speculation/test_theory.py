@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.speculation.acceptance import expected_tokens
 from ssdsim.speculation.theory import (
     Round,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ssdsim.checks import Array
+from ssdsim.base.checks import Array
 from ssdsim.speculation.acceptance import accepted_length_pmf, expected_tokens
 from ssdsim.speculation.hit_models import PowerLawHits
 from ssdsim.speculation.trees.drafted import DynamicTrees, StaticTree, best_tree

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from ssdsim import drafters, strategies
 from ssdsim.answers.predict import predict
 from ssdsim.answers.prediction_json import as_json
+from ssdsim.base.errors import InputError
+from ssdsim.base.kinds import Whole
+from ssdsim.base.option import Option
 from ssdsim.engine.simulate import simulate
-from ssdsim.errors import InputError
-from ssdsim.kinds import Whole
-from ssdsim.option import Option
 from ssdsim.pricing.occupancy import Occupancy
 from ssdsim.protocols.shared import TARGETS
 from ssdsim.rounds.estimate import PARTS

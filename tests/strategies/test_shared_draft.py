@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ssdsim.base.errors import InputError
 from ssdsim.engine import actor
 from ssdsim.engine import simulate as engine
 from ssdsim.engine.durations import Durations
 from ssdsim.engine.simulate import SimulatedRounds, simulate
 from ssdsim.engine.steps import Steps
-from ssdsim.errors import InputError
 from ssdsim.pricing.room import NoRoom
 from ssdsim.protocols.cached import Cached
 from ssdsim.protocols.service import Service

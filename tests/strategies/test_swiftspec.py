@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ssdsim.base.errors import InputError
 from ssdsim.engine.simulate import simulate
-from ssdsim.errors import InputError
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.speculation.acceptance import expected_tokens

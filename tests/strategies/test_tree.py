@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ssdsim import recommend
+from ssdsim.base.errors import InputError
 from ssdsim.engine.simulate import simulate
-from ssdsim.errors import InputError
 from ssdsim.pricing.step import Pass
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.scenario import Scenario

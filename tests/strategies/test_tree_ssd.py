@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ssdsim.checks import Array
+from ssdsim.base.checks import Array
+from ssdsim.base.errors import InputError
 from ssdsim.engine.simulate import simulate
-from ssdsim.errors import InputError
 from ssdsim.pricing.step import Pass
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.scenario import Scenario

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ssdsim.checks import FloatOrArray
-from ssdsim.kinds import SHARE, Number, Whole
-from ssdsim.option import Group, Option
+from ssdsim.base.checks import FloatOrArray
+from ssdsim.base.kinds import SHARE, Number, Whole
+from ssdsim.base.option import Group, Option
+from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Draft, Drafter
 from ssdsim.pricing.memory import Demand
 from ssdsim.pricing.occupancy import Occupancy, target_alone
@@ -21,7 +22,6 @@ from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.round import Seconds
 from ssdsim.rounds.states import States
-from ssdsim.settings import Settings
 from ssdsim.speculation.acceptance import accepted_length_pmf
 from ssdsim.speculation.accepted import Accepted
 from ssdsim.transformer.card import Transformer

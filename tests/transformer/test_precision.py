@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ssdsim.bundled import models_folder
-from ssdsim.errors import InputError
+from ssdsim.base.bundled import models_folder
+from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_transformer, transformer_names
 from ssdsim.transformer.card import Weights, transformer_shaped
 from ssdsim.transformer.forward import forward_pass

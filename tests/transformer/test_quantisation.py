@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.transformer.forward import forward_pass
 from ssdsim.transformer.operations import Gemm

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_transformer, transformer_names
 from ssdsim.transformer.card import transformer_shaped
 from ssdsim.transformer.forward import forward_pass

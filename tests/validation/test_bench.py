@@ -14,8 +14,8 @@ import pytest
 
 from site_generator.json_reference import undescribed
 from ssdsim import strategies
+from ssdsim.base.errors import InputError
 from ssdsim.engine.trace import Trace
-from ssdsim.errors import InputError
 from ssdsim.executor.timeline import Event, Timeline
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.profile import load_profile

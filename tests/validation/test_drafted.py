@@ -11,9 +11,9 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ssdsim.bundled import models_folder
+from ssdsim.base.bundled import models_folder
+from ssdsim.base.errors import InputError
 from ssdsim.cli.main import cli
-from ssdsim.errors import InputError
 from ssdsim.measured.row import Row
 from ssdsim.runtimes.catalog import find_runtime
 from ssdsim.scenario.configuration import configure

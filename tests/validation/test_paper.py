@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.speculation.trees.shape import Tree
 from ssdsim.validation.paper import load_paper, load_published, replay_family, replay_sweep
 from ssdsim.validation.tree_paper import PublishedTrees, TreeRows, replay_demo, replay_trees

@@ -10,7 +10,7 @@ import numpy as np
 
 from calibration.fit import FEWEST_ROWS, FEWEST_SIZES, fit_collective, fit_link
 from calibration.importers.nccl_tests.timings import Timings
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.hardware.profile import HardwareProfile, Provenance
 from ssdsim.transformer.operations import CollectiveKind
 

@@ -14,8 +14,8 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from calibration.importers.nccl_tests.runs import Device, Run, as_number
-from ssdsim.documents import parse_json
-from ssdsim.errors import InputError, told
+from ssdsim.base.documents import parse_json
+from ssdsim.base.errors import InputError, told
 
 _MOST_RANKS = 1_000_000
 _SETTINGS = {"nThread": "nthreads", "nGpus": "ngpus", "agg iters": "aggregated_iterations", "graph": "graph"}

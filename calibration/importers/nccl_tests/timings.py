@@ -11,8 +11,8 @@ import numpy as np
 from calibration.importers.nccl_tests.records import json_runs, record_runs
 from calibration.importers.nccl_tests.runs import Run, told_counts, total
 from calibration.importers.nccl_tests.text import has_rows, merged_devices, text_runs
-from ssdsim.documents import parse_csv, read_text
-from ssdsim.errors import InputError, nearest, told
+from ssdsim.base.documents import parse_csv, read_text
+from ssdsim.base.errors import InputError, nearest, told
 
 OPERATIONS = ("all_reduce", "all_gather", "sendrecv")
 """Those that a profile prices."""

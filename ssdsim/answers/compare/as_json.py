@@ -7,7 +7,7 @@ from typing import Any
 from ssdsim.answers.compare.compare import Comparison
 from ssdsim.answers.recommend.as_json import asked, deployed, ranked_by
 from ssdsim.answers.recommend.deployment import Deployment
-from ssdsim.plain import document, picked
+from ssdsim.base.plain import document, picked
 
 
 def as_json(found: Comparison) -> dict[str, Any]:

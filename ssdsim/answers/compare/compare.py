@@ -18,10 +18,10 @@ from ssdsim.answers.recommend.equal_count import Errors, basis_of, held_against
 from ssdsim.answers.recommend.request import Request, make_request
 from ssdsim.answers.recommend.search import Search
 from ssdsim.answers.swings import inputs_of
-from ssdsim.checks import whole
-from ssdsim.errors import InputError
-from ssdsim.intervals import bounds_95
-from ssdsim.option import spelled
+from ssdsim.base.checks import whole
+from ssdsim.base.errors import InputError
+from ssdsim.base.intervals import bounds_95
+from ssdsim.base.option import spelled
 from ssdsim.pricing.room import NoRoom
 from ssdsim.scenario.place import runtime_for
 from ssdsim.scenario.standing import Standing, TokenInput, by_standing

@@ -16,8 +16,8 @@ import numpy as np
 from ssdsim import strategies
 from ssdsim.answers.schedule.candidates import Candidates
 from ssdsim.answers.schedule.file import Cell
+from ssdsim.base.errors import InputError
 from ssdsim.drafters.model import ModelDrafter
-from ssdsim.errors import InputError
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.runtimes.card import Runs
 from ssdsim.runtimes.catalog import find_runtime

@@ -16,9 +16,9 @@ from ssdsim.answers.export.standing import standing_notes
 from ssdsim.answers.schedule.candidates import candidates
 from ssdsim.answers.schedule.file import Schedule
 from ssdsim.answers.schedule.schedule import inputs_behind, of_candidates
-from ssdsim.errors import InputError, nearest
+from ssdsim.base.errors import InputError, nearest
+from ssdsim.base.option import spelled
 from ssdsim.hardware.catalog import find_hardware
-from ssdsim.option import spelled
 from ssdsim.runtimes.catalog import BY_DEFAULT, find_runtime, runtime_of
 from ssdsim.scenario.engines import titles
 from ssdsim.scenario.options import ALL, DEFAULTS

@@ -12,7 +12,7 @@ from ssdsim.answers.export.dialect import Dialect, card
 from ssdsim.answers.schedule.candidates import Candidates
 from ssdsim.answers.schedule.file import Cell
 from ssdsim.answers.schedule.schedule import of_candidates
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.scenario.options import DEFAULTS
 from ssdsim.strategies.autoregressive import Autoregressive

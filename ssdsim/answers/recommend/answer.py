@@ -17,9 +17,9 @@ from ssdsim.answers.recommend.equal_count import EqualCount, Errors, equal_count
 from ssdsim.answers.recommend.request import Request, make_request
 from ssdsim.answers.recommend.search import INDIFFERENT, Search
 from ssdsim.answers.swings import Swing, inputs_of, swings
+from ssdsim.base.intervals import Interval
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.provenance import summary
-from ssdsim.intervals import Interval
 from ssdsim.protocols.axes import TARGET
 from ssdsim.scenario.drafting import draft_by_options
 from ssdsim.scenario.measured_pair import pair_of

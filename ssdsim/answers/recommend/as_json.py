@@ -8,8 +8,8 @@ from ssdsim.answers.recommend.answer import Answer, Apart, Recommendation
 from ssdsim.answers.recommend.deployment import Deployment
 from ssdsim.answers.recommend.door import Door
 from ssdsim.answers.recommend.request import Request
-from ssdsim.intervals import low_and_high
-from ssdsim.plain import document, picked
+from ssdsim.base.intervals import low_and_high
+from ssdsim.base.plain import document, picked
 
 
 def as_json(found: Recommendation, entrance: Door | None = None) -> dict[str, Any]:

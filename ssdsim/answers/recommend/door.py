@@ -20,7 +20,7 @@ from ssdsim.answers.serving.policies import taken
 from ssdsim.answers.serving.serve import Serving, serve
 from ssdsim.answers.serving.slo import Slo
 from ssdsim.answers.serving.workload import Workload, synthetic
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.protocols.axes import LOOKAHEAD
 from ssdsim.scenario.options import DEFAULTS
 from ssdsim.strategies.autoregressive import Autoregressive

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ssdsim import strategies
-from ssdsim.checks import few_enough, listed, whole
-from ssdsim.errors import InputError, nearest
+from ssdsim.base.checks import few_enough, listed, whole
+from ssdsim.base.errors import InputError, nearest
+from ssdsim.base.option import Group, spelled
 from ssdsim.hardware.catalog import find_transformer, full_hardware_name
-from ssdsim.option import Group, spelled
 from ssdsim.protocols.axes import EXPERTS, PLACED, TARGET, Axis, Scope, Values
 from ssdsim.scenario.asked import effective
 from ssdsim.scenario.engines import Engine

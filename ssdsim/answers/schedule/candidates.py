@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ssdsim import strategies
-from ssdsim.checks import few_enough, listed
-from ssdsim.errors import InputError
+from ssdsim.base.checks import few_enough, listed
+from ssdsim.base.errors import InputError
+from ssdsim.base.option import Group, spelled
 from ssdsim.hardware.catalog import find_hardware, find_transformer
-from ssdsim.option import Group, spelled
 from ssdsim.protocols.axes import Axis
 from ssdsim.scenario.asked import Asked, effective
 from ssdsim.scenario.drafting import draft_by_options

@@ -12,9 +12,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator
 
 from ssdsim import strategies
-from ssdsim.documents import as_record, parse_csv, parse_json, read_text
-from ssdsim.errors import InputError, told
-from ssdsim.records import FROM_LIST, Card
+from ssdsim.base.documents import as_record, parse_csv, parse_json, read_text
+from ssdsim.base.errors import InputError, told
+from ssdsim.base.records import FROM_LIST, Card
 
 Setting = int | float | str | Annotated[tuple[int, ...], FROM_LIST]
 

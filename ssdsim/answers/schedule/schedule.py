@@ -8,7 +8,7 @@ from typing import Any
 from ssdsim import strategies
 from ssdsim.answers.schedule.candidates import Candidates, candidates, fixed_options
 from ssdsim.answers.schedule.file import Cell, Schedule
-from ssdsim.plain import plain
+from ssdsim.base.plain import plain
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.scenario.standing import TokenInput, of_all

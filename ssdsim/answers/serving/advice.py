@@ -9,7 +9,7 @@ import numpy as np
 
 from ssdsim.answers.doubts import SURE, Basis
 from ssdsim.answers.serving.crossing import Crossing, Side
-from ssdsim.intervals import Interval
+from ssdsim.base.intervals import Interval
 from ssdsim.pricing.room import counted
 
 AUTO = "auto"

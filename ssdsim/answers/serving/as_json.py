@@ -14,8 +14,8 @@ from ssdsim.answers.serving.policies import Policies
 from ssdsim.answers.serving.serve import Point, Serving
 from ssdsim.answers.serving.spread import Summary
 from ssdsim.answers.serving.workload import Workload
-from ssdsim.intervals import Measured, low_and_high
-from ssdsim.plain import Shown, document, picked
+from ssdsim.base.intervals import Measured, low_and_high
+from ssdsim.base.plain import Shown, document, picked
 
 
 def as_json(found: Serving, gpu_hour: float | None = None) -> dict[str, Any]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from ssdsim.checks import whole, within
-from ssdsim.errors import InputError, nearest
+from ssdsim.base.checks import whole, within
+from ssdsim.base.errors import InputError, nearest
 from ssdsim.pricing.memory import USABLE_SHARE
 
 Prefill = Literal["chunked", "priority", "none"]

@@ -12,8 +12,8 @@ from ssdsim.answers.serving.batching import LEAST_CHUNK, Batching
 from ssdsim.answers.serving.curve import spaced
 from ssdsim.answers.serving.policy import Policy, Variant
 from ssdsim.answers.serving.workload import Workload
-from ssdsim.checks import Array
-from ssdsim.intervals import Draws
+from ssdsim.base.checks import Array
+from ssdsim.base.intervals import Draws
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.rounds.kernel import Kernel
 from ssdsim.transformer.mixed import Chunk

@@ -13,8 +13,8 @@ from ssdsim.answers.serving.loop import simulate
 from ssdsim.answers.serving.metrics import metrics_of_requests
 from ssdsim.answers.serving.policy import Policy
 from ssdsim.answers.serving.workload import Workload
-from ssdsim.checks import Array
-from ssdsim.errors import InputError
+from ssdsim.base.checks import Array
+from ssdsim.base.errors import InputError
 from ssdsim.measured.request_logs.log import RequestLog
 
 STATISTICS = {"mean": None, "p50": 50.0, "p90": 90.0, "p99": 99.0}

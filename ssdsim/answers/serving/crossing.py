@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from ssdsim.answers.contest import is_decided
 from ssdsim.answers.serving.closed_form import Sharing
-from ssdsim.checks import Array
-from ssdsim.intervals import Interval
+from ssdsim.base.checks import Array
+from ssdsim.base.intervals import Interval
 
 Basis = Literal["replica", "gpu"]
 

@@ -15,8 +15,8 @@ from ssdsim.answers.serving.loop import run_of
 from ssdsim.answers.serving.policy import Policy
 from ssdsim.answers.serving.replica import Replica
 from ssdsim.answers.serving.workload import Workload
-from ssdsim.checks import whole
-from ssdsim.errors import InputError, nearest
+from ssdsim.base.checks import whole
+from ssdsim.base.errors import InputError, nearest
 from ssdsim.pricing.room import Devices
 
 Router = Literal["round-robin", "least-loaded"]

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from ssdsim.answers.serving.workload import Workload, of_columns
-from ssdsim.checks import whole, within
-from ssdsim.errors import InputError
+from ssdsim.base.checks import whole, within
+from ssdsim.base.errors import InputError
 from ssdsim.measured.request_logs.files import read_log
 from ssdsim.measured.request_logs.log import RequestLog
 

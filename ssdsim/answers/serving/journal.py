@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.answers.serving.workload import Workload
-from ssdsim.checks import Array
+from ssdsim.base.checks import Array
 
 Round = tuple[float, float, int, int, int, int, int, int]
 """Start and end (s), sequences decoding, sequences held, bits of the round, variant, tokens of prompts, and sequences

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import TypeAdapter
 
 from ssdsim import __version__
+from ssdsim.base.settings import Settings
 from ssdsim.runs.serving_folder import ServingFolder
-from ssdsim.settings import Settings
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.errors import InputError, nearest
+from ssdsim.base.errors import InputError, nearest
 
 MOST_TOKENS = 1_000_000
 _SHAPES = {"lognormal": 2, "geometric": 1, "uniform": 2}

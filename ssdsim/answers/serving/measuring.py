@@ -23,7 +23,7 @@ from ssdsim.answers.serving.request_rows import request_rows
 from ssdsim.answers.serving.slo import Slo
 from ssdsim.answers.serving.workload import Workload
 from ssdsim.answers.workers import worked_out
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from ssdsim.answers.serving.journal import Run
 from ssdsim.answers.serving.slo import Slo
 from ssdsim.answers.serving.spread import Summary, mean, summary, warm_up, weighted_percentile
-from ssdsim.checks import Array
-from ssdsim.intervals import Measured
+from ssdsim.base.checks import Array
+from ssdsim.base.intervals import Measured
 
 _SHOWN = 300  # rounds of a minute
 _WAITS_LONGER = 1.5

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.checks import Array
+from ssdsim.base.checks import Array
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.outcomes import SharedChances
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ssdsim.answers.serving.curve import Curve
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.pricing.between_kernels import Model, beside_prompts, cost_between_kernels, of_prompts
 from ssdsim.pricing.cost import Cost

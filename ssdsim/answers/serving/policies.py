@@ -15,8 +15,8 @@ from ssdsim.answers.serving.closed_form import requests_per_s
 from ssdsim.answers.serving.passes import PromptTables
 from ssdsim.answers.serving.policy import Policy, Variant, of_alternatives
 from ssdsim.answers.serving.workload import Workload
-from ssdsim.errors import InputError
-from ssdsim.option import Group, spelled
+from ssdsim.base.errors import InputError
+from ssdsim.base.option import Group, spelled
 from ssdsim.pricing.room import NoRoom
 from ssdsim.protocols.strategy import Strategy
 from ssdsim.scenario.asked import Asked

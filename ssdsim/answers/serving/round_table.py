@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from ssdsim.answers.serving.curve import spaced
 from ssdsim.answers.serving.passes import PromptTable, PromptTables, draft_place, target_place
-from ssdsim.checks import FloatOrArray
+from ssdsim.base.checks import FloatOrArray
+from ssdsim.base.settings import Settings
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.step import Pass, Step
 from ssdsim.rounds.estimate import Estimate
@@ -21,7 +22,6 @@ from ssdsim.rounds.round import Round
 from ssdsim.rounds.states import Stationary
 from ssdsim.scenario.many import Drawn
 from ssdsim.scenario.scenario import Scenario
-from ssdsim.settings import Settings
 from ssdsim.transformer.mixed import Chunk
 
 _APART = 1.3

@@ -26,9 +26,9 @@ from ssdsim.answers.serving.policy import Policy
 from ssdsim.answers.serving.slo import Slo
 from ssdsim.answers.serving.workload import Workload
 from ssdsim.answers.workers import check_workers
-from ssdsim.checks import whole, within
-from ssdsim.errors import InputError, nearest
-from ssdsim.intervals import Interval
+from ssdsim.base.checks import whole, within
+from ssdsim.base.errors import InputError, nearest
+from ssdsim.base.intervals import Interval
 from ssdsim.runs.serving_folder import ServingFolder
 from ssdsim.scenario.engines import Engine
 from ssdsim.scenario.options import ALL

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.errors import InputError, nearest
+from ssdsim.base.errors import InputError, nearest
 
 METRICS = ("ttft", "tpot", "e2el", "queue")
 """Metrics of a request that a bound may be put on, in milliseconds (vLLM's names)."""

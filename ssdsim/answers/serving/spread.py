@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ssdsim.checks import Array
-from ssdsim.intervals import Measured
+from ssdsim.base.checks import Array
+from ssdsim.base.intervals import Measured
 
 _BATCHES = 20
 _T = 2.093024  # the 95 % quantile of Student's t with 19 degrees of freedom, which takes longer to load than to read

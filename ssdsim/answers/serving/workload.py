@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.answers.serving.lengths import Lengths
-from ssdsim.checks import Array, whole, within
-from ssdsim.errors import InputError
+from ssdsim.base.checks import Array, whole, within
+from ssdsim.base.errors import InputError
 
 Whole = NDArray[np.int64]
 

@@ -19,10 +19,10 @@ from ssdsim.answers import columns as named
 from ssdsim.answers.grid import Evaluator
 from ssdsim.answers.reads import check_owners, check_read
 from ssdsim.answers.simulated import simulate_each
-from ssdsim.checks import few_enough, whole
-from ssdsim.errors import InputError, nearest
+from ssdsim.base.checks import few_enough, whole
+from ssdsim.base.errors import InputError, nearest
+from ssdsim.base.option import spelled
 from ssdsim.hardware.catalog import find_hardware, find_transformer
-from ssdsim.option import spelled
 from ssdsim.scenario.drafting import draft_by_options
 from ssdsim.scenario.options import ALL, DEFAULTS, check_names, files
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from ssdsim.answers.sweep.plan import Engine, Part, Plan, plan_of
 from ssdsim.answers.workers import check_workers, worked_out
-from ssdsim.checks import text
-from ssdsim.errors import InputError
+from ssdsim.base.checks import text
+from ssdsim.base.errors import InputError
 from ssdsim.runs.sweep_folder import joined, opened, warnings_of
 
 Progress = Callable[[int, int], None]

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
 
-from ssdsim.documents import as_record, read_json
-from ssdsim.errors import InputError
+from ssdsim.base.documents import as_record, read_json
+from ssdsim.base.errors import InputError
 from ssdsim.measured.request_logs.log import RequestLog
 
 LEAST, MOST_PROMPT, MOST = 4, 1024, 2048

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ssdsim.documents import parse_records, read_text
+from ssdsim.base.documents import parse_records, read_text
 from ssdsim.measured.request_logs.log import RequestLog
 from ssdsim.measured.request_logs.records import read_records
 from ssdsim.measured.request_logs.tables import read_table

@@ -9,8 +9,8 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from ssdsim.checks import Array
-from ssdsim.errors import InputError
+from ssdsim.base.checks import Array
+from ssdsim.base.errors import InputError
 
 MOST_TOKENS = 10**8
 """Of a prompt or of an answer."""

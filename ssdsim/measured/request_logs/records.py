@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 
-from ssdsim.checks import Array
-from ssdsim.documents import as_record
-from ssdsim.errors import InputError, told
+from ssdsim.base.checks import Array
+from ssdsim.base.documents import as_record
+from ssdsim.base.errors import InputError, told
 from ssdsim.measured import aiperf, guidellm, sglang_bench, vllm_bench
 from ssdsim.measured.guidellm import benchmarks, model_of
 from ssdsim.measured.request_logs.conversations import read_conversations

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ssdsim.documents import parse_records
-from ssdsim.errors import InputError
+from ssdsim.base.documents import parse_records
+from ssdsim.base.errors import InputError
 from ssdsim.pairs.importers import statistics
 from ssdsim.pairs.importers.counts import Asked, Counts, Log, Source, of_histogram
 from ssdsim.pairs.importers.fields import counts_by_index, first, found_with

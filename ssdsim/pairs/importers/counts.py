@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.pairs.file import Cache
 from ssdsim.pairs.importers.fields import MOST_TOKENS
 

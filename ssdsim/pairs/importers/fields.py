@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from ssdsim.documents import as_record
-from ssdsim.errors import told
+from ssdsim.base.documents import as_record
+from ssdsim.base.errors import told
 
 Record = Mapping[str, Any]
 

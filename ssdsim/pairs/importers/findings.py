@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ssdsim.checks import Array
-from ssdsim.errors import InputError
-from ssdsim.intervals import bounds_95, wilson_interval
+from ssdsim.base.checks import Array
+from ssdsim.base.errors import InputError
+from ssdsim.base.intervals import bounds_95, wilson_interval
 from ssdsim.pairs.file import Findings, Length, Mean, Spread
 from ssdsim.pairs.importers.counts import Counts
 from ssdsim.pairs.spread import spread

@@ -12,8 +12,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from ssdsim.documents import as_record, parse_records
-from ssdsim.errors import InputError
+from ssdsim.base.documents import as_record, parse_records
+from ssdsim.base.errors import InputError
 from ssdsim.pairs.importers.counts import Asked, Counts, Log, Source, joined, of_positions, of_totals
 from ssdsim.pairs.importers.fields import (
     MOST_TOKENS,

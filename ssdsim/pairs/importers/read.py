@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ssdsim import __version__
-from ssdsim.documents import read_text
-from ssdsim.errors import InputError, nearest
+from ssdsim.base.documents import read_text
+from ssdsim.base.errors import InputError, nearest
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.pairs.file import AtTemperature, Pair, Participant, Provenance, Settings
 from ssdsim.pairs.importers import aiperf, llama_cpp, sglang, ssd_engine, traces, trtllm, vllm

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ssdsim.documents import as_record, parse_records
-from ssdsim.errors import InputError
+from ssdsim.base.documents import as_record, parse_records
+from ssdsim.base.errors import InputError
 from ssdsim.pairs.importers.counts import (
     Asked,
     Counts,

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import Any
 
-from ssdsim.documents import as_record
-from ssdsim.errors import InputError
+from ssdsim.base.documents import as_record
+from ssdsim.base.errors import InputError
 from ssdsim.pairs.file import Cache
 from ssdsim.pairs.importers.counts import Asked, Counts, Log, Source, of_length
 from ssdsim.pairs.importers.fields import Index, Line, WrittenAmount, WrittenCount, WrittenTokens

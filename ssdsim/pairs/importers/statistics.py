@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from ssdsim.documents import as_record
-from ssdsim.errors import InputError
+from ssdsim.base.documents import as_record
+from ssdsim.base.errors import InputError
 from ssdsim.pairs.importers.counts import WHOLE_DRAFTS, Counts, check_accepted, of_histogram, of_steps, of_totals
 from ssdsim.pairs.importers.fields import Index, Record, count, counts_by_index, number, tokens, tokens_by_round
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ssdsim.documents import as_record, parse_csv, parse_records
-from ssdsim.errors import InputError
+from ssdsim.base.documents import as_record, parse_csv, parse_records
+from ssdsim.base.errors import InputError
 from ssdsim.pairs.importers.counts import Asked, Counts, Log, Source, of_histogram, of_steps
 from ssdsim.pairs.importers.fields import Line, WrittenTokens, tokens_by_round
 

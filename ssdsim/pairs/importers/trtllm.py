@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ssdsim.documents import parse_records
-from ssdsim.errors import InputError
+from ssdsim.base.documents import parse_records
+from ssdsim.base.errors import InputError
 from ssdsim.pairs.importers.counts import Asked, Counts, Log, Source, joined, of_length, of_totals
 from ssdsim.pairs.importers.fields import Record, count, first, found_with, number
 

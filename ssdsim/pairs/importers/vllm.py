@@ -15,8 +15,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ssdsim.documents import as_record, parse_json, parse_records
-from ssdsim.errors import InputError, nearest
+from ssdsim.base.documents import as_record, parse_json, parse_records
+from ssdsim.base.errors import InputError, nearest
 from ssdsim.pairs.importers import statistics
 from ssdsim.pairs.importers.counts import (
     Asked,

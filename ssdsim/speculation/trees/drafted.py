@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from ssdsim.checks import Array
+from ssdsim.base.checks import Array
 from ssdsim.speculation.trees.dynamic_program import BestTrees, best_trees
 from ssdsim.speculation.trees.growth import grown, never_rise
 from ssdsim.speculation.trees.rank_model import RankModel

@@ -12,7 +12,7 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.checks import Array
+from ssdsim.base.checks import Array
 from ssdsim.speculation.trees.shape import Rates, Tree
 
 FanOuts = NDArray[np.int64]

@@ -7,7 +7,7 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from ssdsim.checks import Array
+from ssdsim.base.checks import Array
 from ssdsim.speculation.trees.shape import Rates, Tree
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ssdsim.checks import Array
+from ssdsim.base.checks import Array
 from ssdsim.speculation.acceptance_models import beta_rates
 from ssdsim.speculation.hit_models import HitCurve
 from ssdsim.speculation.trees.growth import without_rises

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ssdsim.checks import Array, distribution, whole
+from ssdsim.base.checks import Array, distribution, whole
 from ssdsim.speculation.sampling import acceptance_rate, residual
 
 Tokens = NDArray[np.int64]

@@ -8,9 +8,9 @@ from itertools import chain
 from statistics import median
 from typing import Any
 
+from ssdsim.base.plain import picked
 from ssdsim.measure.lossless import GreedyCheck
 from ssdsim.measure.sides import PlayedRound, with_hits
-from ssdsim.plain import picked
 from ssdsim.rounds.estimate import Estimate
 
 

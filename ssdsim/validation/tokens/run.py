@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ssdsim.errors import InputError
+from ssdsim.base.errors import InputError
 from ssdsim.machine.ranks import Ranks
 from ssdsim.measure.models import check_tokens
 from ssdsim.measure.prompts import Prompt

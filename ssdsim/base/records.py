@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, Strict, model_validator
 
-from ssdsim.errors import nearest
+from ssdsim.base.errors import nearest
 
 # Wide enough for anything that exists, narrow enough that no product of a few leaves the floats.
 Count = Annotated[int, Field(gt=0, le=10**15)]

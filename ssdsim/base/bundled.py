@@ -9,7 +9,7 @@ from os.path import exists, expanduser, isfile  # they take any text for a path,
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from ssdsim.errors import InputError, nearest
+from ssdsim.base.errors import InputError, nearest
 
 T = TypeVar("T")
 
@@ -17,8 +17,8 @@ T = TypeVar("T")
 @cache
 def models_folder() -> Path:
     """``models/``: beside the package in a checkout, inside it in an installed wheel."""
-    inside = Path(__file__).parent / "models"
-    return inside if inside.is_dir() else Path(__file__).parents[1] / "models"
+    inside = Path(__file__).parents[1] / "models"
+    return inside if inside.is_dir() else Path(__file__).parents[2] / "models"
 
 
 @lru_cache(maxsize=1024)  # looked up thousands of times in a sweep; bundled cards do not come and go

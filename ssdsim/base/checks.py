@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ssdsim.errors import InputError, told
+from ssdsim.base.errors import InputError, told
 
 # A float where every input is a scalar, else an array of the broadcast shape (as numpy's ufuncs).
 FloatOrArray = Any

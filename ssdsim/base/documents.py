@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from ssdsim.errors import InputError, told
+from ssdsim.base.errors import InputError, told
 
 Record = TypeVar("Record")
 _adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Generic, Protocol, TypeVar
 
-from ssdsim.errors import InputError, nearest, told
+from ssdsim.base.errors import InputError, nearest, told
 
 
 class Named(Protocol):

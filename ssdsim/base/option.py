@@ -9,7 +9,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Literal
 
-from ssdsim.kinds import Kind
+from ssdsim.base.kinds import Kind
 
 Searcher = Literal["recommend", "schedule"]
 """An answer that varies options by itself."""

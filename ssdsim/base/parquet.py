@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ssdsim.errors import InputError
-from ssdsim.files import replaced
+from ssdsim.base.errors import InputError
+from ssdsim.base.files import replaced
 
 _SHAPE = b"ssdsim.shape"
 """Metadata with the rows, names and types, which no checksum of a page covers."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Protocol
 
-from ssdsim.checks import text
-from ssdsim.errors import InputError, nearest, told
+from ssdsim.base.checks import text
+from ssdsim.base.errors import InputError, nearest, told
 
 
 class Kind(Protocol):
