@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ssdsim.checks import Array
+from ssdsim.base.checks import Array
 from ssdsim.rounds.kernel import Kernel
 
 FOUND, NOTHING = "found", "nothing"

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ssdsim.checks import Array, FloatOrArray
-from ssdsim.kinds import SHARE, Whole
-from ssdsim.option import Group, Option
+from ssdsim.base.checks import Array, FloatOrArray
+from ssdsim.base.kinds import SHARE, Whole
+from ssdsim.base.option import Group, Option
+from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.occupancy import Occupancy, target_alone
 from ssdsim.pricing.room import Devices
@@ -18,10 +19,9 @@ from ssdsim.pricing.step import Step
 from ssdsim.protocols.found import FOUND, now_and_then, share_where_any
 from ssdsim.protocols.strategy import Strategy
 from ssdsim.rounds.actor import Actor, Program
-from ssdsim.rounds.kernel import Kernel, Tokens
+from ssdsim.rounds.kernel import Tokens
 from ssdsim.rounds.round import Seconds
 from ssdsim.rounds.states import States
-from ssdsim.settings import Settings
 
 
 class Lookahead(Strategy):
