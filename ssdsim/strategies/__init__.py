@@ -6,6 +6,7 @@ from ssdsim.strategies.adaptive import Adaptive
 from ssdsim.strategies.amusd import AMUSD
 from ssdsim.strategies.autoregressive import Autoregressive
 from ssdsim.strategies.dsi import DSI
+from ssdsim.strategies.hybrid import Hybrid
 from ssdsim.strategies.lookahead import Lookahead
 from ssdsim.strategies.minedraft import MineDraft
 from ssdsim.strategies.pearl import PEARL
@@ -31,6 +32,7 @@ ALL: Registry[Strategy] = Registry(
     MineDraft(),
     Adaptive(),
     Lookahead(),
+    Hybrid(),
 )
 
 SUBJECT = "ssd"
