@@ -113,7 +113,7 @@ _OF_MEASURED = (*_ONLY_MEASURED, "target", "dtype", "draft", "output", *_COMMON)
 @click.option("--context", type=click.IntRange(1), default=256, show_default=True)
 @click.option("--dtype", type=click.Choice(DTYPES), help="[default: the profile's]")
 @chosen_options(lambda: ["strategies"])
-@click.option("--grid", type=click.Choice(["short", "single", "full"]), default="short", show_default=True)
+@click.option("--grid", type=click.Choice(["short", "single", "staged", "full"]), default="short", show_default=True)
 @click.option(
     "--sd-draft",
     type=click.Choice(SD_DRAFT_PLACES),

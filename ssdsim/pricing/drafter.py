@@ -97,6 +97,10 @@ class Drafter(ABC):
         ``beside`` the target: on each of the target's devices.
         """
 
+    def cannot_run(self, options: Mapping[str, Any]) -> str | None:
+        """Why real ranks cannot run it; None where they can."""
+        return None
+
 
 def passes_over(rows: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Each number of rows with how often it follows itself."""

@@ -34,7 +34,7 @@ def rate(scenario: Scenario) -> float:
     ("b", "expected", "drawn", "error"), [(1, 3.7647, 3.7628, 0.0126), (8, 3.3333, 3.3392, 0.0039)]
 )
 def test_the_printed_rows(b: int, expected: float, drawn: float, error: float) -> None:
-    """Half of rounds find something; E_s(0.9, 8), E_m(0.7, 3), a draft of 0.3: the formula, and rounds that were drawn (at 99 %)."""
+    """Half of rounds find something, E_s(0.9, 8), E_m(0.7, 3), a draft of 0.3: the formula, and drawn rounds (99 %)."""
     scenario = case(0.5, (0.9, 8), (0.7, 3), t_sd=0.3, b=b)
     assert rate(scenario) / b == pytest.approx(expected, abs=5e-5)
     assert abs(rate(scenario) / b - drawn) < 2.576 * error
