@@ -224,6 +224,41 @@ def test_engines_agree_on_a_shared_draft(name: str, engine: Any, serves: str) ->
     assert run.tokens_per_second.value == pytest.approx(float(case.estimate.tokens_per_second), rel=0.05)
 
 
+# what one system is at the end of another's options: (name, options), on one pair, at one batch
+NGRAMS_OFF: dict[str, Any] = {"staged_by": "ngram", "staged_k": [0], "staged_alpha": [0.6]}
+REDUCTIONS: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
+    *(
+        (name, NGRAMS_OFF, name, {})
+        for name in NAMES
+        if name not in ("ar", "lookahead", "tree", "treessd", "swiftspec")
+    ),
+    ("hybrid", {"hybrid_found": 0.0, "hybrid_by": "ngram"}, "sd", {"sd_draft": "colocated"}),
+    ("tree", {"tree_widths": [1, 1, 1, 1]}, "sd", {"sd_draft": "colocated", "k": 4}),
+    ("minedraft", {"b": 1}, "sd", {"b": 1, "sd_draft": "separate"}),
+]
+
+
+@pytest.mark.parametrize(("name", "at", "other", "equals"), REDUCTIONS)
+def test_at_the_end_of_its_options_it_is_another(
+    name: str, at: dict[str, Any], other: str, equals: dict[str, Any]
+) -> None:
+    """A draft whose inner level is off, look-ups that find nothing, a tree without siblings, one group."""
+    options: dict[str, Any] = {"b": 1, "k": 4, "alpha": 0.7, "sd_draft": "colocated"}
+    case, same = scenario(name, **{**options, **at}), scenario(other, **{**options, **equals})
+    assert float(case.estimate.round_s) == pytest.approx(float(same.estimate.round_s), rel=1e-9)
+    assert float(case.estimate.tokens_per_second) == pytest.approx(float(same.estimate.tokens_per_second), rel=1e-9)
+
+
+@pytest.mark.parametrize("b", [1, 4])
+def test_lookahead_with_an_empty_pool_is_ar_at_its_width(b: int) -> None:
+    case = scenario("lookahead", lookahead_found=0.0, lookahead_window=3, lookahead_ngram=4, b=b)
+    site = case.site
+    assert site is not None
+    wide = site.verify_step("guess", 1 + 3 * 3, masked=True).seconds
+    assert float(case.estimate.tokens_per_round) == 1.0
+    assert float(case.estimate.round_s) == pytest.approx(wide + site.sampling_step().seconds)
+
+
 def test_two_of_one_name_are_refused() -> None:
     with pytest.raises(ValueError, match="'ar' already"):
         strategies.ALL.register(ALL.named("ar"))
