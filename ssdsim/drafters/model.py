@@ -100,7 +100,8 @@ class ModelDrafter(Drafter):
         return site.piece(glue), *(site.piece(step, times) for step, times in steps)
 
     def demand(self, site: Site, tokens: int, branches: int, beside: bool = False) -> Demand:
-        tp = site.tp if beside and site.spread else 1  # of those that share the target's, one has the whole draft
+        # of the devices that share the target, one has the whole draft
+        tp = site.tp if beside and site.data_parallel else 1
         own = draft_on(site, tp, tokens, branches, beside)
         stages = stages_demand(site, stages_of(site.options, site.draft), tp, tokens, branches, beside)
         weights_bytes, sequence_bytes = (

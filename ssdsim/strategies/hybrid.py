@@ -19,7 +19,7 @@ from ssdsim.pricing.step import Step
 from ssdsim.protocols.alternate import beside_target
 from ssdsim.protocols.axes import Lookahead
 from ssdsim.protocols.found import NOTHING, now_and_then
-from ssdsim.protocols.own_lookahead import own_lookahead, settle_lookahead
+from ssdsim.protocols.own_lookahead import own_lookahead
 from ssdsim.protocols.strategy import Strategy
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.kernel import Tokens
@@ -44,12 +44,9 @@ class Hybrid(Strategy):
     called = "looking up first"
     source = "Oliaro et al., 2025, arXiv 2411.04975 (hybrid); SGLang PR 27628"
     rival = "sd"
+    drafted = "hybrid_k"
     searched = (
-        Lookahead(
-            option="hybrid_k",
-            about="tokens of look-up first's drafter that may be chosen [default: 1:16]",
-            says="{symbol} {value}",
-        ),
+        Lookahead(option="hybrid_k", about="tokens of look-up first's drafter that may be chosen [default: 1:16]"),
     )
     told = ("hybrid_found",)
     options = (
@@ -98,7 +95,7 @@ class Hybrid(Strategy):
     )
 
     def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:
-        settle_lookahead(settings, "hybrid_k")
+        super().settle(settings, site, drafter)
         if not drafter.needs_device:
             raise NoRoom(f"{self.title} asks another drafter where it finds nothing: {drafter.title} is a look-up, too")
 
