@@ -11,6 +11,7 @@ from ssdsim.strategies.lookahead import Lookahead
 from ssdsim.strategies.minedraft import MineDraft
 from ssdsim.strategies.pearl import PEARL
 from ssdsim.strategies.specbranch import SpecBranch
+from ssdsim.strategies.spectre import Spectre
 from ssdsim.strategies.speculative import Speculative
 from ssdsim.strategies.ssd import SSD
 from ssdsim.strategies.swiftspec import SwiftSpec
@@ -33,6 +34,7 @@ ALL: Registry[Strategy] = Registry(
     Adaptive(),
     Lookahead(),
     Hybrid(),
+    Spectre(),
 )
 
 SUBJECT = "ssd"

@@ -37,7 +37,7 @@ ON_HARDWARE: list[dict[str, Any]] = [
     {"b": 16, "k": 9, "sd_draft": "separate"},
     {"b": 4, "temperature": 0.5, "draft_gpus": 2},
 ]
-OF_REQUESTS_ALIKE = ("amusd", "swiftspec", "adaptive")
+OF_REQUESTS_ALIKE = ("amusd", "swiftspec", "adaptive", "spectre")
 EACH = pytest.mark.parametrize("name", NAMES)
 
 
@@ -89,8 +89,9 @@ def test_its_engines_agree(name: str, options: dict[str, Any], engine: Any, roun
     case = scenario(name, **options)
     run = simulate(case, engine=engine, rounds=rounds, seed=11, confidence=0.999)
     estimate = case.estimate
-    # a kind of round that one in a million is may not occur: an interval from the others has no width
-    rare = 1e-5 * float(estimate.round_s)
+    # a kind of round that did not occur may be 3 in all of them: an interval from the others has no width
+    alike = run.round_s.high - run.round_s.low < 1e-9 * float(estimate.round_s)
+    rare = (3.0 / rounds if alike and not case.tokens.is_certain else 1e-5) * float(estimate.round_s)
     assert run.round_s.covers(float(estimate.round_s)) or run.round_s.value == pytest.approx(estimate.round_s, abs=rare)
     assert run.tokens_per_second.covers(float(estimate.tokens_per_second))
     assert run.tokens_per_round.covers(float(estimate.tokens_per_round))
@@ -122,6 +123,7 @@ def test_a_higher_acceptance_rate_is_never_slower(name: str, alphas: list[float]
     # a block that takes longer than a verification, or a tree's pass of more than half of one, delays what that yields
     assume(name != "dsi" or options["t_sd"] <= 1.0)
     assume(name != "swiftspec" or options["t_sd"] / options["k"] <= 0.5)
+    assume(name != "spectre" or options["b"] <= 4)  # a larger batch that fails less is retried less, by a fixed ratio
     low, high = (float(scenario(name, alpha=alpha, **options).estimate.tokens_per_second) for alpha in alphas)
     assert high >= low * (1.0 - 1e-12)
 
