@@ -6,6 +6,7 @@ from ssdsim.strategies.adaptive import Adaptive
 from ssdsim.strategies.amusd import AMUSD
 from ssdsim.strategies.autoregressive import Autoregressive
 from ssdsim.strategies.dsi import DSI
+from ssdsim.strategies.enumeration import Enumeration
 from ssdsim.strategies.minedraft import MineDraft
 from ssdsim.strategies.pearl import PEARL
 from ssdsim.strategies.specbranch import SpecBranch
@@ -29,6 +30,7 @@ ALL: Registry[Strategy] = Registry(
     SwiftSpec(),
     MineDraft(),
     Adaptive(),
+    Enumeration(),
 )
 
 SUBJECT = "ssd"

@@ -25,6 +25,7 @@ ALL = (
     "swiftspec",
     "minedraft",
     "adaptive",
+    "enumeration",
 )
 NARROWED: dict[str, dict[str, Any]] = {
     "sd": {"k": [4, 8]},
@@ -36,6 +37,7 @@ NARROWED: dict[str, dict[str, Any]] = {
     "swiftspec": {"swift_width": 2, "swift_nodes": [4, 8]},
     "minedraft": {"minedraft_k": [2, 4]},
     "adaptive": {"adaptive_k": [2, 4]},
+    "enumeration": {"k": [4, 8], "budget": 8},
 }
 
 
@@ -55,6 +57,7 @@ def test_where_the_sign_is_that_of_placeholders_no_winner_is_named() -> None:
     assert {each.name: each.read_by for each in found.inputs}["hit_c"] == (
         "treessd",
         "ssd",
+        "enumeration",
         "swiftspec",
         "tree",
     )
