@@ -114,7 +114,7 @@ def configure(**given: Any) -> Configuration:
     asked = Asked.of(given)
     scenarios: dict[str, Scenario] = {}
     no_room: dict[str, str] = {}
-    settings, reads = asked.settings, set(asked.reads or ())
+    settings, reads = asked.settings, set(asked.reads)
     for name in asked.names:
         try:
             found = list(asked.scenarios(name))
@@ -123,7 +123,7 @@ def configure(**given: Any) -> Configuration:
             continue
         scenarios[name] = fastest(found)
         settings = settings.with_derived(scenarios[name].settings)
-        reads.update(*(each.reads or () for each in found))
+        reads.update(*(each.reads for each in found))
     if not scenarios:
         raise NoRoom(no_room[asked.subject])
     said = {name: value for name, value in settings.items() if settings.source(name) == GIVEN}
