@@ -11,7 +11,7 @@ from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.site import Site
 from ssdsim.scenario.given import checked
 from ssdsim.scenario.options import defaults
-from ssdsim.scenario.points import Points, completed, warnings_of
+from ssdsim.scenario.points import Points, Steps, completed, warnings_of
 from ssdsim.scenario.scenario import Scenario
 
 
@@ -32,15 +32,15 @@ class Asked:
     points: Points
 
     @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Asked:
-        """What the options ask.
+    def of(cls, given: Mapping[str, Any], steps: Steps | None = None) -> Asked:
+        """What the options ask; ``steps`` may know of others' scenarios.
 
         Raises
         ------
         InputError : an unknown option, a value out of range, options that exclude each other, an unknown card, a pair
             that engines refuse.
         """
-        points = Points([given])
+        points = Points([given], steps)
         if points.errors[0] is not None:
             raise points.errors[0]
         sides = points.sides.at(0).result

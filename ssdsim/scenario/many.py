@@ -183,9 +183,9 @@ class Drawn:
     across: Draws | None = None
 
     @classmethod
-    def of(cls, scenario: Scenario, errors: TimingErrors) -> Drawn:
-        """Of tokens/s of a scenario."""
-        of_errors = Rates(errors)
+    def of(cls, scenario: Scenario, errors: TimingErrors, rates: Rates | None = None) -> Drawn:
+        """Of tokens/s of a scenario; ``rates``, of the same errors, may know its price's draws."""
+        of_errors = rates or Rates(errors)
         joint = of_errors(SideBySide.of([scenario]))[0]
         rate, closed_form = float(scenario.estimate.tokens_per_second), scenario.strategy.closed_form
         alone = np.asarray(
