@@ -130,7 +130,7 @@ class _Table:
     """What was found at points, in their order: of each strategy the fastest of its alternatives."""
 
     def __init__(self, points: Points, names: Collection[str]) -> None:
-        found = {name: points.of_strategy(name) for name in points.names}
+        found = {name: points.of_strategy(name, points.asking(name)) for name in points.names}
         self._points = points
         self._names = [strategy.name for strategy in strategies.ALL if strategy.name in {*found, *names}]
         self.errors = [None if error is None else str(error) for error in points.errors]

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ssdsim.base.settings import GIVEN, Settings
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.site import Site
@@ -54,7 +56,7 @@ class Asked:
         ------
         NoRoom : it does not fit there.
         """
-        found = self.points.of_strategy(name)
+        found = self.points.of_strategy(name, np.zeros(1, dtype=np.intp))
         for problem in (*found.errors.values(), *found.no_room.values()):
             raise problem
         return map(found.__getitem__, range(len(found)))

@@ -179,13 +179,17 @@ class Points:
     def _possible(self) -> Rows:
         return np.array([row for row, error in enumerate(self.errors) if error is None], dtype=np.intp)
 
-    def of_strategy(self, name: str) -> Scenarios:
-        """A strategy's scenarios where it is asked for, with each of its alternatives where a word such as ``auto``
-        leaves a choice.
-        """
-        asking = np.array([name in each.result.names for each in self.sides.made], dtype=bool)
+    def asking(self, name: str) -> Rows:
+        """Points that are possible at which a strategy is asked for."""
+        asked = np.array([name in each.result.names for each in self.sides.made], dtype=bool)
         rows = self._possible
-        return scenarios(self, self.steps.of_strategy(name), rows[asking[self.sides.of[rows]]])
+        return rows[asked[self.sides.of[rows]]]
+
+    def of_strategy(self, name: str, rows: Rows) -> Scenarios:
+        """A strategy's scenarios at some points, asked for or not, with each of its alternatives where a word such as
+        ``auto`` leaves a choice.
+        """
+        return scenarios(self, self.steps.of_strategy(name), rows)
 
     def warnings(self, found: Mapping[tuple[str, ...], Sequence[int]]) -> frozenset[str]:
         """About acceptance and hits, by which strategies were found to have room at which points."""

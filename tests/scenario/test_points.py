@@ -32,7 +32,7 @@ def columns_of(points: list[dict[str, Any]], defaults: dict[str, Any]) -> Column
 def test_each_point_has_the_scenarios_that_it_has_alone() -> None:
     points = Points(GRID)
     for name in ("ar", "sd", "ssd"):
-        found = points.of_strategy(name)
+        found = points.of_strategy(name, points.asking(name))
         for number, row in enumerate(found.rows.tolist()):
             scenario = found[number]
             alone = configure(**GRID[row], strategies=name, backup=scenario.settings["backup"]).scenarios[name]
