@@ -1,8 +1,8 @@
 """Time what users wait for in this tree and in another one, in turns, on the same machine.
 
 Run: ``python benchmarks/against.py OTHER_TREE``, on quiet cores; ``--long`` adds what takes minutes, ``--only WORD``
-times the rows whose name has the word. Medians of wall clocks, seconds of a core and the most memory of a run; the host's own
-wander is how far a command that is the same in both (Python with numpy, click and pydantic) strayed meanwhile.
+times the rows whose name has the word. Medians of wall clocks, seconds of a core and the most memory of a run; the
+host's own wander is how far a command that is the same in both (Python with numpy, click and pydantic) strayed.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ def with_ranges(given: Mapping[str, Any]) -> dict[str, Any]:
     ------
     InputError : a range of what is no such rate, that falls, or that does not hold the rate that is given.
     """
-    if "ranges" not in given and not any(isinstance(given.get(name), str) for name in ranged()):
+    if "ranges" not in given and not any(isinstance(value, str) and name in ranged() for name, value in given.items()):
         return dict(given)
     found = dict(given)
     ranges = {} if found.get("ranges") is None else _by_name(ALL["ranges"].checked(found["ranges"]))

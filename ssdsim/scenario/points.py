@@ -183,7 +183,8 @@ class Points:
         """Points that are possible at which a strategy is asked for."""
         asked = np.array([name in each.result.names for each in self.sides.made], dtype=bool)
         rows = self._possible
-        return rows[asked[self.sides.of[rows]]]
+        found: Rows = rows[asked[self.sides.of[rows]]]
+        return found
 
     def of_strategy(self, name: str, rows: Rows) -> Scenarios:
         """A strategy's scenarios at some points, asked for or not, with each of its alternatives where a word such as
