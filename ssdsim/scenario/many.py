@@ -15,7 +15,7 @@ from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.room import Devices
 from ssdsim.protocols.strategy import Strategy
 from ssdsim.rounds.estimate import Estimate
-from ssdsim.rounds.kernel import Averages, spread_over, stacked, taken
+from ssdsim.rounds.kernel import Averages, repeated_over, stacked, taken
 from ssdsim.rounds.round import Round, Seconds
 from ssdsim.scenario.price import Priced
 from ssdsim.scenario.scenario import Scenario
@@ -129,8 +129,8 @@ class Rates:
         factor = np.asarray(estimate(rows).tokens_per_second)[..., None] / median(at_values)[:, None]
         if not any(each.open for each in rows.known):
             return at_values * factor
-        spread = [spread_over(each.over_ranges(self._errors), self._errors.draws) for each in rows.known]
-        over_ranges = taken(stacked(spread, rows.strategy.free_running), rows.known_of)
+        over_draws = [repeated_over(each.over_ranges(self._errors), self._errors.draws) for each in rows.known]
+        over_ranges = taken(stacked(over_draws, rows.strategy.free_running), rows.known_of)
         return self._under(rows, seconds, over_ranges) * factor
 
     def steps(self, price: Priced) -> Mapping[str, Seconds]:
@@ -194,7 +194,7 @@ class Drawn:
         timings = centred_on(rate, np.broadcast_to(alone, errors.draws))
         if not scenario.known.open:
             return cls(joint, timings)
-        looks = (scenario.known.ends, scenario.known.spread(errors))
+        looks = (scenario.known.ends, scenario.known.by_look(errors))
         across = [np.asarray(closed_form(replace(scenario.round, averages=each)).tokens_per_second) for each in looks]
         return cls(joint, timings, np.concatenate(across))
 
