@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Unpack
 
 from ssdsim.base.errors import InputError
 from ssdsim.base.settings import GIVEN, Settings
@@ -20,6 +20,7 @@ from ssdsim.scenario.options import beside
 from ssdsim.scenario.points import Steps
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.scenario.standing import TokenInput, of_all
+from ssdsim.scenario.typed_options import Options
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ class Configuration:
         return self.site is None and all(scenario.known.is_sure for scenario in self.scenarios.values())
 
 
-def configure(**given: Any) -> Configuration:
+def configure(**given: Unpack[Options]) -> Configuration:
     """Build the scenarios that options describe.
 
     Parameters
