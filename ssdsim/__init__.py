@@ -58,7 +58,14 @@ __all__ = ["__version__", *_HOME]
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'ssdsim' has no attribute '{name}'")
-    return getattr(import_module(_HOME[name]), name)
+    try:
+        return getattr(import_module(_HOME[name]), name)
+    except ModuleNotFoundError as error:
+        from ssdsim.base.extras import told
+
+        if (missing := told(error)) is None:
+            raise
+        raise ModuleNotFoundError(f"ssdsim.{name}: {missing}", name=error.name) from None
 
 
 def __dir__() -> list[str]:
