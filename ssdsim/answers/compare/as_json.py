@@ -11,9 +11,9 @@ from ssdsim.base.plain import document, picked
 
 
 def as_json(found: Comparison) -> dict[str, Any]:
-    """The stable JSON object of ``ssdsim compare --json`` (schema 2)."""
+    """The stable JSON object of ``ssdsim compare --json`` (schema 3)."""
     answer = {
-        "schema": 2,
+        "schema": 3,
         "verb": "compare",
         "request": {**asked(found.request), "b": found.batch},
         "verdict": picked(found, "winner", "likeliest", "over", "sentence", "doubts", "doubts_told"),
