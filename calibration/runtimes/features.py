@@ -53,12 +53,12 @@ def features(rows: Iterable[Row], like: Runtime) -> Features:
     """
     rows = list(rows)
     plain = _without_numbers(like)
-    found = each_row(rows, lambda row: _of_row(row, like if row.k else plain))
+    each_of_row = each_row(rows, lambda row: _of_row(row, like if row.k else plain))
     return Features(
         rows=rows,
         seconds=np.array([seconds_of(row) for row in rows]),
-        offset=np.array([offset for offset, _ in found]),
-        per_unit=np.array([per_unit for _, per_unit in found]),
+        offset=np.array([offset for offset, _ in each_of_row]),
+        per_unit=np.array([per_unit for _, per_unit in each_of_row]),
         series=np.array([row.series_name for row in rows]),
     )
 
@@ -81,14 +81,14 @@ def _without_numbers(like: Runtime) -> Runtime:
 @lru_cache(maxsize=16384)
 def _of_row(row: Row, like: Runtime) -> tuple[float, NDArray[np.float64]]:
     """What no field moves, and what each does: the price is linear in them, and ``like`` makes one."""
-    work, found = work_of(row, like), dict.fromkeys(FIELDS, 0.0)
+    work, units = work_of(row, like), dict.fromkeys(FIELDS, 0.0)
     for piece, times in work.pieces:
         for name, count in {**piece.units, **_of_kernels(piece.work, like)}.items():
-            found[name] += times * count
+            units[name] += times * count
     if row.waits_for_prompts:
         waited_s = sum(times * prompt.cost.seconds for prompt, times in work.prompts)
-        found["prompts"] = waited_s / like.kernels.prompts
-    per_unit = np.array(list(found.values()))
+        units["prompts"] = waited_s / like.kernels.prompts
+    per_unit = np.array(list(units.values()))
     return work.cost.seconds - float(per_unit @ values_of(like)), per_unit
 
 
@@ -103,8 +103,8 @@ def _of_kernels(work: object, like: Runtime) -> Units:
         return cost_of_operations(work.forward.counted(), work.profile, alone)
 
     whole = kernels(0.0)
-    found = units_of_kernels(work.forward, whole.by_kind(), Kernels())
+    units = units_of_kernels(work.forward, whole.by_kind(), Kernels())
     if work.forward.over_prompts:
-        return {"prompt_experts_4_bit": found.get("experts_4_bit", 0.0)}
+        return {"prompt_experts_4_bit": units.get("experts_4_bit", 0.0)}
     hidden_s = (whole.seconds - kernels(_HALF).seconds) / _HALF
-    return {**found, "overlap": -hidden_s}
+    return {**units, "overlap": -hidden_s}

@@ -112,10 +112,10 @@ class Evaluator:
         """What :func:`evaluate` returns."""
         import pandas as pd  # takes longer to load than small grids to evaluate
 
-        found = self.evaluate(points, draws, seed, names)
-        frame = pd.DataFrame(found.columns, index=range(len(found.errors)))
-        frame["error"] = pd.Series(np.array(found.errors, dtype=object), dtype=object)
-        frame.attrs["warnings"] = found.warnings
+        results = self.evaluate(points, draws, seed, names)
+        frame = pd.DataFrame(results.columns, index=range(len(results.errors)))
+        frame["error"] = pd.Series(np.array(results.errors, dtype=object), dtype=object)
+        frame.attrs["warnings"] = results.warnings
         return frame
 
 
@@ -156,18 +156,18 @@ class _Table:
     def _add(self, number: int, asked: Asked) -> None:
         for name in asked.names:
             self._rows.setdefault(name, [])
-        found, problems = {}, {}
+        rows_by_name, problems = {}, {}
         for name in asked.names:
             try:
-                found[name] = [_Row(number, scenario) for scenario in asked.scenarios(name)]
+                rows_by_name[name] = [_Row(number, scenario) for scenario in asked.scenarios(name)]
             except NoRoom as error:
                 problems[name] = str(error)
-        if found:
+        if rows_by_name:
             check_constant(asked.settings["spread"])
-        self._of_tokens.update(asked.warnings(found, asked.settings))
-        known = (row.scenario.known for rows in found.values() for row in rows)
+        self._of_tokens.update(asked.warnings(rows_by_name, asked.settings))
+        known = (row.scenario.known for rows in rows_by_name.values() for row in rows)
         self._has_errors[number] = asked.site is not None or not all(each.is_sure for each in known)
-        for name, rows in found.items():  # only now, since any other mistake refuses the whole point
+        for name, rows in rows_by_name.items():  # only now, since any other mistake refuses the whole point
             self._rows[name].extend(rows)
         if problems:
             self.errors[number] = problems.get(asked.subject) or next(iter(problems.values()))
@@ -202,7 +202,7 @@ class _Table:
         """A strategy's columns over all points; NaN, or None for words, where it is not possible."""
         rows = self._rows[name]
         points, scenarios = [row.point for row in rows], [row.scenario for row in rows]
-        found = {
+        columns = {
             column: self._spread(points, np.broadcast_to(values, len(rows)))
             for column, values in named.of_estimate(names, estimate(scenarios)).items()
         }
@@ -210,8 +210,8 @@ class _Table:
             values = [scenario.settings[told] for scenario in scenarios]
             words = any(isinstance(value, str) for value in values)
             kind = object if words else float
-            found[named.own(names, name, told)] = self._spread(points, np.array(values, dtype=kind))
-        return found
+            columns[named.own(names, name, told)] = self._spread(points, np.array(values, dtype=kind))
+        return columns
 
     def _spread(self, points: Sequence[int], values: NDArray[Any]) -> NDArray[Any]:
         column = np.full(len(self.errors), np.nan if values.dtype != object else None, dtype=values.dtype)
@@ -220,7 +220,7 @@ class _Table:
 
     def _intervals(self, names: Sequence[str], errors: TimingErrors) -> dict[str, NDArray[np.float64]]:
         """95 % intervals of tokens/s; NaN where times are unit-free and every rate of tokens is given."""
-        found = {name: np.full(len(self.errors), np.nan) for name in named.intervals(names)}
+        filled = {name: np.full(len(self.errors), np.nan) for name in named.intervals(names)}
         by_point = {name: dict(self._rows[name]) for name in names}
         rates = {name: Rates(errors) for name in names}
         for start in range(0, len(self.errors), _POINTS_AT_ONCE):
@@ -232,19 +232,19 @@ class _Table:
                 if present:
                     at = [points[place] for place in present]
                     draws[name][present] = rates[name]([by_point[name][point] for point in at])
-                found[f"{name}_low"][points], found[f"{name}_high"][points] = bounds_95(draws[name])
+                filled[f"{name}_low"][points], filled[f"{name}_high"][points] = bounds_95(draws[name])
             for name, rival in named.contests(names):
                 both = [p for p in range(len(points)) if points[p] in by_point[name] and points[p] in by_point[rival]]
                 faster = share_fastest(draws[name][both], [draws[rival][both]])
-                found[named.probability(name, rival)][np.array(points, dtype=int)[both]] = faster
-        return found
+                filled[named.probability(name, rival)][np.array(points, dtype=int)[both]] = faster
+        return filled
 
 
 def _fastest(rows: Sequence[_Row]) -> list[tuple[float, _Row]]:
     """At each point the scenario of most tokens/s (the first of equals), and these."""
     best: dict[int, tuple[float, _Row]] = {}
-    found = np.broadcast_to(estimate([row.scenario for row in rows]).tokens_per_second, len(rows)).tolist()
-    for rate, row in zip(found, rows, strict=True):
+    speeds = np.broadcast_to(estimate([row.scenario for row in rows]).tokens_per_second, len(rows)).tolist()
+    for rate, row in zip(speeds, rows, strict=True):
         if row.point not in best or rate > best[row.point][0]:
             best[row.point] = rate, row
     return list(best.values())

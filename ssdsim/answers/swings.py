@@ -52,12 +52,12 @@ def swings(first: Scenario, other: Scenario) -> list[Swing]:
     def ratio(change: Change) -> float:
         return _per_user(first, change) / _per_user(other, change)
 
-    present, found = ratio({}), []
+    present, made = ratio({}), []
     for (what, of, standing, over), changes in (*_ranges(first, other), *_measured(first, other)):
         ratios = [ratio(change) for change in changes]
         bounds = min(present, *ratios), max(present, *ratios)
-        found.append(Swing(what, of, standing, over, ratios[0], ratios[-1], *bounds))
-    return sorted((each for each in found if each.width > _NONE), key=lambda each: -each.width)
+        made.append(Swing(what, of, standing, over, ratios[0], ratios[-1], *bounds))
+    return sorted((each for each in made if each.width > _NONE), key=lambda each: -each.width)
 
 
 def _ranges(first: Scenario, other: Scenario) -> Iterator[tuple[tuple[str, str, Standing, str], list[Change]]]:

@@ -67,9 +67,9 @@ def _chosen(models: list[Mapping[str, Any]], served: str | None, at: str) -> Map
 
 async def _settings(connection: Connection) -> Mapping[str, Any]:
     for path in _INFO:
-        found = await connection.json(path)
-        if isinstance(found, Mapping):
-            return found
+        settings = await connection.json(path)
+        if isinstance(settings, Mapping):
+            return settings
     return {}
 
 

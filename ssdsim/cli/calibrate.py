@@ -108,8 +108,8 @@ def print_dry_run(machine: str | None, minutes: float, as_json: bool, **options:
     described = find_hardware(DESCRIBED.get(machine.lower(), machine))
     device, gpus, tp, draft_gpu = (options.pop(name) for name in ("device", "gpus", "tp", "draft_gpu"))
     devices = _devices(device, gpus, tp, draft_gpu, described)
-    found = dry_run(_workload(devices, described, **options), devices, described)
-    show_dry_run(found, described, minutes, as_json)
+    shown = dry_run(_workload(devices, described, **options), devices, described)
+    show_dry_run(shown, described, minutes, as_json)
 
 
 @dataclass(frozen=True)
@@ -228,17 +228,17 @@ def _devices(
         if draft_gpu is not None:
             raise InputError("--draft-gpu has no effect with --device cpu")
         return [f"cpu:{core}" for core in range((tp or 1) + 1)]
-    found = named_devices(f"cuda:{gpus}") if described else parse_devices(f"cuda:{gpus}")
-    if described and max(int(name.split(":")[1]) for name in found) >= described.device.count:
+    names = named_devices(f"cuda:{gpus}") if described else parse_devices(f"cuda:{gpus}")
+    if described and max(int(name.split(":")[1]) for name in names) >= described.device.count:
         raise InputError(
             f"--gpus {gpus}: {described.name} has {described.device.count} GPUs, 0-{described.device.count - 1}"
         )
-    draft = f"cuda:{draft_gpu}" if draft_gpu is not None else found[-1]
-    if draft not in found:
+    draft = f"cuda:{draft_gpu}" if draft_gpu is not None else names[-1]
+    if draft not in names:
         raise InputError(f"--draft-gpu {draft_gpu} is not among --gpus {gpus}")
-    targets = [name for name in found if name != draft][: tp or None]
+    targets = [name for name in names if name != draft][: tp or None]
     if tp is not None and tp > max(1, len(targets)):
-        raise InputError(f"--tp {tp} needs {tp + 1} GPUs with the draft's, --gpus {gpus} has {len(found)}")
+        raise InputError(f"--tp {tp} needs {tp + 1} GPUs with the draft's, --gpus {gpus} has {len(names)}")
     return [*targets, draft]
 
 

@@ -335,14 +335,14 @@ def _run(
     try:
         lock = log.with_name(f".{log.name}.lock")
         with locked(lock, log, "validation"), shown("validate", "grid points", quiet) as progress:
-            found = list(run_grid(bench, points, log, progress, trace))
+            comparisons = list(run_grid(bench, points, log, progress, trace))
     except RankError as error:
         raise InputError(f"{error}; what was measured is kept in {log}, run again to resume") from None
     if trace is not None and trace.tracks:
         trace.save(Path(str(options["trace"])))
     elif trace is not None and not Path(str(options["trace"])).exists() and not quiet:
         echo("validate: no trace: its point was measured by an earlier run; use another -o", stderr=True)
-    return found
+    return comparisons
 
 
 def _grid(options: Mapping[str, Any]) -> tuple[GridPoint, ...]:
@@ -404,12 +404,12 @@ def _signs(compared: Sequence[Sequence[Comparison]]) -> str:
     from ssdsim.validation.comparison import speedups
 
     subject = subject_among([c.strategy for c in compared[0]], None)
-    found = [one for comparisons in compared for one in speedups(comparisons) if one[0] == subject]
-    if not found:
+    speeds = [one for comparisons in compared for one in speedups(comparisons) if one[0] == subject]
+    if not speeds:
         return ""
-    decided = [(measured, predicted) for *_, measured, predicted in found if measured.low > 1.0 or measured.high < 1.0]
+    decided = [(measured, predicted) for *_, measured, predicted in speeds if measured.low > 1.0 or measured.high < 1.0]
     right = sum((predicted > 1.0) == (measured.value > 1.0) for measured, predicted in decided)
-    above, below = (strategies.ALL.named(name).title for name in found[0][:2])
+    above, below = (strategies.ALL.named(name).title for name in speeds[0][:2])
     return (
         f"; the sign of {above} against {below} is right at {right} of the {len(decided)} points where it was measured"
     )

@@ -51,16 +51,16 @@ def check_pair(
             locked(folder / ".tokens.lock", folder, "validation"),
             shown("validate", "runs of every strategy", quiet) as progress,
         ):
-            found = run_tokens(bench, timed, asked, folder / _CALIBRATION, progress)
+            token_comparisons = run_tokens(bench, timed, asked, folder / _CALIBRATION, progress)
     except RankError as error:
         raise InputError(str(error)) from None
-    answer = _document(bench, found, len(asked))
+    answer = _document(bench, token_comparisons, len(asked))
     (folder / _RESULT).write_text(json.dumps(answer, indent=1) + "\n", encoding="utf-8")
     if as_json:
         echo_json(answer)
     else:
-        _print(bench, found, len(asked))
-    bugs = sum(each.greedy.bugs for each in found)
+        _print(bench, token_comparisons, len(asked))
+    bugs = sum(each.greedy.bugs for each in token_comparisons)
     return bugs == 0 and (max_error is None or answer["worst_error"] <= max_error)
 
 
@@ -121,14 +121,14 @@ def _prompts(path: Path, requests: int) -> tuple[list[Prompt], list[Prompt]]:
     """Those that steps are timed on, and those that are answered: never the same."""
     from ssdsim.measure.prompts import read_prompts
 
-    found = read_prompts(path, None)
-    if len(found) < 2:
+    prompts = read_prompts(path, None)
+    if len(prompts) < 2:
         raise InputError(f"{path}: one prompt; some are needed to time steps on, others to answer")
-    for_steps = min(_FOR_STEPS, len(found) // 2)
-    return found[:for_steps], found[for_steps:][:requests]
+    timed_prompts = min(_FOR_STEPS, len(prompts) // 2)
+    return prompts[:timed_prompts], prompts[timed_prompts:][:requests]
 
 
-def _document(bench: TokenBench, found: Sequence[TokenComparison], requests: int) -> dict[str, Any]:
+def _document(bench: TokenBench, token_comparisons: Sequence[TokenComparison], requests: int) -> dict[str, Any]:
     parts = {
         "schema": 1,
         **picked(bench, "pair"),
@@ -136,31 +136,31 @@ def _document(bench: TokenBench, found: Sequence[TokenComparison], requests: int
         **picked(bench.size, "k", "new_tokens"),
         "f": bench.size.fan_out,
         "requests": requests,
-        "comparisons": [each.shown() for each in found],
-        "worst_median_error": max(each.median_error for each in found),
-        "worst_error": max(each.worst_error for each in found),
+        "comparisons": [each.shown() for each in token_comparisons],
+        "worst_median_error": max(each.median_error for each in token_comparisons),
+        "worst_error": max(each.worst_error for each in token_comparisons),
     }
     return document(parts)
 
 
-def _print(bench: TokenBench, found: Sequence[TokenComparison], requests: int) -> None:
+def _print(bench: TokenBench, token_comparisons: Sequence[TokenComparison], requests: int) -> None:
     echo(
         f"{bench.models[0]} with {bench.models[1]}, greedy, {requests} requests one after the other, "
         f"{bench.size.new_tokens} tokens, K {bench.size.k}, F {bench.size.fan_out}, {bench.repeats} runs"
     )
-    console().print(_table(found))
-    console().print(_rates(found))
-    greedy = [each.greedy for each in found]
+    console().print(_table(token_comparisons))
+    console().print(_rates(token_comparisons))
+    greedy = [each.greedy for each in token_comparisons]
     same, of = sum(each.identical for each in greedy), sum(each.requests for each in greedy)
     ties, bugs = sum(each.near_ties for each in greedy), sum(each.bugs for each in greedy)
     echo(f"{same} of {of} answers are AR's own; {ties} part at a near tie, {bugs} by a bug")
 
 
-def _table(found: Sequence[TokenComparison]) -> Table:
+def _table(token_comparisons: Sequence[TokenComparison]) -> Table:
     table = Table(names=1, pad_edge=True)
     for column in ("", "tok/s", "lowest", "highest", "predicted before", "beside", "median error", "worst"):
         table.add_column(column)
-    for each in found:
+    for each in token_comparisons:
         table.add_row(
             _title(each),
             *(f"{value:.1f}" for value in (_middle(each.measured), min(each.measured), max(each.measured))),
@@ -172,11 +172,11 @@ def _table(found: Sequence[TokenComparison]) -> Table:
     return table
 
 
-def _rates(found: Sequence[TokenComparison]) -> Table:
+def _rates(token_comparisons: Sequence[TokenComparison]) -> Table:
     table = Table(names=1, pad_edge=True)
     for column in ("", "tokens/round", "by the pair", "acceptance", "by the pair", "hits", "by the pair"):
         table.add_column(column)
-    for each in found:
+    for each in token_comparisons:
         pairs = (*each.tokens_per_round, *each.acceptance, *each.p_hit)
         table.add_row(_title(each), *("-" if value is None else f"{value:.3f}" for value in pairs))
     return table

@@ -35,10 +35,10 @@ class Steps:
 
     def block(self, outcomes: OutcomeBlock) -> Mapping[str, float | NDArray[np.float64]]:
         """The durations of every step in the next rounds; one number where they do not vary."""
-        found: dict[str, float | NDArray[np.float64]] = {}
+        durations: dict[str, float | NDArray[np.float64]] = {}
         for name, stream in self._streams.items():
-            found[name] = self._means[name] if self._spread == 0.0 else stream.block(outcomes.rounds)
-        return found | {name: found[name] * self.over(name, outcomes) for name in self.tables}
+            durations[name] = self._means[name] if self._spread == 0.0 else stream.block(outcomes.rounds)
+        return durations | {name: durations[name] * self.over(name, outcomes) for name in self.tables}
 
     def over(self, name: str, outcomes: OutcomeBlock) -> NDArray[np.float64]:
         """The table's durations of a step in which rounds differ."""

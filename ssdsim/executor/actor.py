@@ -146,8 +146,8 @@ class RankActor(MailActor):
 
     def outcome(self) -> Outcome:
         self._check_knows()
-        found: Outcome = self._found[self._round]
-        return found
+        outcome: Outcome = self._found[self._round]
+        return outcome
 
     def fill(self) -> None:
         if self._cache is not None:

@@ -115,15 +115,15 @@ def one_rate(histogram: Sequence[int] | Whole, alpha: float) -> OneRate | None:
     k = counts.size - 1
     expected = counts.sum() * accepted_length_pmf(alpha, k)
     bins: list[list[float]] = [[0.0, 0.0]]
-    for found, due in zip(counts, expected, strict=True):
+    for seen, due in zip(counts, expected, strict=True):
         if bins[-1][1] >= _ENOUGH:
             bins.append([0.0, 0.0])
-        bins[-1][0] += found
+        bins[-1][0] += seen
         bins[-1][1] += due
     if len(bins) > 1 and bins[-1][1] < _ENOUGH:
         last = bins.pop()
         bins[-1] = [a + b for a, b in zip(bins[-1], last, strict=True)]
     if len(bins) < 3:
         return None
-    value = sum((found - due) ** 2 / due for found, due in bins)
+    value = sum((each - due) ** 2 / due for each, due in bins)
     return OneRate(value, float(chdtrc(len(bins) - 2, value)), float(expected_tokens(alpha, k)))

@@ -70,17 +70,17 @@ def _shared(text: Choices) -> NDArray[np.float64]:
 
 def _in_a_row(texts: Sequence[Choices], m: int) -> float:
     """Over windows of ``m`` tokens that do not meet."""
-    found = [_distinct(text[:, start : start + m]) for text in texts for start in range(0, text.shape[1] - m + 1, m)]
-    return float(np.mean(found))
+    distinct = [_distinct(text[:, start : start + m]) for text in texts for start in range(0, text.shape[1] - m + 1, m)]
+    return float(np.mean(distinct))
 
 
 def _apart(texts: Sequence[Choices], m: int, rng: np.random.Generator) -> float:
     """Over draws of ``m`` texts and a token of each."""
-    found = []
+    distinct = []
     for _ in range(_DRAWS):
         some = [texts[i] for i in rng.choice(len(texts), m, replace=False)]
-        found.append(_distinct(np.stack([text[:, rng.integers(text.shape[1])] for text in some], axis=1)))
-    return float(np.mean(found))
+        distinct.append(_distinct(np.stack([text[:, rng.integers(text.shape[1])] for text in some], axis=1)))
+    return float(np.mean(distinct))
 
 
 def _distinct(choices: Choices) -> float:

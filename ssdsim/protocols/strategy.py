@@ -164,12 +164,12 @@ class Strategy(ABC):
 
     def mean_parts(self, round: Round, states: States) -> Mapping[str, FloatOrArray]:
         """:meth:`parts`, and what a round waits for a draft that serves other targets, too."""
-        found = dict(self.parts(round.seconds, states))
+        parts = dict(self.parts(round.seconds, states))
         service = self.service(round.seconds, states) if np.any(np.asarray(round.targets) > 1) else None
         if service is not None:
-            waits = service.waits_s(sum(found.values()), round.targets, round.together)
-            found["draft"] = found["draft"] + np.where(np.asarray(round.targets) > 1, waits, 0.0)
-        return found
+            waits = service.waits_s(sum(parts.values()), round.targets, round.together)
+            parts["draft"] = parts["draft"] + np.where(np.asarray(round.targets) > 1, waits, 0.0)
+        return parts
 
     def paper_round_s(self, t: Mapping[str, Seconds], states: Stationary) -> Seconds | None:
         """The round by the paper's own formula, where it differs from ours."""

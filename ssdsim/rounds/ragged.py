@@ -26,9 +26,9 @@ class ChosenOutcomes(Buffered):
         self._rows = np.empty(0, dtype=np.int64)
 
     def block(self, rounds: int) -> OutcomeBlock:
-        found = super().block(rounds)
+        block = super().block(rounds)
         rows, self._rows = self._rows[:rounds], self._rows[rounds:]
-        return replace(found, rows=rows)
+        return replace(block, rows=rows)
 
     def _chunk(self, rounds: int) -> Draws:
         rule = self._rule

@@ -117,13 +117,13 @@ def configure(**given: Any) -> Configuration:
     settings, reads = asked.settings, set(asked.reads or ())
     for name in asked.names:
         try:
-            found = list(asked.scenarios(name))
+            choices = list(asked.scenarios(name))
         except NoRoom as error:
             no_room[name] = str(error)
             continue
-        scenarios[name] = fastest(found)
+        scenarios[name] = fastest(choices)
         settings = settings.with_derived(scenarios[name].settings)
-        reads.update(*(each.reads or () for each in found))
+        reads.update(*(each.reads or () for each in choices))
     if not scenarios:
         raise NoRoom(no_room[asked.subject])
     said = {name: value for name, value in settings.items() if settings.source(name) == GIVEN}
@@ -135,9 +135,11 @@ def configure(**given: Any) -> Configuration:
     return Configuration(shaping, asked.subject, scenarios, no_room, asked.site, warnings, pair, frozenset(reads))
 
 
-def fastest(found: Sequence[Scenario]) -> Scenario:
+def fastest(scenarios: Sequence[Scenario]) -> Scenario:
     """Of most tokens/s, the first of equals."""
-    return max(found, key=lambda each: float(each.estimate.tokens_per_second)) if len(found) > 1 else found[0]
+    return (
+        max(scenarios, key=lambda each: float(each.estimate.tokens_per_second)) if len(scenarios) > 1 else scenarios[0]
+    )
 
 
 def rescaled(configuration: Configuration, name: str, drift: Mapping[str, float]) -> Scenario:

@@ -37,10 +37,10 @@ def rates(rows: Sequence[Scenario], errors: TimingErrors) -> Draws:
 
 def _of_the_same_steps(rows: Sequence[Scenario]) -> list[list[int]]:
     """Numbers of rows whose rounds have the same steps: columns of steps have one value a row."""
-    found: dict[tuple[str, ...], list[int]] = {}
+    by_steps: dict[tuple[str, ...], list[int]] = {}
     for number, row in enumerate(rows):
-        found.setdefault(tuple(row.steps), []).append(number)
-    return list(found.values())
+        by_steps.setdefault(tuple(row.steps), []).append(number)
+    return list(by_steps.values())
 
 
 def _put_together(parts: Sequence[Estimate], numbers: Sequence[Sequence[int]]) -> Estimate:
@@ -100,8 +100,8 @@ class Rates:
 
     def _under(self, rows: Sequence[Scenario], seconds: Mapping[str, Seconds], averages: Averages) -> Draws:
         moved = drawn(averages, _moves(rows), self._errors)
-        found = rows[0].strategy.closed_form(_round(rows, seconds, moved, (None,))).tokens_per_second
-        return np.broadcast_to(np.asarray(found), (len(rows), self._errors.draws))
+        tokens_per_second = rows[0].strategy.closed_form(_round(rows, seconds, moved, (None,))).tokens_per_second
+        return np.broadcast_to(np.asarray(tokens_per_second), (len(rows), self._errors.draws))
 
 
 def _round(

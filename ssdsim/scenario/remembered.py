@@ -57,9 +57,9 @@ class Remembered(Generic[T]):
     def _known(self, settings: Settings, key: Any) -> _Made[T] | InputError | None:
         for (names, asked), (defaults, by_values) in self._by_key.get(key, {}).items():
             values = settings.several(names, defaults)
-            found = by_values.get(_hashable((*values, *map(settings.source, asked)) if asked else values))
-            if found is not None:
-                return found
+            event = by_values.get(_hashable((*values, *map(settings.source, asked)) if asked else values))
+            if event is not None:
+                return event
         return None
 
     def _new(self, settings: Settings, arguments: tuple[Any, ...], key: Any) -> _Made[T] | InputError:

@@ -194,16 +194,16 @@ def _long_run(round: Round) -> tuple[Rounds, NDArray[np.float64]]:
     assert averages.accepted is not None
     alike: dict[str, Any] = {"least": _least(t), "pass_s": t["verify"] + t["sample"], "token_s": t["draft"]}
     guessed, counts = averages.to["guessed"], _counts(t)
-    found = long_run(averages.accepted, guessed, **alike, there_s=t["outcome"], back_s=t["token"])
-    verify_s = np.asarray(t["verify"] + 0.0 * found.seconds)
+    rounds = long_run(averages.accepted, guessed, **alike, there_s=t["outcome"], back_s=t["token"])
+    verify_s = np.asarray(t["verify"] + 0.0 * rounds.seconds)
     if not counts.any():
-        return found, verify_s
+        return rounds, verify_s
     news_s, stale_s = t["outcome"] + t["token"], t["stale"] + t["sample"]
     raced, stale = drawn_long_run(averages.accepted, guessed, **alike, stale_s=stale_s, news_s=news_s)
     mixed_s = (1.0 - stale) * t["verify"] + stale * t["stale"]
     tokens, seconds, verify_s = (
         np.where(counts, drawn, sure)
-        for drawn, sure in ((raced.tokens, found.tokens), (raced.seconds, found.seconds), (mixed_s, verify_s))
+        for drawn, sure in ((raced.tokens, rounds.tokens), (raced.seconds, rounds.seconds), (mixed_s, verify_s))
     )
     return Rounds(tokens, seconds), verify_s
 

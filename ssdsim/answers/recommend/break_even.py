@@ -110,17 +110,17 @@ class _Contenders:
 
     def refined(self, batch: int) -> _Contenders:
         """The contest with the settings around each side's best at a batch, as far as they get better."""
-        found = self
+        finer = self
         for step in chain(STEPS, repeat(STEPS[-1])):
-            rates, more = found._as_asked(batch), dict.fromkeys(found.cases)
-            for side in (found._subjects, ~found._subjects):
+            rates, more = finer._as_asked(batch), dict.fromkeys(finer.cases)
+            for side in (finer._subjects, ~finer._subjects):
                 if rates[side].any():
-                    shape, copies = found.cases[int(np.argmax(rates * side))]
+                    shape, copies = finer.cases[int(np.argmax(rates * side))]
                     more |= {(each, copies): None for each in settings_around(self.search.request, shape, step)}
-            if step == STEPS[-1] and len(more) == len(found.cases):
+            if step == STEPS[-1] and len(more) == len(finer.cases):
                 break
-            found = replace(found, cases=tuple(more))
-        return found
+            finer = replace(finer, cases=tuple(more))
+        return finer
 
     @property
     def _subjects(self) -> NDArray[np.bool_]:
@@ -175,15 +175,15 @@ def break_evens(search: Search, batch: int) -> list[BreakEven]:
     contest = _contest(search, batch, deployments, subject, shapes)
     point = subject.shape.point(search.request.options, subject.copy_batch)
     strategy = strategies.ALL.named(subject.shape.strategy)
-    found = []
+    bounds = []
     if strategy.miss is not None:
-        found.append(_hits(contest, point))
+        bounds.append(_hits(contest, point))
     if strategy.drafts:
-        found.append(_alpha(contest, point))
+        bounds.append(_alpha(contest, point))
     if subject.shape.devices.draft:
         with TemporaryDirectory() as folder:
-            found.append(_link(contest, point, Path(folder)))
-    return [*found, _largest_batch(_over_batches(search, batch, subject))]
+            bounds.append(_link(contest, point, Path(folder)))
+    return [*bounds, _largest_batch(_over_batches(search, batch, subject))]
 
 
 def _order(search: Search) -> list[str]:
@@ -305,8 +305,8 @@ def _alpha(contest: _Contenders, point: Mapping[str, Any]) -> BreakEven:
     def change(alpha: float) -> Mapping[str, Any]:
         return {"alpha": tuple(moved_to(alpha, rates, k).tolist()), "alpha_concentration": spread}
 
-    found = _least(what, "", contest, change, 0.0, 0.99, pooled_rate(rates, k))
-    return replace(found, note="the odds at every position by the same factor")
+    least = _least(what, "", contest, change, 0.0, 0.99, pooled_rate(rates, k))
+    return replace(least, note="the odds at every position by the same factor")
 
 
 def _link(contest: _Contenders, point: Mapping[str, Any], folder: Path) -> BreakEven:
@@ -324,10 +324,10 @@ def _link(contest: _Contenders, point: Mapping[str, Any], folder: Path) -> Break
         return {"draft_hardware": str(path)}
 
     present = link.bandwidth / 1e9
-    found = contest.leads([change(present * factor) for factor in (1e-3, 1.0)])
-    if min(found) > 1.0:
+    leads = contest.leads([change(present * factor) for factor in (1e-3, 1.0)])
+    if min(leads) > 1.0:
         return BreakEven("link bandwidth", "GB/s", "always", present=present, note="down to a thousandth of it")
-    if max(found) <= 1.0:
+    if max(leads) <= 1.0:
         return BreakEven("link bandwidth", "GB/s", "never", present=present, note="latency and drafting remain")
     return _least("link bandwidth", "GB/s", contest, change, present * 1e-3, present, present, np.geomspace)
 

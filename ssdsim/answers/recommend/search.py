@@ -194,10 +194,12 @@ def splits(request: Request, shape: Shape, batch: int) -> Iterator[tuple[int, in
 
 def combinations(axes: Iterable[tuple[Axis, Values]], values_beside: ValuesBeside) -> list[dict[str, Any]]:
     """Every combination of the axes' values, those of each beside the settings of the axes before it."""
-    found: list[dict[str, Any]] = [{}]
+    combinations: list[dict[str, Any]] = [{}]
     for axis, values in axes:
-        found = [{**before, axis.option: v} for before in found for v in values_beside(axis, values, before)]
-    return found
+        combinations = [
+            {**before, axis.option: v} for before in combinations for v in values_beside(axis, values, before)
+        ]
+    return combinations
 
 
 def placings(request: Request, strategy: str) -> list[tuple[Axis, Values]]:
@@ -241,13 +243,13 @@ def _first_look(axis: Axis, values: Values, before: Mapping[str, Any]) -> Iterab
 def neighbours(request: Request, shape: Shape, step: float) -> list[Shape]:
     """Shapes around ``shape``: other settings on the same devices, and the same settings on other devices."""
     top = shape.settings
-    found = settings_around(request, shape, step)
+    shapes = settings_around(request, shape, step)
     for axis, values in placings(request, shape.strategy):
         for value in axis.near(values, top, top, step):
             other = placed(request, shape.strategy, {**dict(shape.placement), axis.option: value})
             if other is not None:
-                found.append(turned(other, top))
-    return found
+                shapes.append(turned(other, top))
+    return shapes
 
 
 def settings_around(request: Request, shape: Shape, step: float) -> list[Shape]:

@@ -234,30 +234,30 @@ class RoundTable:
         return settings
 
     def _steps_at(self, batch: int, at: int) -> Mapping[str, Step]:
-        found = self._steps.get((batch, at))
-        if found is None:
+        event = self._steps.get((batch, at))
+        if event is None:
             scenario, context = self.scenario, self._contexts[at]
             assert scenario.site is not None
             settings = self._settings(batch, context)
             site = replace(scenario.site, batch=batch, context=context, options=settings)
-            found = self._steps[batch, at] = self._strategy.steps(site, scenario.drafter)
-        return found
+            event = self._steps[batch, at] = self._strategy.steps(site, scenario.drafter)
+        return event
 
     def _seconds_at(self, batch: int, at: int) -> dict[str, float]:
         """Each step's seconds at a node of the contexts."""
-        found = self._seconds.get((batch, at))
-        if found is None:
-            found = self._at_anchor(batch) if at == self._anchor_at else self._off_anchor(batch, at)
-            self._seconds[batch, at] = found
-        return found
+        event = self._seconds.get((batch, at))
+        if event is None:
+            event = self._at_anchor(batch) if at == self._anchor_at else self._off_anchor(batch, at)
+            self._seconds[batch, at] = event
+        return event
 
     def _at_anchor(self, batch: int) -> dict[str, float]:
         low, high, share = _neighbours(batch, _BATCHES)
-        found = self._priced(low, self._anchor_at)
+        seconds = self._priced(low, self._anchor_at)
         if share:
             above = self._priced(high, self._anchor_at)
-            found = {name: s + share * (above[name] - s) for name, s in found.items()}
-        return found
+            seconds = {name: s + share * (above[name] - s) for name, s in seconds.items()}
+        return seconds
 
     def _off_anchor(self, batch: int, at: int) -> dict[str, float]:
         """What the anchor's steps take, and what another context adds: products are the same in both, so that it is
@@ -289,11 +289,11 @@ class RoundTable:
     def _lines_of(self, batch: int, at: int) -> list[tuple[float, float]]:
         """By the bits, seconds at a node and by how much they grow with every token from there to the next one."""
         low, high = self._seconds_at(batch, at), self._seconds_at(batch, at + 1)
-        found = []
+        lines = []
         for happened in self._happened:
             start, end = (float(sum(self._strategy.parts(each, happened).values())) for each in (low, high))
-            found.append((start, (end - start) / (self._contexts[at + 1] - self._contexts[at])))
-        return found
+            lines.append((start, (end - start) / (self._contexts[at + 1] - self._contexts[at])))
+        return lines
 
     def _who_processes_prompts(self) -> _Prompts:
         scenario, steps = self.scenario, self._steps_at(1, 0)

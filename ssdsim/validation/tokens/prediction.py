@@ -25,7 +25,7 @@ def scenarios_of(pair: Path, strategies: Sequence[str], size: Size) -> Mapping[s
     InputError : the pair was not measured at temperature 0, or has no acceptance.
     """
     drafting = {"f": size.fan_out, "fan_out_policy": "uniform", "backup": "jit"} if "ssd" in strategies else {}
-    found = configure(
+    configuration = configure(
         strategies=tuple(strategies),
         pair=str(pair),
         temperature=0.0,
@@ -36,7 +36,7 @@ def scenarios_of(pair: Path, strategies: Sequence[str], size: Size) -> Mapping[s
         extrapolate=True,  # a run of real models may be asked for more guesses than the pair was measured at
         **drafting,
     )
-    return found.scenarios
+    return configuration.scenarios
 
 
 def predicted(scenario: Scenario, seconds: Seconds) -> Estimate:
