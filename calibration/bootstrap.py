@@ -1,4 +1,4 @@
-"""How well timings determine a fit's coefficients: the fit is repeated on timings drawn anew (Efron, 1979).
+"""Errors of a fit's coefficients: the fit is repeated on timings drawn anew (Efron, 1979).
 
 What is kept is the covariance of the coefficients, as the few independent directions in which predictions move.
 """

@@ -1,4 +1,4 @@
-"""From timed points to a hardware profile, and how well it adds up to the whole passes that it never saw."""
+"""A hardware profile made of timed points, and its error on whole passes that it never saw."""
 
 from __future__ import annotations
 

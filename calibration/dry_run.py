@@ -1,4 +1,4 @@
-"""What a calibration would do on a machine that is described, not here: who does what, how often, how long."""
+"""A calibration's plan for a machine that is only described: who does what, how often, how long."""
 
 from __future__ import annotations
 

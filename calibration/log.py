@@ -1,4 +1,4 @@
-"""What a calibration has timed so far: a JSON-lines file that a kill cannot spoil and a later run goes on with."""
+"""The log of a calibration: a JSON-lines file that a kill cannot spoil and a later run goes on with."""
 
 from __future__ import annotations
 

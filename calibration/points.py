@@ -1,4 +1,4 @@
-"""What calibration times: points, each a benchmark with its parameters, known by one key."""
+"""Points that a calibration times: each a benchmark with its parameters, known by one key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How slow the machine was at each visit, told by the visits around it.
+"""Slowness of the machine at each visit, told by the visits around it.
 
 On a shared machine a neighbour slows whatever is timed, for a tenth of a second or for minutes. Every point is visited
 many times at random moments, so a visit that took longer than the others of its point tells of its moment.

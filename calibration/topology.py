@@ -1,4 +1,4 @@
-"""Which devices reach each other directly, and through what: NVLink, a PCIe switch, or the host."""
+"""Paths between devices: NVLink, a PCIe switch, or the host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much the target and the draft slow each other while both compute: shared memory bandwidth, power, links."""
+"""Slowdown of target and draft while both compute: shared memory bandwidth, power, links."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each number of a runtime card multiplies in a measured row: the row's seconds are linear in the card."""
+"""Factors of a runtime card's numbers in a measured row, whose seconds are linear in the card."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ _HALF = 0.5  # of what a kernel takes beyond the roofs: so much hidden, none is 
 
 @dataclass(frozen=True)
 class Features:
-    """Of rows: ``seconds`` measured, ``offset`` of what no field moves, and a column of ``per_unit`` for each field.
+    """Features of rows: ``seconds`` measured, ``offset`` of what no field moves, a column of ``per_unit`` for each
+    field.
 
     The card with the fields ``values`` predicts ``offset + per_unit @ values``; shapes ``(rows,)``, ``(rows, fields)``.
     """

@@ -1,4 +1,4 @@
-"""How well cards predict rows: those that they were fitted to, or groups of rows that had no part in them."""
+"""Errors of cards on rows: those that they were fitted to, or groups of rows that had no part in them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DRAWS = 400
 
 @dataclass(frozen=True)
 class Outcome:
-    """Of rows: predicted / measured - 1, and the lower and upper end of the 95 % interval over the measured value."""
+    """Errors of rows: predicted / measured - 1, and the ends of the 95 % interval over the measured value."""
 
     rows: Sequence[Row]
     errors: Array

@@ -1,4 +1,4 @@
-"""How far cards were off in rows that they had not seen, beside what they could know of that."""
+"""Errors of cards on rows that they had not seen, beside what they could know of that."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a ratio of two rates rests on, in words: the condition, over what range it stands, and what to measure first.
+"""Doubts of a ratio of two rates, in words: its condition, the range over which it stands, what to measure first.
 
 Every verb's verdict takes its words from here.
 """
@@ -22,7 +22,7 @@ _SHOWN = 0.005  # of a ratio: what rounds to 0 %
 
 @dataclass(frozen=True)
 class Doubt:
-    """By how much a ratio may be off for a reason: ``half`` of its range, relative, the others being as they are taken.
+    """A reason for which a ratio may be off: by ``half`` of its range, relative, the others being as they are taken.
 
     For ``timings``, or ``the simulation`` where there are none, of its 95 % interval, for ``acceptance`` and ``hits``
     of what it is over their ranges, or over the 95 % intervals of a pair's. ``turns`` where one of these inputs alone

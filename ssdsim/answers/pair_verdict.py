@@ -1,4 +1,4 @@
-"""What a measured pair changes: the first rival's verdict with it, and with the placeholders."""
+"""The effect of a measured pair: the first rival's verdict with it, and with the placeholders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which options a strategy rests on, and those given that none of the asked strategies does."""
+"""Options that a strategy reads, and the refusal of given ones that no asked strategy reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far the ratio of two strategies moves with what is not sure of acceptance and hits, one input after the other.
+"""Swings of the ratio of two strategies with each input of acceptance and hits that is not sure.
 
 The widest swing says what to measure next. Settings, and the outcomes that are cached, are held.
 """

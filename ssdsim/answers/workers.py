@@ -1,4 +1,4 @@
-"""Who works many pieces out: this process, others on this machine (joblib), or a Dask cluster."""
+"""Workers for many pieces: this process, others on this machine (joblib), or a Dask cluster."""
 
 from __future__ import annotations
 

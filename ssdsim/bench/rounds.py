@@ -1,4 +1,4 @@
-"""What an engine counted of the rounds of some answers: between two looks at its counters, or in the answers."""
+"""Rounds that an engine counted: between two looks at its counters, or in its answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who answers: engine, version, and what it says of the model and of itself."""
+"""A server as it describes itself: engine, version, model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where output goes."""
+"""Consoles to which output goes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``ssdsim bench`` says before it begins, and shows in the end."""
+"""Output of ``ssdsim bench``: what it says before it begins, and shows in the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What has been said before, looked up: n-grams of the context (prompt lookup), and suffixes of all past outputs."""
+"""Look-ups of earlier text: n-grams of the context (prompt lookup), and suffixes of all past outputs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DEPTH = 24
 
 
 class _LookUp(Drafter):
-    """On the host, without a model: it proposes where it finds something, and else the target decodes a token."""
+    """A look-up on the host, without a model: it proposes where it finds something, else the target decodes a token."""
 
     needs_device = False
 

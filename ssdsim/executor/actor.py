@@ -64,7 +64,7 @@ class Messages(Protocol):
 
 
 class MailActor:
-    """What ranks do alike, whatever their steps are: messages, timed."""
+    """Shared by ranks, whatever their steps are: timed messages."""
 
     def __init__(self, mail: Messages) -> None:
         self.timeline = Timeline()

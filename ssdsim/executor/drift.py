@@ -1,4 +1,4 @@
-"""How fast the machine is now against its profile: the GEMMs of a layer of each pass, timed between runs.
+"""Drift of the machine against its profile: the GEMMs of a layer of each pass, timed between runs.
 
 Shared machines drift by tens of percent within minutes. What is timed are microbenchmarks, no pass and no round.
 """

@@ -1,4 +1,4 @@
-"""What a rank did when, on the machine's monotonic clock, which all ranks share."""
+"""Timelines of ranks, on the machine's monotonic clock, which all ranks share."""
 
 from __future__ import annotations
 

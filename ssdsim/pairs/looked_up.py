@@ -1,4 +1,4 @@
-"""What backups that look tokens up would have proposed at every position of the answers, and how it would have ended.
+"""Backups that look tokens up, replayed: what they would have proposed at every position, and how it would have ended.
 
 A proposal is accepted iff the token comes, with probability p of it: exact at every temperature, given the answer.
 """

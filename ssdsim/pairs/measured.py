@@ -1,4 +1,4 @@
-"""From a folder of records to the pair's file."""
+"""The pair's file, made of a folder of records."""
 
 from __future__ import annotations
 

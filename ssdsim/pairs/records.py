@@ -1,4 +1,4 @@
-"""What was collected: a folder with a header and one Parquet file an answer, which a kill cannot spoil."""
+"""Collected records: a folder with a header and one Parquet file an answer, which a kill cannot spoil."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How requests differ: a Beta-binomial of their accepted tokens, and whether one rate would do."""
+"""Differences between requests: a Beta-binomial of their accepted tokens, and whether one rate would do."""
 
 from __future__ import annotations
 

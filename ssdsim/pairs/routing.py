@@ -1,4 +1,4 @@
-"""What real routers choose: how many distinct experts tokens touch, and the two numbers that say so in a card."""
+"""Choices of real routers: how many distinct experts tokens touch, and the two numbers that say so in a card."""
 
 from __future__ import annotations
 

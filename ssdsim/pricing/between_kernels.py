@@ -1,4 +1,4 @@
-"""What an engine's runtime makes of kernels that were timed alone, and what it adds between them."""
+"""Effects of an engine's runtime: on kernels that were timed alone, and between them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a step of a round consists of: passes of a model, host work or a message, each with its cost."""
+"""Steps of a round: passes of a model, host work or a message, each with its cost."""
 
 from __future__ import annotations
 

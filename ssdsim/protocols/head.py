@@ -1,4 +1,4 @@
-"""What drafters share that are heads of their target: they read its hidden states, and are shaped as it is."""
+"""Shared by drafters that are heads of their target: they read its hidden states, and are shaped as it is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which fallback at which batch: just in time against fast, Theorem 17's b*, the crossing of full predictions."""
+"""The better fallback by batch: just in time against fast, Theorem 17's b*, the crossing of full predictions."""
 
 from __future__ import annotations
 

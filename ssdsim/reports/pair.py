@@ -1,4 +1,4 @@
-"""What was measured of target and draft as a pair: hit curves with their laws, acceptance, correlation, sets."""
+"""Figures of a measured pair: hit curves with their laws, acceptance, correlation, sets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the figures share: the run folder, the prediction at its base point, and rates at points near it."""
+"""Shared by figures: the run folder, the prediction at its base point, and rates at points near it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every engine answers: the stationary round of a strategy."""
+"""The estimate that every engine gives: the stationary round of a strategy."""
 
 from __future__ import annotations
 

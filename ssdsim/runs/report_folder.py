@@ -1,4 +1,4 @@
-"""What a run folder holds: the options and grid of a run, its results, traces and measurements."""
+"""Reader of a run folder: the options and grid of a run, its results, traces and measurements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a case is from the rows behind a runtime card, and how much wider that makes its intervals."""
+"""Distance of a case from the rows behind a runtime card, and how much wider that makes its intervals."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class Near:
 
 @dataclass(frozen=True)
 class Distance:
-    """From the nearest settings: in what is beside matrices, and in a whole pass; None where no rows are known."""
+    """Distance from the nearest settings: beside matrices, and in a whole pass; None where no rows are known."""
 
     beside: Near | None = None
     whole: Near | None = None

@@ -1,4 +1,4 @@
-"""What a call asks: its options completed, whom it compares, what drafts, where; and the scenarios that follow."""
+"""A call, understood: its options completed, whom it compares, what drafts, where; and the scenarios that follow."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class RememberedSteps(Steps):
 
 @dataclass(frozen=True)
 class Asked:
-    """Who is compared, and where, with every option's value.
+    """A call's strategies and site, with every option's value.
 
     ``subject`` is the strategy that answers are about; ``site`` is None where durations are unit-free. ``reads`` are
     the options that this rests on, None where nobody noted.

@@ -1,4 +1,4 @@
-"""From options to a scenario a strategy: who has room, and which options shape the answer."""
+"""The configuration of a call, a scenario a strategy: who has room, and which options shape the answer."""
 
 from __future__ import annotations
 

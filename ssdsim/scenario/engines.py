@@ -1,4 +1,4 @@
-"""What the engine that a user named can run: answers rank that, and the rest stands apart."""
+"""The named engine's abilities: answers rank what it can run, and the rest stands apart."""
 
 from __future__ import annotations
 

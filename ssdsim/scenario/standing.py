@@ -1,4 +1,4 @@
-"""What is known of acceptance and hits: each input's value, who says so, and where it may lie.
+"""Standing of acceptance and hit rates: each input's value, who says so, and where it may lie.
 
 One record an input, which travels with its value: to the draws behind intervals, to tables, JSON, reports and exports.
 """

@@ -1,4 +1,4 @@
-"""How far acceptance and hits may be off, and how that moves what rounds do; the cached outcomes are held.
+"""Errors of acceptance and hit rates, propagated to a round; the cached outcomes are held.
 
 What was not measured lies anywhere in its range, and is looked at in many places of it. What was measured on so many
 requests has intervals of single rates: each is one direction in which all of its rates move together, in logits for

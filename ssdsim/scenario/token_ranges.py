@@ -1,4 +1,4 @@
-"""Where the inputs of tokens may lie: looks spread evenly over their ranges, and looks at the ends of all of them.
+"""Looks at where the inputs of tokens may lie: evenly over their ranges, and at the ends of all of them.
 
 The same input stands at the same place in a look whoever reads it, so that strategies are held against each other
 under the same tokens. Each look is worked out as it is: a tree that is planned anew has no smooth way between two.

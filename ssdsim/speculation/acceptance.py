@@ -1,4 +1,4 @@
-"""How many tokens a verification accepts, and so how many a round of SD or SSD yields."""
+"""Acceptance: how many tokens a verification accepts, and so how many a round of SD or SSD yields."""
 
 from __future__ import annotations
 

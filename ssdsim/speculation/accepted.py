@@ -1,4 +1,4 @@
-"""How many drafted tokens are accepted: of all requests on average, and of each kind where they differ."""
+"""Accepted tokens: of all requests on average, and of each kind where they differ."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a Hugging Face config of each family of models says, as fields of a transformer card.
+"""Hugging Face configs of each family of models, as fields of a transformer card.
 
 Sources: the ``configuration_*.py`` and ``modeling_*.py`` of transformers 5 for each ``model_type``; where a key is left
 out, its default there is taken.

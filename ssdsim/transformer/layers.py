@@ -1,4 +1,6 @@
-"""What a plain dense transformer has not: routed experts, a latent cache, windows, states, another model's features."""
+"""Layers beyond a plain dense transformer: routed experts, a latent cache, windows, states, another model's
+features.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a Hugging Face checkpoint says of its quantised weights and cache, in the words of the tools that made it."""
+"""Quantisation as a Hugging Face checkpoint states it, in the words of the tools that made it."""
 
 from __future__ import annotations
 

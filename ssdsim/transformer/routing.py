@@ -1,4 +1,4 @@
-"""How many distinct experts the tokens of a pass touch in a layer: each is read from memory once.
+"""Routing: how many distinct experts the tokens of a pass touch in a layer, each read from memory once.
 
 A token uses ``k`` of ``N`` experts. Tokens of different sequences choose independently. The next token of a sequence
 keeps each expert of the one before with probability ``overlap`` and draws the rest from those that it did not use;

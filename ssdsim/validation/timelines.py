@@ -1,4 +1,4 @@
-"""What the timelines of real ranks tell: what a round is made of, and a picture."""
+"""Readings of real ranks' timelines: the parts of a round, and a picture."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def spent_s(part_of: Mapping[str, str], leader: Timeline, others: Sequence[Timel
 
 
 class _Waits:
-    """When a rank waited; its waits follow one another."""
+    """Waits of a rank; they follow one another."""
 
     def __init__(self, events: Sequence[Event]) -> None:
         waits = np.array([(event.start_s, event.end_s) for event in events if event.waits] or [(0.0, 0.0)])

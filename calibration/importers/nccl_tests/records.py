@@ -1,4 +1,4 @@
-"""What nccl-tests (``-J``) and rccl-tests (``-Z``) write as JSON and CSV.
+"""Records of nccl-tests (``-J``) and rccl-tests (``-Z``), in JSON and CSV.
 
 * rccl-tests: a record a row with ``name``, ``ranks``, ``size`` (bytes), ``inPlace`` and ``time`` (us).
 * nccl-tests: ``results`` with ``size`` and ``out_of_place`` and ``in_place`` (either may be null), each with ``time``

@@ -1,4 +1,4 @@
-"""From the runs in a file to timings of an operation over a number of ranks, or to why there are none."""
+"""Timings of an operation over a number of ranks, made of the runs in a file; or why there are none."""
 
 from __future__ import annotations
 

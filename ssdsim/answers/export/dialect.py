@@ -1,4 +1,4 @@
-"""What the engines' dialects share: what each can say, and the notes on what it cannot."""
+"""Shared by the engines' dialects: what each can say, and the notes on what it cannot."""
 
 from __future__ import annotations
 

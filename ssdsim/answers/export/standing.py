@@ -1,4 +1,4 @@
-"""What an export rests on: the inputs of its tokens, and the cells in which another strategy may be the better one."""
+"""Evidence behind an export: the inputs of its tokens, and the cells in which another strategy may be better."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Apart:
 
 @dataclass(frozen=True)
 class Answer:
-    """At one batch: the best deployment, the best of another strategy, and how the best stands against all others.
+    """The answer at one batch: the best deployment, the best of another strategy, and how the best stands against all.
 
     ``error`` says why there is no best. ``interval`` bounds its tokens/s per user at 95 %; ``margin`` is its score over
     the runner-up's, less 1. ``by_strategy`` has the best of each strategy that fits, ``impossible`` the reason of each

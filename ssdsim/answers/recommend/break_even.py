@@ -1,4 +1,4 @@
-"""From which hit rate, acceptance rate or link, and up to which batch, the subject beats the best of its rivals."""
+"""Break-even points: from which hit rate, acceptance rate or link, and up to which batch, the subject wins."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Paying:
-    """Up to which rate a copy is worth it, by the view of ``ssdsim serve`` of the same placement.
+    """The rate up to which a copy is worth it, by ``ssdsim serve`` of the same placement.
 
     ``at_rate`` are milliseconds a token by strategy at the rate asked for (None where saturated), ``within_slo`` the
     rates up to which enough requests keep the SLO.
@@ -60,7 +60,7 @@ class Paying:
 
 @dataclass(frozen=True)
 class Door:
-    """At the recommendation's focus. ``closest`` is the rival that decides, ``worth`` what the best is over it.
+    """The recommendation at its focus. ``closest`` is the rival that decides, ``worth`` what the best is over it.
 
     ``k_by_batch`` are ``(sequences of a copy, K)``, 0 where nothing is drafted; ``cost`` is of a million tokens on the
     GPUs needed and on all of the budget.

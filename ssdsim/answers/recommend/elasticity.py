@@ -1,4 +1,4 @@
-"""What to improve first: how tokens/s answer to a small change of each input, by evaluating again."""
+"""Elasticities: how tokens/s answer to a small change of each input, by evaluating again."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _NODES = spaced(1, 1.25, 4)
 
 @dataclass(frozen=True)
 class Sharing:
-    """How fast requests are served together on one replica.
+    """Speeds of requests that are served together on one replica.
 
     With ``n`` that decode, all together make ``tokens_per_s[..., n - 1]`` tokens a second, and every request that comes
     costs them ``lost_s[..., n - 1]`` seconds: its prompt, and the miss with which it enters. A request takes

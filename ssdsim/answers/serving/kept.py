@@ -1,4 +1,4 @@
-"""What is not worked out again: what a run measured, by a key of all that shapes it."""
+"""Kept results of runs, by a key of all that shapes them."""
 
 from __future__ import annotations
 

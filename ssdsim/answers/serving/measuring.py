@@ -59,7 +59,7 @@ def key_of(name: str, workload: Workload, how: How, attainment: float | None = N
 
 @dataclass(frozen=True)
 class Workers:
-    """Who makes the runs (:func:`ssdsim.answers.workers.worked_out`), and who hears of each."""
+    """Makers of the runs (:func:`ssdsim.answers.workers.worked_out`), and who hears of each."""
 
     jobs: int = 1
     cluster: str | None = None

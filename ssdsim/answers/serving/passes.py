@@ -1,4 +1,4 @@
-"""What parts of prompts add to a pass: the one description of a pass, tabulated over its tokens."""
+"""Seconds that parts of prompts add to a pass, tabulated over its tokens."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def taken() -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Policies:
-    """By name, those that have room, fixed strategies first; why others have none; what all of them rest on.
+    """Policies by name, fixed strategies first; why others have no room; what all of them rest on.
 
     ``apart`` are the strategies that the engine does not run, which nobody switches to.
     """

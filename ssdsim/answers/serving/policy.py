@@ -1,4 +1,4 @@
-"""Which strategy runs with which settings, by how many sequences run and how long they are."""
+"""A policy: the strategy and settings that run, by the number of sequences and their length."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class _Joined(Stationary):
 
 @dataclass(frozen=True)
 class _Prompts:
-    """Who processes prompts beside the rounds: tables of the target and of what drafts (None where nothing does).
+    """Prompt processing beside the rounds: tables of the target and of what drafts (None where nothing does).
 
     ``queries`` are the tokens a sequence of each step with a pass of the target; ``drafting`` the steps whose part is
     drafting with a model. ``apart``: that has a device of its own; ``hidden``: it is idle there while the target works.

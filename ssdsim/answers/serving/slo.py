@@ -1,4 +1,4 @@
-"""What a request must keep to be a good one."""
+"""Service-level objectives: what a request must keep to be a good one."""
 
 from __future__ import annotations
 

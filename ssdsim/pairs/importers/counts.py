@@ -1,4 +1,4 @@
-"""What a log says of some rounds, in counts: of a request, of an interval, or of all that a server did."""
+"""Counts that a log gives of rounds: of a request, of an interval, or of all that a server did."""
 
 from __future__ import annotations
 

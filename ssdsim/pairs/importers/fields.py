@@ -1,4 +1,4 @@
-"""What the readers share: numbers under one of several names, objects at any depth, lines of Prometheus text."""
+"""Shared by readers of logs: numbers under one of several names, objects at any depth, lines of Prometheus text."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Growing:
 
 @dataclass(frozen=True)
 class Outcome:
-    """With this probability so many tokens are accepted, and then the tree is this one; None: it is lost."""
+    """An outcome: its probability, the tokens accepted, and the tree that follows; None: it is lost."""
 
     probability: float
     accepted: int

@@ -1,4 +1,4 @@
-"""What a pair's file and the steps' times say of real runs: the closed form, in seconds."""
+"""Prediction of real runs from a pair's file and the steps' times: the closed form, in seconds."""
 
 from __future__ import annotations
 
