@@ -9,6 +9,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from ssdsim.base.checks import Array
 from ssdsim.measured.price import each_row, seconds_of, work_of
 from ssdsim.measured.row import Row
 from ssdsim.pricing.between_kernels import Units, units_of_kernels
@@ -31,12 +32,12 @@ class Features:
     """
 
     rows: Sequence[Row]
-    seconds: NDArray[np.float64]
-    offset: NDArray[np.float64]
-    per_unit: NDArray[np.float64]
+    seconds: Array
+    offset: Array
+    per_unit: Array
     series: NDArray[np.str_]
 
-    def predicted(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def predicted(self, values: Array) -> Array:
         return np.asarray(self.offset + self.per_unit @ values)
 
     def of(self, chosen: NDArray[np.bool_]) -> Features:
@@ -64,7 +65,7 @@ def features(rows: Iterable[Row], like: Runtime) -> Features:
     )
 
 
-def values_of(card: Runtime) -> NDArray[np.float64]:
+def values_of(card: Runtime) -> Array:
     """A card's fields in the order of :data:`FIELDS`."""
     return np.array([card.numbers[name] for name in FIELDS], dtype=float)
 
@@ -80,7 +81,7 @@ def _without_numbers(like: Runtime) -> Runtime:
 
 
 @lru_cache(maxsize=16384)
-def _of_row(row: Row, like: Runtime) -> tuple[float, NDArray[np.float64]]:
+def _of_row(row: Row, like: Runtime) -> tuple[float, Array]:
     """What no field moves, and what each does: the price is linear in them, and ``like`` makes one."""
     work, units = work_of(row, like), dict.fromkeys(FIELDS, 0.0)
     for piece, times in work.pieces:

@@ -13,7 +13,7 @@ from ssdsim import strategies
 from ssdsim.answers import columns as named
 from ssdsim.answers.contest import share_fastest
 from ssdsim.answers.predict import check_constant
-from ssdsim.base.checks import whole
+from ssdsim.base.checks import Array, whole
 from ssdsim.base.errors import InputError
 from ssdsim.base.intervals import Draws, bounds_95
 from ssdsim.pricing.cost import TimingErrors
@@ -218,7 +218,7 @@ class _Table:
         column[points] = values
         return column
 
-    def _intervals(self, names: Sequence[str], errors: TimingErrors) -> dict[str, NDArray[np.float64]]:
+    def _intervals(self, names: Sequence[str], errors: TimingErrors) -> dict[str, Array]:
         """95 % intervals of tokens/s; NaN where times are unit-free and every rate of tokens is given."""
         filled = {name: np.full(len(self.errors), np.nan) for name in named.intervals(names)}
         by_point = {name: dict(self._rows[name]) for name in names}

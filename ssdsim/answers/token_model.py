@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ssdsim.base.checks import whole, within
+from ssdsim.base.checks import Array, whole, within
 from ssdsim.base.errors import InputError
 from ssdsim.base.intervals import binomial_interval, student_quantile
 from ssdsim.speculation.hit_models import MeasuredHits, PowerLawHits
@@ -34,7 +34,7 @@ from ssdsim.speculation.sampling import residual, saguaro_distribution
 if TYPE_CHECKING:
     import pandas as pd
 
-Floats = NDArray[np.float64]
+Floats = Array
 
 _CONFIDENCE = 0.95
 _FEW = 50  # below so many, a count is not yet normal

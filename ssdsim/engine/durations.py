@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
+
+from ssdsim.base.checks import Array
 
 
 class Durations:
@@ -18,7 +19,7 @@ class Durations:
         self._devices = devices
         self._rng = np.random.default_rng(seed)
 
-    def block(self, rounds: int) -> NDArray[np.float64]:
+    def block(self, rounds: int) -> Array:
         """The next ``rounds`` durations in seconds."""
         if self._spread == 0.0 or self._mean_s == 0.0:
             return np.full(rounds, self._mean_s)

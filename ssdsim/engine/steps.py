@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ssdsim.base.checks import Array
 from ssdsim.engine.durations import Durations
 from ssdsim.pricing.step import Step
 from ssdsim.rounds.outcomes import OutcomeBlock
@@ -33,14 +33,14 @@ class Steps:
         seed = _seed_of(name + role, self._seed)
         return Durations(self._means[name], self._spread, seed, self._steps[name].devices)
 
-    def block(self, outcomes: OutcomeBlock) -> Mapping[str, float | NDArray[np.float64]]:
+    def block(self, outcomes: OutcomeBlock) -> Mapping[str, float | Array]:
         """The durations of every step in the next rounds; one number where they do not vary."""
-        durations: dict[str, float | NDArray[np.float64]] = {}
+        durations: dict[str, float | Array] = {}
         for name, stream in self._streams.items():
             durations[name] = self._means[name] if self._spread == 0.0 else stream.block(outcomes.rounds)
         return durations | {name: durations[name] * self.over(name, outcomes) for name in self.tables}
 
-    def over(self, name: str, outcomes: OutcomeBlock) -> NDArray[np.float64]:
+    def over(self, name: str, outcomes: OutcomeBlock) -> Array:
         """The table's durations of a step in which rounds differ."""
         assert outcomes.rows is not None
         return self.tables[name].at(outcomes.rows)

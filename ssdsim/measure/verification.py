@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ssdsim.base.checks import Array
 from ssdsim.measure.cuts import EVERYTHING, Cut
 from ssdsim.pairs.distributions import softmax
 from ssdsim.speculation.sampling import saguaro_distribution
 
-Probabilities = NDArray[np.float64]
+Probabilities = Array
 
 
 @dataclass(frozen=True)

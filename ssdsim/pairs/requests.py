@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ssdsim.base.checks import Array
 from ssdsim.pairs.drawn import Course
 from ssdsim.pairs.file import Requests
 
 Whole = NDArray[np.int64]
-Counted = NDArray[np.float64]
+Counted = Array
 
 _LEVEL = 0.05
 _LARGEST = 1e5

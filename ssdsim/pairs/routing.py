@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from ssdsim.base.checks import Array
 from ssdsim.base.records import FROM_LIST, Card, NotNegative
 from ssdsim.transformer.routing import distinct_experts
 
@@ -62,7 +63,7 @@ def counted(texts: Sequence[Choices], count: int, seed: int = 0) -> Routing | No
     )
 
 
-def _shared(text: Choices) -> NDArray[np.float64]:
+def _shared(text: Choices) -> Array:
     """Of each token but the last and each layer: the share of its experts that the next one uses too."""
     same = text[:, :-1, :, None] == text[:, 1:, None, :]
     return np.asarray(same.any(axis=3).mean(axis=2)).ravel()

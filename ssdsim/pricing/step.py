@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ssdsim.base.checks import Array
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.pricing.between_kernels import Model, Units, units
 from ssdsim.pricing.cost import Cost, TimingErrors
@@ -106,7 +106,7 @@ class Step:
         """The same step, with a warning."""
         return replace(self, pieces=(*self.pieces, Piece("", Cost(warnings=frozenset({of})))))
 
-    def sample(self, errors: TimingErrors) -> NDArray[np.float64]:
+    def sample(self, errors: TimingErrors) -> Array:
         """The step's duration under each draw of the timings' errors, shape ``(draws,)``."""
         drawn = np.zeros(errors.draws)
         for piece in self.pieces:

@@ -8,9 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ssdsim.base.checks import FloatOrArray
+from ssdsim.base.checks import Array, FloatOrArray
 from ssdsim.base.option import Option
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter
@@ -180,9 +179,7 @@ class Strategy(ABC):
         parts = _all_parts(self.parts(t, outcomes))
         return RoundBlock(outcomes, parts, total(parts, outcomes.rounds))
 
-    def clocked(
-        self, outcomes: OutcomeBlock, t: Mapping[str, FloatOrArray], round_s: NDArray[np.float64]
-    ) -> RoundBlock:
+    def clocked(self, outcomes: OutcomeBlock, t: Mapping[str, FloatOrArray], round_s: Array) -> RoundBlock:
         """Rounds that a clock has timed, with what their time went to."""
         return RoundBlock(outcomes, self.monte_carlo(outcomes, t).parts_s, round_s)
 

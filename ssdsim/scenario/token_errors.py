@@ -14,8 +14,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ssdsim.base.checks import Array
 from ssdsim.base.settings import DEFAULT, Settings
 from ssdsim.pairs.choice import Chosen
 from ssdsim.pricing.cost import TimingErrors
@@ -126,7 +126,7 @@ def drawn(averages: Averages, by_direction: Moves, errors: TimingErrors) -> Aver
     )
 
 
-def _without_negatives(pmf: NDArray[np.float64]) -> NDArray[np.float64]:
+def _without_negatives(pmf: Array) -> Array:
     """What a linear move left of a distribution."""
     kept = np.maximum(pmf, 0.0)
     return np.asarray(kept / np.nansum(kept, axis=-1, keepdims=True))

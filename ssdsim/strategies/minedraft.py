@@ -6,10 +6,7 @@ from collections.abc import Generator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ssdsim.base.checks import FloatOrArray
+from ssdsim.base.checks import Array, FloatOrArray
 from ssdsim.base.kinds import Whole
 from ssdsim.base.option import Option
 from ssdsim.base.settings import Settings
@@ -101,9 +98,7 @@ class MineDraft(Strategy):
             parts["draft"] += late(t[f"draft {following}"] + t[f"speculation {following}"], verified)
         return parts
 
-    def clocked(
-        self, outcomes: OutcomeBlock, t: Mapping[str, FloatOrArray], round_s: NDArray[np.float64]
-    ) -> RoundBlock:
+    def clocked(self, outcomes: OutcomeBlock, t: Mapping[str, FloatOrArray], round_s: Array) -> RoundBlock:
         """The target waits for what is left of the round: with three groups or more, sides that vary even out."""
         return with_rest("draft", RoundBlock(outcomes, self.monte_carlo(outcomes, t).parts_s, round_s))
 

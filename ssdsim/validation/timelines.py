@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ssdsim.base.checks import Array
 from ssdsim.engine.simulate import SimulatedRounds
 from ssdsim.engine.trace import Trace
 from ssdsim.executor.timeline import Event, Timeline
@@ -55,7 +55,7 @@ class _Waits:
 
     def __init__(self, events: Sequence[Event]) -> None:
         waits = np.array([(event.start_s, event.end_s) for event in events if event.waits] or [(0.0, 0.0)])
-        self._edges: NDArray[np.float64] = waits.ravel()
+        self._edges: Array = waits.ravel()
         self._waited_s = np.concatenate([[0.0], np.repeat(np.cumsum(waits[:, 1] - waits[:, 0]), 2)[:-1]])
 
     def within_s(self, event: Event) -> float:

@@ -25,6 +25,7 @@ from ssdsim.answers.recommend.search import (
     turned,
     turnings,
 )
+from ssdsim.base.checks import Array
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.protocols.axes import Axis, Values
 from ssdsim.scenario.asked import effective
@@ -65,7 +66,7 @@ class _Contenders:
     cases: tuple[tuple[Shape, int], ...]
     _known: dict[tuple[Shape, int], dict[int, float]] = field(default_factory=dict, repr=False, compare=False)
 
-    def leads(self, changes: Sequence[Mapping[str, Any]]) -> NDArray[np.float64]:
+    def leads(self, changes: Sequence[Mapping[str, Any]]) -> Array:
         """The subject's tokens/s per user over its best rival's under each change of options; 0 where it has no room.
 
         Settings follow the change: each side is the best of its own shapes there.
@@ -79,7 +80,7 @@ class _Contenders:
     def _lead_at(self, batch: int) -> float:
         return float(self._over(self._as_asked(batch)[None])[0])
 
-    def _over(self, rates: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _over(self, rates: Array) -> Array:
         """The subject's best over its rivals' in each row of ``rates``."""
         subjects = self._subjects
         subject = rates[:, subjects].max(axis=1, initial=0.0)
@@ -126,7 +127,7 @@ class _Contenders:
     def _subjects(self) -> NDArray[np.bool_]:
         return np.array([shape.strategy == self.search.request.subject for shape, _ in self.cases])
 
-    def _as_asked(self, batch: int) -> NDArray[np.float64]:
+    def _as_asked(self, batch: int) -> Array:
         """Each case's tokens/s per user at a batch without a change, looked up where it is known."""
         new = tuple(case for case in self.cases if batch not in self._known.get(case, {}))
         if new:
@@ -140,7 +141,7 @@ class _Contenders:
         targets = [copies * shape.targets for shape, copies in self.cases]
         return np.array([-(-batch // each) if each <= batch else 0 for each in targets])
 
-    def _rates(self, changes: Sequence[Mapping[str, Any]], sizes: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _rates(self, changes: Sequence[Mapping[str, Any]], sizes: NDArray[np.int64]) -> Array:
         """Tokens/s per user, shape ``(changes, cases)``; 0 where there is no room."""
         options = self.search.request.options
         filled = np.flatnonzero(sizes)
@@ -248,14 +249,14 @@ def _least(
     low: float,
     high: float,
     present: float,
-    spaced: Callable[[float, float, int], NDArray[np.float64]] = np.linspace,
+    spaced: Callable[[float, float, int], Array] = np.linspace,
 ) -> BreakEven:
     """The smallest value from which on the subject leads, up to the present one (beyond it where it trails now)."""
 
-    def sections(low: float, high: float) -> NDArray[np.float64]:
+    def sections(low: float, high: float) -> Array:
         return np.asarray(spaced(low, high, _SECTIONS + 1), dtype=float)
 
-    def leads(values: NDArray[np.float64]) -> NDArray[np.bool_]:
+    def leads(values: Array) -> NDArray[np.bool_]:
         return contest.leads([change(float(value)) for value in values]) > 1.0
 
     values = sections(low, high)

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ssdsim import drafters, strategies
 from ssdsim.answers.grid import Evaluator
 from ssdsim.answers.recommend.deployment import Deployment, Shape
 from ssdsim.answers.recommend.request import Request, axes_of
+from ssdsim.base.checks import Array
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.pricing.occupancy import check_memory, target_alone
 from ssdsim.pricing.room import NoRoom
@@ -102,7 +102,7 @@ class Search:
             else:
                 self.scenarios[_settled(shape, scenario.settings), batch] = scenario
 
-    def tokens_per_second(self, points: Sequence[Mapping[str, Any]]) -> NDArray[np.float64]:
+    def tokens_per_second(self, points: Sequence[Mapping[str, Any]]) -> Array:
         """Of the one strategy that each point names; 0 where it is not possible."""
         return np.array(self.evaluator.fastest(points).tokens_per_second)
 

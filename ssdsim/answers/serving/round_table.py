@@ -8,11 +8,10 @@ from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ssdsim.answers.serving.curve import spaced
 from ssdsim.answers.serving.passes import PromptTable, PromptTables, draft_place, target_place
-from ssdsim.base.checks import FloatOrArray
+from ssdsim.base.checks import Array, FloatOrArray
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.step import Pass, Step
@@ -138,7 +137,7 @@ class RoundTable:
         start, slope = lines[bits]
         return start + (context - self._contexts[at]) * slope
 
-    def rounds_s(self, batch: int, contexts: NDArray[np.float64], bits: int) -> NDArray[np.float64]:
+    def rounds_s(self, batch: int, contexts: Array, bits: int) -> Array:
         """:meth:`round_s` of rounds at growing contexts."""
         first = max(0, bisect_right(self._contexts, contexts[0]) - 1)
         last = bisect_right(self._contexts, contexts[-1])
