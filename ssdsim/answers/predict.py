@@ -123,8 +123,8 @@ def predict_configured(
         estimates, errors = _simulate_all(scenarios, engine, seed, precision, progress)
     draws = _rate_draws(scenarios, estimates, errors, configuration.errors(DRAWS, seed), seed)
     intervals = {name: Interval.of(draws[name].joint) if draws else None for name in scenarios}
-    found = verdict(configuration.subject, estimates, draws, configuration.no_room, scenarios)
-    return Prediction(configuration, engine, estimates, intervals, found, draws)
+    decided = verdict(configuration.subject, estimates, draws, configuration.no_room, scenarios)
+    return Prediction(configuration, engine, estimates, intervals, decided, draws)
 
 
 def check_constant(spread: float) -> None:

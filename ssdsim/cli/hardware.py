@@ -91,12 +91,12 @@ def _timings(profile: HardwareProfile) -> Table:
         table.add_column(column, words=True)
     for name, model in profile.models().items():
         report = model.report
-        found = ["-"] * 5
+        cells = ["-"] * 5
         if report:
             shares = (report.median_error, report.p95_error, report.coefficient_sd)
             median, p95, wander = (f"{share:.1%}" for share in shares)
-            found = [str(report.rows_held_out), median, p95, str(report.coefficients), wander]
-        table.add_row(name, model.source, *found)
+            cells = [str(report.rows_held_out), median, p95, str(report.coefficients), wander]
+        table.add_row(name, model.source, *cells)
     return table
 
 

@@ -1,4 +1,4 @@
-"""How far long work is and how long it still takes: a bar on a terminal, a line now and then elsewhere."""
+"""Progress of long work: a bar on a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 

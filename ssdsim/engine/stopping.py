@@ -1,4 +1,4 @@
-"""When a run ends: after a number of rounds, or when the mean is known well enough."""
+"""Rules that end a run: after a number of rounds, or when the mean is known well enough."""
 
 from __future__ import annotations
 

@@ -8,9 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ssdsim.base.checks import FloatOrArray
+from ssdsim.base.checks import Array, FloatOrArray
 from ssdsim.base.option import Option
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter
@@ -165,12 +164,12 @@ class Strategy(ABC):
 
     def mean_parts(self, round: Round, states: States) -> Mapping[str, FloatOrArray]:
         """:meth:`parts`, and what a round waits for a draft that serves other targets, too."""
-        found = dict(self.parts(round.seconds, states))
+        parts = dict(self.parts(round.seconds, states))
         service = self.service(round.seconds, states) if np.any(np.asarray(round.targets) > 1) else None
         if service is not None:
-            waits = service.waits_s(sum(found.values()), round.targets, round.together)
-            found["draft"] = found["draft"] + np.where(np.asarray(round.targets) > 1, waits, 0.0)
-        return found
+            waits = service.waits_s(sum(parts.values()), round.targets, round.together)
+            parts["draft"] = parts["draft"] + np.where(np.asarray(round.targets) > 1, waits, 0.0)
+        return parts
 
     def paper_round_s(self, t: Mapping[str, Seconds], states: Stationary) -> Seconds | None:
         """The round by the paper's own formula, where it differs from ours."""
@@ -181,9 +180,7 @@ class Strategy(ABC):
         parts = _all_parts(self.parts(t, outcomes))
         return RoundBlock(outcomes, parts, total(parts, outcomes.rounds))
 
-    def clocked(
-        self, outcomes: OutcomeBlock, t: Mapping[str, FloatOrArray], round_s: NDArray[np.float64]
-    ) -> RoundBlock:
+    def clocked(self, outcomes: OutcomeBlock, t: Mapping[str, FloatOrArray], round_s: Array) -> RoundBlock:
         """Rounds that a clock has timed, with what their time went to."""
         return RoundBlock(outcomes, self.monte_carlo(outcomes, t).parts_s, round_s)
 

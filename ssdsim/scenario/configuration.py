@@ -1,4 +1,4 @@
-"""From options to a scenario a strategy: who has room, and which options shape the answer."""
+"""The configuration of a call, a scenario a strategy: who has room, and which options shape the answer."""
 
 from __future__ import annotations
 
@@ -128,13 +128,13 @@ def configured(given: Mapping[str, Any], steps: Steps | None = None) -> Configur
     settings, reads = asked.settings, set(asked.reads)
     for name in asked.names:
         try:
-            found = list(asked.scenarios(name))
+            listed = list(asked.scenarios(name))
         except NoRoom as error:
             no_room[name] = str(error)
             continue
-        scenarios[name] = fastest(found)
+        scenarios[name] = fastest(listed)
         settings = settings.with_derived(scenarios[name].settings)
-        reads.update(*(each.reads for each in found))
+        reads.update(*(each.reads for each in listed))
     if not scenarios:
         raise NoRoom(no_room[asked.subject])
     said = {name: value for name, value in settings.items() if settings.source(name) == GIVEN}
@@ -146,9 +146,11 @@ def configured(given: Mapping[str, Any], steps: Steps | None = None) -> Configur
     return Configuration(shaping, asked.subject, scenarios, no_room, asked.site, warnings, pair, frozenset(reads))
 
 
-def fastest(found: Sequence[Scenario]) -> Scenario:
+def fastest(scenarios: Sequence[Scenario]) -> Scenario:
     """Of most tokens/s, the first of equals."""
-    return max(found, key=lambda each: float(each.estimate.tokens_per_second)) if len(found) > 1 else found[0]
+    return (
+        max(scenarios, key=lambda each: float(each.estimate.tokens_per_second)) if len(scenarios) > 1 else scenarios[0]
+    )
 
 
 def rescaled(configuration: Configuration, name: str, drift: Mapping[str, float]) -> Scenario:

@@ -1,4 +1,4 @@
-"""What a strategy's round costs at a site that has room for it."""
+"""The price of a strategy's round at a site that has room for it."""
 
 from __future__ import annotations
 

@@ -137,10 +137,10 @@ def load_paper(name: str) -> Published | PublishedRows | PublishedTrees:
 
 def load_published(name: str) -> Published:
     """:func:`load_paper` of results of SSD; raises :class:`InputError` where they are of others."""
-    found = load_paper(name)
-    if not isinstance(found, Published):
+    published = load_paper(name)
+    if not isinstance(published, Published):
         raise InputError(f"{name} has no results of SSD")
-    return found
+    return published
 
 
 def replay_family(paper: Published, family: Family, hardware: str) -> FamilyReplay:

@@ -25,7 +25,7 @@ def maybe(**options: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]
 
 
 def merged(*parts: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dict[str, Any]]:
-    return st.tuples(*parts).map(lambda found: {name: value for part in found for name, value in part.items()})
+    return st.tuples(*parts).map(lambda each: {name: value for part in each for name, value in part.items()})
 
 
 STRATEGIES = default()

@@ -31,17 +31,17 @@ def scenario(**options: Any) -> Scenario:
 def test_a_prediction_ends_by_itself_where_nobody_asked_for_a_precision(engine: PredictEngine, most: int) -> None:
     """Its interval says how well it is known then: pairs of requests that differ took 24 s and never were precise."""
     heard: list[tuple[int, int]] = []
-    found = predict(engine=engine, strategies="ar,sd", progress=lambda *far: heard.append(far), **DIFFERENT)
+    prediction = predict(engine=engine, strategies="ar,sd", progress=lambda *far: heard.append(far), **DIFFERENT)
     assert heard[-1] == (2 * most, 2 * most)
-    interval, exact = found.intervals["sd"], predict(strategies="ar,sd", **DIFFERENT).estimates["sd"]
+    interval, exact = prediction.intervals["sd"], predict(strategies="ar,sd", **DIFFERENT).estimates["sd"]
     assert interval is not None
     assert interval.low < exact.tokens_per_second < interval.high
-    assert found.verdict.doubts[0].what == "the simulation"
+    assert prediction.verdict.doubts[0].what == "the simulation"
 
 
 def test_a_precision_that_is_asked_for_is_kept() -> None:
-    found = simulate(scenario(output_tokens=64), engine="mc", precision=0.004).tokens_per_second
-    assert (found.high - found.low) / 2.0 <= 0.004 * found.value
+    tokens_per_second = simulate(scenario(output_tokens=64), engine="mc", precision=0.004).tokens_per_second
+    assert (tokens_per_second.high - tokens_per_second.low) / 2.0 <= 0.004 * tokens_per_second.value
 
 
 def test_it_says_how_far_it_is_and_comes_to_its_end() -> None:

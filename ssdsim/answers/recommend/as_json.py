@@ -12,9 +12,9 @@ from ssdsim.base.intervals import low_and_high
 from ssdsim.base.plain import document, picked
 
 
-def as_json(found: Recommendation, entrance: Door | None = None) -> dict[str, Any]:
+def as_json(recommendation: Recommendation, entrance: Door | None = None) -> dict[str, Any]:
     """The stable JSON object of ``ssdsim recommend --json`` (schema 4), with what to deploy where that was asked."""
-    request = found.request
+    request = recommendation.request
     answer = {
         "schema": 4,
         "verb": "recommend",
@@ -24,12 +24,12 @@ def as_json(found: Recommendation, entrance: Door | None = None) -> dict[str, An
             "b": request.batches,
             "at_least": request.at_least or None,
         },
-        "verdict": {"sentence": found.sentence},
+        "verdict": {"sentence": recommendation.sentence},
         "engine": ranked_by(request),
-        **picked(found, "answers", "focus", "elasticities", "swings", "evaluated"),
-        **picked(found, "provenance", "runtime", "pair", "inputs", "warnings"),
-        "equal_gpus": found.equal_counts,
-        "break_even": found.break_evens,
+        **picked(recommendation, "answers", "focus", "elasticities", "swings", "evaluated"),
+        **picked(recommendation, "provenance", "runtime", "pair", "inputs", "warnings"),
+        "equal_gpus": recommendation.equal_counts,
+        "break_even": recommendation.break_evens,
         "deploy": None if entrance is None else _deploy(entrance),
     }
     return document(answer, {Answer: _answer, Deployment: lambda d: deployed(d, request.gpu_hour)})
