@@ -5,6 +5,8 @@ Run: python -m site_generator.typed_options   rewrites them; a test says where t
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
 import subprocess
 import sys
@@ -132,9 +134,10 @@ class ServeOptions(TypedDict, total=False):
 
 
 def _home(record: type, name: str) -> str:
-    """The module of a class; of another name of a type, that of the record which uses it."""
-    found = getattr(sys.modules[record.__module__], name)
-    return found.__module__ if isinstance(found, type) else record.__module__
+    """The module from which the record's own imports a name, or that module itself."""
+    source = ast.parse(inspect.getsource(sys.modules[record.__module__]))
+    imports = (node for node in source.body if isinstance(node, ast.ImportFrom) and node.module)
+    return next((str(node.module) for node in imports if name in {each.name for each in node.names}), record.__module__)
 
 
 def annotation(option: Option) -> str:

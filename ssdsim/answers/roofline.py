@@ -114,7 +114,7 @@ def of_steps(rounds: Iterable[Mapping[str, Step]]) -> pd.DataFrame:
     """:func:`roofline` of the rounds' steps; a pass that several rounds have stands there once."""
     import pandas as pd
 
-    passes: dict[tuple[str, ForwardPass], tuple[Pass, int]] = {}
+    passes: dict[tuple[str, ForwardPass], tuple[Pass, float]] = {}
     for piece in (piece for steps in rounds for step in steps.values() for piece in step.pieces):
         if isinstance(piece.work, Pass):
             passes.setdefault((piece.work.name, piece.work.forward), (piece.work, piece.times))
@@ -125,7 +125,7 @@ def of_steps(rounds: Iterable[Mapping[str, Step]]) -> pd.DataFrame:
     return frame
 
 
-def _rows(work: Pass, times: int) -> Iterator[dict[str, Any]]:
+def _rows(work: Pass, times: float) -> Iterator[dict[str, Any]]:
     profile, total_s = work.profile, work.cost.seconds
     of_pass = {"pass": work.name, "times": times, "device": profile.name}
     operations_s = 0.0

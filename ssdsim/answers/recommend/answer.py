@@ -32,7 +32,7 @@ from ssdsim.scenario.typed_options import Searched
 from ssdsim.transformer.forward import DATA_PARALLEL
 
 if TYPE_CHECKING:
-    from ssdsim.engine.stopping import Progress
+    from ssdsim.base.progress import Progress
 
 
 @dataclass(frozen=True)
