@@ -28,6 +28,7 @@ ALL = (
     "lookahead",
     "hybrid",
     "spectre",
+    "enumeration",
 )
 NARROWED: dict[str, dict[str, Any]] = {
     "sd": {"k": [4, 8]},
@@ -41,6 +42,7 @@ NARROWED: dict[str, dict[str, Any]] = {
     "adaptive": {"adaptive_k": [2, 4]},
     "hybrid": {"hybrid_k": [2, 4]},
     "spectre": {"spectre_k": [2, 4]},
+    "enumeration": {"k": [4, 8], "budget": 8},
 }
 
 
@@ -60,6 +62,7 @@ def test_where_the_sign_is_that_of_placeholders_no_winner_is_named() -> None:
     assert {each.name: each.read_by for each in found.inputs}["hit_c"] == (
         "treessd",
         "ssd",
+        "enumeration",
         "swiftspec",
         "tree",
     )
