@@ -344,6 +344,11 @@ class ServeOptions(TypedDict, total=False):
     """sequences up to which SPECTRE never drafts anew for a batch [default: 4]"""
     spectre_load: float
     """share of the draft's time that its own tenant takes: drafts take 1 / (1 - load) as long [default: 0.0]"""
+    enum_rows: Literal["padded", "ragged"]
+    """rows of enumeration's sequences without a draft: K + 1 (padded, as graphs need), or one (ragged) [default:
+    padded]"""
+    enum_late: float
+    """share of enumeration's buffers that come too late, which makes misses of them [default: 0.0]"""
     staged_by: str
     """what drafts for the draft model: ngram, a smaller model's card, or card+ngram, card+card [default: nothing]"""
     staged_k: Sequence[int]
