@@ -34,6 +34,11 @@ class Figure:
     axis: str | None = None
     wide: bool = False
 
+    @property
+    def columns(self) -> int:
+        """How many columns of a paper it takes."""
+        return 2 if self.wide else 1
+
     def plot_json(self) -> dict[str, Any]:
         """Traces and layout for plotly.js, without Python's own template (the page has one for light, one for dark)."""
         document: dict[str, Any] = json.loads(self.plot.to_json())
