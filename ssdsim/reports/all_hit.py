@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import nan
+
 import pandas as pd
 
 from ssdsim.base.errors import InputError
@@ -74,7 +76,9 @@ def _rates(study: Study) -> list[dict[str, float]]:
         row: dict[str, float] = {"b": batch}
         for name in (each.strategy.name for each in study.caching if each.strategy.name in scenarios):
             scenario, title = scenarios[name], scenarios[name].strategy.title
-            row |= {f"{title}: one hits": primary_hit_rate(scenario), f"{title}: all hit": scenario.estimate.p_all_hit}
+            together = scenario.estimate.p_all_hit
+            row[f"{title}: one hits"] = primary_hit_rate(scenario)
+            row[f"{title}: all hit"] = nan if together is None else together
         rows.append(row)
     return rows
 

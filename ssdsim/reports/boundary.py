@@ -156,7 +156,7 @@ def _place(name: str, value: float) -> float:
 def _title(study: Study, rival: str, x: str, y: str, table: pd.DataFrame) -> str:
     who, whom, possible = title_of(study.subject), title_of(rival), table.dropna(subset=["ratio"])
     share = (possible["ratio"] > 1.0).mean()
-    best, worst = (possible.loc[at] for at in (possible["ratio"].idxmax(), possible["ratio"].idxmin()))
+    best, worst = (possible.iloc[int(at)] for at in (possible["ratio"].argmax(), possible["ratio"].argmin()))
     if share == 1.0:
         return f"{who} is faster than {whom} at every point: {_at(worst, x, y)} to {_at(best, x, y)}"
     if share == 0.0:

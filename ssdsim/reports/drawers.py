@@ -9,6 +9,7 @@ from ssdsim.base.errors import InputError, nearest
 from ssdsim.reports.all_hit import all_hit
 from ssdsim.reports.batch import batch_and_fallback
 from ssdsim.reports.boundary import boundary
+from ssdsim.reports.cache_shapes import cache_shapes
 from ssdsim.reports.figure import Figure, LeftOut
 from ssdsim.reports.hit_rate import hit_rate
 from ssdsim.reports.measured import measured
@@ -31,6 +32,7 @@ Drawers = Mapping[str, Callable[[], Shown]]
 _OF_A_STUDY: Mapping[str, Callable[[Study], Shown]] = {
     "boundary": boundary,
     "hit-rate": hit_rate,
+    "cache-shapes": cache_shapes,
     "pair": pair,
     "fallback": batch_and_fallback,
     "all-hit": all_hit,

@@ -44,8 +44,8 @@ def roofs(study: Study) -> list[Figure | LeftOut]:
             key="roofline",
             section="Roofline",
             title=_title(table),
-            about=f"Filled markers are matrix products, open ones attention; larger ones take more of their pass. What has no "
-            f"arithmetic (messages, element-wise kernels, host gaps) takes {others} and is in the table only. "
+            about="Filled markers are matrix products, open ones attention; larger ones take more of their pass. What "
+            f"has no arithmetic (messages, element-wise kernels, host gaps) takes {others} and is in the table only. "
             f"At {study.setting('alpha', 'p_hit', 'backup')}.",
             plot=plot,
             table=_shown_table(table),
@@ -124,7 +124,10 @@ def _markers(rows: pd.DataFrame, name: str, colour: str, symbol: str) -> go.Scat
             "symbol": [symbol + ("-open" if kind == "attention" else "") for kind in rows["kind"]],
             "size": rounded(7 + 26 * rows["share_of_pass"] ** 0.5),
             "opacity": 0.75,
-            "line": {"width": [2 if kind == "attention" else 0 for kind in rows["kind"]]},
+            "line": {
+                "width": [2 if kind == "attention" else 1 for kind in rows["kind"]],
+                "color": [colour if kind == "attention" else "#ffffff" for kind in rows["kind"]],
+            },
         },
         hovertemplate="%{text}<br>bound by %{customdata[0]}, %{customdata[1]} of the pass, %{customdata[2]} of the roof"
         f"<extra>{name}</extra>",
