@@ -30,7 +30,7 @@ def test_notebook_runs_and_its_page_has_its_figures(name: str) -> None:
     """Executed here, for the site's build of the very same code."""
     notebook = notebooks.executed(name, small=True)
     assert len(notebooks.figures(notebook)) == cells_that_end_in_a_figure(notebook)
-    assert notebooks.page(notebook, "../assets").count('<div class="figure">') == cells_that_end_in_a_figure(notebook)
+    assert notebooks.page(notebook, "../").count('<div class="figure"') == cells_that_end_in_a_figure(notebook)
 
 
 def cells_that_end_in_a_figure(notebook: Any) -> int:
@@ -79,7 +79,7 @@ def test_a_notebooks_figures_are_drawn_and_nothing_is_fetched(name: str, site: P
     browser.requests.clear()
     browser.open(page)
     widths = browser.evaluate("[...document.querySelectorAll('.figure .main-svg:first-child')].map(s => s.clientWidth)")
-    assert len(widths) == page.read_text().count('<div class="figure">') > 0
+    assert len(widths) == page.read_text().count('<div class="figure"') > 0
     assert min(widths) > 400, widths
     assert browser.problems == []
     assert {address.split(":")[0] for address in browser.requests} <= {"file", "data", "blob"}, browser.requests
