@@ -10,7 +10,6 @@ import plotly.graph_objects as go
 
 from ssdsim.base.errors import InputError
 from ssdsim.pairs.choice import chosen_by
-from ssdsim.reports.cache import primary_hit_rate
 from ssdsim.reports.figure import Figure, LeftOut, rounded
 from ssdsim.reports.hit_rate import POLICY_LINES
 from ssdsim.reports.ratios import baseline
@@ -58,7 +57,7 @@ def _rows(study: Study, temperatures: list[float]) -> list[dict[str, Any]]:
             try:
                 rates = study.rates({**study.base, "temperature": temperature, "fan_out_policy": policy}, draws=0)
                 over = rates.ratio(study.subject, baseline(study))[0]
-                hits = primary_hit_rate(rates.configuration.scenarios[study.subject])
+                hits = rates.configuration.scenarios[study.subject].estimate.p_hit
             except (InputError, KeyError):
                 continue  # geometric needs a power law; a strategy may have no room
             rows.append({"temperature": temperature, "policy": policy, "hit rate": hits, "speedup": over})
