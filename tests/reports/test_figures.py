@@ -110,7 +110,8 @@ def test_where_the_rival_wins_the_boundary_says_so() -> None:
     lost = found.table["SSD / SD"] < 1.0
     assert 0.0 < lost.mean() < 1.0
     assert f"at {1 - lost.mean():.0%} of the points" in found.title
-    shaded = {trace.name: trace.contours.operation for trace in found.plot.data if trace.contours.operation}
+    contours = (trace for trace in found.plot.data if trace.type == "contour")
+    shaded = {trace.name: trace.contours.operation for trace in contours if trace.contours.operation}
     assert set(shaded) == {"SSD is faster", "SD is faster"}
 
 

@@ -89,7 +89,7 @@ def test_every_figure_is_drawn(opened: Browser, made: Report) -> None:
             const plot = document.querySelector('#{each.key} .plot');
             const area = plot.querySelector('.main-svg .plot, .main-svg .cartesianlayer').getBoundingClientRect();
             const own = plot.getBoundingClientRect();
-            const traces = [...plot.querySelectorAll('.scatterlayer > .trace, .barlayer > .trace')];
+            const traces = [...plot.querySelectorAll('.scatterlayer > .trace, .barlayer > .trace, .contourlayer > g')];
             return {{traces: traces.length, width: area.width, height: area.height, box: own.height,
                      empty: traces.filter((t) => t.getBoundingClientRect().width === 0).length}};
         }})()""")
