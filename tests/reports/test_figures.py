@@ -71,6 +71,27 @@ def test_every_function_of_a_name_draws_it() -> None:
     assert figures.fallback(answer).data
 
 
+def test_every_name_is_a_function(folder: Path) -> None:
+    of_runs = [each.key for each in report(folder).figures if not each.key.startswith("speedup-")]
+    of_others = [
+        "pair-hits",
+        "pair-acceptance",
+        "pair-batches",
+        "pair-sets",
+        "measured",
+        "verification",
+        "cache-shapes",
+    ]
+    of_serving = [f"serving-{what}" for what in ("tpot", "ttft", "crossing", "goodput", "minute", "compared")]
+    for name in (*of_runs, *of_others, *of_serving):
+        assert callable(getattr(figures, name.replace("-", "_"))), name
+
+
+def test_an_answer_of_serve_is_checked() -> None:
+    with pytest.raises(InputError, match="the answer: "):
+        figures.serving_tpot({"points": 3})
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [
