@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ssdsim import strategies
+from ssdsim import drafters, strategies
 from ssdsim.base.errors import InputError
 from ssdsim.engine.simulate import simulate
 from ssdsim.engine.trace import Trace
@@ -24,8 +24,9 @@ from ssdsim.machine.machine import device_names
 from ssdsim.machine.ranks import Ranks
 from ssdsim.pricing.between_kernels import Model
 from ssdsim.pricing.step import Pass
-from ssdsim.scenario.asked import effective, subject_among
+from ssdsim.scenario.asked import effective
 from ssdsim.scenario.configuration import Configuration, configure, rescaled
+from ssdsim.scenario.points import subject_among
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.transformer.operations import DTYPES
 from ssdsim.validation.comparison import Comparison, interval
@@ -134,8 +135,9 @@ def check_runs(names: Sequence[str], grid: Iterable[GridPoint], target_ranks: in
     """Raise :class:`InputError` for strategies that do not exist, and for those that real ranks cannot run."""
     for point in grid:
         settings = effective({"strategies": names, "tp": target_ranks // targets, "targets": targets, **point.options})
+        drafter = drafters.ALL.named(settings["drafter"])
         for strategy in map(strategies.ALL.named, settings["strategies"]):
-            why = strategy.cannot_run(settings)
+            why = strategy.cannot_run(settings) or (drafter.cannot_run(settings) if strategy.drafts else None)
             if why is not None:
                 raise InputError(f"--strategies: {strategy.title} cannot run here: {why}")
 
