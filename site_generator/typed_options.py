@@ -187,13 +187,14 @@ def _about(option: Option) -> str:
 
 def names_stub() -> str:
     """What ``import ssdsim`` has, which at run time is loaded when it is first used."""
-    known = "\n__version__: str\n__all__: list[str]\n_HOME: dict[str, str]\n"
+    known = "\n__version__: str\n__all__: list[str]\n_HOME: dict[str, str]\n_MODULES: tuple[str, ...]\n"
     return "".join(["# Made by `python -m site_generator.typed_options`.\n", *_imports(), known])
 
 
 def _imports() -> Iterator[str]:
-    for module in sorted(set(ssdsim._HOME.values())):
-        for name in sorted(name for name, home in ssdsim._HOME.items() if home == module):
+    homes = {**ssdsim._HOME, **dict.fromkeys(ssdsim._MODULES, "ssdsim")}
+    for module in sorted(set(homes.values())):
+        for name in sorted(name for name, home in homes.items() if home == module):
             yield f"from {module} import {name} as {name}\n"
 
 

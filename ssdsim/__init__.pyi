@@ -1,6 +1,7 @@
 # Made by `python -m site_generator.typed_options`.
 from calibration.answer import Calibration as Calibration
 from calibration.answer import calibrate as calibrate
+from ssdsim import figures as figures
 from ssdsim.answers.compare.compare import Comparison as Comparison
 from ssdsim.answers.compare.compare import compare as compare
 from ssdsim.answers.export.export import Exported as Exported
@@ -43,3 +44,4 @@ from ssdsim.validation.tokens.answer import validate_pair as validate_pair
 __version__: str
 __all__: list[str]
 _HOME: dict[str, str]
+_MODULES: tuple[str, ...]

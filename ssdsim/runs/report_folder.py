@@ -296,8 +296,17 @@ def _json(path: Path) -> dict[str, Any] | None:
 
 def _serving(path: Path) -> dict[str, Any] | None:
     answer = _json(path)
-    if answer is not None:
-        as_record(ComparedAnswer if "compared" in answer else ServingAnswer, answer, path, "answer of ssdsim serve")
+    return None if answer is None else checked_serving(answer, path)
+
+
+def checked_serving(answer: dict[str, Any], where: str | Path) -> dict[str, Any]:
+    """An answer of ``ssdsim serve``.
+
+    Raises
+    ------
+    InputError : it is none.
+    """
+    as_record(ComparedAnswer if "compared" in answer else ServingAnswer, answer, where, "answer of ssdsim serve")
     return answer
 
 
