@@ -46,7 +46,7 @@ class Batches(Several):
             return begun
         last, following = super().parse(end)[-1], _following(begun)
         if following is None or last <= begun[-1]:
-            raise ValueError("not a list that rises by equal steps or factors from at least two numbers")
+            raise ValueError("a list that does not rise by equal steps or factors from at least two numbers")
         while following(begun[-1]) <= last:
             if len(begun) >= MOST_VALUES:
                 raise ValueError(f"a list of more than {MOST_VALUES} values")

@@ -16,7 +16,7 @@ from ssdsim.answers.serving.serve import Point, Serving
 from ssdsim.answers.serving.summary import Summary
 from ssdsim.answers.serving.workload import Workload
 from ssdsim.base.intervals import Interval
-from ssdsim.cli.console import console, print_labelled
+from ssdsim.cli.console import console, print_labelled, print_origins
 from ssdsim.cli.tables import Table
 from ssdsim.pricing.room import counted
 from ssdsim.scenario.configuration import Configuration
@@ -29,11 +29,11 @@ def print_serving(serving: Serving, gpu_hour: float | None) -> None:
     out = console()
     out.print(serving.verdict.sentence, style="bold")
     out.print()
-    print_labelled(out, "saturated from  ", "; ".join(_capacities(serving)))
+    print_labelled(out, "Saturated from  ", "; ".join(_capacities(serving)))
     for each in serving.apart.values():
-        print_labelled(out, "apart           ", each.sentence)
+        print_labelled(out, "Apart           ", each.sentence)
     if serving.within_slo:
-        print_labelled(out, "within the SLO  ", "; ".join(_within_slo(serving)))
+        print_labelled(out, "Within the SLO  ", "; ".join(_within_slo(serving)))
     for point in serving.points:
         out.print()
         out.print(_headline(serving, point), style="bold")
@@ -204,10 +204,4 @@ def _rests_on(out: Console, serving: Serving) -> None:
 
 
 def _origins(out: Console, configuration: Configuration) -> None:
-    for record in configuration.provenance:
-        out.print(f"{record['profile']}: {record['summary']}", style="dim")
-    if configuration.runtime:
-        out.print(f"runtime {configuration.runtime}", style="dim")
-    tokens = inputs_told(configuration.inputs)
-    if tokens:
-        out.print(f"tokens {tokens}", style="dim")
+    print_origins(out, configuration.provenance, configuration.runtime, inputs_told(configuration.inputs))

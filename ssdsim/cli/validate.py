@@ -18,7 +18,7 @@ from ssdsim.cli.groups import Group
 from ssdsim.cli.options import Verb, common_options, echo_json, record_options
 from ssdsim.cli.progress import shown
 from ssdsim.cli.tables import Table
-from ssdsim.cli.values import OfKind, OutputFile
+from ssdsim.cli.values import OfKind, Output, OutputFile
 from ssdsim.validation.run import Real, validate
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ for each in (validate_paper, validate_rows, validate_pair):
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=Output(path_type=Path),
     default="validation",
     show_default=True,
     help="a run folder for ssdsim report, or a .jsonl file; resumed",

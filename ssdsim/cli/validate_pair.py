@@ -17,7 +17,7 @@ from ssdsim.cli.console import console, echo
 from ssdsim.cli.options import Verb, echo_json, json_option, quiet_option, record_options
 from ssdsim.cli.progress import shown
 from ssdsim.cli.tables import Table
-from ssdsim.cli.values import OfKind
+from ssdsim.cli.values import OfKind, Output
 from ssdsim.validation.tokens.answer import RealPair, ValidatedPair, validate_pair
 
 if TYPE_CHECKING:
@@ -31,9 +31,7 @@ if TYPE_CHECKING:
 )
 @record_options(RealPair)
 @click.option("--max-error", type=OfKind(Percent()), help="exit 1 beyond it")
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), default="validation", show_default=True, help="a folder"
-)
+@click.option("-o", "--output", type=Output(path_type=Path), default="validation", show_default=True, help="a folder")
 @quiet_option
 @json_option
 def command(

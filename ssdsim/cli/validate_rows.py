@@ -17,7 +17,7 @@ from ssdsim.cli.console import console, echo
 from ssdsim.cli.measured_files import FILLED, by_column, row_options
 from ssdsim.cli.options import common_options, echo_json
 from ssdsim.cli.tables import Table
-from ssdsim.cli.values import OfKind
+from ssdsim.cli.values import OfKind, Output
 from ssdsim.runs.layout import CONFIG, MEASURED
 from ssdsim.validation.measured import Checked, LikelierCache, Summary, ValidatedRows, runtimes_of, validate_rows
 
@@ -35,7 +35,7 @@ _CONFIG = 'schema = 1\nverb = "validate"\n'
 )
 @row_options(*FILLED)
 @click.option("--max-error", type=OfKind(Percent()), help="exit 1 beyond it, of the mean")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="a run folder for ssdsim report")
+@click.option("-o", "--output", type=Output(path_type=Path), help="a run folder for ssdsim report")
 @common_options
 def command(
     files: tuple[Path, ...],

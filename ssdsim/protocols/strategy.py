@@ -151,7 +151,6 @@ class Strategy(ABC):
     def closed_form(self, round: Round) -> Estimate:
         """The mean round in the long run; exact for constant durations."""
         states = Stationary(round.batch, round.averages)
-        alone = not np.any(np.asarray(round.targets) > 1)
         return Estimate(
             strategy=self.name,
             batch=round.batch,
@@ -160,7 +159,7 @@ class Strategy(ABC):
             breakdown_s=_all_parts(self.mean_parts(round, states)),
             p_hit=None if self.miss is None else states.one_not_to(self.miss),
             p_all_hit=None if self.miss is None else states.none_to(self.miss),
-            paper_round_s=self.paper_round_s(round.seconds, states) if alone else None,
+            paper_round_s=_of_one_target(self.paper_round_s(round.seconds, states), round.targets),
         )
 
     def mean_parts(self, round: Round, states: States) -> Mapping[str, FloatOrArray]:
@@ -196,6 +195,14 @@ class Strategy(ABC):
     def cannot_run(self, options: Mapping[str, Any]) -> str | None:
         """Why real ranks cannot run it; None where they can."""
         return None
+
+
+def _of_one_target(paper_s: Seconds | None, targets: FloatOrArray) -> Seconds | None:
+    """A paper's round, which knows no other targets of its draft: not a number where there are some."""
+    alone = np.asarray(targets) == 1
+    if paper_s is None or not alone.any():
+        return None
+    return paper_s if alone.all() else np.where(alone, paper_s, np.nan)
 
 
 def _all_parts(parts: Mapping[str, FloatOrArray]) -> dict[str, FloatOrArray]:

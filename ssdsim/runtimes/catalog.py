@@ -58,7 +58,7 @@ def runtime_of_version(engine: str, version: str) -> Runtime:
     ------
     InputError : no card is of that engine.
     """
-    bundled = [find_runtime(name) for name in runtime_names()]
+    bundled = RUNTIMES.cards()
     called = engine.lower()
     called = next((card.engine for card in bundled if card.name == called), called)
     cards = [card for card in bundled if card.engine.lower() == called and card.since]

@@ -73,9 +73,9 @@ def estimate(rows: SideBySide) -> Estimate:
     return rows.strategy.closed_form(_round(rows, columns, rows.averages, ()))
 
 
-def rates(rows: SideBySide, errors: TimingErrors) -> Draws:
-    """Tokens/s of each of ``rows`` under each draw of the errors, shape ``(rows, draws)``."""
-    return Rates(errors)(rows)
+def rates(scenarios: Sequence[Scenario], errors: TimingErrors) -> Draws:
+    """Tokens/s of each of them under each draw of the errors, shape ``(scenarios, draws)``."""
+    return Rates(errors)(SideBySide.of(scenarios))
 
 
 def _of_the_same_steps(rows: SideBySide) -> list[NDArray[np.intp]]:

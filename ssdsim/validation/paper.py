@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from os.path import isfile
 from pathlib import Path
 from typing import Annotated
 
@@ -124,7 +123,6 @@ def _load(path: Path) -> Published | PublishedRows | PublishedTrees:
 
 
 PAPERS = Shelf("paper", "published", ".toml", _load, ("or a card's path",))
-published_names = PAPERS.names
 
 
 def load_paper(name: str) -> Published | PublishedRows | PublishedTrees:
@@ -134,10 +132,7 @@ def load_paper(name: str) -> Published | PublishedRows | PublishedTrees:
     ------
     InputError : no such card, or not a valid one.
     """
-    path = PAPERS.file(name) or Path(name)
-    if not isfile(path):
-        raise PAPERS.unknown(name, name)
-    return _load(path)
+    return PAPERS.find(name)
 
 
 def load_published(name: str) -> Published:

@@ -296,7 +296,7 @@ def test_devices_are_those_of_the_placement(separate: dict[str, Any]) -> None:
 
 def test_the_command_line_answers_in_json() -> None:
     shown = answer(*"recommend --gpus 5 --b 1,2,4 --k 4,6 --budget 21 --tp 4".split())
-    assert shown["schema"] == 3
+    assert shown["schema"] == 4
     assert [entry["b"] for entry in shown["answers"]] == [1, 2, 4]
     assert shown["answers"][0]["best"]["tokens_per_second_per_user"] > 0
     assert {bound["what"] for bound in shown["break_even"]} >= {"batch", "link bandwidth"}
@@ -414,3 +414,13 @@ def searched(request: Any) -> list[tuple[Shape, int]]:
 def test_groups_of_experts_that_cannot_be_are_refused(given_options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         a_request(**given_options)
+
+
+def test_the_link_of_a_break_even_is_the_network_where_there_is_one() -> None:
+    """It turned the link of the node, which messages do not take: the subject led at any bandwidth."""
+    few = {"gpus": 5, "b": 32, "k": [4], "tp": 4, "p_hit": 0.9, "strategies": "sd,ssd", "temperature": 1.0}
+    found = [recommend(**few, draft_link_us=5.0, draft_link_gbs=gigabytes).break_evens for gigabytes in (5.0, 50.0)]
+    slow, fast = (bound for bounds in found for bound in bounds if bound.what == "link bandwidth")
+    assert (slow.present, fast.present) == (5.0, 50.0)
+    assert slow.bound == fast.bound == "at least"
+    assert slow.value == pytest.approx(fast.value, rel=0.01)

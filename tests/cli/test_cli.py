@@ -256,3 +256,17 @@ def test_a_sweep_is_shown_whatever_comes_before_the_subject() -> None:
     done = asked("sweep", "--t-sd", "0.2", "--b", "1,2", "--strategies", "ar,sd,ssd,pearl", "--subject", "sd")
     assert done.returncode == 0, done.stderr
     assert "SD/PEARL" in done.stdout
+
+
+@pytest.mark.parametrize("arguments", ["simulate --t-sd 0.2 --trace -", "sweep --t-sd 0.2 -o -", "validate run -o -"])
+def test_a_dash_is_no_file_to_write(arguments: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = asked(*arguments.split())
+    assert done.returncode == 2
+    assert "nothing else goes to standard output" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_simulate_says_that_targets_share_a_draft() -> None:
+    done = asked(*"simulate --strategies ssd --targets 2 --draft-serves in-turn --rounds 50 --quiet".split())
+    assert "Draft    SSD: one for 2 targets, one after the other" in done.stdout

@@ -13,7 +13,7 @@ import pytest
 import ssdsim
 from ssdsim.answers.predict import PredictEngine, predict
 from ssdsim.engine.simulate import simulate, simulate_requests
-from ssdsim.engine.stopping import Progress
+from ssdsim.engine.stopping import InTurn, Progress
 from ssdsim.scenario.scenario import Scenario
 from tests.cli.in_process import asked
 
@@ -77,3 +77,18 @@ def test_long_work_says_what_is_left_and_ends_at_ctrl_c(ctrl_c: None) -> None:
         out, err = process.communicate(timeout=60.0)
     assert (process.returncode, out) == (130, "")
     assert err.strip() == "interrupted"
+
+
+def test_the_progress_of_runs_in_turn_never_goes_back() -> None:
+    heard: list[tuple[int, int]] = []
+    of = InTurn(lambda done, total: heard.append((done, total)), 2).of
+    for at, guesses in enumerate(([(50, 100), (100, 100), (100, 400), (400, 400)], [(10, 20), (20, 20)])):
+        for done, total in guesses:
+            hears = of(at)
+            assert hears is not None
+            hears(done, total)
+    shares = [done / total for done, total in heard]
+    assert shares == sorted(shares)
+    assert [done for done, _ in heard] == sorted(done for done, _ in heard)
+    assert heard[-1][0] == heard[-1][1]
+    assert InTurn(None, 2).of(0) is None

@@ -11,9 +11,9 @@ from ssdsim.base.plain import document, picked
 
 
 def as_json(comparison: Comparison) -> dict[str, Any]:
-    """The stable JSON object of ``ssdsim compare --json`` (schema 2)."""
+    """The stable JSON object of ``ssdsim compare --json`` (schema 3)."""
     answer = {
-        "schema": 2,
+        "schema": 3,
         "verb": "compare",
         "request": {**asked(comparison.request), "b": comparison.batch},
         "verdict": picked(comparison, "winner", "likeliest", "over", "sentence", "doubts", "doubts_told"),

@@ -13,10 +13,10 @@ from ssdsim.base.plain import document, picked
 
 
 def as_json(recommendation: Recommendation, entrance: Door | None = None) -> dict[str, Any]:
-    """The stable JSON object of ``ssdsim recommend --json`` (schema 3), with what to deploy where that was asked."""
+    """The stable JSON object of ``ssdsim recommend --json`` (schema 4), with what to deploy where that was asked."""
     request = recommendation.request
     answer = {
-        "schema": 3,
+        "schema": 4,
         "verb": "recommend",
         "request": {
             **asked(request),
@@ -76,7 +76,7 @@ def deployed(d: Deployment, gpu_hour: float | None = None) -> dict[str, Any]:
         **picked(d.shape, "strategy", "tp", "ep", "settings"),
         **picked(d.rate, "tokens_per_round", "p_hit", "p_all_hit"),
         "draft_gpus": d.shape.devices.draft,
-        "sequences_per_copy": d.copy_batch,
+        "sequences_per_target": d.copy_batch,
         "tokens_per_second": d.total,
         "tokens_per_second_per_user": d.per_user,
         "tokens_per_second_per_gpu": d.per_gpu,

@@ -39,6 +39,8 @@ _FINER = 2  # times
 _LARGEST_BATCH = 4096
 _NEAR_BEST = 0.8  # rivals' placements worth another look
 _CLOSE = 0.9  # the subject's tokens/s over its best rival's, in coarse steps of both
+_NETWORK = "draft_link_gbs"
+"""The option of the link between target and draft where it is no link of a node."""
 _NEVER_RISES = 0.95  # of tokens/s of a sequence from batch to batch: fitted timings fall a little here and there
 
 
@@ -315,6 +317,9 @@ def _alpha(contest: _Contenders, point: Mapping[str, Any]) -> BreakEven:
 
 def _link(contest: _Contenders, point: Mapping[str, Any], folder: Path) -> BreakEven:
     """Of the link between target and draft (its latency held); the target's own collectives are left alone."""
+    over_network = point.get(_NETWORK)
+    if over_network is not None:
+        return _bandwidth(contest, lambda gigabytes: {_NETWORK: gigabytes}, float(over_network))
     hardware = point.get("draft_hardware", point.get("hardware", DEFAULTS["hardware"]))
     profile = find_hardware(hardware)
     link = profile.link
@@ -327,7 +332,10 @@ def _link(contest: _Contenders, point: Mapping[str, Any], folder: Path) -> Break
         profile.model_copy(update={"link": slower}).save(path)
         return {"draft_hardware": str(path)}
 
-    present = link.bandwidth / 1e9
+    return _bandwidth(contest, change, link.bandwidth / 1e9)
+
+
+def _bandwidth(contest: _Contenders, change: Callable[[float], Mapping[str, Any]], present: float) -> BreakEven:
     leads = contest.leads([change(present * factor) for factor in (1e-3, 1.0)])
     if min(leads) > 1.0:
         return BreakEven("link bandwidth", "GB/s", "always", present=present, note="down to a thousandth of it")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -36,6 +36,8 @@ from ssdsim.scenario.engines import Engine
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from ssdsim.answers.serving.typed_options import ServeOptions
 
 DRAWS = 200  # of what is not known behind capacities and crossings
 
@@ -97,7 +99,9 @@ class Serving:
     requests: pa.Table | None = None
 
 
-def serve(*, schedule: str | Path | None = None, folder: ServingFolder | None = None, **options: Any) -> Serving:
+def serve(
+    *, schedule: str | Path | None = None, folder: ServingFolder | None = None, **options: Unpack[ServeOptions]
+) -> Serving:
     """Serve requests by each strategy, on replicas of its own: ``serve(rate=2.0, engine="closed", p_hit=0.9)``.
 
     Parameters
@@ -112,9 +116,10 @@ def serve(*, schedule: str | Path | None = None, folder: ServingFolder | None = 
     ------
     InputError : one line that says what, where, and what is allowed.
     """
-    load, fleet, batching = taken(Load, options), taken(Fleet, options), taken(Batching, options)
-    goal, effort = taken(Goal, options), taken(Effort, options)
-    return served(load, fleet, batching, goal, effort, schedule=schedule, folder=folder, **options)
+    given: dict[str, Any] = {**options}
+    load, fleet, batching = taken(Load, given), taken(Fleet, given), taken(Batching, given)
+    goal, effort = taken(Goal, given), taken(Effort, given)
+    return served(load, fleet, batching, goal, effort, schedule=schedule, folder=folder, **given)
 
 
 def served(
