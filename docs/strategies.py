@@ -32,7 +32,8 @@ OWN: dict[str, dict[str, Any]] = {
 SEED, SHOWN = 7, 9.0  # units of T_v
 UNIT_US = 1e6
 LEFT, ROW, GAP, WIDTH = 90, 22, 10, 900
-COLOURS = {"pre-verify": "#a9bddd", "guess": "#a9bddd", "verify": "#4c72b0", "fallback": "#c44e52"}  # by a word of a step's name
+PALE = "#a9bddd"
+COLOURS = {"pre-verify": PALE, "guess": PALE, "verify": "#4c72b0", "fallback": "#c44e52"}  # by a word of a step's name
 DRAFTS = "#dd8452"
 
 
