@@ -28,7 +28,7 @@ def options_read(name: str, options: Mapping[str, Any]) -> frozenset[str]:
     >>> sorted(options_read("sd", {"t_sd": 0.2}) & {"b", "k", "alpha", "f", "backup"})
     ['alpha', 'b', 'k']
     """
-    return frozenset().union(*(scenario.reads or () for scenario in Asked.of(options).scenarios(name)))
+    return frozenset().union(*(scenario.reads for scenario in Asked.of(options).scenarios(name)))
 
 
 def check_owners(given: Mapping[str, Any]) -> None:

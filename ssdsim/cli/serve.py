@@ -35,7 +35,7 @@ from ssdsim.hardware.catalog import find_transformer
 from ssdsim.measured.bench import model_in
 from ssdsim.measured.request_logs.log import RequestLog
 from ssdsim.runs.serving_folder import opened_for_serving
-from ssdsim.scenario.asked import subject_among
+from ssdsim.scenario.points import subject_among
 
 _STRATEGIES = f"ar,sd,ssd,{AUTO}"
 _TOKEN_S, _SEARCH_RUNS, _LONG_S = 3e-6, 15, 60.0

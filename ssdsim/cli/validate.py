@@ -122,7 +122,7 @@ def _what(c: Comparison) -> str:
 def _signs(compared: Sequence[Sequence[Comparison]]) -> str:
     """How often the subject is predicted faster or slower than its rival as it was measured, where that is clear."""
     from ssdsim import strategies
-    from ssdsim.scenario.asked import subject_among
+    from ssdsim.scenario.points import subject_among
     from ssdsim.validation.comparison import speedups
 
     subject = subject_among([c.strategy for c in compared[0]], None)

@@ -113,8 +113,7 @@ _FACTORS = {
 def units_of_kernels(forward: ForwardPass, kinds: Mapping[str, float], factors: Kernels) -> Units:
     """The seconds of a pass's kernels that each factor multiplies, before it, from those of each kind after it."""
     found = {field: sum(kinds.get(kind, 0.0) for kind in theirs) for field, theirs in _FACTORS.items()}
-    experts = next((op for op, _ in forward.counted() if isinstance(op, ExpertMlp)), None)
-    if experts is not None:
+    for experts, _ in forward.those(ExpertMlp)[:1]:
         found[experts.family] = kinds.get("experts", 0.0)
     return {field: seconds / getattr(factors, field) for field, seconds in found.items()}
 

@@ -53,6 +53,7 @@ class Strategy(ABC):
     drafts_ahead : it drafts on from tokens that were not verified, and takes what follows to be accepted as a fresh
         draft.
     most_sequences : the largest batch that it decodes; None where any.
+    posts : its sides send messages while passes run, and nobody waits until they are through.
     free_running : its sides do not wait for each other, so a round's tokens depend on durations: programs find them
         out.
     """
@@ -70,6 +71,7 @@ class Strategy(ABC):
     drafts: bool = True
     drafts_ahead: bool = False
     most_sequences: int | None = None
+    posts: bool = False
     free_running: bool = False
 
     @property

@@ -16,12 +16,14 @@ from ssdsim.answers.sweep.plan import as_configured
 from ssdsim.answers.verdict import rivals
 from ssdsim.base.intervals import Interval
 from ssdsim.base.option import Group
+from ssdsim.pricing.cost import TimingErrors
 from ssdsim.reports.figure import number
 from ssdsim.runs.named_files import located
 from ssdsim.runs.report_folder import RunFolder
 from ssdsim.scenario import many
-from ssdsim.scenario.configuration import Configuration, configure
+from ssdsim.scenario.configuration import Configuration, configure, configured
 from ssdsim.scenario.options import ALL, DEFAULTS, members
+from ssdsim.scenario.points import Steps
 from ssdsim.scenario.scenario import Scenario
 
 DRAWS = 400  # of what is not known at each point: bands then wander by a few percent of their width
@@ -123,13 +125,26 @@ class Study:
         ------
         InputError : the options are not possible together, or no strategy fits in memory.
         """
-        configuration = configure(**self.configurable(options))
+        configuration = configured(self.configurable(options), self._steps)
         scenarios = configuration.scenarios
         rates = {name: float(scenario.estimate.tokens_per_second) for name, scenario in scenarios.items()}
-        errors = configuration.errors(draws, self.seed) if draws else None
-        if errors is None:
+        if not draws or configuration.is_sure:
             return Rates(configuration, rates, None)
-        return Rates(configuration, rates, {name: many.Drawn.of(each, errors) for name, each in scenarios.items()})
+        if draws not in self._errors:
+            errors = TimingErrors(draws, self.seed)
+            self._errors[draws] = errors, many.Rates(errors)
+        drawn = {name: many.Drawn.of(each, *self._errors[draws]) for name, each in scenarios.items()}
+        return Rates(configuration, rates, drawn)
+
+    @cached_property
+    def _steps(self) -> Steps:
+        """Figures are of points near each other: what one of them made is there for the next."""
+        return Steps()
+
+    @cached_property
+    def _errors(self) -> dict[int, tuple[TimingErrors, many.Rates]]:
+        """By how many draws there are: the same for all figures."""
+        return {}
 
     def configurable(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Options of the folder as :func:`ssdsim.configure` takes them, from wherever the report is made."""

@@ -10,8 +10,8 @@ from ssdsim import drafters, strategies
 from ssdsim.base.errors import InputError
 from ssdsim.runtimes.card import Runs
 from ssdsim.runtimes.catalog import find_runtime
-from ssdsim.scenario.asked import subject_among
 from ssdsim.scenario.options import DEFAULTS
+from ssdsim.scenario.points import subject_among
 
 UNNAMED = "no engine is named: all strategies are ranked, whichever engine has them; --runtime ranks what one runs"
 

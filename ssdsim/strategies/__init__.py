@@ -6,6 +6,7 @@ from ssdsim.strategies.adaptive import Adaptive
 from ssdsim.strategies.amusd import AMUSD
 from ssdsim.strategies.autoregressive import Autoregressive
 from ssdsim.strategies.dsi import DSI
+from ssdsim.strategies.enumeration import Enumeration
 from ssdsim.strategies.hybrid import Hybrid
 from ssdsim.strategies.lookahead import Lookahead
 from ssdsim.strategies.minedraft import MineDraft
@@ -37,6 +38,7 @@ ALL: Registry[Strategy] = Registry(
     Hybrid(),
     Spectre(),
     SpecActor(),
+    Enumeration(),
 )
 
 SUBJECT = "ssd"

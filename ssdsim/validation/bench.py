@@ -24,8 +24,9 @@ from ssdsim.machine.machine import device_names
 from ssdsim.machine.ranks import Ranks
 from ssdsim.pricing.between_kernels import Model
 from ssdsim.pricing.step import Pass
-from ssdsim.scenario.asked import effective, subject_among
+from ssdsim.scenario.asked import effective
 from ssdsim.scenario.configuration import Configuration, configure, rescaled
+from ssdsim.scenario.points import subject_among
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.transformer.operations import DTYPES
 from ssdsim.validation.comparison import Comparison, interval

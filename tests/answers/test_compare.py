@@ -29,6 +29,7 @@ ALL = (
     "hybrid",
     "spectre",
     "specactor",
+    "enumeration",
 )
 NARROWED: dict[str, dict[str, Any]] = {
     "sd": {"k": [4, 8]},
@@ -43,6 +44,7 @@ NARROWED: dict[str, dict[str, Any]] = {
     "hybrid": {"hybrid_k": [2, 4]},
     "spectre": {"spectre_k": [2, 4]},
     "specactor": {"specactor_window": 4, "specactor_targets": 1},
+    "enumeration": {"k": [4, 8], "budget": 8},
 }
 
 
@@ -62,6 +64,7 @@ def test_where_the_sign_is_that_of_placeholders_no_winner_is_named() -> None:
     assert {each.name: each.read_by for each in found.inputs}["hit_c"] == (
         "treessd",
         "ssd",
+        "enumeration",
         "swiftspec",
         "tree",
     )

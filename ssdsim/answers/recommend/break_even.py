@@ -156,7 +156,10 @@ class _Contenders:
     def no_room(self, batch: int) -> str | None:
         """Why the subject has no room at a batch, of the shape that had it longest; None where it has."""
         sizes = self._at(batch) * self._subjects
-        own, before = np.flatnonzero(sizes), self._as_asked(batch - 1)
+        own = np.flatnonzero(sizes)
+        if any(self._known.get(self.cases[case], {}).get(batch, 0.0) > 0.0 for case in own):
+            return None
+        before = self._as_asked(batch - 1)
         points = [self.cases[case][0].point(self.search.request.options, int(sizes[case])) for case in own]
         errors = [each for each in self.search.evaluator.fastest(points).found if isinstance(each, str)]
         if not points or len(errors) < len(points):

@@ -16,7 +16,8 @@ from ssdsim.hardware.catalog import find_transformer, full_hardware_name
 from ssdsim.protocols.axes import EXPERTS, PLACED, TARGET, Axis, Scope, Values
 from ssdsim.scenario.asked import effective
 from ssdsim.scenario.engines import Engine
-from ssdsim.scenario.options import ALL, DEFAULTS, checked, members, varied_by, with_ranges
+from ssdsim.scenario.given import checked
+from ssdsim.scenario.options import ALL, DEFAULTS, members, varied_by, with_ranges
 from ssdsim.speculation.acceptance_models import load_acceptance
 from ssdsim.speculation.forced import is_forced
 from ssdsim.transformer.card import Transformer, check_tensor_parallel, legal_expert_parallel

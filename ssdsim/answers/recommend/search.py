@@ -44,6 +44,7 @@ class Search:
     warnings: set[str] = field(default_factory=set)
     _asked: set[Case] = field(default_factory=set)
     _bare: dict[tuple[int, int, int], str | None] = field(default_factory=dict)
+    _serving: dict[int, tuple[int, list[Deployment]]] = field(default_factory=dict)
 
     def run(self) -> None:
         """Price the coarse grid at every batch, then refine what may be chosen."""
@@ -140,6 +141,14 @@ class Search:
         return engine.lacks(shape.strategy) or engine.lacks_devices(shape.devices.draft, shape.targets)
 
     def _priced(self, batch: int) -> list[Deployment]:
+        """Those of a batch, made once for as many cases as are priced."""
+        cases, found = self._serving.get(batch, (0, []))
+        if cases != len(self.scenarios):
+            found = self._made(batch)
+            self._serving[batch] = len(self.scenarios), found
+        return found
+
+    def _made(self, batch: int) -> list[Deployment]:
         paid = self.request.gpus if self.request.use == "all" else None
         return [
             Deployment(shape, copies, batch, scenario, paid)
