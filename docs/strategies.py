@@ -55,7 +55,7 @@ def events_of(name: str) -> tuple[dict[str, int], list[dict[str, Any]]]:
 
 
 def colour(what: str) -> str:
-    return next((found for word, found in COLOURS.items() if word in what), DRAFTS)
+    return next((each for word, each in COLOURS.items() if word in what), DRAFTS)
 
 
 def drawing(name: str) -> str:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import ssdsim
+from ssdsim import figures
 
 _INTRODUCTION = """# Names of import ssdsim
 
@@ -19,10 +21,19 @@ loaded when it is first used.
 def python_page() -> str:
     """Every public name, functions first."""
     objects = {name: getattr(ssdsim, name) for name in ssdsim.__all__ if not name.startswith("__")}
-    functions = {name: found for name, found in objects.items() if not inspect.isclass(found)}
-    classes = {name: found for name, found in objects.items() if inspect.isclass(found)}
+    functions = {name: each for name, each in objects.items() if not inspect.isclass(each)}
+    classes = {name: each for name, each in objects.items() if inspect.isclass(each)}
     parts = [_INTRODUCTION, "\n## Functions\n", *map(_entry, functions, functions.values())]
-    return "".join([*parts, "\n## Classes\n", *map(_entry, classes, classes.values())])
+    parts += ["\n## Classes\n", *map(_entry, classes, classes.values())]
+    return "".join([*parts, *_figures()])
+
+
+def _figures() -> Iterator[str]:
+    """The module of figures, whose functions are public where they are its own."""
+    yield f"\n## Figures: ssdsim.figures\n\n{_markdown(inspect.getdoc(figures) or '')}\n"
+    for name, found in inspect.getmembers(figures, inspect.isfunction):
+        if found.__module__ == figures.__name__ and not name.startswith("_"):
+            yield _entry(f"figures.{name}", found)
 
 
 def _entry(name: str, found: Any) -> str:
@@ -55,5 +66,5 @@ def _markdown(docstring: str) -> str:
     return re.sub(r"(?:^>>> .*\n?(?:^(?!>>>).+\n?)*)+", _example, text, flags=re.MULTILINE)
 
 
-def _example(found: re.Match[str]) -> str:
-    return f"```pycon\n{found.group().rstrip()}\n```\n"
+def _example(matched: re.Match[str]) -> str:
+    return f"```pycon\n{matched.group().rstrip()}\n```\n"

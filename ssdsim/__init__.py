@@ -52,10 +52,13 @@ _HOME = {
     "validate_rows": "ssdsim.validation.measured",
     "window": "ssdsim.answers.window",
 }
+_MODULES = ("figures",)
 __all__ = ["__version__", *_HOME]
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"ssdsim.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'ssdsim' has no attribute '{name}'")
     try:
@@ -69,4 +72,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, *_MODULES])

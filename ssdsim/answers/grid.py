@@ -13,7 +13,7 @@ from ssdsim import strategies
 from ssdsim.answers import columns as named
 from ssdsim.answers.contest import share_fastest
 from ssdsim.answers.predict import check_constant
-from ssdsim.base.checks import whole
+from ssdsim.base.checks import Array, whole
 from ssdsim.base.errors import InputError
 from ssdsim.base.intervals import Draws, bounds_95
 from ssdsim.pricing.cost import TimingErrors
@@ -110,10 +110,10 @@ class Evaluator:
         """What :func:`evaluate` returns."""
         import pandas as pd  # takes longer to load than small grids to evaluate
 
-        found = self.evaluate(points, draws, seed, names)
-        frame = pd.DataFrame(found.columns, index=range(len(found.errors)))
-        frame["error"] = pd.Series(np.array(found.errors, dtype=object), dtype=object)
-        frame.attrs["warnings"] = found.warnings
+        results = self.evaluate(points, draws, seed, names)
+        frame = pd.DataFrame(results.columns, index=range(len(results.errors)))
+        frame["error"] = pd.Series(np.array(results.errors, dtype=object), dtype=object)
+        frame.attrs["warnings"] = results.warnings
         return frame
 
 
@@ -152,12 +152,12 @@ class _Table:
             if problems:
                 self.errors[row] = str(problems.get(subject) or next(iter(problems.values())))
 
-    def _refuse(self, found: Scenarios) -> None:
+    def _refuse(self, scenarios: Scenarios) -> None:
         """Points at which something else is wrong than that a strategy has no room."""
-        for row, error in found.errors.items():
+        for row, error in scenarios.errors.items():
             self.errors[row] = self.errors[row] or str(error)
-        spreads = found.values("spread")
-        for row, spread in zip(found.rows.tolist(), spreads, strict=True):
+        spreads = scenarios.values("spread")
+        for row, spread in zip(scenarios.rows.tolist(), spreads, strict=True):
             try:
                 check_constant(spread)
             except InputError as error:
@@ -190,7 +190,7 @@ class _Table:
     def _results(self, names: Sequence[str], name: str) -> dict[str, NDArray[Any]]:
         """A strategy's columns over all points; NaN, or None for words, where it is not possible."""
         scenarios = self._fastest[name].scenarios
-        found = {
+        columns = {
             column: self._spread(scenarios.rows, np.broadcast_to(values, len(scenarios)))
             for column, values in named.of_estimate(names, estimate(scenarios.side_by_side)).items()
         }
@@ -198,17 +198,17 @@ class _Table:
             values = scenarios.values(told)
             words = any(isinstance(value, str) for value in values)
             kind = object if words else float
-            found[named.own(names, name, told)] = self._spread(scenarios.rows, np.array(values, dtype=kind))
-        return found
+            columns[named.own(names, name, told)] = self._spread(scenarios.rows, np.array(values, dtype=kind))
+        return columns
 
     def _spread(self, points: NDArray[np.intp], values: NDArray[Any]) -> NDArray[Any]:
         column = np.full(len(self.errors), np.nan if values.dtype != object else None, dtype=values.dtype)
         column[points] = values
         return column
 
-    def _intervals(self, names: Sequence[str], errors: TimingErrors) -> dict[str, NDArray[np.float64]]:
+    def _intervals(self, names: Sequence[str], errors: TimingErrors) -> dict[str, Array]:
         """95 % intervals of tokens/s; NaN where times are unit-free and every rate of tokens is given."""
-        found = {name: np.full(len(self.errors), np.nan) for name in named.intervals(names)}
+        filled = {name: np.full(len(self.errors), np.nan) for name in named.intervals(names)}
         err = self._err()
         places = {name: np.full(len(self.errors), -1, dtype=np.intp) for name in names}
         for name, each in self._fastest.items():
@@ -223,23 +223,23 @@ class _Table:
                 if (own >= 0).any():
                     rows = self._fastest[name].scenarios.side_by_side.taken(own[own >= 0])
                     draws[name][own >= 0] = rates[name](rows)
-                found[f"{name}_low"][points], found[f"{name}_high"][points] = bounds_95(draws[name])
+                filled[f"{name}_low"][points], filled[f"{name}_high"][points] = bounds_95(draws[name])
             for name, rival in named.contests(names):
                 both = (places[name][points] >= 0) & (places[rival][points] >= 0)
                 faster = share_fastest(draws[name][both], [draws[rival][both]])
-                found[named.probability(name, rival)][points[both]] = faster
-        return found
+                filled[named.probability(name, rival)][points[both]] = faster
+        return filled
 
     def _err(self) -> NDArray[np.bool_]:
         """Points at which something is not known: not where times are unit-free and tokens given."""
-        found = np.zeros(len(self.errors), dtype=bool)
+        err = np.zeros(len(self.errors), dtype=bool)
         sites = self._points.sites
         with_site = np.array([*(each.result is not None for each in sites.made), False], dtype=bool)
         for each in self._fastest.values():
             rows, columns = each.scenarios.rows, each.scenarios.side_by_side
             unsure = np.array([not known.is_sure for known in columns.known], dtype=bool)[columns.known_of]
-            found[rows] |= unsure | with_site[sites.of[rows]]
-        return found
+            err[rows] |= unsure | with_site[sites.of[rows]]
+        return err
 
 
 def _gathered(with_room: Mapping[int, tuple[str, ...]]) -> dict[tuple[str, ...], list[int]]:
@@ -255,16 +255,16 @@ class Fastest:
     """At each point the scenario of most tokens/s (the first of equals), and these."""
 
     scenarios: Scenarios
-    rates: NDArray[np.float64]
+    rates: Array
 
     @classmethod
     def of(cls, scenarios: Scenarios) -> Fastest:
-        found = np.broadcast_to(estimate(scenarios.side_by_side).tokens_per_second, len(scenarios))
-        order = np.lexsort((np.arange(len(scenarios)), -found, scenarios.rows))
+        broadcast = np.broadcast_to(estimate(scenarios.side_by_side).tokens_per_second, len(scenarios))
+        order = np.lexsort((np.arange(len(scenarios)), -broadcast, scenarios.rows))
         first = np.ones(len(order), dtype=bool)
         first[1:] = np.diff(scenarios.rows[order]) > 0
         best = order[first]
-        return cls(scenarios.taken(best), found[best])
+        return cls(scenarios.taken(best), broadcast[best])
 
 
 class OfOneStrategy:

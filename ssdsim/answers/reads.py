@@ -1,4 +1,4 @@
-"""Which options a strategy rests on, and those given that none of the asked strategies does."""
+"""Options that a strategy reads, and the refusal of given ones that no asked strategy reads."""
 
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ def check_read(
         return
     for point in looked_at:
         try:
-            found = known or configure(**point)
+            configuration = known or configure(**point)
         except InputError:
             return
-        if found.no_room:  # which may have read it
+        if configuration.no_room:  # which may have read it
             return
-        asked |= dict.fromkeys(found.scenarios)
-        unread = [name for name in unread if name in with_ranges(point) and name not in found.reads]
+        asked |= dict.fromkeys(configuration.scenarios)
+        unread = [name for name in unread if name in with_ranges(point) and name not in configuration.reads]
         if not unread:
             return
     readers = ", ".join(_readers(unread[0], looked_at[0]))

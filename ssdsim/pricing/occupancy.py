@@ -1,4 +1,4 @@
-"""What lies in the memory of which devices, and whether it fits there."""
+"""Occupancy of devices' memory, and whether it fits."""
 
 from __future__ import annotations
 

@@ -53,12 +53,12 @@ def cost_of_pass(
 def _remembered(profile: HardwareProfile, what: Hashable, cost: Callable[[], Cost]) -> Cost:
     """The cost of a pass, of an operation, or of a message of so many bytes, worked out once."""
     known: dict[Hashable, Cost] = profile.costs
-    found = known.get(what)
-    if found is None:
+    event = known.get(what)
+    if event is None:
         if len(known) >= _REMEMBERED:
             known.clear()
-        found = known[what] = cost()
-    return found
+        event = known[what] = cost()
+    return event
 
 
 def streaming_share(forward: ForwardPass, seconds: float, profile: HardwareProfile) -> float:

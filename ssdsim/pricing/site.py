@@ -1,4 +1,4 @@
-"""Which models run on which devices, and what passes and messages cost there."""
+"""The site of a scenario: models on devices, and what passes and messages cost there."""
 
 from __future__ import annotations
 

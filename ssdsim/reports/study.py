@@ -1,4 +1,4 @@
-"""What the figures share: the run folder, the prediction at its base point, and rates at points near it."""
+"""Shared by figures: the run folder, the prediction at its base point, and rates at points near it."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class Rates:
         """
         if not {above, below} <= self.tokens_per_second.keys():
             return nan, nan, nan
-        found = contest(above, [below], self.tokens_per_second, self.draws).over[below]
-        return found.ratio, *_bounds(found.interval)
+        versus = contest(above, [below], self.tokens_per_second, self.draws).over[below]
+        return versus.ratio, *_bounds(versus.interval)
 
     def interval(self, name: str) -> tuple[float, float]:
         """95 % interval of a strategy's tokens/s; nan without draws."""
@@ -171,7 +171,7 @@ class Study:
             return "none, durations are in units of T_v"
         profiles = {p.name: p for p in (site.profile, site.draft_profile)}
         kinds = {name: sorted({source.kind for source in p.sources.values()}) for name, p in profiles.items()}
-        kernels = " and ".join(f"{name} ({', '.join(found)})" for name, found in kinds.items())
+        kernels = " and ".join(f"{name} ({', '.join(each)})" for name, each in kinds.items())
         return f"{kernels}, on the runtime {site.runtime.name}"
 
     @property

@@ -27,9 +27,9 @@ class ChosenOutcomes(Buffered):
         self._rows = np.empty(0, dtype=np.int64)
 
     def block(self, rounds: int) -> OutcomeBlock:
-        found = super().block(rounds)
+        block = super().block(rounds)
         rows, self._rows = self._rows[:rounds], self._rows[rounds:]
-        return replace(found, rows=rows)
+        return replace(block, rows=rows)
 
     def _chunk(self, rounds: int) -> Draws:
         rule = self._rule
@@ -58,9 +58,9 @@ class RowsByState:
         self._source, self._rows = source, rows
 
     def block(self, rounds: int) -> OutcomeBlock:
-        found = self._source.block(rounds)
-        each = (count * found.count_in(state).astype(np.int64) for state, count in self._rows.items())
-        return replace(found, rows=np.sum(list(each), axis=0))
+        block = self._source.block(rounds)
+        each = (count * block.count_in(state).astype(np.int64) for state, count in self._rows.items())
+        return replace(block, rows=np.sum(list(each), axis=0))
 
 
 def survivals(confidences: Array) -> Array:

@@ -19,7 +19,7 @@ from ssdsim.scenario.scenario import Scenario
 
 @dataclass(frozen=True)
 class Asked:
-    """Who is compared, and where, with every option's value.
+    """A call's strategies and site, with every option's value.
 
     ``subject`` is the strategy that answers are about; ``site`` is None where durations are unit-free. ``reads`` are
     the options that this rests on.

@@ -36,9 +36,9 @@ class Columns:
 
     def copy(self) -> Columns:
         """The same, to settle what others do not."""
-        found = Columns(self.size, self._defaults)
-        found._columns = dict(self._columns)
-        return found
+        columns = Columns(self.size, self._defaults)
+        columns._columns = dict(self._columns)
+        return columns
 
     def settings(self, row: int) -> Settings:
         """Those of a point."""

@@ -1,9 +1,9 @@
-"""From options to a scenario a strategy: who has room, and which options shape the answer."""
+"""The configuration of a call, a scenario a strategy: who has room, and which options shape the answer."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Unpack
 
@@ -31,7 +31,7 @@ class Configuration:
     that answers are about. ``no_room`` says why a strategy does not fit, by its name. ``site`` is None where durations
     are unit-free. ``of_tokens`` are warnings about acceptance and hits. ``pair`` says what was measured of the models
     as a pair, and on what; None where nothing was. ``reads`` are the options that a step read, those among
-    them without a value too.
+    them without a value too. ``given`` are the options as the call gave them.
     """
 
     settings: Settings
@@ -42,6 +42,7 @@ class Configuration:
     of_tokens: tuple[str, ...] = ()
     pair: str | None = None
     reads: frozenset[str] = frozenset()
+    given: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @property
     def shape(self) -> str:
@@ -128,13 +129,13 @@ def configured(given: Mapping[str, Any], steps: Steps | None = None) -> Configur
     settings, reads = asked.settings, set(asked.reads)
     for name in asked.names:
         try:
-            found = list(asked.scenarios(name))
+            listed = list(asked.scenarios(name))
         except NoRoom as error:
             no_room[name] = str(error)
             continue
-        scenarios[name] = fastest(found)
+        scenarios[name] = fastest(listed)
         settings = settings.with_derived(scenarios[name].settings)
-        reads.update(*(each.reads for each in found))
+        reads.update(*(each.reads for each in listed))
     if not scenarios:
         raise NoRoom(no_room[asked.subject])
     said = {name: value for name, value in settings.items() if settings.source(name) == GIVEN}
@@ -143,12 +144,15 @@ def configured(given: Mapping[str, Any], steps: Steps | None = None) -> Configur
     warnings, pair = asked.warnings(scenarios, settings), pair_of(settings)
     sharing = {name: scenario.devices.targets for name, scenario in scenarios.items()}
     warnings = (*warnings, *engine_warnings(sharing, said_of_engine))
-    return Configuration(shaping, asked.subject, scenarios, no_room, asked.site, warnings, pair, frozenset(reads))
+    kept = {name: value for name, value in given.items() if value is not None}
+    return Configuration(shaping, asked.subject, scenarios, no_room, asked.site, warnings, pair, frozenset(reads), kept)
 
 
-def fastest(found: Sequence[Scenario]) -> Scenario:
+def fastest(scenarios: Sequence[Scenario]) -> Scenario:
     """Of most tokens/s, the first of equals."""
-    return max(found, key=lambda each: float(each.estimate.tokens_per_second)) if len(found) > 1 else found[0]
+    return (
+        max(scenarios, key=lambda each: float(each.estimate.tokens_per_second)) if len(scenarios) > 1 else scenarios[0]
+    )
 
 
 def rescaled(configuration: Configuration, name: str, drift: Mapping[str, float]) -> Scenario:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ssdsim.base.checks import Array
 from ssdsim.base.intervals import Draws, centred_on, median
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.room import Devices
@@ -29,7 +30,7 @@ class SideBySide:
     """Scenarios of one strategy: each price and each round's tokens once, and the number of each scenario's."""
 
     strategy: Strategy
-    batch: NDArray[np.float64]
+    batch: Array
     prices: Sequence[Priced]
     price_of: NDArray[np.intp]
     known: Sequence[KnownTokens]
@@ -72,9 +73,9 @@ def estimate(rows: SideBySide) -> Estimate:
     return rows.strategy.closed_form(_round(rows, columns, rows.averages, ()))
 
 
-def rates(rows: SideBySide, errors: TimingErrors) -> Draws:
-    """Tokens/s of each of ``rows`` under each draw of the errors, shape ``(rows, draws)``."""
-    return Rates(errors)(rows)
+def rates(scenarios: Sequence[Scenario], errors: TimingErrors) -> Draws:
+    """Tokens/s of each of them under each draw of the errors, shape ``(scenarios, draws)``."""
+    return Rates(errors)(SideBySide.of(scenarios))
 
 
 def _of_the_same_steps(rows: SideBySide) -> list[NDArray[np.intp]]:
@@ -141,8 +142,8 @@ class Rates:
 
     def _under(self, rows: SideBySide, seconds: Mapping[str, Seconds], averages: Averages) -> Draws:
         moved = drawn(averages, _moves(rows), self._errors)
-        found = rows.strategy.closed_form(_round(rows, seconds, moved, (None,))).tokens_per_second
-        return np.broadcast_to(np.asarray(found), (len(rows), self._errors.draws))
+        tokens_per_second = rows.strategy.closed_form(_round(rows, seconds, moved, (None,))).tokens_per_second
+        return np.broadcast_to(np.asarray(tokens_per_second), (len(rows), self._errors.draws))
 
 
 def _round(rows: SideBySide, seconds: Mapping[str, Seconds], averages: Averages, axes: tuple[None, ...]) -> Round:

@@ -29,9 +29,9 @@ _needs: list[tuple[str, Needs]] = []
 
 def _read_records() -> None:
     """Make the tables anew: a strategy or a drafter came or went."""
-    found = by_name(SHARED, *(owner.options for owner in (*strategies.ALL, *drafters.ALL)))
+    options = by_name(SHARED, *(owner.options for owner in (*strategies.ALL, *drafters.ALL)))
     ALL.clear()
-    ALL.update(found)
+    ALL.update(options)
     DEFAULTS.clear()
     DEFAULTS.update({name: option.default for name, option in ALL.items()})
     for table in (defaults, members, ranged, decisive):
@@ -88,9 +88,9 @@ def files() -> tuple[str, ...]:
 def owners(name: str) -> tuple[str, tuple[str, ...]] | None:
     """The option that chooses who has an option of that name, and their names; None where it is everybody's."""
     for chooser, registry in (("strategies", strategies.ALL), ("drafter", drafters.ALL)):
-        found = tuple(each.name for each in registry if any(option.name == name for option in each.options))
-        if found:
-            return chooser, found
+        names = tuple(each.name for each in registry if any(option.name == name for option in each.options))
+        if names:
+            return chooser, names
     return None
 
 
@@ -117,23 +117,23 @@ def with_ranges(given: Mapping[str, Any]) -> dict[str, Any]:
     """
     if "ranges" not in given and not any(isinstance(value, str) and name in ranged() for name, value in given.items()):
         return dict(given)
-    found = dict(given)
-    ranges = {} if found.get("ranges") is None else _by_name(ALL["ranges"].checked(found["ranges"]))
+    values = dict(given)
+    ranges = {} if values.get("ranges") is None else _by_name(ALL["ranges"].checked(values["ranges"]))
     for name in ranged():
-        if isinstance(found.get(name), str):
-            ranges[name] = _ends(name, found.pop(name))
+        if isinstance(values.get(name), str):
+            ranges[name] = _ends(name, values.pop(name))
     if not ranges:
-        return found
+        return values
     for name, (low, high) in ranges.items():
-        if found.get(name) is None:
-            found[name] = (low + high) / 2.0
-        elif not (isinstance(found[name], int | float) and low <= found[name] <= high):
-            raise InputError(f"--ranges {name}={low:g}:{high:g} must hold {spelled(name)}, which is {found[name]}")
-    return {**found, "ranges": tuple((name, *ranges[name]) for name in ALL if name in ranges)}
+        if values.get(name) is None:
+            values[name] = (low + high) / 2.0
+        elif not (isinstance(values[name], int | float) and low <= values[name] <= high):
+            raise InputError(f"--ranges {name}={low:g}:{high:g} must hold {spelled(name)}, which is {values[name]}")
+    return {**values, "ranges": tuple((name, *ranges[name]) for name in ALL if name in ranges)}
 
 
 def _by_name(triples: Iterable[tuple[str, float, float]]) -> dict[str, tuple[float, float]]:
-    allowed, found = ranged(), dict[str, tuple[float, float]]()
+    allowed, ends = ranged(), dict[str, tuple[float, float]]()
     for name, low, high in triples:
         if name not in allowed:
             raise InputError(f"--ranges: no such number '{name}'{nearest(name, allowed)} Allowed: {', '.join(allowed)}")
@@ -141,8 +141,8 @@ def _by_name(triples: Iterable[tuple[str, float, float]]) -> dict[str, tuple[flo
             ALL[name].checked(end)
         if not low <= high:
             raise InputError(f"--ranges {name}={low:g}:{high:g} must not fall")
-        found[name] = low, high
-    return found
+        ends[name] = low, high
+    return ends
 
 
 def _ends(name: str, text: str) -> tuple[float, float]:

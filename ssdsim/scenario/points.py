@@ -183,8 +183,8 @@ class Points:
         """Points that are possible at which a strategy is asked for."""
         asked = np.array([name in each.result.names for each in self.sides.made], dtype=bool)
         rows = self._possible
-        found: Rows = rows[asked[self.sides.of[rows]]]
-        return found
+        row: Rows = rows[asked[self.sides.of[rows]]]
+        return row
 
     def of_strategy(self, name: str, rows: Rows) -> Scenarios:
         """A strategy's scenarios at some points, asked for or not, with each of its alternatives where a word such as
@@ -265,11 +265,11 @@ class Scenarios:
 
     def values(self, name: str) -> list[Any]:
         """An option's value in each of them."""
-        found = np.empty(len(self), dtype=object)
+        filled = np.empty(len(self), dtype=object)
         for number, choice in enumerate(self._choices):
             own = np.flatnonzero(self._choice == number)
-            found[own] = choice.columns.values(name, self.rows[own])
-        return list(found.tolist())
+            filled[own] = choice.columns.values(name, self.rows[own])
+        return list(filled.tolist())
 
     @cached_property
     def side_by_side(self) -> SideBySide:

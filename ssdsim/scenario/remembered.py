@@ -71,7 +71,7 @@ class Remembered(Generic[T]):
         """
         of = np.zeros(len(rows), dtype=np.intp) if of is None else of
         made, numbers = list[Made[T] | InputError](), dict[int, int]()
-        found = np.full(len(rows), -1, dtype=np.intp)
+        full = np.full(len(rows), -1, dtype=np.intp)
         left = np.arange(len(rows))
         known, new = list(self._known), list[_Read]()  # ways in which it was read before, and in which it is now
         while left.size:
@@ -94,9 +94,9 @@ class Remembered(Generic[T]):
                         made.append(one)
                 elif read not in new:  # it looked at something else, too, by which those alike so far differ
                     new.append(read)
-            found[left] = codes[group]
+            full[left] = codes[group]
             left = left[codes[group] < 0]
-        return Found(made, found)
+        return Found(made, full)
 
     def _new(self, settings: Settings, arguments: tuple[Any, ...]) -> tuple[_Read, Made[T] | InputError]:
         watched = Watched(settings)

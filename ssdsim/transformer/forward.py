@@ -105,8 +105,8 @@ class ForwardPass:
     @cached_property
     def expert_work(self) -> tuple[int, int]:
         """Layers with experts, and the tokens that come to them there, those of all layers together."""
-        found = [(times, op.tokens) for op, times in self.those(ExpertMlp)]
-        return sum(times for times, _ in found), sum(times * tokens for times, tokens in found)
+        layers = [(times, op.tokens) for op, times in self.those(ExpertMlp)]
+        return sum(times for times, _ in layers), sum(times * tokens for times, tokens in layers)
 
     @cached_property
     def recurrent_layers(self) -> int:

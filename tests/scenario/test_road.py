@@ -140,8 +140,8 @@ def test_a_newcomers_flag_works_in_a_process_of_its_own(tmp_path: Path) -> None:
 
 
 def test_a_newcomers_hit_rate_is_an_input_of_a_comparison(guesser: Guesser) -> None:
-    found = compare(gpus=4, b=4, strategies="ar,guesser", tp=4)
-    inputs = {each.name: each for each in found.inputs}
+    comparison = compare(gpus=4, b=4, strategies="ar,guesser", tp=4)
+    inputs = {each.name: each for each in comparison.inputs}
     assert inputs["guessed"].standing == "placeholder"
     assert inputs["guessed"].within == ALL["guessed"].plausible
     assert inputs["guessed"].read_by == ("guesser",)
@@ -149,8 +149,8 @@ def test_a_newcomers_hit_rate_is_an_input_of_a_comparison(guesser: Guesser) -> N
 
 def test_answers_and_their_scenarios_can_be_sent_to_another_process() -> None:
     for given in ({}, {"t_sd": 0.2}):
-        found = pickle.loads(pickle.dumps(predict(**given, strategies="ar,sd,ssd")))
-        assert found.verdict.sentence == predict(**given, strategies="ar,sd,ssd").verdict.sentence
+        document = pickle.loads(pickle.dumps(predict(**given, strategies="ar,sd,ssd")))
+        assert document.verdict.sentence == predict(**given, strategies="ar,sd,ssd").verdict.sentence
 
 
 def test_a_site_is_equal_to_itself_and_tells_its_options() -> None:

@@ -1,4 +1,4 @@
-"""What can be deployed on a number of GPUs: a strategy with its placement and settings, in one copy or several."""
+"""Deployments on a number of GPUs: a strategy with its placement and settings, in one copy or several."""
 
 from __future__ import annotations
 
