@@ -288,6 +288,12 @@ class Options(TypedDict, total=False):
     """sequences up to which SPECTRE never drafts anew for a batch [default: 4]"""
     spectre_load: float
     """share of the draft's time that its own tenant takes: drafts take 1 / (1 - load) as long [default: 0.0]"""
+    specactor_window: int
+    """SpecActor's tokens a window [default: the same as --k]"""
+    specactor_targets: int
+    """copies of the target that verify parts of SpecActor's batch [default: 1]"""
+    specactor_drafts: int
+    """draft devices that work for SpecActor's targets [default: 1]"""
     enum_rows: Literal["padded", "ragged"]
     """rows of enumeration's sequences without a draft: K + 1 (padded, as graphs need), or one (ragged) [default:
     padded]"""
@@ -521,6 +527,9 @@ class Searched(TypedDict, total=False):
     spectre_ratio: float | Collection[float]
     spectre_least: int | Collection[int]
     spectre_load: float | Collection[float]
+    specactor_window: int | Collection[int]
+    specactor_targets: int | Collection[int]
+    specactor_drafts: int | Collection[int]
     enum_rows: Literal["padded", "ragged"] | Collection[Literal["padded", "ragged"]]
     enum_late: float | Collection[float]
     staged_by: str | Collection[str]

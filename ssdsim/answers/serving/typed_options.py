@@ -344,6 +344,12 @@ class ServeOptions(TypedDict, total=False):
     """sequences up to which SPECTRE never drafts anew for a batch [default: 4]"""
     spectre_load: float
     """share of the draft's time that its own tenant takes: drafts take 1 / (1 - load) as long [default: 0.0]"""
+    specactor_window: int
+    """SpecActor's tokens a window [default: the same as --k]"""
+    specactor_targets: int
+    """copies of the target that verify parts of SpecActor's batch [default: 1]"""
+    specactor_drafts: int
+    """draft devices that work for SpecActor's targets [default: 1]"""
     enum_rows: Literal["padded", "ragged"]
     """rows of enumeration's sequences without a draft: K + 1 (padded, as graphs need), or one (ragged) [default:
     padded]"""
