@@ -16,7 +16,8 @@ from ssdsim.base.errors import InputError
 from ssdsim.cli.console import console, echo
 from ssdsim.cli.dry_run import show_dry_run
 from ssdsim.cli.hardware import print_profile
-from ssdsim.cli.options import common_options, echo_json
+from ssdsim.cli.help_page import output_option
+from ssdsim.cli.options import Verb, common_options, echo_json
 from ssdsim.cli.progress import shown
 from ssdsim.cli.tables import Table
 from ssdsim.cli.values import OutputFile
@@ -37,7 +38,11 @@ if TYPE_CHECKING:
     from ssdsim.hardware.profile import HardwareProfile
 
 
-@click.command("calibrate")
+@click.command(
+    "calibrate",
+    cls=Verb,
+    example="ssdsim calibrate --gpus 0-4 --target llama-3.1-8b -o mine.json",
+)
 @click.option("--device", default=None, help="cpu: two pinned cores with gloo [default: --gpus]")
 @click.option("--gpus", default=None, help="GPUs such as 0-4: target ranks first, the draft last")
 @click.option("--tp", type=click.IntRange(1), default=None, help="target ranks [default: all but the draft's]")
@@ -55,7 +60,7 @@ if TYPE_CHECKING:
 @click.option("--minutes", type=click.FloatRange(0.0, min_open=True), default=5.0, show_default=True)
 @click.option("--dry-run", is_flag=True, help="print the plan and end: points, repeats, minutes, memory, who does what")
 @click.option("--machine", help="with --dry-run: dgx-1, or a profile of the GPUs, in the place of this machine")
-@click.option("-o", "--output", type=OutputFile(), help="the profile [required, but for --dry-run]")
+@output_option("-o", "--output", type=OutputFile(), help="the profile [required, but for --dry-run]")
 @common_options
 def command(output: Path | None, minutes: float, as_json: bool, seed: int, quiet: bool, **options: Any) -> None:
     """Time this machine and fit a hardware profile to it.

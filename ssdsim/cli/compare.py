@@ -14,7 +14,7 @@ from ssdsim.cli.recommend import Gpus, beside_searched, narrowed
 from ssdsim.scenario.options import ALL
 
 
-@click.command("compare", cls=Verb)
+@click.command("compare", cls=Verb, example="ssdsim compare --gpus 5 --model llama-3.1-70b -b 16")
 @click.option("--gpus", type=Gpus(), required=True, help="GPUs that may be used, over all copies: 8, or 8xh200")
 @click.option(*ALL["b"].flags, "b", type=int, default=1, show_default=True, help="sequences in flight")
 @click.option("--strategies", help="whom to compare [default: all]")

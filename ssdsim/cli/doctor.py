@@ -13,13 +13,13 @@ import click
 from ssdsim import __version__
 from ssdsim.base.bundled import models_folder
 from ssdsim.cli.console import echo
-from ssdsim.cli.options import echo_json, json_option
+from ssdsim.cli.options import Verb, echo_json, json_option
 from ssdsim.hardware.catalog import hardware_names, transformer_names
 
 _DEPENDENCIES = ("numpy", "scipy", "simpy", "pandas", "pyarrow", "plotly", "pydantic", "click", "rich", "httpx2")
 
 
-@click.command("doctor")
+@click.command("doctor", cls=Verb, example="ssdsim doctor")
 @json_option
 def command(as_json: bool) -> None:
     """Check the installation and list the devices that calibrate and validate could use."""

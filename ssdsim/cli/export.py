@@ -13,6 +13,7 @@ from ssdsim.base.files import write_whole
 from ssdsim.base.option import spelled
 from ssdsim.base.plain import picked
 from ssdsim.cli.console import console, echo, print_labelled
+from ssdsim.cli.help_page import output_option
 from ssdsim.cli.options import Verb, chosen_options, common_options, echo_json
 from ssdsim.cli.output import print_out
 from ssdsim.cli.values import OutputFile
@@ -33,9 +34,9 @@ class _Export(Verb):
         super().format_epilog(ctx, formatter)
 
 
-@click.command("export", cls=_Export)
+@click.command("export", cls=_Export, example="ssdsim export --format vllm-serve -b 1,16,64 -o serve.sh")
 @click.option("--format", "format_", type=click.Choice(FORMATS), default="json", show_default=True)
-@click.option("-o", "--output", type=OutputFile(), help="a file [default: stdout]")
+@output_option("-o", "--output", type=OutputFile(), help="a file [default: stdout]")
 @chosen_options(_tabled, several=True, defaults=False)
 @chosen_options(lambda: ("strategies", *fixed_options()))
 @common_options

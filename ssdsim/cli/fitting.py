@@ -13,6 +13,7 @@ from ssdsim.base.plain import picked
 from ssdsim.cli.console import console, echo
 from ssdsim.cli.groups import Group
 from ssdsim.cli.held import held_json, print_decision, print_held, refused
+from ssdsim.cli.help_page import output_option
 from ssdsim.cli.measured_files import FILLED, by_column, row_options, rows_of
 from ssdsim.cli.options import Share, echo_json, json_option, quiet_option
 from ssdsim.cli.runtimes import share, shown
@@ -36,7 +37,7 @@ def command() -> None:
     """Fit a card to measurements of your own."""
 
 
-@command.command("runtime")
+@command.command("runtime", example="ssdsim fit runtime rows.csv --hardware h100-sxm -o mine.toml")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @row_options(*FILLED)
 @click.option("--like", help=f"runtime to start from: a bundled card or a .toml [default: {_LIKE}, or {DEFAULT}]")
@@ -44,7 +45,7 @@ def command() -> None:
 @click.option("--name", help="of the runtime [default: the output's name]")
 @click.option("--hold", type=Share(), help="share of the settings to put aside first, and to predict: 0.3")
 @click.option("--within", type=Share(), default="10%", show_default=True, help="of --hold: error that is asked for")
-@click.option("-o", "--output", type=OutputFile(), required=True)
+@output_option("-o", "--output", type=OutputFile(), required=True)
 @quiet_option
 @json_option
 def runtime(

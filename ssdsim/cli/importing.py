@@ -9,6 +9,7 @@ import click
 
 from ssdsim.base.errors import InputError
 from ssdsim.cli.groups import Group
+from ssdsim.cli.help_page import output_option
 from ssdsim.cli.import_acceptance import command as acceptance
 from ssdsim.cli.values import OutputFile
 from ssdsim.cli.warning_lines import print_warnings
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from calibration.decoding_speeds import DecodingSpeed
     from ssdsim.hardware.profile import HardwareProfile
 
-_OUTPUT = click.option("-o", "--output", type=OutputFile(), required=True)
+_OUTPUT = output_option("-o", "--output", type=OutputFile(), required=True)
 _OPERATIONS = ["all_reduce", "all_gather", "sendrecv"]
 _COMMIT = click.option("--commit", default="", help="of the source repository, for the provenance")
 
@@ -32,7 +33,7 @@ def command() -> None:
 command.add_command(acceptance)
 
 
-@command.command("aiconfigurator")
+@command.command("aiconfigurator", example="ssdsim import aiconfigurator h100_sxm --link send_recv.csv -o h100.json")
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--name", help="of the profile [default: the output's name]")
 @click.option("--link", type=click.Path(path_type=Path), help="Vidur's send_recv.csv of the same machine")
@@ -74,7 +75,7 @@ def _speed(text: str, context: int) -> DecodingSpeed:
         raise InputError(f"--ar '{text}' is not CARD:TP:TOKENS_PER_S such as llama-3.1-70b:4:54.7") from None
 
 
-@command.command("deepbench")
+@command.command("deepbench", example="ssdsim import deepbench DeepBench/results -o old.json")
 @click.argument("table", type=click.Path(path_type=Path))
 @click.option("--name", help="of the profile [default: the output's name]")
 @_COMMIT
@@ -86,7 +87,7 @@ def deepbench(table: Path, name: str | None, commit: str, output: Path) -> None:
     _save(import_deepbench(table, name=name or output.stem, commit=commit), output)
 
 
-@command.command("v100")
+@command.command("v100", example="ssdsim import v100 deepbench.csv timings -o v100.json")
 @click.argument("deepbench", type=click.Path(path_type=Path))
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--name", help="of the profile [default: the output's name]")
@@ -103,7 +104,7 @@ def v100(deepbench: Path, folder: Path, name: str | None, memory: str, commit: s
 _BASE = click.option("--base", default="h100-sxm", show_default=True, help="profile whose other timings are kept")
 
 
-@command.command("vidur")
+@command.command("vidur", example="ssdsim import vidur --mlp mlp.csv -o mine.json")
 @click.option("--mlp", type=click.Path(path_type=Path), help="layer operations: GEMMs and element-wise kernels")
 @click.option("--all-reduce", type=click.Path(path_type=Path), help="all_reduce.csv")
 @click.option("--send-recv", type=click.Path(path_type=Path), help="send_recv.csv")
@@ -134,7 +135,7 @@ def vidur(
     _save(profile.model_copy(update=update), output)
 
 
-@command.command("nccl-tests")
+@command.command("nccl-tests", example="ssdsim import nccl-tests all_reduce.txt -o mine.json")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--operation", type=click.Choice(_OPERATIONS), help="where a file does not say; which, of several")
 @click.option("--ranks", type=click.IntRange(2), help="where a file does not say; which, of several")
@@ -153,7 +154,7 @@ def nccl_tests(files: tuple[Path, ...], operation: str | None, ranks: int | None
     _save(profile.model_copy(update={"name": output.stem}), output)
 
 
-@command.command("csv")
+@command.command("csv", example="ssdsim import csv timings.csv -o mine.json")
 @click.argument("file", type=click.Path(path_type=Path))
 @_BASE
 @_OUTPUT

@@ -13,7 +13,8 @@ from ssdsim.answers.recommend.answer import Recommendation, recommend
 from ssdsim.answers.recommend.as_json import as_json as recommendation_json
 from ssdsim.answers.recommend.door import Door, base_point, door, pasted
 from ssdsim.answers.recommend.request import RANKS, USES, every_axis, workload
-from ssdsim.cli.options import Verb, chosen_options, common_options, echo_json, late_options, several_of
+from ssdsim.cli.help_page import output_option
+from ssdsim.cli.options import Verb, chosen_options, common_options, echo_json, late_options, placed, several_of
 from ssdsim.cli.progress import shown
 from ssdsim.cli.values import MOST_VALUES, Values
 from ssdsim.runs.layout import COMMAND, REPORT
@@ -73,7 +74,7 @@ def narrowed() -> Iterator[click.Option]:
     """Every option that is searched, as a list or range of what may be chosen."""
     for axis in every_axis():
         option = ALL[axis.option]
-        yield click.Option([*option.flags, option.name], type=several_of(option), help=axis.about)
+        yield placed(option, type=several_of(option), help=axis.about)
 
 
 def beside_searched() -> Mapping[str, Any]:
@@ -81,7 +82,7 @@ def beside_searched() -> Mapping[str, Any]:
     return dict(pair for axis in every_axis() for pair in axis.beside)
 
 
-@click.command("recommend", cls=Verb)
+@click.command("recommend", cls=Verb, example="ssdsim recommend --gpus 8xh100-sxm --model llama-3.1-70b -b 1,16,64")
 @click.option("--gpus", type=Gpus(), required=True, help="GPUs that may be used, over all copies: 8, or 8xh200")
 @click.option(
     *ALL["b"].flags,
@@ -96,7 +97,9 @@ def beside_searched() -> Mapping[str, Any]:
 @click.option("--use", type=click.Choice(USES), default="needed", show_default=True, help="GPUs that a token pays for")
 @click.option("--rate", type=float, help="requests a second over all copies, at which strategies are held together")
 @click.option("--slo", help="what 90 % of requests must keep, in ms: ttft:500,tpot:20")
-@click.option("-o", "--output", type=click.Path(path_type=Path, file_okay=False), help="a folder that keeps it: a page")
+@output_option(
+    "-o", "--output", type=click.Path(path_type=Path, file_okay=False), help="a folder that keeps it: a page"
+)
 @click.option("--at-least", type=float, help="tokens/s that a user must get")
 @late_options(narrowed)
 @chosen_options(workload, instead=beside_searched)

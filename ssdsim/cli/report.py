@@ -8,15 +8,16 @@ import click
 
 from ssdsim.base.plain import picked
 from ssdsim.cli.console import echo
-from ssdsim.cli.options import common_options, echo_json
+from ssdsim.cli.help_page import output_option
+from ssdsim.cli.options import Verb, common_options, echo_json
 from ssdsim.cli.output import print_out
 from ssdsim.cli.values import OutputFile
 from ssdsim.runs.layout import REPORT
 
 
-@click.command("report")
+@click.command("report", cls=Verb, example="ssdsim report run -o page.html")
 @click.argument("run_folder", type=click.Path(path_type=Path))
-@click.option("-o", "--output", type=OutputFile(), help="[default: report.html in the run folder]")
+@output_option("-o", "--output", type=OutputFile(), help="[default: report.html in the run folder]")
 @common_options
 def command(run_folder: Path, output: Path | None, as_json: bool, seed: int, quiet: bool) -> None:
     """Show a run folder as one self-contained page: open it in any browser, on a phone, offline, or print it.

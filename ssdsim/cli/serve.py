@@ -26,6 +26,7 @@ from ssdsim.answers.workers import check_workers
 from ssdsim.base.checks import within
 from ssdsim.base.errors import InputError
 from ssdsim.base.option import spelled
+from ssdsim.cli.help_page import output_option
 from ssdsim.cli.options import Verb, chosen_options, common_options, echo_json, work_options
 from ssdsim.cli.progress import shown, told
 from ssdsim.cli.render_serving import print_compared, print_serving
@@ -46,7 +47,7 @@ _TOKEN_S, _SEARCH_RUNS, _LONG_S = 3e-6, 15, 60.0
 _NO_LOG = RequestLog("made up", None, np.zeros(0), np.zeros(0))
 
 
-@click.command("serve", cls=Verb)
+@click.command("serve", cls=Verb, example="ssdsim serve --rate 1,2,4 --input-len 1024 --slo ttft:500,tpot:20")
 @click.option("--rate", "rates", type=Values(float), help="requests a second; a list or range sweeps; inf: all at once")
 @click.option("--concurrency", type=int, help="requests in flight at any time, in place of a rate")
 @click.option("--input-len", help=f"tokens of prompts: N, lognormal:MEAN,SD, ... [default: {_INPUT}]")
@@ -70,7 +71,7 @@ _NO_LOG = RequestLog("made up", None, np.zeros(0), np.zeros(0))
 @click.option("--replicas", type=int, default=1, show_default=True, help="of each strategy, that share the requests")
 @click.option("--router", default="round-robin", show_default=True, help="round-robin or least-loaded")
 @click.option("--draft-pool", type=int, help="that draft for all replicas together [default: one each]")
-@click.option("--trace", type=OutputFile(), help="write a timeline that Perfetto opens, of auto or the subject")
+@output_option("--trace", type=OutputFile(), help="write a timeline that Perfetto opens, of auto or the subject")
 @click.option("--schedule", type=click.Path(path_type=Path), help="a plan of ssdsim export, in the place of auto's own")
 @click.option("--prefill", default="chunked", show_default=True, help="chunked, priority or none (elsewhere)")
 @click.option("--token-budget", type=int, default=2048, show_default=True, help="tokens that a pass has room for")

@@ -20,6 +20,7 @@ from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.option import Group
 from ssdsim.base.plain import picked
 from ssdsim.cli.console import console
+from ssdsim.cli.help_page import rare_option
 from ssdsim.cli.options import Verb, common_options, echo_json, grid_options, work_options
 from ssdsim.cli.output import print_out
 from ssdsim.cli.progress import shown
@@ -32,12 +33,12 @@ from ssdsim.scenario.options import members
 _TOP = 10
 
 
-@click.command("sweep", cls=Verb)
+@click.command("sweep", cls=Verb, example="ssdsim sweep -b 1,16,64 --k 2:8 --alpha 0.6:0.9:0.1 -o run")
 @grid_options
 @click.option("--preset", help=f"a ready grid, which options change: {', '.join(PRESETS)}")
-@click.option("--engine", type=click.Choice(["closed", "mc", "des"]), default="closed", show_default=True)
-@click.option("--precision", type=click.FloatRange(0.0, 1.0, min_open=True), help="of simulated tokens/s at 95 %")
-@click.option(
+@rare_option("--engine", type=click.Choice(["closed", "mc", "des"]), default="closed", show_default=True)
+@rare_option("--precision", type=click.FloatRange(0.0, 1.0, min_open=True), help="of simulated tokens/s at 95 %")
+@rare_option(
     "--draws",
     type=click.IntRange(0, MOST_DRAWS),
     default=0,

@@ -15,6 +15,7 @@ from ssdsim.base.checks import whole
 from ssdsim.base.errors import InputError
 from ssdsim.cli.calibrate import alone_under_torchrun
 from ssdsim.cli.console import console, echo
+from ssdsim.cli.help_page import output_option
 from ssdsim.cli.measured_files import PARAMETERS, by_column, row_options
 from ssdsim.cli.options import Share, Verb, WholeNumbers, chosen_options, common_options, echo_json
 from ssdsim.cli.progress import shown
@@ -46,7 +47,7 @@ _OF_PAIR = (
 _OF_MEASURED = (*_ONLY_MEASURED, "target", "dtype", "draft", "output", *_COMMON)
 
 
-@click.command("validate", cls=Verb)
+@click.command("validate", cls=Verb, example="ssdsim validate --measured rows.csv --runtime vllm")
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path))
 @click.option(
     "--measured",
@@ -126,12 +127,12 @@ _OF_MEASURED = (*_ONLY_MEASURED, "target", "dtype", "draft", "output", *_COMMON)
 )
 @click.option("--rounds", type=click.IntRange(1), default=12, show_default=True, help="of each strategy and repeat")
 @click.option("--repeats", type=click.IntRange(2), default=5, show_default=True)
-@click.option(
+@output_option(
     "--trace",
     type=OutputFile(),
     help="rounds of the first point in one file: measured, and simulated ones of the strategy asked about",
 )
-@click.option(
+@output_option(
     "-o",
     "--output",
     type=click.Path(path_type=Path),

@@ -23,7 +23,7 @@ _LEGEND = (
 )
 
 
-@click.command("window", cls=Verb)
+@click.command("window", cls=Verb, example="ssdsim window --tp 2,4,8 -b 1,16,64")
 @chosen_options(lambda: AXES, several=True)
 @chosen_options(lambda: (name for name in taken() if name not in AXES))
 @common_options

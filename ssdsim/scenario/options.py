@@ -24,7 +24,7 @@ from ssdsim.base.kinds import (
     Ranges,
     Whole,
 )
-from ssdsim.base.option import Excludes, Group, Needs, Option, Searcher, by_name, spelled
+from ssdsim.base.option import Excludes, Group, Needs, Option, Searcher, Section, by_name, spelled
 from ssdsim.drafters.model import DRAFT
 from ssdsim.transformer.forward import DATA_PARALLEL
 from ssdsim.transformer.operations import DTYPES, KEEPINGS
@@ -39,15 +39,18 @@ SD_DRAFT_PLACES = ("colocated", "separate")
 SHARED: tuple[Option, ...] = (
     Option(
         name="strategies",
+        section=Section.START,
+        prominence=3,
         default=strategies.default(),
         kind=Names(strategies.ALL),
-        about="whom to compare",
+        about="strategies to compare",
         axis="strategies",
         spellings=("--strategy",),
         varied_by=("schedule",),
     ),
     Option(
         name="subject",
+        section=Section.START,
         kind=Member(strategies.ALL),
         about="the strategy that the verdict is about, held against the others",
         axis="subject",
@@ -55,27 +58,33 @@ SHARED: tuple[Option, ...] = (
     ),
     Option(
         name="drafter",
+        section=Section.MODELS,
+        prominence=1,
         default="model",
         kind=Member(drafters.ALL),
-        about="what drafts the tokens",
+        about="what drafts: a model, a head, a look-up (ssdsim models drafters)",
         axis="drafter",
     ),
     Option(
         name="b",
+        section=Section.START,
+        prominence=7,
         default=1,
         kind=Whole(),
-        about="sequences decoded together",
+        about="batch: sequences decoded together",
         axis="batch size b (sequences)",
-        spellings=("--batch", "--bs"),
+        spellings=("-b", "--batch-size", "--batch", "--bs"),
         doubling=True,
         varied_by=("recommend", "schedule"),
         groups=(Group.CHOICE,),
     ),
     Option(
         name="k",
+        section=Section.START,
+        prominence=7,
         default=6,
         kind=Whole(most=1_000),
-        about="speculative lookahead: draft tokens verified in a round",
+        about="lookahead K: drafted tokens that a round verifies",
         axis="lookahead K (tokens)",
         spellings=("--num-speculative-tokens",),
         symbol="K",
@@ -84,6 +93,7 @@ SHARED: tuple[Option, ...] = (
     ),
     Option(
         name="sd_k",
+        section=Section.START,
         kind=Whole(most=1_000),
         about="SD's own lookahead",
         axis="SD's lookahead (tokens)",
@@ -93,15 +103,18 @@ SHARED: tuple[Option, ...] = (
     ),
     Option(
         name="alpha",
+        section=Section.ACCEPTANCE,
+        prominence=7,
         default=0.8,
         kind=OneOrByPosition(SHARE),
-        about="acceptance rate, or K rates by position (0.9,0.8,...)",
+        about="acceptance rate of a drafted token, or K rates by position (0.9,0.8,...)",
         axis="acceptance rate α",
         plausible=(0.5, 0.9),
         groups=(Group.ACCEPTANCE,),
     ),
     Option(
         name="alpha_concentration",
+        section=Section.ACCEPTANCE,
         kind=Number(),
         about="requests differ: their rates are Beta with mean --alpha and this a + b (by position: of all rounds)",
         axis="concentration of acceptance rates (a + b)",
@@ -109,13 +122,17 @@ SHARED: tuple[Option, ...] = (
     ),
     Option(
         name="pair",
+        section=Section.ACCEPTANCE,
+        prominence=3,
+        example="smollm2-135m.json",
         kind=Name(),
-        about="what was measured of target and draft (ssdsim measure, import acceptance): acceptance, hits, backup",
+        about="measured target and draft (ssdsim measure, ssdsim import acceptance): acceptance, hits, backup",
         axis="measured pair",
         excludes=(Excludes(("acceptance",), "{it} has no effect with --pair (the pair says what is accepted)"),),
     ),
     Option(
         name="pair_set",
+        section=Section.ACCEPTANCE,
         kind=Name(files=False),
         about="the pair's set of requests to take",
         axis="set of the measured pair",
@@ -124,6 +141,7 @@ SHARED: tuple[Option, ...] = (
     ),
     Option(
         name="pair_backup",
+        section=Section.ACCEPTANCE,
         kind=Name(files=False),
         about="the backup that the pair was measured with, such as random or ngram:3",
         axis="backup of the measured pair",
@@ -133,6 +151,7 @@ SHARED: tuple[Option, ...] = (
     ),
     Option(
         name="extrapolate",
+        section=Section.ACCEPTANCE,
         default=False,
         kind=Flag(),
         about="use the pair beyond the K, the temperature and the fan-outs that it was measured at",
@@ -141,8 +160,11 @@ SHARED: tuple[Option, ...] = (
     ),
     Option(
         name="acceptance",
+        section=Section.ACCEPTANCE,
+        prominence=1,
+        example="synthetic:3.3",
         kind=Name(),
-        about="a card of rates (.toml), a trace of accepted lengths (.csv, .jsonl), or synthetic:3.3 tokens a round",
+        about="what is accepted: a card of rates (.toml), a trace of lengths (.csv, .jsonl), or a mean length",
         axis="acceptance file",
         groups=(Group.ACCEPTANCE,),
         excludes=(
@@ -154,6 +176,7 @@ SHARED: tuple[Option, ...] = (
     ),
     Option(
         name="output_tokens",
+        section=Section.START,
         default=512,
         kind=Whole(most=MOST_OUTPUT_TOKENS),
         about="tokens of a request, where requests differ",
@@ -163,6 +186,7 @@ SHARED: tuple[Option, ...] = (
     ),
     Option(
         name="alpha_backup",
+        section=Section.ACCEPTANCE,
         default=0.0,
         kind=SHARE,
         about="acceptance rate of the fast backup's tokens (0: random tokens)",
@@ -171,8 +195,11 @@ SHARED: tuple[Option, ...] = (
     ),
     Option(
         name="p_hit",
+        section=Section.HITS,
+        prominence=6,
+        example="0.85",
         kind=SHARE,
-        about="cache hit rate after a speculation by the primary",
+        about="cache hit rate, after a round that the primary speculated for",
         axis="cache hit rate p_hit",
         groups=(Group.ACCEPTANCE, Group.HITS),
         otherwise="from --f",
@@ -185,6 +212,7 @@ SHARED: tuple[Option, ...] = (
     ),
     Option(
         name="p_hit_backup",
+        section=Section.HITS,
         kind=SHARE,
         about="cache hit rate after a speculation by the backup",
         axis="cache hit rate after a backup",
@@ -194,9 +222,11 @@ SHARED: tuple[Option, ...] = (
     ),
     Option(
         name="f",
+        section=Section.START,
+        prominence=6,
         default=3,
         kind=NumberOrWord(Whole(), "window"),
-        about="bonus-token guesses a position: F (K+1) outcomes are cached; or window",
+        about="fan-out F: guesses of the bonus token at each position, so F (K+1) cached outcomes; or window",
         axis="fan-out F (guesses a position)",
         spellings=("--fan-out",),
         symbol="F",
@@ -213,6 +243,7 @@ SHARED: tuple[Option, ...] = (
     ),
     Option(
         name="fl",
+        section=Section.HITS,
         kind=ListOf(Whole(0)),
         about="the K+1 fan-outs themselves (after a hit)",
         axis="fan-outs",
@@ -225,6 +256,7 @@ SHARED: tuple[Option, ...] = (
     ),
     Option(
         name="flm",
+        section=Section.HITS,
         kind=ListOf(Whole(0)),
         about="the K+1 fan-outs after a miss",
         axis="fan-outs after a miss",
@@ -235,6 +267,7 @@ SHARED: tuple[Option, ...] = (
     ),
     Option(
         name="fan_out_policy",
+        section=Section.HITS,
         default="geometric",
         kind=OneOf(("uniform", "geometric", "optimal")),
         about="how the outcomes are spread over accepted lengths; geometric is uniform where that hits more",
@@ -243,6 +276,7 @@ SHARED: tuple[Option, ...] = (
     ),
     Option(
         name="hit_c",
+        section=Section.HITS,
         default=0.4,
         kind=SHARE,
         about="miss rate of a single guess, c of h(F) = 1 - c F^-r",
@@ -252,6 +286,7 @@ SHARED: tuple[Option, ...] = (
     ),
     Option(
         name="hit_r",
+        section=Section.HITS,
         default=0.7,
         kind=Number(100.0),
         about="exponent of the miss rate, r of h(F) = 1 - c F^-r",
@@ -261,6 +296,7 @@ SHARED: tuple[Option, ...] = (
     ),
     Option(
         name="hit_c_all",
+        section=Section.HITS,
         kind=SHARE,
         about="c where all K tokens were accepted",
         axis="miss rate of a guess c where all were accepted",
@@ -269,6 +305,7 @@ SHARED: tuple[Option, ...] = (
     ),
     Option(
         name="hit_r_all",
+        section=Section.HITS,
         kind=Number(100.0),
         about="r where all K tokens were accepted",
         axis="miss rate's exponent r where all were accepted",
@@ -277,6 +314,7 @@ SHARED: tuple[Option, ...] = (
     ),
     Option(
         name="hit_c_backup",
+        section=Section.HITS,
         kind=SHARE,
         about="c after a speculation by the fast backup",
         axis="miss rate of a guess c after a backup",
@@ -285,6 +323,7 @@ SHARED: tuple[Option, ...] = (
     ),
     Option(
         name="hit_r_backup",
+        section=Section.HITS,
         kind=Number(100.0),
         about="r after a speculation by the fast backup",
         axis="miss rate's exponent r after a backup",
@@ -293,14 +332,18 @@ SHARED: tuple[Option, ...] = (
     ),
     Option(
         name="hit_curve",
+        section=Section.HITS,
+        prominence=1,
+        example="1:0.6,2:0.7",
         kind=HitRates(),
-        about="measured hit rates in place of c and r",
+        about="measured hit rates by fan-out, in place of c and r",
         axis="hit curve",
         groups=(Group.ACCEPTANCE, Group.HITS, Group.CACHE_SHAPE),
         excludes=(Excludes((Group.POWER_LAW,), "{it} has no effect with --hit-curve (the hit rates are given)"),),
     ),
     Option(
         name="hit_curve_all",
+        section=Section.HITS,
         kind=HitRates(),
         about="measured hit rates where all K tokens were accepted",
         axis="hit curve where all were accepted",
@@ -314,6 +357,7 @@ SHARED: tuple[Option, ...] = (
     ),
     Option(
         name="hit_curve_backup",
+        section=Section.HITS,
         kind=HitRates(),
         about="measured hit rates after a speculation by the fast backup",
         axis="hit curve after a backup",
@@ -328,6 +372,7 @@ SHARED: tuple[Option, ...] = (
     ),
     Option(
         name="hit_fan_out",
+        section=Section.HITS,
         kind=Whole(),
         about="guesses a position beyond which hit rates rise no more",
         axis="fan-out up to which hits are known",
@@ -336,6 +381,7 @@ SHARED: tuple[Option, ...] = (
     ),
     Option(
         name="hit_concentration",
+        section=Section.HITS,
         kind=Number(),
         about="misses of a batch go together: its hit rate is drawn each round, Beta with this a + b",
         axis="concentration of a batch's hit rates (a + b)",
@@ -344,6 +390,7 @@ SHARED: tuple[Option, ...] = (
     ),
     Option(
         name="ranges",
+        section=Section.ACCEPTANCE,
         kind=Ranges(),
         about="where a rate of acceptance or hits may lie, alpha=0.75:0.85, again for each; --alpha 0.75:0.85 says the "
         "same",
@@ -353,9 +400,12 @@ SHARED: tuple[Option, ...] = (
     ),
     Option(
         name="backup",
+        section=Section.START,
+        prominence=5,
+        spellings=("--fallback",),
         default="auto",
         kind=OneOf(("jit", "fast", "auto")),
-        about="on a miss: draft just in time, a fast speculator, or the better of the two",
+        about="on a cache miss: draft just in time, take a fast backup's tokens, or the better of the two",
         axis="fallback",
         varied_by=("recommend", "schedule"),
         groups=(Group.CHOICE,),
@@ -369,6 +419,7 @@ SHARED: tuple[Option, ...] = (
     ),
     Option(
         name="backup_ms",
+        section=Section.HITS,
         default=0.0,
         kind=Number(),
         about="latency of the fast backup",
@@ -377,23 +428,28 @@ SHARED: tuple[Option, ...] = (
     ),
     Option(
         name="target",
+        section=Section.START,
+        prominence=9,
         default="llama-3.1-70b",
         kind=Name(),
-        about="transformer card, config.json, or transformer-shaped-HxL",
+        about="target model: a card (ssdsim models list), a config.json, or transformer-shaped-HxL",
         axis="target",
         spellings=("--model",),
         groups=(Group.HARDWARE,),
     ),
     Option(
         name="draft",
+        section=Section.MODELS,
+        prominence=4,
         default=DRAFT,
         kind=Name(),
-        about="the draft's card; of another --drafter, a drafter card or a config.json",
+        about="draft model's card; with another --drafter, its own card or a config.json",
         axis="draft",
         groups=(Group.HARDWARE,),
     ),
     Option(
         name="any_vocabulary",
+        section=Section.MODELS,
         default=False,
         kind=Flag(),
         about="price a draft of another vocabulary than the target's, which engines refuse",
@@ -402,6 +458,7 @@ SHARED: tuple[Option, ...] = (
     ),
     Option(
         name="draft_set",
+        section=Section.MODELS,
         kind=Name(files=False),
         about="the set of a drafter card whose published acceptance is taken",
         axis="set of the drafter card",
@@ -410,15 +467,18 @@ SHARED: tuple[Option, ...] = (
     ),
     Option(
         name="hardware",
+        section=Section.START,
+        prominence=8,
         default="h100-sxm",
         kind=Name(),
-        about="hardware profile",
+        about="hardware profile (ssdsim hardware list)",
         axis="hardware",
         spellings=("--system",),
         groups=(Group.HARDWARE, Group.CHOICE),
     ),
     Option(
         name="draft_hardware",
+        section=Section.MACHINE,
         kind=Name(),
         about="profile of SSD's draft device",
         axis="draft hardware",
@@ -427,6 +487,7 @@ SHARED: tuple[Option, ...] = (
     ),
     Option(
         name="draft_link_us",
+        section=Section.MACHINE,
         kind=Number(1e9),
         about="latency of a message between target and draft over a network (us)",
         axis="latency to the draft (us)",
@@ -436,6 +497,7 @@ SHARED: tuple[Option, ...] = (
     ),
     Option(
         name="draft_link_gbs",
+        section=Section.MACHINE,
         kind=Number(1e6),
         about="bandwidth of that network (GB/s)",
         axis="bandwidth to the draft (GB/s)",
@@ -445,14 +507,19 @@ SHARED: tuple[Option, ...] = (
     ),
     Option(
         name="runtime",
+        section=Section.MACHINE,
+        prominence=4,
         kind=Name(),
-        about="engine that runs the kernels: a bundled card (kernels adds nothing) or a .toml",
+        about="engine that runs the kernels: a card (ssdsim runtimes list) or a .toml; kernels adds nothing",
         axis="runtime",
         otherwise="the one beside the profile, else ssd-engine",
         groups=(Group.HARDWARE, Group.CHOICE),
     ),
     Option(
         name="tp",
+        section=Section.MACHINE,
+        prominence=7,
+        spellings=("--tensor-parallel-size",),
         default=4,
         kind=Whole(),
         about="tensor-parallel degree of the target",
@@ -463,6 +530,7 @@ SHARED: tuple[Option, ...] = (
     ),
     Option(
         name="ep",
+        section=Section.MACHINE,
         default=1,
         kind=Whole(),
         about="groups of the target's devices that hold different experts (expert parallel); 1: all share each expert",
@@ -472,6 +540,7 @@ SHARED: tuple[Option, ...] = (
     ),
     Option(
         name="attention",
+        section=Section.MACHINE,
         default="tensor-parallel",
         kind=OneOf((DATA_PARALLEL, "tensor-parallel")),
         about="the target's devices share every sequence, or each has its own (data-parallel) and all-to-alls bring "
@@ -488,6 +557,7 @@ SHARED: tuple[Option, ...] = (
     ),
     Option(
         name="placement",
+        section=Section.MACHINE,
         kind=ListOf(Whole(0)),
         about="devices of the target's node for its ranks, then the draft, where pairs are linked unlike: 0,2,3,1,4",
         axis="placement",
@@ -496,6 +566,8 @@ SHARED: tuple[Option, ...] = (
     ),
     Option(
         name="draft_gpus",
+        section=Section.MACHINE,
+        prominence=2,
         default=1,
         kind=Whole(),
         about="draft devices of SSD, which share the branches",
@@ -506,6 +578,7 @@ SHARED: tuple[Option, ...] = (
     ),
     Option(
         name="sd_draft",
+        section=Section.MACHINE,
         default="colocated",
         kind=OneOf(SD_DRAFT_PLACES),
         about="the draft of SD and of a tree on the target's devices, or on its own as in SSD",
@@ -515,9 +588,11 @@ SHARED: tuple[Option, ...] = (
     ),
     Option(
         name="context",
+        section=Section.START,
+        prominence=4,
         default=1024,
         kind=Whole(most=1_000_000_000),
-        about="cached tokens of a sequence",
+        about="tokens of a sequence in the KV cache",
         axis="context (tokens)",
         doubling=True,
         varied_by=("schedule",),
@@ -525,22 +600,27 @@ SHARED: tuple[Option, ...] = (
     ),
     Option(
         name="temperature",
+        section=Section.MODELS,
+        prominence=1,
         default=0.0,
         kind=Number(1e6),
-        about="of the sampling: above 0 the draft's logits travel to the target; a pair has rates of its own at each",
+        about="sampling temperature; above 0 the draft's logits go to the target; a pair has rates of its own at each",
         axis="temperature",
         spellings=("--temp",),
     ),
     Option(
         name="dtype",
+        section=Section.MODELS,
+        prominence=2,
         kind=OneOf(FORMATS, tuple(SPELLINGS.items())),
-        about="of weights; a plain one is of activations and cache, too",
+        about="weight format; an unquantised one also sets activations and KV cache",
         axis="dtype",
         otherwise="the card's",
         groups=(Group.HARDWARE, Group.CHOICE),
     ),
     Option(
         name="kv_dtype",
+        section=Section.MODELS,
         kind=OneOf(KV_DTYPES, tuple((also, word) for also, word in SPELLINGS.items() if word in KV_DTYPES)),
         about="of the models' caches",
         axis="dtype of the cache",
@@ -549,6 +629,7 @@ SHARED: tuple[Option, ...] = (
     ),
     Option(
         name="state_dtype",
+        section=Section.MODELS,
         kind=OneOf(DTYPES, tuple((also, word) for also, word in SPELLINGS.items() if word in DTYPES)),
         about="of the states of recurrent layers",
         axis="dtype of recurrent states",
@@ -557,6 +638,7 @@ SHARED: tuple[Option, ...] = (
     ),
     Option(
         name="states",
+        section=Section.MODELS,
         kind=OneOf(KEEPINGS),
         about="of recurrent layers while tokens are verified: each token's state, copies, or inputs to be replayed",
         axis="recurrent states kept",
@@ -565,6 +647,7 @@ SHARED: tuple[Option, ...] = (
     ),
     Option(
         name="draft_dtype",
+        section=Section.MODELS,
         kind=OneOf(FORMATS, tuple(SPELLINGS.items())),
         about="of the draft's weights",
         axis="dtype of the draft",
@@ -573,6 +656,7 @@ SHARED: tuple[Option, ...] = (
     ),
     Option(
         name="budget",
+        section=Section.HITS,
         kind=Whole(),
         about="cached outcomes a sequence, in place of --f",
         axis="cached outcomes a sequence",
@@ -585,6 +669,7 @@ SHARED: tuple[Option, ...] = (
     ),
     Option(
         name="spread",
+        section=Section.START,
         default=0.0,
         kind=NumberOrWord(Number(2.0), "profile"),
         about="standard deviation of the logarithm of every duration (0.1: about 10 %); or profile: as it was measured",
@@ -594,6 +679,7 @@ SHARED: tuple[Option, ...] = (
     ),
     Option(
         name="t_sd",
+        section=Section.UNIT_FREE,
         kind=Number(1e6),
         about="unit-free mode: SD's drafting time in units of T_v; no hardware is read",
         axis="drafting time T_SD (T_v)",
@@ -609,6 +695,7 @@ SHARED: tuple[Option, ...] = (
     ),
     Option(
         name="t_v",
+        section=Section.UNIT_FREE,
         kind=PassTimes(),
         about="unit-free mode: time of a target pass by its rows, over the whole batch; linear between and beyond",
         axis="pass times T_v (by rows)",
@@ -618,6 +705,7 @@ SHARED: tuple[Option, ...] = (
     ),
     Option(
         name="t_p",
+        section=Section.UNIT_FREE,
         kind=Number(1e6),
         about="unit-free mode: pre-speculation time",
         axis="pre-speculation time T_p (T_v)",
@@ -627,6 +715,7 @@ SHARED: tuple[Option, ...] = (
     ),
     Option(
         name="t_b",
+        section=Section.UNIT_FREE,
         kind=Number(1e6),
         about="unit-free mode: the backup's time",
         axis="backup's time T_b (T_v)",
@@ -695,6 +784,14 @@ def owners(name: str) -> tuple[str, tuple[str, ...]] | None:
         if found:
             return chooser, found
     return None
+
+
+def heading(option: Option) -> str:
+    """What help lists an option below: its section, or the titles of the strategies or drafters that have it."""
+    if option.section is not None:
+        return option.section.value
+    who = [each for each in (*strategies.ALL, *drafters.ALL) if option in each.options]
+    return f"Options of {', '.join(each.title for each in who)}"
 
 
 def refuse_others(verb: str, given: Iterable[str], allowed: Collection[str]) -> None:
