@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Protocol
@@ -158,14 +158,15 @@ class Names:
 
 @dataclass(frozen=True)
 class Name:
-    """The name of a bundled card or profile, or, with ``files``, the path of a file."""
+    """The name of a bundled card or profile, or, with ``files``, a file's path; ``full`` is what a short one means."""
 
     files: bool = True
+    full: Callable[[str], str] = str
     must = "be a name or a path"
     depth = 0
 
     def checked(self, said: str, value: Any) -> str:
-        return text(said, value)
+        return self.full(text(said, value))
 
 
 @dataclass(frozen=True)

@@ -21,13 +21,11 @@ from ssdsim.cli.options import Verb, common_options, echo_json
 from ssdsim.cli.progress import shown
 from ssdsim.cli.tables import Table
 from ssdsim.cli.values import OutputFile
-from ssdsim.hardware.catalog import find_hardware, find_transformer
+from ssdsim.hardware.catalog import MACHINES, find_hardware, find_transformer
 from ssdsim.runs.lock import locked
 from ssdsim.scenario.options import ALL
 from ssdsim.transformer.operations import DTYPES
 
-DESCRIBED = {"dgx-1": "v100-sxm2-32gb"}
-"""Machines by their names, with the profile that describes their GPUs and links."""
 _STRATEGIES = ALL["strategies"]
 
 if TYPE_CHECKING:
@@ -45,11 +43,13 @@ if TYPE_CHECKING:
 )
 @click.option("--device", default=None, help="cpu: two pinned cores with gloo [default: --gpus]")
 @click.option("--gpus", default=None, help="GPUs such as 0-4: target ranks first, the draft last")
-@click.option("--tp", type=click.IntRange(1), default=None, help="target ranks [default: all but the draft's]")
+@click.option(
+    *ALL["tp"].flags, "tp", type=click.IntRange(1), default=None, help="target ranks [default: all but the draft's]"
+)
 @click.option("--draft-gpu", type=click.IntRange(0), default=None, help="the draft's GPU [default: the last]")
 @click.option("--target", default="llama-3.1-70b", show_default=True, help="transformer card")
 @click.option("--draft", default="llama-3.2-1b", show_default=True, help="the draft's card")
-@click.option("--b", "--batch", "b", type=click.IntRange(1), default=4, show_default=True)
+@click.option(*ALL["b"].flags, "b", type=click.IntRange(1), default=4, show_default=True)
 @click.option("--k", type=click.IntRange(1), default=5, show_default=True)
 @click.option("--budget", type=click.IntRange(1), default=None, help="branches a sequence [default: 3 (k + 1)]")
 @click.option("--context", type=click.IntRange(1), default=512, show_default=True)
@@ -109,8 +109,8 @@ def print_dry_run(machine: str | None, minutes: float, as_json: bool, **options:
     if find_spec("torch") is None:
         raise InputError("calibrate needs torch: pip install 'ssdsim[torch]'")
     if machine is None:
-        raise InputError(f"--dry-run needs --machine: {', '.join(DESCRIBED)}, or a profile (ssdsim hardware list)")
-    described = find_hardware(DESCRIBED.get(machine.lower(), machine))
+        raise InputError(f"--dry-run needs --machine: {', '.join(MACHINES)}, or a profile (ssdsim hardware list)")
+    described = find_hardware(machine)
     device, gpus, tp, draft_gpu = (options.pop(name) for name in ("device", "gpus", "tp", "draft_gpu"))
     devices = _devices(device, gpus, tp, draft_gpu, described)
     found = dry_run(_workload(devices, described, **options), devices, described)

@@ -21,6 +21,7 @@ from ssdsim.cli.render_pair import print_compared, print_consequences, print_pai
 from ssdsim.cli.values import OutputFile, Values
 from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.runs.lock import locked
+from ssdsim.scenario.options import ALL
 
 if TYPE_CHECKING:
     from ssdsim.measure.checks import Compared
@@ -59,8 +60,7 @@ _PATH = click.Path(path_type=Path)
 @click.option("--limit-minutes", type=click.FloatRange(0.0, min_open=True), help="of collecting; run again to go on")
 @click.option("--precision", type=click.FloatRange(0.0, min_open=True), help="stop at this half-width of alpha")
 @click.option(
-    "--b",
-    "--batch",
+    *ALL["b"].flags,
     "b",
     type=click.IntRange(1),
     default=16,

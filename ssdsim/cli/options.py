@@ -12,6 +12,7 @@ import click
 from ssdsim.base import kinds
 from ssdsim.base.option import Option, Section
 from ssdsim.base.plain import plain
+from ssdsim.cli.console import echo
 from ssdsim.cli.help_page import Placed, more_of, output_option, rare_option, write_options
 from ssdsim.cli.output import print_out
 from ssdsim.cli.values import Lists, Values
@@ -222,8 +223,22 @@ def _again_for_each(option: Option, shown: str) -> click.Option:
 
 def placed(option: Option, **how: Any) -> Placed:
     """The option of the command line that a record describes; None where it is not given."""
-    place = {"heading": heading(option), "prominence": option.prominence}
+    place: dict[str, Any] = {"heading": heading(option), "prominence": option.prominence}
+    if isinstance(option.kind, kinds.Name) and option.kind.full is not str:
+        place["callback"] = _in_full(option, option.kind.full)
     return Placed([*option.flags, option.name], **{"default": None, **place, **how})
+
+
+def _in_full(option: Option, full: Callable[[str], str]) -> Callable[..., Any]:
+    """Says what a short name is taken for."""
+
+    def said(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+        for name in value if isinstance(value, list) else [value]:
+            if isinstance(name, str) and full(name) != name and not ctx.params.get("quiet"):
+                echo(f"note: {option.spelling} {name} is taken for {full(name)}", stderr=True)
+        return value
+
+    return said
 
 
 def _single(option: Option) -> Any:
@@ -306,7 +321,7 @@ def work_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def quiet_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    return output_option("--quiet", is_flag=True, help="no notes on stderr")(command)
+    return output_option("--quiet", is_flag=True, is_eager=True, help="no notes on stderr")(command)
 
 
 def json_option(command: Callable[..., Any]) -> Callable[..., Any]:

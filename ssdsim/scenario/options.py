@@ -26,6 +26,7 @@ from ssdsim.base.kinds import (
 )
 from ssdsim.base.option import Excludes, Group, Needs, Option, Searcher, Section, by_name, spelled
 from ssdsim.drafters.model import DRAFT
+from ssdsim.hardware.catalog import full_hardware_name, full_transformer_name
 from ssdsim.transformer.forward import DATA_PARALLEL
 from ssdsim.transformer.operations import DTYPES, KEEPINGS
 from ssdsim.transformer.precision import FORMATS, KV_DTYPES, SPELLINGS
@@ -431,7 +432,7 @@ SHARED: tuple[Option, ...] = (
         section=Section.START,
         prominence=9,
         default="llama-3.1-70b",
-        kind=Name(),
+        kind=Name(full=full_transformer_name),
         about="target model: a card (ssdsim models list), a config.json, or transformer-shaped-HxL",
         axis="target",
         spellings=("--model",),
@@ -442,7 +443,7 @@ SHARED: tuple[Option, ...] = (
         section=Section.MODELS,
         prominence=4,
         default=DRAFT,
-        kind=Name(),
+        kind=Name(full=full_transformer_name),
         about="draft model's card; with another --drafter, its own card or a config.json",
         axis="draft",
         groups=(Group.HARDWARE,),
@@ -470,7 +471,7 @@ SHARED: tuple[Option, ...] = (
         section=Section.START,
         prominence=8,
         default="h100-sxm",
-        kind=Name(),
+        kind=Name(full=full_hardware_name),
         about="hardware profile (ssdsim hardware list)",
         axis="hardware",
         spellings=("--system",),
@@ -479,7 +480,7 @@ SHARED: tuple[Option, ...] = (
     Option(
         name="draft_hardware",
         section=Section.MACHINE,
-        kind=Name(),
+        kind=Name(full=full_hardware_name),
         about="profile of SSD's draft device",
         axis="draft hardware",
         otherwise="--hardware",

@@ -22,7 +22,7 @@ class Slo:
 
     @staticmethod
     def parse(text: str | None) -> Slo | None:
-        """``ttft:500,tpot:20``; None where nothing is asked.
+        """``ttft:500,tpot:20`` in milliseconds, or with units, ``ttft:1s,tpot:20ms``; None where nothing is asked.
 
         Raises
         ------
@@ -38,12 +38,9 @@ class Slo:
                 raise InputError(
                     f"--slo {text}: unknown metric '{name}'{nearest(name, METRICS)} Allowed: {', '.join(METRICS)}"
                 )
-            try:
-                bounds[name] = float(value)
-            except ValueError:
-                bounds[name] = np.nan
+            bounds[name] = _milliseconds(value)
             if not 0.0 < bounds[name] < np.inf:
-                raise InputError(f"--slo {text}: {name} wants milliseconds above 0, such as {name}:500")
+                raise InputError(f"--slo {text}: {name} wants milliseconds above 0, such as {name}:500 or {name}:0.5s")
         return Slo(bounds)
 
     def good(self, metrics_ms: Mapping[str, NDArray[np.float64]]) -> NDArray[np.bool_]:
@@ -53,3 +50,16 @@ class Slo:
 
     def __str__(self) -> str:
         return ",".join(f"{name}:{bound:g}" for name, bound in self.bounds_ms.items())
+
+
+def _milliseconds(text: str) -> float:
+    """``500``, ``500ms`` or ``0.5s``; NaN where it is no time."""
+    number, per_unit = text.strip().lower(), 1.0
+    for unit, each_ms in (("ms", 1.0), ("s", 1e3)):
+        if number.endswith(unit):
+            number, per_unit = number.removesuffix(unit), each_ms
+            break
+    try:
+        return float(number) * per_unit
+    except ValueError:
+        return float("nan")
