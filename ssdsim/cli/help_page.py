@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from ssdsim.base.option import ALWAYS, Section
+from ssdsim.cli.values import OfKind
 
 MOST_OPTIONS = 25
 """How many a first page has at most, ``--help`` included."""
@@ -108,12 +109,19 @@ def _row(option: click.Option, ctx: click.Context, whole: bool) -> tuple[str, st
     record = option.get_help_record(ctx)
     assert record is not None
     meaning, value = record[1], "" if option.is_flag else f" {_value(option, ctx)}"
-    if isinstance(option.type, click.Choice) and len(value) > _COLUMN // 2:
-        value, meaning = " WORD", f"{meaning}; one of {', '.join(map(str, option.type.choices))}"
+    if len(value) > _COLUMN // 2 and (words := _words(option)):
+        value, meaning = " WORD", f"{meaning}; one of {', '.join(words)}"
     counts = range(len(option.opts), 0, -1)
     names = [click.formatting.join_options(option.opts[:count])[0] + value for count in counts]
     fitting = (each for each in names if len(each) <= _COLUMN - 2)
     return (names[0] if whole else next(fitting, names[-1])).ljust(_COLUMN - 2), meaning
+
+
+def _words(option: click.Option) -> tuple[str, ...]:
+    """All that may be typed, where these are few."""
+    if isinstance(option.type, click.Choice):
+        return tuple(map(str, option.type.choices))
+    return option.type.kind.words if isinstance(option.type, OfKind) else ()
 
 
 def _value(option: click.Option, ctx: click.Context) -> str:

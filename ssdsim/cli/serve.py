@@ -30,7 +30,7 @@ from ssdsim.cli.help_page import output_option
 from ssdsim.cli.options import Verb, chosen_options, common_options, echo_json, work_options
 from ssdsim.cli.progress import shown, told
 from ssdsim.cli.render_serving import print_compared, print_serving
-from ssdsim.cli.values import OutputFile, Values
+from ssdsim.cli.values import NUMBERS, OutputFile
 from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.measured.bench import model_in
@@ -48,7 +48,7 @@ _NO_LOG = RequestLog("made up", None, np.zeros(0), np.zeros(0))
 
 
 @click.command("serve", cls=Verb, example="ssdsim serve --rate 1,2,4 --input-len 1024 --slo ttft:500,tpot:20")
-@click.option("--rate", "rates", type=Values(float), help="requests a second; a list or range sweeps; inf: all at once")
+@click.option("--rate", "rates", type=NUMBERS, help="requests a second; a list or range sweeps; inf: all at once")
 @click.option("--concurrency", type=int, help="requests in flight at any time, in place of a rate")
 @click.option("--input-len", help=f"tokens of prompts: N, lognormal:MEAN,SD, ... [default: {_INPUT}]")
 @click.option("--output-len", help=f"tokens of answers, likewise [default: {_OUTPUT}]")

@@ -8,6 +8,7 @@ import pytest
 
 from ssdsim.answers.serving.slo import Slo
 from ssdsim.base.errors import InputError
+from ssdsim.base.kinds import SHARE, Several, Whole
 from ssdsim.hardware.catalog import full_hardware_name, full_transformer_name, hardware_names, transformer_names
 from tests.cli.in_process import asked
 
@@ -21,12 +22,29 @@ from tests.cli.in_process import asked
         ("--fallback jit", "--backup jit"),
         ("--hardware h200", "--hardware h200-sxm"),
         ("--model llama3.1-8b", "--target llama-3.1-8b"),
+        ("--context 8k", "--context 8192"),
+        ("--alpha 80% --p-hit 85%", "--alpha 0.8 --p-hit 0.85"),
+        ("--alpha 75%:85%", "--alpha 0.75:0.85"),
+        ("--alpha 90%,85%,80% --k 3", "--alpha 0.9,0.85,0.8 --k 3"),
     ],
 )
 def test_an_engineers_spelling_means_the_same(spelling: str, same_as: str) -> None:
     one, other = (asked("predict", "--json", *words.split()) for words in (spelling, same_as))
     assert one.returncode == 0, one.stderr
     assert json.loads(one.stdout) == json.loads(other.stdout)
+
+
+def test_a_list_and_a_range_take_the_same_spellings() -> None:
+    kind = Several(Whole())
+    assert kind.parse("512,1k:3k:1k") == [512, 1024, 2048, 3072]
+    assert Several(SHARE).parse("50%,0.7") == [0.5, 0.7]
+
+
+@pytest.mark.parametrize("words", ["--temperature 80%", "--context 8kk", "--context 1.5k", "--b k", "--alpha %"])
+def test_what_is_no_number_is_refused(words: str) -> None:
+    done = asked("predict", *words.split())
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
 
 
 def test_what_a_short_name_is_taken_for_is_said_unless_quiet() -> None:
