@@ -41,7 +41,7 @@ class _Export(Verb):
 @chosen_options(lambda: ("strategies", *fixed_options()))
 @common_options
 def command(format_: str, output: Path | None, as_json: bool, seed: int, quiet: bool, **options: Any) -> int:
-    """Write which strategy is best at which batch and context, and with which settings: K, fan-out, fallback.
+    """Write which strategy is best at which batch and context, and with which settings: K, fan-out, backup.
 
     json and csv hold the whole schedule; vllm is the object of --speculative-config; vllm-serve, sglang and trtllm are
     the command line of a server, ssd command lines of the SSD engine's bench.py. --b, --context, --k and --f take lists

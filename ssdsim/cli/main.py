@@ -67,7 +67,7 @@ class VerbGroup(click.Group):
 @click.group(cls=VerbGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="ssdsim")
 def cli() -> None:
-    """Is speculative speculative decoding worth one more GPU, and with which K, fan-out and fallback?"""
+    """Is speculative speculative decoding worth one more GPU, and with which K, fan-out and backup?"""
 
 
 _READER_LEFT = 141  # 128 + SIGPIPE, as shells have it

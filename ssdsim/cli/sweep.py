@@ -192,8 +192,8 @@ def _shown(plan: Plan, contest: _Sides) -> list[tuple[str, str, Callable[[pd.Ser
     shown = []
     backup, all_hit = contest.own("backup"), contest.own("p_all_hit")
     if backup is not None:
-        fallback = f"effective_{backup}" if backup in plan.grid else backup
-        shown.append(("fallback", fallback, lambda row: str(row[fallback])))
+        chosen = f"effective_{backup}" if backup in plan.grid else backup
+        shown.append(("backup", chosen, lambda row: str(row[chosen])))
     shown += [rate(strategy) for strategy in (*contest.rivals[:1], name)]
     shown += [over(rival) for rival in contest.rivals]
     shown += [per_gpu(rival) for rival in contest.rivals[:1]]
@@ -232,5 +232,5 @@ def _summary(contest: _Sides, possible: pd.DataFrame) -> str:
         said.append(f"{what} {ratio.min():.2f}-{ratio.max():.2f}x, median {ratio.median():.2f}x")
     backup = contest.own("backup")
     if backup is not None:
-        said.append(f"just in time is the fallback at {(column(possible, backup) == 'jit').mean():.0%}")
+        said.append(f"just in time is the backup at {(column(possible, backup) == 'jit').mean():.0%}")
     return "; ".join(said)

@@ -376,7 +376,7 @@ def _write_config(path: Path, options: dict[str, object]) -> None:
 
 def _table(compared: Sequence[Sequence[Comparison]]) -> Table:
     table = Table(names=6, first=("error",), pad_edge=True)
-    for column in ("b", "K", "F", "p_hit", "fallback", "", "measured ms", "predicted ms", "error", "most off"):
+    for column in ("b", "K", "F", "p_hit", "backup", "", "measured ms", "predicted ms", "error", "most off"):
         table.add_column(column)
     for comparisons in compared:
         for c in comparisons:

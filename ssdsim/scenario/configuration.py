@@ -51,7 +51,7 @@ class Configuration:
         elif "acceptance" in v or "alpha" in v:
             words.append(f"acceptance {v['acceptance']}" if "acceptance" in v else f"alpha {v['alpha']}")
         if v.get("backup", "auto") != "auto":
-            words.append(f"{v['backup']} fallback")
+            words.append(f"{v['backup']} backup")
         return ", ".join(words)
 
     @property
