@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from math import isfinite
+from pathlib import Path
 from typing import Any, Protocol
 
 from ssdsim.base.checks import text
@@ -84,7 +86,7 @@ class Number(Kind):
     def must(self) -> str:
         if self.most <= 1.0:
             return f"lie in [{self.least:g}, {self.most:g}]"
-        return f"be at least {self.least:g} and at most {self.most:,.12g}"
+        return f"be at least {self.least:g}" + (f" and at most {self.most:,.12g}" if isfinite(self.most) else "")
 
     def parse(self, text: str) -> float:
         return _share(text) if self.most <= 1.0 else float(text)
@@ -229,6 +231,20 @@ class Name(Kind):
 
     def checked(self, said: str, value: Any) -> str:
         return self.full(text(said, value))
+
+
+@dataclass(frozen=True)
+class File(Kind):
+    """The path of a file."""
+
+    form = "path"
+    must = "be the path of a file"
+
+    def parse(self, text: str) -> Path:
+        return Path(text)
+
+    def checked(self, said: str, value: Any) -> Path:
+        return Path(text(said, value))
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,8 @@ class Section(Enum):
     """The heading below which help lists an option, in the order of the headings."""
 
     START = "Start"
+    REQUESTS = "Requests"
+    BATCHING = "Batching"
     MODELS = "Models and drafter"
     MACHINE = "Machine"
     ACCEPTANCE = "Acceptance"
@@ -80,7 +82,8 @@ class Option:
 
     ``default`` None: it follows from others, as ``otherwise`` says, or has no part. ``spellings`` are more flags of the
     command line, whose first is ``--name``. ``varied_by`` are the answers that search it, and so do not take it as
-    given. ``axis`` is the title of a report's axis, its unit in brackets; ``doubling`` values want a logarithmic one.
+    given. ``axis`` is the title of a report's axis, its unit in brackets, where a report has one of it; ``doubling``
+    values want a logarithmic one.
     ``symbol`` is what formulas call it, where that is not its name. ``plausible`` is where the values of real pairs
     lie, of an option whose default nobody measured. Help lists it below ``section``, or below the name of the strategy
     or drafter that has it; a first page has those of the greatest ``prominence``, none of 0. ``example`` is a value, of
@@ -90,7 +93,7 @@ class Option:
     name: str
     kind: Kind
     about: str
-    axis: str
+    axis: str = ""
     default: Any = None
     otherwise: str = ""
     spellings: tuple[str, ...] = ()

@@ -11,6 +11,7 @@ import click
 
 from ssdsim.base import kinds
 from ssdsim.base.option import Option, Section
+from ssdsim.base.option_record import OptionRecord, options_of
 from ssdsim.base.plain import plain
 from ssdsim.cli.console import echo
 from ssdsim.cli.help_page import Placed, more_of, output_option, rare_option, write_options
@@ -78,6 +79,16 @@ def chosen_options(
         return placed(option, type=several_of(option) if several else _single(option), help=shown)
 
     return late_options(lambda: [one(ALL[name], instead()) for name in names()])
+
+
+def record_options(record: type[OptionRecord]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add the options of a record, which :func:`ssdsim.base.option_record.taken` makes of them."""
+
+    def one(option: Option) -> click.Option:
+        flag = isinstance(option.kind, kinds.Flag)
+        return placed(option, help=option.help, **({"is_flag": True} if flag else {"type": OfKind(option.kind)}))
+
+    return late_options(lambda: map(one, options_of(record).values()))
 
 
 def _again_for_each(option: Option, shown: str) -> click.Option:

@@ -24,7 +24,8 @@ from ssdsim.cli.tables import Table
 from ssdsim.cli.values import OfKind, OutputFile
 from ssdsim.engine.trace import Trace
 from ssdsim.runs.lock import locked
-from ssdsim.scenario.options import SD_DRAFT_PLACES, files
+from ssdsim.scenario.options import files
+from ssdsim.scenario.shared.site import SD_DRAFT_PLACES
 from ssdsim.transformer.operations import DTYPES
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ def test_the_search_finds_it_first() -> None:
     boosts = [re.search(r"boost: (\d+)", path.read_text()[:200]) for path in (PROJECT / "docs").rglob("*.md")]
     assert [found[1] for found in boosts if found] == ["8"]
     assert PAGE.startswith("---\nsearch:\n  boost: 8\n---\n")
-    assert TERMS == sorted(TERMS, key=str.lower)
+    assert sorted(TERMS, key=str.lower) == TERMS
 
 
 def test_the_word_backup_is_said_of_what_answers_a_miss() -> None:

@@ -14,7 +14,7 @@ from ssdsim.answers.predict import predict
 from ssdsim.reports.build import Report, report
 from tests.reports.browser import CHROMIUM, Browser
 from tests.reports.run_folders import write_measurements, write_run
-from tests.reports.toy import Sleepy
+from tests.reports.sleepy import Sleepy
 
 pytestmark = [
     pytest.mark.browser,

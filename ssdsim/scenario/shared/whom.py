@@ -1,0 +1,74 @@
+"""Who is compared, and at how many sequences and drafted tokens."""
+
+from __future__ import annotations
+
+from ssdsim import drafters, strategies
+from ssdsim.base.kinds import Member, Names, Whole
+from ssdsim.base.option import Group, Option, Section
+
+WHOM = (
+    Option(
+        name="strategies",
+        section=Section.START,
+        prominence=3,
+        default=strategies.default(),
+        kind=Names(strategies.ALL),
+        about="strategies to compare",
+        axis="strategies",
+        spellings=("--strategy",),
+        varied_by=("schedule",),
+    ),
+    Option(
+        name="subject",
+        section=Section.START,
+        kind=Member(strategies.ALL),
+        about="the strategy that the verdict is about, held against the others",
+        axis="subject",
+        otherwise=f"{strategies.SUBJECT} where it is among --strategies, else the last of them",
+    ),
+    Option(
+        name="drafter",
+        section=Section.MODELS,
+        prominence=1,
+        default="model",
+        kind=Member(drafters.ALL),
+        about="what drafts: a model, a head, a look-up (ssdsim models drafters)",
+        axis="drafter",
+    ),
+    Option(
+        name="b",
+        section=Section.START,
+        prominence=7,
+        default=1,
+        kind=Whole(),
+        about="batch: sequences decoded together",
+        axis="batch size b (sequences)",
+        spellings=("-b", "--batch-size", "--batch", "--bs"),
+        doubling=True,
+        varied_by=("recommend", "schedule"),
+        groups=(Group.CHOICE,),
+    ),
+    Option(
+        name="k",
+        section=Section.START,
+        prominence=7,
+        default=6,
+        kind=Whole(most=1_000),
+        about="lookahead K: drafted tokens that a round verifies",
+        axis="lookahead K (tokens)",
+        spellings=("--num-speculative-tokens",),
+        symbol="K",
+        varied_by=("recommend", "schedule"),
+        groups=(Group.CHOICE,),
+    ),
+    Option(
+        name="sd_k",
+        section=Section.START,
+        kind=Whole(most=1_000),
+        about="SD's own lookahead",
+        axis="SD's lookahead (tokens)",
+        otherwise="the same as --k",
+        varied_by=("recommend", "schedule"),
+        groups=(Group.CHOICE,),
+    ),
+)
