@@ -141,7 +141,7 @@ def _points(asked: dict[str, Any], concurrencies: Sequence[int], inputs: Sequenc
 def _measured(work: Work, output: Path, quiet: bool) -> Measured:
     from ssdsim.bench.run import measure
 
-    with shown("bench", "points", quiet) as progress:
+    with shown("bench", "points", quiet, kept=f"{output} has what is measured; run again to resume") as progress:
         return measure(work, output, (lambda *_: None) if quiet else say_what_comes, progress)
 
 

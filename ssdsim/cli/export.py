@@ -16,6 +16,7 @@ from ssdsim.cli.console import console, echo, print_labelled
 from ssdsim.cli.help_page import output_option
 from ssdsim.cli.options import Verb, chosen_options, common_options, echo_json
 from ssdsim.cli.output import print_out
+from ssdsim.cli.progress import shown
 from ssdsim.cli.values import OutputFile
 from ssdsim.cli.warning_lines import print_warnings
 
@@ -48,7 +49,8 @@ def command(format_: str, output: Path | None, as_json: bool, seed: int, quiet: 
     and ranges: 1,2,4 or 1:8. What an engine cannot do is said on stderr, and the nearest that it can is exported. Exits
     with 1 if nothing fits.
     """
-    exported = export(format_, seed=seed, **options)
+    with shown("export", "", quiet):
+        exported = export(format_, seed=seed, **options)
     if output is not None and exported.text:
         write_whole(output, exported.text)
     if as_json:

@@ -11,6 +11,7 @@ import click
 
 from ssdsim.base.kinds import Percent
 from ssdsim.base.plain import picked
+from ssdsim.cli import progress
 from ssdsim.cli.console import console, echo
 from ssdsim.cli.groups import Group
 from ssdsim.cli.held import held_json, print_decision, print_held, refused
@@ -78,8 +79,9 @@ def runtime(
     chosen = tuple(field.strip() for field in fields.split(",")) if fields is not None else None
     engines = {row.engine for row in rows if row.engine}
     engine = engines.pop() if len(engines) == 1 else ""
-    fit = fit_runtime(rows, base, name or output.stem, engine, chosen, _source(files))
-    checked = predict_aside(held, fit.card) if held is not None else []
+    with progress.shown("fit", "", quiet):
+        fit = fit_runtime(rows, base, name or output.stem, engine, chosen, _source(files))
+        checked = predict_aside(held, fit.card) if held is not None else []
     refusal = refused(checked, within, output) if held is not None else None
     if refusal is None:
         save_runtime(fit.card, output)

@@ -13,6 +13,7 @@ from ssdsim.base.errors import InputError
 from ssdsim.cli.console import console, print_labelled
 from ssdsim.cli.help_page import output_option
 from ssdsim.cli.options import Verb, echo_json, json_option, quiet_option
+from ssdsim.cli.progress import shown
 from ssdsim.cli.tables import Table
 from ssdsim.cli.values import OutputFile
 from ssdsim.pairs.file import Findings, Pair
@@ -55,14 +56,15 @@ def command(
 
     Several FILES are several sets of requests, each called by its file's name; snapshots of counters are one set.
     """
-    pair = import_acceptance(
-        engine,
-        files,
-        _named_sets(named),
-        Asked(k, model, sampled, since_start, adaptive),
-        Named(target, draft, temperature),
-        date.today().isoformat(),
-    )
+    with shown("import", "", quiet):
+        pair = import_acceptance(
+            engine,
+            files,
+            _named_sets(named),
+            Asked(k, model, sampled, since_start, adaptive),
+            Named(target, draft, temperature),
+            date.today().isoformat(),
+        )
     pair.save(output)
     if as_json:
         echo_json(pair)

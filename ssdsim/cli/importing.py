@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,6 +11,7 @@ from ssdsim.base.errors import InputError
 from ssdsim.cli.groups import Group
 from ssdsim.cli.help_page import output_option
 from ssdsim.cli.import_acceptance import command as acceptance
+from ssdsim.cli.progress import shown
 from ssdsim.cli.values import OutputFile
 from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.hardware.catalog import find_hardware
@@ -59,9 +60,12 @@ def aiconfigurator(
     from calibration.importers.aiconfigurator import import_aiconfigurator
 
     speeds = [_speed(text, ar_context) for text in ar]
-    profile = import_aiconfigurator(folder, name or output.stem, link_csv=link, commit=commit, link_commit=link_commit)
-    if speeds:
-        save_runtime(fit_decoding_speeds(profile, speeds, ar_source, output.stem), output.with_suffix(SUFFIX))
+    found: dict[str, Any] = {"link_csv": link, "commit": commit, "link_commit": link_commit}
+    with shown("import", "", quiet=False):
+        profile = import_aiconfigurator(folder, name or output.stem, **found)
+        runtime = fit_decoding_speeds(profile, speeds, ar_source, output.stem) if speeds else None
+    if runtime is not None:
+        save_runtime(runtime, output.with_suffix(SUFFIX))
     _save(profile, output)
 
 
@@ -84,7 +88,9 @@ def deepbench(table: Path, name: str | None, commit: str, output: Path) -> None:
     """DeepBench's V100 workbook (.xlsx) or its GEMMs as CSV; the rest of the V100 from its datasheet."""
     from calibration.importers.deepbench import import_deepbench
 
-    _save(import_deepbench(table, name=name or output.stem, commit=commit), output)
+    with shown("import", "", quiet=False):
+        profile = import_deepbench(table, name=name or output.stem, commit=commit)
+    _save(profile, output)
 
 
 @command.command("v100", example="ssdsim import v100 deepbench.csv timings -o v100.json")
@@ -98,7 +104,9 @@ def v100(deepbench: Path, folder: Path, name: str | None, memory: str, commit: s
     """DeepBench's GEMMs and a folder of public V100 measurements: links, all-reduces, streaming, launches."""
     from calibration.importers.v100 import import_v100
 
-    _save(import_v100(deepbench, folder, name or output.stem, int(memory), commit), output)
+    with shown("import", "", quiet=False):
+        profile = import_v100(deepbench, folder, name or output.stem, int(memory), commit)
+    _save(profile, output)
 
 
 _BASE = click.option("--base", default="h100-sxm", show_default=True, help="profile whose other timings are kept")
@@ -125,8 +133,9 @@ def vidur(
     # the fastest link that datasheets of NVLink devices name; it only settles whether sizes are bytes or elements
     peak = 450e9
     if mlp:
-        update["gemm"] = {**profile.gemm, DTYPE: import_gemms(mlp)}
-        update["elementwise"] = import_elementwise(mlp)
+        with shown("import", "", quiet=False):
+            update["gemm"] = {**profile.gemm, DTYPE: import_gemms(mlp)}
+            update["elementwise"] = import_elementwise(mlp)
     if all_reduce:
         found = import_all_reduce(all_reduce, peak)
         update["collectives"] = {**profile.collectives, "all_reduce": found}
@@ -145,7 +154,8 @@ def nccl_tests(files: tuple[Path, ...], operation: str | None, ranks: int | None
     """Text, CSV or JSON of nccl-tests and rccl-tests, of any version and launcher, on top of a profile."""
     from calibration.importers.nccl_tests import read_nccl_tests, unlike, with_nccl_tests
 
-    timings = [timed for file in files for timed in read_nccl_tests(file, operation, ranks)]
+    with shown("import", "", quiet=False):
+        timings = [timed for file in files for timed in read_nccl_tests(file, operation, ranks)]
     under = find_hardware(base)
     profile = with_nccl_tests(under, timings, "nccl-tests")  # which refuses before anything is said
     for timed in timings:
@@ -162,7 +172,8 @@ def plain_csv(file: Path, base: str, output: Path) -> None:
     """A plain CSV (op, dtype, seconds, m, n, k, ...), on top of a profile."""
     from calibration.importers.plain_csv import with_plain_csv
 
-    profile = with_plain_csv(find_hardware(base), file, "csv")
+    with shown("import", "", quiet=False):
+        profile = with_plain_csv(find_hardware(base), file, "csv")
     _save(profile.model_copy(update={"name": output.stem}), output)
 
 

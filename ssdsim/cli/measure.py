@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -168,15 +167,11 @@ def _measured(
     job = Job(options, asked, folder, seed)
 
     def told(what: str) -> Any:
-        return shown("measure", what, quiet)
+        return shown("measure", what, quiet, kept=f"what was collected is in {folder.path}; run again to resume")
 
     lock = folder.path.with_name(f".{folder.path.name}.lock")
-    try:
-        with locked(lock, folder.path, "measurement"):
-            return _run(job, told)
-    except KeyboardInterrupt:
-        click.echo(f"interrupted: what was collected is in {folder.path}; run again to resume", err=True)
-        sys.exit(130)
+    with locked(lock, folder.path, "measurement"):
+        return _run(job, told)
 
 
 def _run(job: Job, told: Callable[[str], Any]) -> tuple[Pair, list[Compared]]:

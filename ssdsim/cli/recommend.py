@@ -118,10 +118,12 @@ def command(
     """
     with shown("recommend", "steps", quiet, ends=False) as progress:
         found = recommend(seed=seed, progress=progress, **options)
-    entrance = door(found, rate, slo)
+    with shown("recommend", "", quiet):
+        entrance = door(found, rate, slo)
     answer = recommendation_json(found, entrance) if as_json or output is not None else {}
     if output is not None:
-        _keep(output, found, entrance, answer, seed)
+        with shown("recommend", "", quiet):
+            _keep(output, found, entrance, answer, seed)
     if as_json:
         echo_json(answer)
     else:

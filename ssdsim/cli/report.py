@@ -11,6 +11,7 @@ from ssdsim.cli.console import echo
 from ssdsim.cli.help_page import output_option
 from ssdsim.cli.options import Verb, common_options, echo_json
 from ssdsim.cli.output import print_out
+from ssdsim.cli.progress import shown
 from ssdsim.cli.values import OutputFile
 from ssdsim.runs.layout import REPORT
 
@@ -26,7 +27,8 @@ def command(run_folder: Path, output: Path | None, as_json: bool, seed: int, qui
     """
     from ssdsim.reports.build import report
 
-    made = report(run_folder, seed)
+    with shown("report", "", quiet):
+        made = report(run_folder, seed)
     path = run_folder / REPORT if output is None else output
     made.save(path)
     if as_json:

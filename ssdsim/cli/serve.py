@@ -28,7 +28,7 @@ from ssdsim.base.kinds import File
 from ssdsim.base.option_record import taken
 from ssdsim.cli.help_page import output_option, rare_option
 from ssdsim.cli.options import Verb, chosen_options, common_options, echo_json, record_options, work_options
-from ssdsim.cli.progress import shown, told
+from ssdsim.cli.progress import kept_in, shown, told
 from ssdsim.cli.render_serving import print_compared, print_serving
 from ssdsim.cli.values import OfKind, OutputFile
 from ssdsim.cli.warning_lines import print_warnings
@@ -83,7 +83,7 @@ def command(
     if effort.runs and not quiet:
         runs = len(load.rates or [None]) + (_SEARCH_RUNS if goal.capacity else 0)
         _say_cost(requests, runs, str(options["strategies"] or _STRATEGIES), output)
-    with shown("serve", "runs", quiet) as progress, ExitStack() as stack:
+    with shown("serve", "runs", quiet, kept=kept_in(output, "run")) as progress, ExitStack() as stack:
         folder = None if output is None else stack.enter_context(opened_for_serving(output))
         found = served(
             Load(load.rate, workload=requests),
@@ -111,9 +111,11 @@ def _say_cost(requests: Workload, runs: int, strategies: str, output: Path | Non
     count, tokens = runs * len(strategies.split(",")), int(requests.output_tokens.sum())
     if count * tokens * _TOKEN_S < _LONG_S:
         return
-    kept = f"{output} keeps each run that is done" if output else "-o FOLDER would keep each run that is done"
     what = f"{count} runs of {requests.requests:,} requests and {tokens:,} tokens"
-    click.echo(f"serve: {what}, up to {told(count * tokens * _TOKEN_S)} of one core; Ctrl-C ends it, {kept}", err=True)
+    click.echo(
+        f"serve: {what}, up to {told(count * tokens * _TOKEN_S)} of one core; Ctrl-C ends it, {kept_in(output, 'run')}",
+        err=True,
+    )
 
 
 def _save_timeline(found: Serving, path: Path) -> None:

@@ -23,7 +23,7 @@ from ssdsim.cli.console import console
 from ssdsim.cli.help_page import rare_option
 from ssdsim.cli.options import Verb, common_options, echo_json, grid_options, work_options
 from ssdsim.cli.output import print_out
-from ssdsim.cli.progress import shown
+from ssdsim.cli.progress import kept_in, shown
 from ssdsim.cli.render import title_of
 from ssdsim.cli.tables import Table
 from ssdsim.cli.warning_lines import print_warnings
@@ -77,7 +77,7 @@ def command(
     how = {"engine": engine, "precision": precision, "draws": draws, "seed": seed}
     plan = plan_of(preset, given, **how)
     _check_shown(plan, sort, top, as_json)
-    with shown("sweep", "points", quiet) as progress:
+    with shown("sweep", "points", quiet, kept=kept_in(output, "point")) as progress:
         results = sweep(preset=preset, folder=output, jobs=jobs, cluster=cluster, progress=progress, **how, **given)
     if as_json:
         echo_json(_json(plan, results))

@@ -334,8 +334,8 @@ def _run(
     if bench.shared and not quiet:
         echo("validate: ranks share a device; predictions, for which each has its own, do not hold", stderr=True)
     try:
-        lock = log.with_name(f".{log.name}.lock")
-        with locked(lock, log, "validation"), shown("validate", "grid points", quiet) as progress:
+        lock, kept = log.with_name(f".{log.name}.lock"), f"what was measured is in {log}; run again to resume"
+        with locked(lock, log, "validation"), shown("validate", "grid points", quiet, kept=kept) as progress:
             found = list(run_grid(bench, points, log, progress, trace))
     except RankError as error:
         raise InputError(f"{error}; what was measured is kept in {log}, run again to resume") from None
