@@ -17,6 +17,7 @@ from ssdsim.cli.console import echo
 from ssdsim.cli.help_page import Placed, more_of, output_option, rare_option, write_options
 from ssdsim.cli.output import print_out
 from ssdsim.cli.values import OfKind
+from ssdsim.cli.warning_lines import VERBOSE
 from ssdsim.scenario.options import ALL, heading, ranged
 
 _OUTPUT = Section.OUTPUT
@@ -169,7 +170,14 @@ def work_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+def _note_verbose(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    ctx.meta[VERBOSE] = value
+
+
 def quiet_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """``--quiet``, and ``--verbose`` beside it."""
+    noted: dict[str, Any] = {"is_flag": True, "expose_value": False, "callback": _note_verbose}
+    command = output_option("--verbose", **noted, help="every warning, not one of a kind")(command)
     return output_option("--quiet", is_flag=True, is_eager=True, help="no notes on stderr")(command)
 
 

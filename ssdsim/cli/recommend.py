@@ -131,7 +131,8 @@ def command(
 
         print_recommendation(found, entrance, quiet)
         if output is not None and entrance is not None:
-            click.echo(f"{output / REPORT}, {output / COMMAND}")
+            written = [output / REPORT, *([output / COMMAND] if entrance.command else [])]
+            click.echo(", ".join(map(str, written)))
     return int(all(answer.best is None for answer in found.answers))
 
 
