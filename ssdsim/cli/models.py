@@ -56,7 +56,7 @@ def list_drafters(as_json: bool) -> None:
     if as_json:
         echo_json({"schema": 1, "drafters": cards})
         return
-    table = Table(names=3, pad_edge=True)
+    table = Table(first=("sets", "K", "tokens", "--drafter"), pad_edge=True)
     for column in ("name", "--drafter", "target", "sets", "K", "tokens"):
         table.add_column(column, words=column not in ("K", "tokens"))
     for card in cards:
