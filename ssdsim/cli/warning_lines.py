@@ -53,7 +53,7 @@ def _beyond(profile: str, operations: list[str], share: float | None) -> str:
     several = len(operations) > 1
     what = f"{len(operations)} operation{'s' if several else ''} ({families})"
     part = "" if share is None else f", {_percent(share)} of the passes' time,"
-    return f"{profile}: {what}{part} {'are' if several else 'is'} beyond what was timed; --verbose names them"
+    return f"{profile}: {what}{part} {'are' if several else 'is'} beyond what was timed (--verbose)"
 
 
 def _percent(share: float) -> str:
