@@ -38,10 +38,11 @@ _NONE = {name: getattr(KERNELS.kernels, name, 0.0) for name in EXPERTS}
 
 _HEAD = """# How well it predicts engines that run mixtures of experts
 
-Made by `python docs/fidelity_mixtures.py`, from published end-to-end measurements that are not part of this project:
-decoding while {rows} settings of gpt-oss-120b, DeepSeek-R1 and V3, and MiniMax-M2.5 were served. {late} are left out
-since their first token took longer than a second, {drafted} of DeepSeek-V3 on TensorRT-LLM without a version, which
-may have speculated, and {repeated} that repeat another to the last digit. A series is one model, format, GPU and
+For people who serve mixtures of experts. This page says how far their speeds are missed, by engine, model and
+placement. `python docs/fidelity_mixtures.py` makes it, from published end-to-end measurements that are not part of this
+project: decoding while {rows} settings of gpt-oss-120b, DeepSeek-R1 and V3, and MiniMax-M2.5 were served. {late} are
+left out since their first token took longer than a second, {drafted} of DeepSeek-V3 on TensorRT-LLM without a version,
+which may have speculated, and {repeated} that repeat another to the last digit. A series is one model, format, GPU and
 placement with all its batches, lengths and versions. *Dense*: the runtime as dense models alone gave it. *In fit*:
 with the six numbers that it has for experts (factors on their kernels of 8 and 16 bits, of 4 bits that are unpacked
 and of 4 bits that are multiplied as such; one on unpacked ones in passes over prompts; what the host takes for a layer

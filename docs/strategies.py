@@ -25,11 +25,14 @@ OWN: dict[str, dict[str, Any]] = {
     "swiftspec": {"swift_passes": 5, "swift_width": 2},
     "minedraft": {"b": 4},
     "adaptive": {"b": 4, "t_v": [(8, 0.6), (20, 1.0)]},
+    "lookahead": {"lookahead_found": 0.5, "t_v": [(1, 0.8), (60, 1.1)]},
+    "hybrid": {"hybrid_found": 0.5},
+    "spectre": {"spectre_k": 4, "b": 8},
 }
 SEED, SHOWN = 7, 9.0  # units of T_v
 UNIT_US = 1e6
 LEFT, ROW, GAP, WIDTH = 90, 22, 10, 900
-COLOURS = {"pre-verify": "#a9bddd", "verify": "#4c72b0", "fallback": "#c44e52"}  # by a word of a step's name
+COLOURS = {"pre-verify": "#a9bddd", "guess": "#a9bddd", "verify": "#4c72b0", "fallback": "#c44e52"}  # by a word of a step's name
 DRAFTS = "#dd8452"
 
 

@@ -443,7 +443,8 @@ def _band(place: Place, name: str, batch: int, budget: int = 5) -> tuple[float, 
 
 _PAGE = """# Is a draft GPU still the best use of a GPU?
 
-Made by `python docs/study_draft_gpu.py`, which also draws the pictures. It takes five minutes on a core.
+For people who decide what one more GPU should do. This page says when it should draft for SSD.
+`python docs/study_draft_gpu.py` makes it, with its pictures, in five minutes on a core.
 
 ## In short
 

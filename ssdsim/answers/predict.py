@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Unpack
 
 import numpy as np
 
+from ssdsim.answers import prediction_table
 from ssdsim.answers.contest import share_fastest
 from ssdsim.answers.reads import check_owners, check_read
+from ssdsim.answers.told import Shown, Told
 from ssdsim.answers.verdict import Verdict, verdict
 from ssdsim.base.checks import whole
 from ssdsim.base.errors import InputError, nearest
@@ -19,10 +21,11 @@ from ssdsim.rounds.estimate import Estimate
 from ssdsim.scenario.configuration import Configuration, configure
 from ssdsim.scenario.many import Drawn
 from ssdsim.scenario.scenario import Scenario
+from ssdsim.scenario.typed_options import Options
 
 if TYPE_CHECKING:
+    from ssdsim.base.progress import Progress
     from ssdsim.engine.simulate import Engine
-    from ssdsim.engine.stopping import Progress
 
 PredictEngine = Literal["auto", "closed", "mc", "des"]
 _PRECISION = {"mc": 0.001, "des": 0.005}  # of tokens/s: a second or so each
@@ -31,8 +34,8 @@ _MOST_ROUNDS = {"mc": 2_000_000, "des": 100_000}
 DRAWS = 1000  # of what is not known; the 95 % bounds then wander by a few percent of their width
 
 
-@dataclass(frozen=True)
-class Prediction:
+@dataclass(frozen=True, repr=False)
+class Prediction(Shown):
     """The stationary round of each strategy, with 95 % intervals of tokens/s: timings' errors and tokens' ranges."""
 
     configuration: Configuration
@@ -40,7 +43,7 @@ class Prediction:
     estimates: Mapping[str, Estimate]
     intervals: Mapping[str, Interval | None]
     verdict: Verdict
-    draws: Mapping[str, Drawn] | None = field(default=None, repr=False)
+    draws: Mapping[str, Drawn] | None = None
 
     def probability(self, name: str, rival: str) -> float | None:
         """That of a strategy's being faster than another, given the errors; None without errors, or without room."""
@@ -49,13 +52,18 @@ class Prediction:
         return float(share_fastest(self.draws[name].joint, [self.draws[rival].joint]))
 
     @property
+    def told(self) -> Told:
+        v = self.verdict
+        return prediction_table.told(self.configuration, self.estimates, self.intervals, v.subject, v.sentence)
+
+    @property
     def unit(self) -> str:
         """``s``, or ``T_v`` where durations are unit-free."""
         return self.configuration.unit
 
 
 def predict(
-    *, seed: int = 0, engine: PredictEngine = "auto", progress: Progress | None = None, **options: Any
+    *, seed: int = 0, engine: PredictEngine = "auto", progress: Progress | None = None, **options: Unpack[Options]
 ) -> Prediction:
     """Predict how fast strategies decode, and whether the subject is worth its devices.
 

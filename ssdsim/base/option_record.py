@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, TypeVar
 
 from ssdsim.base.kinds import Kind
-from ssdsim.base.option import Option, Section
+from ssdsim.base.option import ALWAYS, Option, Section
 
 R = TypeVar("R", bound="OptionRecord")
 
@@ -19,7 +19,8 @@ def asked(kind: Kind, about: str, default: Any = None, **more: Any) -> Any:
 
 @dataclass(frozen=True)
 class OptionRecord:
-    """A record that checks each field that is an option, None being one that is not given; help has its ``section``.
+    """A record that checks each field that is an option, None being one that is not given; ``section`` and
+    ``prominence`` are those of its options in help.
 
     Raises
     ------
@@ -27,6 +28,7 @@ class OptionRecord:
     """
 
     section: ClassVar[Section] = Section.START
+    prominence: ClassVar[int] = ALWAYS
 
     def __post_init__(self) -> None:
         for name, option in options_of(type(self)).items():
@@ -37,7 +39,7 @@ class OptionRecord:
 def options_of(record: type[OptionRecord]) -> Mapping[str, Option]:
     """By the names of the fields, which are those of the options but where a field says another ``name``."""
     said = {each.name: (each.default, each.metadata["option"]) for each in fields(record) if "option" in each.metadata}
-    own = {"section": record.section}
+    own = {"section": record.section, "prominence": record.prominence}
     return {name: Option(**{"name": name, "default": default, **own, **more}) for name, (default, more) in said.items()}
 
 

@@ -75,7 +75,7 @@ def print_decision(rows: Sequence[Row], card: Path) -> None:
         echo("No row counts rounds of speculation: AR is all that these rows can decide.")
         return
     row, alpha, share = _accepted(drafting)
-    options = {
+    options: dict[str, Any] = {
         "strategies": ("ar", "sd"),
         "target": row.model,
         "hardware": row.hardware,

@@ -17,6 +17,7 @@ from ssdsim.answers.recommend.deployment import Deployment
 from ssdsim.answers.recommend.door import ATTAINMENT, NO_ENGINE, Door
 from ssdsim.answers.recommend.equal_count import EqualCount
 from ssdsim.answers.recommend.request import Request
+from ssdsim.answers.recommend.table import TITLE
 from ssdsim.base.settings import GIVEN
 from ssdsim.cli.console import UNLABELLED, console, print_labelled, print_origins
 from ssdsim.cli.tables import Table
@@ -50,7 +51,7 @@ def print_recommendation(found: Recommendation, entrance: Door | None, quiet: bo
     print_labelled(out, UNLABELLED, _question(found.request), "dim")
     if found.request.engine.called is None:
         print_labelled(out, UNLABELLED, UNNAMED, "dim")
-    _heading(out, "Tokens/s per user and per GPU by batch; P that no other strategy is better")
+    _heading(out, TITLE)
     _print_answers(found, out)
     if about is not None:
         _print_best(about, out)
@@ -190,29 +191,10 @@ def _table(*columns: str) -> Table:
 
 
 def _print_answers(found: Recommendation, out: Console) -> None:
-    price = found.request.gpu_hour
-    costs = ["$/Mtoken"] if price is not None else []
-    table = _table(
-        "batch", "best", "settings", "/user", "/GPU", *costs, "idle", "runner-up", "/user", "/GPU", "margin", "P"
-    )
-    for answer in found.answers:
-        best, second = answer.best, answer.runner_up
-        if best is None:
-            table.add_row(str(answer.batch), "-")
-            continue
-        rival = [second.name, f"{second.per_user:.1f}", f"{second.per_gpu:.1f}"] if second else ["-", "", ""]
-        table.add_row(
-            str(answer.batch),
-            best.name,
-            best.settings,
-            f"{best.per_user:.1f}",
-            f"{best.per_gpu:.1f}",
-            *([f"{best.cost_per_million(price):.2f}"] if price is not None else []),
-            str(found.request.gpus - best.gpus),
-            *rival,
-            f"{answer.margin:+.1%}" if answer.margin is not None else "",
-            f"{answer.probability:.2f}" if answer.probability is not None and second else "",
-        )
+    told = found.told
+    table = _table(*told.header)
+    for row in told.rows:
+        table.add_row(*row)
     out.print(table)
     for answer in found.answers:
         for line in _impossible(answer):

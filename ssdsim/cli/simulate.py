@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from ssdsim.answers.inputs_told import inputs_told
+from ssdsim.answers.prediction_table import title
 from ssdsim.answers.reads import check_owners, check_read
 from ssdsim.base.checks import whole
 from ssdsim.base.errors import InputError
@@ -17,7 +18,7 @@ from ssdsim.cli.console import console, print_labelled, print_origins
 from ssdsim.cli.help_page import output_option, rare_option
 from ssdsim.cli.options import Verb, common_options, echo_json, scenario_options
 from ssdsim.cli.progress import shown
-from ssdsim.cli.render import title, title_of
+from ssdsim.cli.render import title_of
 from ssdsim.cli.tables import Table
 from ssdsim.cli.values import OutputFile
 from ssdsim.engine.simulate import SimulatedRounds, run_as_json, simulate, simulate_requests

@@ -321,7 +321,7 @@ class Site:
     def outcome_message(self, verified: int = 1) -> Step:
         """Which tokens of each sequence were accepted, and the bonus token, to the draft.
 
-        A draft head also gets the target's hidden states of ``verified`` tokens a sequence.
+        A draft head also gets the target's hidden states, or keys and values, of ``verified`` tokens a sequence.
         """
         sent = self.outcome_bytes + self.feature_bytes(verified)
         return _message("outcome", self._cost_of_reaching(sent), Message(sent))
@@ -365,11 +365,12 @@ class Site:
         return self.batch * (OUTCOME_BYTES + 4 * -(-self.context // PAGE_TOKENS))
 
     def feature_bytes(self, tokens: int) -> int:
-        """The target's hidden states of ``tokens`` tokens a sequence, as far as the draft reads them."""
+        """What the draft reads of the target's: hidden states of ``tokens`` tokens a sequence, or keys and values."""
         head = self.draft.head
         if head is None:
             return 0
-        value_bytes = DTYPE_BYTES[self.precision_of("target").activations]
+        kept = self.precision_of("target")
+        value_bytes = DTYPE_BYTES[kept.kv if head.reads == "kept" else kept.activations]
         return self.batch * tokens * head.features * head.feature_size * value_bytes
 
     def token_bytes(self, tokens: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -48,9 +48,9 @@ _GROUPS: tuple[Callable[[Study], Sequence[Figure | LeftOut]], ...] = (
 class Report:
     """One self-contained page, and what is on it."""
 
-    html: str
+    html: str = field(repr=False)
     sentence: str
-    figures: tuple[Figure, ...]
+    figures: tuple[Figure, ...] = field(repr=False)
     left_out: tuple[LeftOut, ...]
     unfinished: str | None = None
     """How many points of the sweep are in, where they are not all."""

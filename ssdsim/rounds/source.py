@@ -16,6 +16,8 @@ from ssdsim.rounds.outcomes import (
     steps_one_by_one,
 )
 from ssdsim.rounds.ragged import ChosenOutcomes
+from ssdsim.rounds.retried import Retried
+from ssdsim.rounds.retries import RetriedOutcomes
 
 _FEW = 16  # sequences, of which a loop is faster than arrays over them
 
@@ -24,6 +26,8 @@ def outcome_source(tokens: Tokens, batch: int, seed: np.random.SeedSequence, lan
     """The stream of outcomes from its start, where every sequence is in the first state."""
     if isinstance(tokens, Chosen):
         return ChosenOutcomes(tokens, batch, seed)
+    if isinstance(tokens, Retried):
+        return RetriedOutcomes(tokens, batch, seed)
     if steps_one_by_one(tokens):
         if isinstance(tokens, Kernel) and tokens.shared is None and lanes == 1 and batch <= _FEW:
             return WalkedOutcomes(tokens, batch, seed)

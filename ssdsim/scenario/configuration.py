@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Unpack
 
 from ssdsim.base.errors import InputError
 from ssdsim.base.settings import GIVEN, Settings
@@ -20,6 +20,7 @@ from ssdsim.scenario.measured_pair import pair_of
 from ssdsim.scenario.options import beside
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.scenario.standing import TokenInput, of_all
+from ssdsim.scenario.typed_options import Options
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ class Configuration:
         return None if sure else TimingErrors(draws, seed)
 
 
-def configure(**given: Any) -> Configuration:
+def configure(**given: Unpack[Options]) -> Configuration:
     """Build the scenarios that options describe.
 
     Parameters

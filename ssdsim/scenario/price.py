@@ -16,6 +16,7 @@ from ssdsim.pricing.room import (
     check_dtypes,
     check_place,
     check_sequences,
+    check_verified,
 )
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
@@ -62,6 +63,7 @@ def price(settings: Settings, strategy: Strategy, site: Site | None, drafter: Dr
     if not site.unit_free:
         apart = drafter.needs_target and strategy.devices(settings, site.tp, drafter).draft > 0
         check_place(strategy.title, drafter.title, apart)  # before anything asks it to draft there
+        check_verified(strategy.title, drafter.title, drafter.needs_verified and strategy.drafts_ahead)
     strategy.settle(settings, site, drafter)
     if site.unit_free:
         return Priced(strategy.steps(site, drafter), strategy.devices(settings, 1, drafter))

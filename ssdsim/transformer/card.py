@@ -245,10 +245,21 @@ class Transformer(Card):
         )  # the shaped graph has GEMMs only
         of_attention = 2 * self.head_dim if self.qk_norm else 0
         of_attention += (self.heads + 2 * self.kv_heads) * self.head_dim if self.attention_bias else 0
+        of_attention += self.hidden_size if self._crossed_layers else 0
         return norms + self.attention_layers * of_attention
 
     @property
+    def _crossed_layers(self) -> int:
+        """Layers that attend to the target's own cache, too."""
+        return self.layers if self.head is not None and self.head.reads == "kept" else 0
+
+    @property
     def _attention_parameters(self) -> int:
+        crossed = 2 * self._crossed_layers * self.hidden_size * self.heads * self.head_dim
+        return self._own_attention_parameters + crossed
+
+    @property
+    def _own_attention_parameters(self) -> int:
         hidden, latent = self.hidden_size, self.latent
         if latent is not None:
             query = self.heads * (latent.nope_dim + latent.rope_dim)
@@ -271,7 +282,7 @@ class Transformer(Card):
         if self.latent is not None:
             return self.attention_layers * hidden * self.heads * self.latent.value_dim
         windowed = self.windowed_layers * self.window_heads[1] if self.window is not None else 0
-        return hidden * self.heads * (full * self.head_dim + windowed)
+        return hidden * self.heads * ((full + self._crossed_layers) * self.head_dim + windowed)
 
     def precision(self, dtype: str | None = None, kv_dtype: str | None = None) -> Precision:
         """The formats in which the model is kept and computed.

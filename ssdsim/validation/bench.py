@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ssdsim import strategies
+from ssdsim import drafters, strategies
 from ssdsim.base.errors import InputError
 from ssdsim.engine.simulate import simulate
 from ssdsim.engine.trace import Trace
@@ -134,8 +134,9 @@ def check_runs(names: Sequence[str], grid: Iterable[GridPoint], target_ranks: in
     """Raise :class:`InputError` for strategies that do not exist, and for those that real ranks cannot run."""
     for point in grid:
         settings = effective({"strategies": names, "tp": target_ranks // targets, "targets": targets, **point.options})
+        drafter = drafters.ALL.named(settings["drafter"])
         for strategy in map(strategies.ALL.named, settings["strategies"]):
-            why = strategy.cannot_run(settings)
+            why = strategy.cannot_run(settings) or (drafter.cannot_run(settings) if strategy.drafts else None)
             if why is not None:
                 raise InputError(f"--strategies: {strategy.title} cannot run here: {why}")
 

@@ -106,10 +106,12 @@ class Rounds(Card):
 
     def _priced_s(self, k: int) -> float:
         name = Speculative.name if k else Autoregressive.name
-        options: dict[str, Any] = {"k": k, "drafter": self.drafter, "alpha": 0.5} if k else {}
+        options: dict[str, Any] = {"dtype": self.dtype}
+        if k:
+            options |= {"k": k, "drafter": self.drafter, "alpha": 0.5, "draft_dtype": self.draft_dtype}
         scenario = configure(
             strategies=(name,), target=self.target, hardware=self.hardware, tp=self.tp, runtime=self.runtime,
-            context=self.context, dtype=self.dtype, **options, **({"draft_dtype": self.draft_dtype} if k else {}),
+            context=self.context, **options,
         ).scenarios[name]  # fmt: skip
         return float(scenario.estimate.round_s)
 

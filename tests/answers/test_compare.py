@@ -25,6 +25,9 @@ ALL = (
     "swiftspec",
     "minedraft",
     "adaptive",
+    "lookahead",
+    "hybrid",
+    "spectre",
 )
 NARROWED: dict[str, dict[str, Any]] = {
     "sd": {"k": [4, 8]},
@@ -36,6 +39,8 @@ NARROWED: dict[str, dict[str, Any]] = {
     "swiftspec": {"swift_width": 2, "swift_nodes": [4, 8]},
     "minedraft": {"minedraft_k": [2, 4]},
     "adaptive": {"adaptive_k": [2, 4]},
+    "hybrid": {"hybrid_k": [2, 4]},
+    "spectre": {"spectre_k": [2, 4]},
 }
 
 
@@ -188,6 +193,7 @@ def test_a_measured_pair_is_told_and_its_intervals_reach_every_strategy(tmp_path
 
 SHARED: dict[str, Any] = {"tp": 4, "k": [3, 4], "gamma": 4, "branch_gamma": 4, "branches": 2, "budget": 8}
 SHARED |= {"tree_nodes": 8, "tree_depth": 4, "minedraft_k": 4, "adaptive_k": 4, "dsi_k": 4, "dsi_targets": 1}
+SHARED |= {"hybrid_k": 4, "spectre_k": 4}
 SHARED |= {"draft_gpus": 1, "sd_draft": "separate"}
 
 

@@ -354,3 +354,39 @@ def test_dflash_reads_its_context_from_the_targets_states() -> None:
     assert rows["context_kv"] == (3, 2 * 8 * 128, 4096)
     assert rows["lm_head"][1] == 151936
     assert np.isclose(head.layers, 5)
+
+
+# several MTP modules
+
+
+def _mtp(**options: Any) -> Scenario:
+    given: dict[str, Any] = {"target": "qwen3.5-27b", "tp": 2, "hardware": "h200-sxm", "drafter": "mtp", "alpha": 0.7}
+    return configure(**{**given, "k": 4, **options}, strategies=("sd",)).scenarios["sd"]
+
+
+def test_one_module_is_the_head_itself() -> None:
+    assert _mtp(mtp_modules=1).seconds == _mtp().seconds
+
+
+def test_several_modules_catch_up_with_what_was_rejected_and_lie_beside_each_other() -> None:
+    """K 4 with three: the first over K + 1 tokens, two over K each (R - 1 stale ones at most), the last once more."""
+    several, one = _mtp(mtp_modules=3), _mtp()
+    passes = [
+        (piece.times, piece.work.forward.tokens)
+        for piece in several.steps["draft"].pieces
+        if isinstance(piece.work, Pass)
+    ]
+    assert passes == [(1, 5), (2, 4), (1, 1)]
+    assert several.seconds["draft"] > one.seconds["draft"]
+    held = [case.drafter.demand(case.site, 4, 0, beside=True) for case in (several, one) if case.site is not None]
+    assert held[0].weights_bytes == 3 * held[1].weights_bytes
+    assert held[0].sequence_bytes == 3 * held[1].sequence_bytes
+    many = _mtp(mtp_modules=8).steps["draft"].pieces
+    assert [piece.times for piece in many] == [1, 3], "of more modules than tokens the first ones draft"
+
+
+@pytest.mark.parametrize(("name", "given"), [("ssd", {}), ("tree", {"tree_nodes": 8, "tree_depth": 3})])
+def test_several_modules_draft_chains_beside_a_verification(name: str, given: dict[str, Any]) -> None:
+    options: dict[str, Any] = {"target": "qwen3.5-27b", "tp": 2, "hardware": "h200-sxm", "drafter": "mtp", "alpha": 0.7}
+    with pytest.raises(ssdsim.InputError, match="--mtp-modules"):
+        configure(**options, **given, k=4, mtp_modules=2, strategies=(name,))

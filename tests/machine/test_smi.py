@@ -47,8 +47,8 @@ def test_what_the_driver_tells_is_read(machine: str) -> None:
 def test_without_torch_the_wheel_with_kernels_is_named(machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     wheel = OLD_WHEEL if "V100" in machine else "pip install 'ssdsim[torch]'"
     assert torch_missing("calibrate").startswith(f"calibrate needs torch: {wheel}")
-    for verb in ("doctor", "calibrate"):
-        monkeypatch.setattr(f"ssdsim.cli.{verb}.find_spec", lambda name: None)
+    for module in ("ssdsim.cli.doctor", "calibration.answer"):
+        monkeypatch.setattr(f"{module}.find_spec", lambda name: None)
     assert f"torch is not installed; calibrate needs torch: {wheel}" in asked("doctor").stdout
     assert f"error: calibrate needs torch: {wheel}" in asked("calibrate", "--gpus", "0", "-o", "mine.json").stderr
 

@@ -55,9 +55,9 @@ _COMMANDS: tuple[str, ...] = (
 _ON_DEVICES = (
     "calibrate --device cpu -o profile.json",
     "calibrate --gpus 0-1 -o profile.json",
-    "validate",
-    "validate --hardware v100-sxm2-32gb",
-    "validate --measured absent.csv",
+    "validate run",
+    "validate run --hardware v100-sxm2-32gb",
+    "validate rows absent.csv",
 )
 _ENDED_BY = ("--draft", "no-such-card")
 

@@ -20,7 +20,8 @@ pytestmark = pytest.mark.long
 
 README = PROJECT / "README.md"
 WRITTEN = [README, PROJECT / "CONTRIBUTING.md", *sorted((PROJECT / "docs").rglob("*.md"))]
-MOST_LINES = 160
+MOST_LINES = 140
+MOST_WORDS = 25
 
 
 def name_of(page: Path) -> str:
@@ -48,6 +49,22 @@ def test_the_readme_is_short_and_shows_the_report() -> None:
     text = README.read_text()
     assert len(text.splitlines()) <= MOST_LINES
     assert "docs/report-light.png" in text
+
+
+@pytest.mark.parametrize("page", [README, PROJECT / "docs/tutorial.md"], ids=name_of)
+def test_no_sentence_of_the_first_pages_has_to_be_read_twice(page: Path) -> None:
+    """A sentence of more words has two ideas, as a rule."""
+    for sentence in sentences(page.read_text()):
+        assert len(sentence.split()) <= MOST_WORDS, sentence
+
+
+def sentences(text: str) -> Iterator[str]:
+    """Of a page, without its code, tables, headings and the addresses of links; an item of a list begins a new one."""
+    text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    text = re.sub(r"^(\||#|!).*$", "", text, flags=re.MULTILINE)
+    text = re.sub(r"\]\([^)]*\)", "]", text)
+    for paragraph in re.split(r"\n\s*\n|\n\s*- ", text):
+        yield from re.split(r"[.?!:]\**\s+", " ".join(paragraph.split()))
 
 
 @pytest.mark.parametrize("page", [README, PROJECT / "CONTRIBUTING.md"], ids=name_of)

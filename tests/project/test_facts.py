@@ -9,6 +9,7 @@ import tomllib
 import ssdsim
 from site_generator.shown import PROJECT
 from ssdsim.cli.main import VERBS
+from ssdsim.measured.row import Row
 from ssdsim.scenario.options import ALL
 
 PAGE = (PROJECT / "docs/how-to/python.md").read_text()
@@ -31,12 +32,24 @@ def test_each_verb_is_a_function_or_is_said_to_have_none() -> None:
     assert all(verb in PAGE for verb in functions)
 
 
+def test_the_card_shows_the_answer_of_the_readme() -> None:
+    card, readme = (PROJECT / "docs/assets/card.svg").read_text(), (PROJECT / "README.md").read_text()
+    for name, ratio in re.findall(r">(\w+)</text><rect.*?>([\d.]+x)<", card):
+        assert re.search(rf"^{name} .* {ratio}\b", readme, flags=re.MULTILINE), name
+
+
+def test_every_column_of_a_row_is_on_the_page() -> None:
+    page = (PROJECT / "docs/how-to/runtimes.md").read_text()
+    table = page.split("## The columns of a CSV file")[1].split("\n\n")[1]
+    assert set(Row.model_fields) <= set(re.findall(r"`(\w+)`", table))
+
+
 def test_every_package_and_module_has_its_place_in_the_tree_and_in_the_layers() -> None:
     tree = (PROJECT / "docs/architecture.md").read_text().split("```")[1]
     contracts = tomllib.loads((PROJECT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     layers = {name for layer in contracts[0]["layers"] for name in layer.split(" | ")}
     for path in (PROJECT / "ssdsim").iterdir():
-        if not path.name.startswith("__"):
+        if not path.name.startswith("__") and path.suffix in ("", ".py"):
             assert f" {path.name}{'/' if path.is_dir() else ''} " in tree.replace("\n", " "), path.name
             assert f"ssdsim.{path.stem}" in layers, path.name
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from ssdsim.answers.recommend.equal_count import Errors, basis_of, held_against
 from ssdsim.answers.recommend.request import Request, make_request
 from ssdsim.answers.recommend.search import Search
 from ssdsim.answers.swings import inputs_of
+from ssdsim.answers.told import Shown, Told
 from ssdsim.base.checks import whole
 from ssdsim.base.errors import InputError
 from ssdsim.base.intervals import bounds_95
@@ -25,6 +26,7 @@ from ssdsim.base.option import spelled
 from ssdsim.pricing.room import NoRoom
 from ssdsim.scenario.place import runtime_for
 from ssdsim.scenario.standing import Standing, TokenInput, by_standing
+from ssdsim.scenario.typed_options import Searched
 
 QUANTILES = {"p5": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95}
 
@@ -44,8 +46,8 @@ class Compared:
     rests_on: Mapping[Standing, Sequence[str]]
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, repr=False)
+class Comparison(Shown):
     """Strategies from the fastest to the slowest; ``winner`` is None where it is open, or another is as fast.
 
     ``likeliest`` is most often the fastest, and ``over`` holds it against each other one. ``doubts`` are by how much
@@ -68,8 +70,18 @@ class Comparison:
     warnings: Sequence[str]
     apart: Mapping[str, Apart] = field(default_factory=dict)
 
+    @property
+    def told(self) -> Told:
+        header = ("", "deployment", "per user", "95 %", "P(fastest)")
+        rows = [
+            (each.deployment.title, each.deployment.name, f"{each.deployment.per_user:.1f}",
+             f"{each.low:.4g}-{each.high:.4g}", f"{each.probability_fastest:.2f}")
+            for each in self.compared.values()
+        ]  # fmt: skip
+        return Told(f"Tokens/s per user, batch {self.batch}", header, rows, self.sentence)
 
-def compare(*, gpus: int | str, b: int = 1, seed: int = 0, **options: Any) -> Comparison:
+
+def compare(*, gpus: int | str, b: int = 1, seed: int = 0, **options: Unpack[Searched]) -> Comparison:
     """Which strategy serves ``b`` sequences the fastest on at most ``gpus`` GPUs, and how sure that is.
 
     Parameters

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 from ssdsim import strategies
 from ssdsim.answers.export import sglang, ssd_engine, trtllm, vllm
@@ -23,6 +23,7 @@ from ssdsim.runtimes.catalog import BY_DEFAULT, find_runtime, runtime_of
 from ssdsim.scenario.engines import titles
 from ssdsim.scenario.options import ALL, DEFAULTS
 from ssdsim.scenario.standing import TokenInput
+from ssdsim.scenario.typed_options import Axes
 from ssdsim.transformer.operations import DTYPES
 
 _FILES: Mapping[str, Callable[[Schedule], str]] = {"json": Schedule.to_json, "csv": Schedule.to_csv}
@@ -48,7 +49,7 @@ class Exported:
     refusal: str | None = None
 
 
-def export(format: str, *, seed: int = 0, **options: Any) -> Exported:
+def export(format: str, *, seed: int = 0, **options: Unpack[Axes]) -> Exported:
     """The best strategy for every batch and context, as an engine takes it.
 
     Parameters
@@ -77,21 +78,22 @@ def export(format: str, *, seed: int = 0, **options: Any) -> Exported:
     if not isinstance(format, str) or format not in FORMATS:
         raise InputError(f"unknown format '{format}'{nearest(format, FORMATS)} Allowed: {', '.join(FORMATS)}")
     engine = _ENGINES.get(format)
+    given: dict[str, Any] = {**options}
     notes: list[str] = []
     own: tuple[str, ...] = ()
-    names = ALL["strategies"].checked(options.get("strategies") or strategies.default())
+    names = ALL["strategies"].checked(given.get("strategies") or strategies.default())
     if engine is not None:
-        engine = engine.priced_on(options)
-        options = _on_its_runtime(engine, _fixed(engine, options, notes))
-        own = engine.among(names, options.get("drafter") or DEFAULTS["drafter"])
+        engine = engine.priced_on(given)
+        given = _on_its_runtime(engine, _fixed(engine, given, notes))
+        own = engine.among(names, given.get("drafter") or DEFAULTS["drafter"])
         if engine.check is not None:
-            engine.check(options)
-    found = candidates(**options)
+            engine.check(given)
+    found = candidates(**given)
     inputs = inputs_behind(found)
     if not found.table.empty:
         notes += standing_notes(found, names if engine is None else own, inputs, seed)
     if engine is not None:
-        notes += _formats(options)
+        notes += _formats(given)
     for (b, context), reason in found.impossible.items():
         notes.append(f"nothing for batch {b}, context {context}: {reason}")
     refusal = f"nothing fits: {next(iter(found.impossible.values()))}" if found.table.empty else None

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 from ssdsim.answers.contest import Contest
 from ssdsim.answers.doubts import Basis
+from ssdsim.answers.recommend import table
 from ssdsim.answers.recommend.break_even import BreakEven, break_evens
 from ssdsim.answers.recommend.choice import best, pareto, score
 from ssdsim.answers.recommend.deployment import Deployment
@@ -17,6 +18,7 @@ from ssdsim.answers.recommend.equal_count import EqualCount, Errors, equal_count
 from ssdsim.answers.recommend.request import Request, make_request
 from ssdsim.answers.recommend.search import INDIFFERENT, Search
 from ssdsim.answers.swings import Swing, inputs_of, swings
+from ssdsim.answers.told import Shown, Told
 from ssdsim.base.intervals import Interval
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.provenance import summary
@@ -26,10 +28,11 @@ from ssdsim.scenario.measured_pair import pair_of
 from ssdsim.scenario.options import DEFAULTS
 from ssdsim.scenario.place import runtime_for
 from ssdsim.scenario.standing import TokenInput
+from ssdsim.scenario.typed_options import Searched
 from ssdsim.transformer.forward import DATA_PARALLEL
 
 if TYPE_CHECKING:
-    from ssdsim.engine.stopping import Progress
+    from ssdsim.base.progress import Progress
 
 
 @dataclass(frozen=True)
@@ -75,8 +78,8 @@ class Answer:
         return None if self.contest is None else self.contest.probability
 
 
-@dataclass(frozen=True)
-class Recommendation:
+@dataclass(frozen=True, repr=False)
+class Recommendation(Shown):
     """The answers by batch; the rest is about the one ``at_focus``: at the largest batch where the subject is best.
 
     Where it is best at none, that is the smallest which fits; None where nothing fits. ``equal_counts`` are the
@@ -99,6 +102,10 @@ class Recommendation:
     evaluated: int
 
     @property
+    def told(self) -> Told:
+        return table.told(self.request, self.answers, self.sentence)
+
+    @property
     def focus(self) -> int | None:
         """The batch of the answer that the rest is about."""
         return None if self.at_focus is None else self.at_focus.batch
@@ -114,7 +121,7 @@ def recommend(
     at_least: float | None = None,
     seed: int = 0,
     progress: Progress | None = None,
-    **options: Any,
+    **options: Unpack[Searched],
 ) -> Recommendation:
     """The best way to decode on at most ``gpus`` GPUs: strategy, placement, copies, K, outcomes cached, fallback.
 

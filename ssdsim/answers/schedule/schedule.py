@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from ssdsim import strategies
 from ssdsim.answers.schedule.candidates import Candidates, candidates, fixed_options
@@ -12,12 +12,13 @@ from ssdsim.base.plain import plain
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.scenario.standing import TokenInput, of_all
+from ssdsim.scenario.typed_options import Axes
 
 DRAWS = 1000
 _TAKEN = ("given", "default", "same as hardware")  # sources of assumptions; the rest follows from them
 
 
-def schedule(*, seed: int = 0, **options: Any) -> Schedule:
+def schedule(*, seed: int = 0, **options: Unpack[Axes]) -> Schedule:
     """The best strategy by tokens/s, with its settings, for every batch and context.
 
     Parameters

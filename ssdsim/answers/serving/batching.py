@@ -31,7 +31,7 @@ class Batching(OptionRecord):
     a schedule changes its strategy once another one is asked for ``hold`` rounds in a row.
     """
 
-    section = Section.BATCHING
+    section, prominence = Section.BATCHING, 0
 
     prefill: Prefill = asked(OneOf(get_args(Prefill)), "chunked, priority or none (elsewhere)", "chunked")
     token_budget: int = asked(Whole(), "tokens that a pass has room for", 2048)

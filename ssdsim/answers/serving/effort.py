@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from ssdsim.answers.serving.measuring import Progress, Workers
+from ssdsim.answers.serving.measuring import Workers
 from ssdsim.answers.workers import check_workers
 from ssdsim.base.checks import whole
 from ssdsim.base.kinds import Number, OneOf
 from ssdsim.base.option import Section
 from ssdsim.base.option_record import OptionRecord, asked
+from ssdsim.base.progress import Progress
 
 ServeEngine = Literal["auto", "closed", "loop"]
 
@@ -22,7 +23,7 @@ class Effort(OptionRecord):
     mean time per token is as small a share of it as ``precision``.
     """
 
-    section = Section.REQUESTS
+    section, prominence = Section.REQUESTS, 0
 
     engine: ServeEngine = asked(OneOf(get_args(ServeEngine)), "closed: the closed form alone", "auto")
     precision: float | None = asked(

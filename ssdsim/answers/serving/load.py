@@ -39,7 +39,7 @@ class Load(OptionRecord):
     InputError : an option that is out of range, or has no effect beside another one.
     """
 
-    section = Section.REQUESTS
+    section, prominence = Section.REQUESTS, 0
 
     rate: float | Sequence[float] | None = asked(
         Several(Number(np.inf, SLOWEST)),

@@ -24,7 +24,7 @@ class Fleet(OptionRecord):
     InputError : drafts that the replicas cannot share evenly.
     """
 
-    section = Section.REQUESTS
+    section, prominence = Section.REQUESTS, 0
 
     replicas: int = asked(Whole(most=1024), "of each strategy, that share the requests", 1, prominence=3)
     router: Router = asked(OneOf(get_args(Router)), "round-robin or least-loaded", "round-robin")

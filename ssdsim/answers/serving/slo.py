@@ -90,7 +90,7 @@ class Goal(OptionRecord):
     InputError : a share of good requests, and no search that it is for.
     """
 
-    section = Section.REQUESTS
+    section, prominence = Section.REQUESTS, 0
 
     slo: Slo | str | None = asked(
         OfSlo(),

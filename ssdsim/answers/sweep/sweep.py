@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import pandas as pd
 import pyarrow as pa
@@ -13,9 +13,9 @@ from ssdsim.answers.sweep.plan import Engine, Part, Plan, plan_of
 from ssdsim.answers.workers import check_workers, worked_out
 from ssdsim.base.checks import text
 from ssdsim.base.errors import InputError
+from ssdsim.base.progress import Progress
 from ssdsim.runs.sweep_folder import joined, opened, warnings_of
-
-Progress = Callable[[int, int], None]
+from ssdsim.scenario.typed_options import Axes
 
 
 def sweep(
@@ -29,7 +29,7 @@ def sweep(
     jobs: int = 1,
     cluster: str | None = None,
     progress: Progress | None = None,
-    **options: Any,
+    **options: Unpack[Axes],
 ) -> pd.DataFrame:
     """Predict every combination of the options that are lists (or tuples, ranges, arrays).
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from ssdsim.rounds.estimate import Estimate
 from ssdsim.scenario.configuration import configure
@@ -24,7 +25,9 @@ def scenarios_of(pair: Path, strategies: Sequence[str], size: Size) -> Mapping[s
     ------
     InputError : the pair was not measured at temperature 0, or has no acceptance.
     """
-    drafting = {"f": size.fan_out, "fan_out_policy": "uniform", "backup": "jit"} if "ssd" in strategies else {}
+    drafting: dict[str, Any] = (
+        {"f": size.fan_out, "fan_out_policy": "uniform", "backup": "jit"} if "ssd" in strategies else {}
+    )
     found = configure(
         strategies=tuple(strategies),
         pair=str(pair),
