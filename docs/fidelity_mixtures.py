@@ -125,8 +125,8 @@ def steady(table: pd.DataFrame, models: Path) -> tuple[list[Row], list[Row]]:
 
 def rows_of(table: pd.DataFrame, cards: Path) -> list[Row]:
     """Every row of the table, each measurement once; ``cards`` has the models'."""
-    found = (_row_of(each, cards) for each in table.itertuples())
-    return list(dict.fromkeys(found))
+    rows = (_row_of(each, cards) for each in table.itertuples())
+    return list(dict.fromkeys(rows))
 
 
 def _row_of(each: Any, cards: Path) -> Row:
@@ -299,7 +299,7 @@ def _numbers(card: Runtime) -> str:
     )
 
 
-def _foot(rows: Sequence[Row], slips: set[int], found: Mapping[str, Outcome], table: pd.DataFrame) -> str:
+def _foot(rows: Sequence[Row], slips: set[int], outcomes: Mapping[str, Outcome], table: pd.DataFrame) -> str:
     twins = twins_of_tp_2(rows)
     as_two = [row.model_copy(update={"tp": 2}) for row in twins]
     measured = {
@@ -312,7 +312,7 @@ def _foot(rows: Sequence[Row], slips: set[int], found: Mapping[str, Outcome], ta
     twin_ids = {id(row) for row in twins}
 
     def kept(kind: str, leave: set[int]) -> list[float]:
-        return [e for row, e in zip(found[kind].rows, found[kind].errors, strict=True) if id(row) not in leave]
+        return [e for row, e in zip(outcomes[kind].rows, outcomes[kind].errors, strict=True) if id(row) not in leave]
 
     def error(kind: str, leave: set[int]) -> str:
         return f"{np.abs(kept(kind, leave)).mean():.1%}"
@@ -329,7 +329,7 @@ def _foot(rows: Sequence[Row], slips: set[int], found: Mapping[str, Outcome], ta
         dense_last=error("dense", slips | twin_ids),
         out_last=error("out", slips | twin_ids),
         balanced=_balanced(rows),
-        skewed=f"{np.abs(found['dense'].errors).mean():.1%}",
+        skewed=f"{np.abs(outcomes['dense'].errors).mean():.1%}",
     )
 
 

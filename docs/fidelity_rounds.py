@@ -608,8 +608,8 @@ def _overlap_words(cards: Mapping[str, Runtime]) -> dict[str, object]:
                 drafter="dflash",
                 acceptance_length=tokens,
             )
-            found = Outcome.of([row], cards[name])
-            errors[name].append(f"{found.errors[0]:+.0%} ({'inside' if found.held[0] else 'outside'} the interval)")
+            outcome = Outcome.of([row], cards[name])
+            errors[name].append(f"{outcome.errors[0]:+.0%} ({'inside' if outcome.held[0] else 'outside'} the interval)")
     return {
         "overlapped": _OVERLAPPED,
         "v2": _v2_log_sd(),

@@ -57,7 +57,7 @@ class Point:
 
 def curve(states: str, context: int, batches: Iterable[int]) -> list[Point]:
     """Up to the largest of the batches that has room for AR and SD."""
-    found = []
+    points = []
     for batch in batches:
         asked = {**SETTING, "states": states, "context": context, "b": batch, "k": K, "alpha": ALPHA}
         try:
@@ -67,8 +67,8 @@ def curve(states: str, context: int, batches: Iterable[int]) -> list[Point]:
         if "sd" not in answer.estimates or "ar" not in answer.estimates:
             break
         over = answer.verdict.over["ar"]
-        found.append(Point(batch, over.ratio, over.low, over.high))
-    return found
+        points.append(Point(batch, over.ratio, over.low, over.high))
+    return points
 
 
 # published speed-ups
@@ -143,8 +143,8 @@ def fitted(rows: pd.DataFrame, with_sequences: bool) -> Fitted:
 
     start = np.array([1.0] * 7 + [math.log(1e-5)])
     bounds = ([-4.0] * 7 + [math.log(_LEAST_S)], [6.0] * 7 + [math.log(1e-3)])
-    found = least_squares(lambda values: np.log1p(made(values).errors(rows, "replayed")), start, bounds=bounds)
-    return made(found.x)
+    fit = least_squares(lambda values: np.log1p(made(values).errors(rows, "replayed")), start, bounds=bounds)
+    return made(fit.x)
 
 
 def speed_ups(folder: Path) -> dict[str, pd.DataFrame]:

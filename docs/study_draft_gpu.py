@@ -267,11 +267,11 @@ class Study:
     @cached_property
     def possible(self) -> dict[tuple[str, str, int, int], Counter[str]]:
         """How often each contender is the fastest of a cell, over all looks at what is not known."""
-        found: dict[tuple[str, str, int, int], Counter[str]] = {}
+        counters: dict[tuple[str, str, int, int], Counter[str]] = {}
         for cell in self.cells:
             place, budget, batch = cell
-            found[place.target, place.hardware, budget, batch] = Counter(self.winner(cell, look) for look in BOX)
-        return found
+            counters[place.target, place.hardware, budget, batch] = Counter(self.winner(cell, look) for look in BOX)
+        return counters
 
     def needed(self, target: str) -> list[float]:
         """The acceptance from which SSD wins in each case of a target."""

@@ -1,4 +1,4 @@
-"""What a ratio of two rates rests on, in words: the condition, over what range it stands, and what to measure first.
+"""Doubts of a ratio of two rates, in words: its condition, the range over which it stands, what to measure first.
 
 Every verb's verdict takes its words from here.
 """
@@ -22,7 +22,7 @@ _SHOWN = 0.005  # of a ratio: what rounds to 0 %
 
 @dataclass(frozen=True)
 class Doubt:
-    """By how much a ratio may be off for a reason: ``half`` of its range, relative, the others being as they are taken.
+    """A reason for which a ratio may be off: by ``half`` of its range, relative, the others being as they are taken.
 
     For ``timings``, or ``the simulation`` where there are none, of its 95 % interval, for ``acceptance`` and ``hits``
     of what it is over their ranges, or over the 95 % intervals of a pair's. ``turns`` where one of these inputs alone
@@ -83,17 +83,17 @@ class Basis:
         return f"if {said}, " if said else ""
 
     def sentence(
-        self, found: Contest[Key], rivals: Sequence[Key], head: tuple[str, str], clause: str, where: str = ""
+        self, contest: Contest[Key], rivals: Sequence[Key], head: tuple[str, str], clause: str, where: str = ""
     ) -> str:
         """What was found of ``rivals``: those that decide, or that leave it open.
 
         ``head`` is the answer where there is one, such as ``("Yes for latency", ", no for cost")``, ``clause`` what
         it is, and ``where`` says of what it is.
         """
-        versus = [found.over[rival] for rival in rivals]
+        versus = [contest.over[rival] for rival in rivals]
         over = self._over(versus)
-        if not found.decided:
-            return f"Undecided{where}: {self.condition}{clause}{over}{self._open(found, versus)}."
+        if not contest.decided:
+            return f"Undecided{where}: {self.condition}{clause}{over}{self._open(contest, versus)}."
         whatever = self.whatever if over else ""
         return f"{head[0]}{where}{whatever}{head[1]}: {self.condition}{clause}{over}."
 
@@ -112,11 +112,11 @@ class Basis:
         said = f"stays {same}" if same and not others else f"is {' and '.join((only, *others))}"
         return f"; over {self.where} it {said}"
 
-    def _open(self, found: Contest[Key], versus: Sequence[Versus]) -> str:
+    def _open(self, contest: Contest[Key], versus: Sequence[Versus]) -> str:
         """Why nothing is decided."""
-        if found.open or any(each.turns for each in versus):
+        if contest.open or any(each.turns for each in versus):
             return self.why_open(any(each.turns for each in versus))
-        return f"; that it is faster than all of them has P {found.probability:.2f}"
+        return f"; that it is faster than all of them has P {contest.probability:.2f}"
 
     def why_open(self, turns: bool) -> str:
         """The sign is the tokens', where it ``turns`` within their ranges; else the errors leave it open."""

@@ -123,8 +123,8 @@ def predict_configured(
         estimates, errors = _simulate_all(scenarios, engine, seed, precision, progress)
     draws = _rate_draws(scenarios, estimates, errors, configuration.errors(DRAWS, seed), seed)
     intervals = {name: Interval.of(draws[name].joint) if draws else None for name in scenarios}
-    found = verdict(configuration.subject, estimates, draws, configuration.no_room, scenarios)
-    return Prediction(configuration, engine, estimates, intervals, found, draws)
+    decided = verdict(configuration.subject, estimates, draws, configuration.no_room, scenarios)
+    return Prediction(configuration, engine, estimates, intervals, decided, draws)
 
 
 def check_constant(spread: float) -> None:
@@ -138,14 +138,13 @@ def _simulate_all(
 ) -> tuple[dict[str, Estimate], dict[str, float]]:
     """Estimates by simulation, and the relative standard errors of their tokens/s."""
     from ssdsim.engine.simulate import simulate  # here, because the closed form needs no clock, and starts faster
-    from ssdsim.engine.stopping import MOST_ROUNDS, one_of
+    from ssdsim.engine.stopping import MOST_ROUNDS, InTurn
 
     most = _MOST_ROUNDS[engine] if precision is None else MOST_ROUNDS
-    estimates, errors = {}, {}
+    estimates, errors, heard = {}, {}, InTurn(progress, len(scenarios))
     for at, (name, scenario) in enumerate(scenarios.items()):
-        heard = one_of(progress, at, len(scenarios))
         how = precision or _PRECISION[engine]
-        run = simulate(scenario, engine=engine, precision=how, seed=seed, most=most, progress=heard)
+        run = simulate(scenario, engine=engine, precision=how, seed=seed, most=most, progress=heard.of(at))
         rate = run.tokens_per_second
         errors[name] = (rate.high - rate.low) / 2.0 / 1.96 / rate.value
         estimates[name] = Estimate(

@@ -57,17 +57,19 @@ def verdict(
     title = strategies.ALL.named(subject).title
     if subject in no_room:
         return Verdict(subject, best, {}, None, True, f"No room for {title}: {no_room[subject]}.")
-    found = contest(subject, rivals(subject, tuple(estimates)), rates, draws)
-    if not found.over:
+    decided = contest(subject, rivals(subject, tuple(estimates)), rates, draws)
+    if not decided.over:
         alone = f"{title} stands alone: give --strategies to hold it against others."
         return Verdict(subject, best, {}, None, True, alone)
     gpus = {name: float(e.gpus) for name, e in estimates.items()}
-    told = _told(found)
+    told = _told(decided)
     basis = SURE
     if scenarios:
-        basis = Basis.of(scenarios[subject], scenarios[found.closest], found.over[found.closest].timings)
-    sentence = basis.sentence(found, told, _head(found, subject, gpus), _clause(found, told, subject, gpus))
-    return Verdict(subject, best, found.over, found.probability, found.decided, sentence, basis.doubts, basis.told)
+        basis = Basis.of(scenarios[subject], scenarios[decided.closest], decided.over[decided.closest].timings)
+    sentence = basis.sentence(decided, told, _head(decided, subject, gpus), _clause(decided, told, subject, gpus))
+    return Verdict(
+        subject, best, decided.over, decided.probability, decided.decided, sentence, basis.doubts, basis.told
+    )
 
 
 def rivals(subject: str, names: Sequence[str]) -> tuple[str, ...]:
@@ -77,28 +79,28 @@ def rivals(subject: str, names: Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted(others, key=lambda name: name != first))
 
 
-def _told(found: Contest[str]) -> Sequence[str]:
+def _told(contest: Contest[str]) -> Sequence[str]:
     """The rival that decides it, or each that leaves it open."""
-    return [found.closest] if found.decided else found.open or [found.closest]
+    return [contest.closest] if contest.decided else contest.open or [contest.closest]
 
 
-def _head(found: Contest[str], subject: str, gpus: Mapping[str, float]) -> tuple[str, str]:
+def _head(contest: Contest[str], subject: str, gpus: Mapping[str, float]) -> tuple[str, str]:
     """The answer, for users and, where that is another, for the price of a token."""
-    if found.outcome == "loses":
+    if contest.outcome == "loses":
         return "No", ""
-    rival = found.closest
-    versus, share = found.over[rival], gpus[rival] / gpus[subject]
+    rival = contest.closest
+    versus, share = contest.over[rival], gpus[rival] / gpus[subject]
     ends = {ratio * share >= 1.0 for ratio in (versus.ratio, versus.lowest, versus.highest) if ratio is not None}
     if ends == {True}:
         return "Yes", ""
     return "Yes for latency", ", no for cost" if ends == {False} else ", undecided for cost"
 
 
-def _clause(found: Contest[str], told: Sequence[str], subject: str, gpus: Mapping[str, float]) -> str:
+def _clause(contest: Contest[str], told: Sequence[str], subject: str, gpus: Mapping[str, float]) -> str:
     title, own_gpus = strategies.ALL.named(subject).title, gpus[subject]
 
     def held(rival: str) -> str:
-        versus, same = found.over[rival], gpus[rival] == own_gpus
+        versus, same = contest.over[rival], gpus[rival] == own_gpus
         bounds = f" (95 %: {versus.low:.2f}-{versus.high:.2f})" if versus.interval else ""
         devices = (
             f"the same {counted(own_gpus)} GPUs" if same else f"{counted(own_gpus)} GPUs against {counted(gpus[rival])}"
@@ -106,11 +108,11 @@ def _clause(found: Contest[str], told: Sequence[str], subject: str, gpus: Mappin
         return f"{versus.ratio:.2f}x {strategies.ALL.named(rival).title}{bounds} on {devices}"
 
     said = f"{title} is {' and '.join(map(held, told))}"
-    if not found.decided:
+    if not contest.decided:
         return said
-    rival = found.closest
-    ratio = found.over[rival].ratio
-    if found.outcome == "loses":
+    rival = contest.closest
+    ratio = contest.over[rival].ratio
+    if contest.outcome == "loses":
         faster = "as fast" if f"{ratio:.2f}" == "1.00" else "faster"
         return f"{said}; {strategies.ALL.named(rival).called} is {faster}"
     per_gpu = ratio * gpus[rival] / own_gpus - 1.0

@@ -21,7 +21,7 @@ def _extra_of(package: str) -> str | None:
         return None
     packages: dict[str, list[str]] = {}
     for line in needed:
-        if found := re.match(r"([\w.-]+).*\bextra == ['\"]([\w-]+)", line):
-            packages.setdefault(found[2], []).append(found[1])
+        if matched := re.match(r"([\w.-]+).*\bextra == ['\"]([\w-]+)", line):
+            packages.setdefault(matched[2], []).append(matched[1])
     having = [extra for extra, names in packages.items() if package in names]
     return min(having, key=lambda extra: len(packages[extra]), default=None)

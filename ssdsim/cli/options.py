@@ -13,14 +13,14 @@ from ssdsim.base import kinds
 from ssdsim.base.option import Option, Section
 from ssdsim.base.option_record import OptionRecord, options_of
 from ssdsim.base.plain import plain
-from ssdsim.cli.console import echo
 from ssdsim.cli.help_page import Placed, more_of, output_option, rare_option, write_options
 from ssdsim.cli.output import print_out
-from ssdsim.cli.values import OfKind
-from ssdsim.cli.warning_lines import VERBOSE
+from ssdsim.cli.values import OfKind, Output
 from ssdsim.scenario.options import ALL, heading, ranged
 
 _OUTPUT = Section.OUTPUT
+VERBOSE = f"{__name__}.verbose"
+"""Where a call keeps that it is asked for every warning."""
 Makes = Callable[[], Iterable[click.Option]]
 
 
@@ -113,6 +113,8 @@ def _in_full(option: Option, full: Callable[[str], str]) -> Callable[..., Any]:
     """Says what a short name is taken for."""
 
     def said(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+        from ssdsim.cli.console import echo  # here: what prints in colours is loaded where something is printed
+
         for name in value if isinstance(value, list) else [value]:
             if isinstance(name, str) and full(name) != name and not ctx.params.get("quiet"):
                 echo(f"note: {option.spelling} {name} is taken for {full(name)}", stderr=True)
@@ -157,7 +159,7 @@ def common_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def work_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """``-o``, ``--jobs`` and ``--cluster``: where long work is kept, and who does it."""
-    folder = click.Path(path_type=Path, file_okay=False)
+    folder = Output(path_type=Path, file_okay=False)
     address = "a Dask scheduler, whose workers do the work"
     for option in (
         rare_option("--cluster", metavar="TCP://HOST:PORT", help=address, heading=_OUTPUT),

@@ -1,20 +1,18 @@
-"""How far long work is and how long it still takes: a bar on a terminal, a line now and then elsewhere."""
+"""Progress of long work: a bar on a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock, Timer
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from ssdsim.cli.console import console
-
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.progress import Progress, TaskID
 
 _LINE_EVERY_S = 5.0
@@ -30,8 +28,8 @@ def shown(
     A terminal shows that there is work, and for how long, where nobody calls it. Elsewhere work that is over soon says
     nothing where it does not say that it ``ends``. An interrupt says what is ``kept``.
     """
-    log = console(stderr=True)
-    bar = _Bar(verb, what, log) if log.is_terminal and not quiet else None
+    terminal = sys.stderr is not None and sys.stderr.isatty() and not quiet
+    bar = _Bar(verb, what) if terminal else None
     try:
         if bar is not None:
             yield bar.moved
@@ -47,8 +45,8 @@ def shown(
 class _Bar:
     """It begins by itself once the work has taken a while, with or without news of how far that is."""
 
-    def __init__(self, verb: str, what: str, log: Console) -> None:
-        self._verb, self._what, self._log = verb, what, log
+    def __init__(self, verb: str, what: str) -> None:
+        self._verb, self._what = verb, what
         self._far: tuple[int, int] | None = None
         self._shown: tuple[Progress, TaskID] | None = None
         self._ended, self._lock = False, Lock()
@@ -71,11 +69,14 @@ class _Bar:
     def _begin(self) -> None:
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+        from ssdsim.cli.console import console  # here: most answers are there before there is a bar to draw
+
         with self._lock:
             if self._ended:
                 return
             columns = (TextColumn(self._verb), BarColumn(), TextColumn("{task.fields[far]}"), TimeElapsedColumn())
-            bar = Progress(*columns, TimeRemainingColumn(), console=self._log, transient=True, redirect_stdout=False)
+            how: dict[str, Any] = {"console": console(stderr=True), "transient": True, "redirect_stdout": False}
+            bar = Progress(*columns, TimeRemainingColumn(), **how)
             self._shown = bar, bar.add_task(self._verb, total=None, far="")
             self._update()
             bar.start()

@@ -16,6 +16,7 @@ from ssdsim.cli.console import UNLABELLED, console, print_labelled, print_origin
 from ssdsim.cli.tables import Table
 from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.rounds.estimate import PARTS, Estimate
+from ssdsim.scenario.configuration import Configuration
 from ssdsim.scenario.engines import Engine
 
 BAR_WIDTH = 56
@@ -102,8 +103,17 @@ def _bar(estimate: Estimate, longest: float, width: int) -> Text:
     return line
 
 
+def print_shared(configuration: Configuration, out: Console) -> bool:
+    """Which strategies' drafts serve several targets, and how; whether one does."""
+    shared = {title_of(n): s.devices.sharing for n, s in configuration.scenarios.items() if s.devices.sharing}
+    if shared:
+        print_labelled(out, "Draft    ", "; ".join(f"{title}: {words}" for title, words in shared.items()))
+    return bool(shared)
+
+
 def _print_notes(prediction: Prediction, out: Console) -> None:
-    for reason in prediction.configuration.no_room.values():
+    configuration = prediction.configuration
+    for reason in configuration.no_room.values():
         if reason not in prediction.verdict.sentence:
             print_labelled(out, UNLABELLED, reason, "yellow")
     caching = [e for e in prediction.estimates.values() if e.p_hit is not None]
@@ -116,13 +126,7 @@ def _print_notes(prediction: Prediction, out: Console) -> None:
             rate = "tokens/s" if prediction.unit == "s" else "tokens/T_v"
             said = f"{whose}the paper's formula, without overheads: {float(paper):.4g} {rate}"
             print_labelled(out, UNLABELLED, said, "dim")
-    shared = {
-        title_of(n): s.devices.sharing for n, s in prediction.configuration.scenarios.items() if s.devices.sharing
-    }
-    if shared:
-        print_labelled(out, "Draft    ", "; ".join(f"{title}: {words}" for title, words in shared.items()))
-    exact = "exact but for the waits of targets that share a draft" if shared else "exact"
+    exact = "exact but for the waits of targets that share a draft" if print_shared(configuration, out) else "exact"
     engines = {"closed": f"closed form ({exact})", "mc": "Monte Carlo", "des": "event engine"}
     out.print(f"Engine   {engines[prediction.engine]}", style="dim")
-    configuration = prediction.configuration
     print_origins(out, configuration.provenance, configuration.runtime, inputs_told(configuration.inputs))

@@ -8,10 +8,9 @@ from collections.abc import Iterable
 import click
 
 from ssdsim.cli.console import console, print_labelled
+from ssdsim.cli.options import VERBOSE
 from ssdsim.hardware.timing import EXTRAPOLATED
 
-VERBOSE = f"{__name__}.verbose"
-"""Where a call keeps that it is asked for every warning."""
 _SHAPES = re.compile(r"\d[\d.x]*")
 
 

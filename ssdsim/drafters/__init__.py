@@ -1,4 +1,4 @@
-"""What drafts tokens: one file a drafter. ``ALL`` lists them; a new one is registered there."""
+"""Drafters of tokens, one file each. ``ALL`` lists them; a new one is registered there."""
 
 from ssdsim.base.registry import Registry
 from ssdsim.drafters.block import DFlash, DFlash2, DSpark

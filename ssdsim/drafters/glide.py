@@ -81,8 +81,8 @@ class LongSpec(_CacheReader):
     )
 
     def draft(self, target: Transformer, named: str | None, options: Mapping[str, Any]) -> Draft:
-        found = super().draft(target, named, options)
-        return Draft(_windowed(found.card, options), found.published, found.ranks, found.published_for)
+        draft = super().draft(target, named, options)
+        return Draft(_windowed(draft.card, options), draft.published, draft.ranks, draft.published_for)
 
     def recipe(self, target: Transformer) -> Transformer:
         return cache_reader(target, self.name, WINDOW, own_lm_head=False)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
-Drawn = Callable[[np.random.Generator, int], NDArray[np.float64]]
+from ssdsim.base.checks import Array
+
+Drawn = Callable[[np.random.Generator, int], Array]
 
 
 class Durations:
@@ -27,7 +28,7 @@ class Durations:
         self._rng = np.random.default_rng(seed)
         self._rounds_rng = np.random.default_rng(seed.spawn(1)[0]) if drawn_s is not None else self._rng
 
-    def block(self, rounds: int) -> NDArray[np.float64]:
+    def block(self, rounds: int) -> Array:
         """The next ``rounds`` durations in seconds."""
         mean_s = np.full(rounds, self._mean_s) if self._drawn_s is None else self._drawn_s(self._rounds_rng, rounds)
         if self._spread == 0.0 or self._mean_s == 0.0:

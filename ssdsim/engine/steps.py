@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ssdsim.base.checks import Array
 from ssdsim.engine.durations import Durations
 from ssdsim.pricing.step import Step
 from ssdsim.rounds.outcomes import OutcomeBlock
@@ -33,15 +33,15 @@ class Steps:
         seed, step = _seed_of(name + role, self._seed), self._steps[name]
         return Durations(self._means[name], self._spread, seed, step.devices, step.drawn_s if step.rounds else None)
 
-    def block(self, outcomes: OutcomeBlock) -> Mapping[str, float | NDArray[np.float64]]:
+    def block(self, outcomes: OutcomeBlock) -> Mapping[str, float | Array]:
         """The durations of every step in the next rounds; one number where they do not vary."""
-        found: dict[str, float | NDArray[np.float64]] = {}
+        durations: dict[str, float | Array] = {}
         for name, stream in self._streams.items():
             varies = self._spread != 0.0 or self._steps[name].rounds
-            found[name] = stream.block(outcomes.rounds) if varies else self._means[name]
-        return found | {name: found[name] * self.over(name, outcomes) for name in self.tables}
+            durations[name] = stream.block(outcomes.rounds) if varies else self._means[name]
+        return durations | {name: durations[name] * self.over(name, outcomes) for name in self.tables}
 
-    def over(self, name: str, outcomes: OutcomeBlock) -> NDArray[np.float64]:
+    def over(self, name: str, outcomes: OutcomeBlock) -> Array:
         """The table's durations of a step in which rounds differ."""
         assert outcomes.rows is not None
         return self.tables[name].at(outcomes.rows)

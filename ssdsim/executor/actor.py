@@ -74,7 +74,7 @@ class Messages(Protocol):
 
 
 class MailActor:
-    """What ranks do alike, whatever their steps are: messages, timed."""
+    """Shared by ranks, whatever their steps are: timed messages."""
 
     def __init__(self, mail: Messages) -> None:
         self.timeline = Timeline()
@@ -169,8 +169,8 @@ class RankActor(MailActor):
 
     def outcome(self) -> Outcome:
         self._check_knows()
-        found: Outcome = self._found[self._round]
-        return found
+        outcome: Outcome = self._found[self._round]
+        return outcome
 
     def fill(self) -> None:
         if self._cache is not None:

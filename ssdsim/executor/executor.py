@@ -92,7 +92,7 @@ class Executor:
         decodes = plan.leader in beside
         outcomes = outcomes_of(plan, seed, rounds, beside.index(role)) if decodes else None
         post = None
-        if plan.strategy.free_running or plan.devices.targets > 1:
+        if plan.strategy.posts or plan.strategy.free_running or plan.devices.targets > 1:
             if dist.get_backend() == "nccl":
                 raise InputError(
                     f"{plan.strategy.title} posts messages while passes run, which NCCL cannot: run it on CPUs"
@@ -104,8 +104,10 @@ class Executor:
     def _actions(self, plan: RankPlan, role: str, name: str, rows: int | None) -> list[Work]:
         """What this rank runs of a step that its role does, in a round of so many rows."""
         step = plan.steps[name]
-        found = [(piece, self._action(plan, role, step, piece.work)) for piece in step.over(rows)]
-        return [Work(piece.name, piece.times, action, piece.drawn) for piece, action in found if action is not None]
+        with_actions = [(piece, self._action(plan, role, step, piece.work)) for piece in step.over(rows)]
+        return [
+            Work(piece.name, piece.times, action, piece.drawn) for piece, action in with_actions if action is not None
+        ]
 
     def _action(self, plan: RankPlan, role: str, step: RankStep, work: RankPass | HostWork) -> Action | None:
         """None where this rank has no part in it: a pass runs on the first ranks of its role."""

@@ -1,4 +1,4 @@
-"""What ranks are told to run: a scenario without its prices and profiles, small enough for a pipe."""
+"""The plan that ranks run: a scenario without its prices and profiles, small enough for a pipe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What proposes tokens: the interface between strategies and drafters."""
+"""The interface between strategies and drafters."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Draft:
 
 @dataclass(frozen=True)
 class Proposed:
-    """In which share of rounds a sequence has anything to verify, and how many tokens it then has on average."""
+    """A drafter's proposals: the share of rounds in which a sequence has any, and how many tokens on average."""
 
     share: float
     tokens: float

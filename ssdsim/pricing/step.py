@@ -1,4 +1,4 @@
-"""What a step of a round consists of: passes of a model, host work or a message, each with its cost."""
+"""Steps of a round: passes of a model, host work or a message, each with its cost."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ssdsim.base.checks import Array
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.pricing.between_kernels import Model, Units, units
 from ssdsim.pricing.cost import Cost, TimingErrors
@@ -105,14 +105,14 @@ class Step:
         """The rounds within rounds that it draws; none where it always takes as long."""
         return max((piece.drawn.rounds for piece in self.pieces if piece.drawn is not None), key=len, default=())
 
-    def drawn_s(self, rng: np.random.Generator, steps: int) -> NDArray[np.float64]:
+    def drawn_s(self, rng: np.random.Generator, steps: int) -> Array:
         """Durations of so many steps, each with its own number of rounds."""
         counts = drawn_rounds(self.rounds, rng, steps)
-        found = np.zeros(steps)
+        filled = np.zeros(steps)
         for piece in self.pieces:
             again = piece.times if piece.drawn is None else piece.drawn.each * counts[len(piece.drawn.rounds) - 1]
-            found += piece.cost.seconds * again
-        return found
+            filled += piece.cost.seconds * again
+        return filled
 
     @property
     def warnings(self) -> frozenset[str]:
@@ -123,7 +123,7 @@ class Step:
         """The same step, with a warning."""
         return replace(self, pieces=(*self.pieces, Piece("", Cost(warnings=frozenset({of})))))
 
-    def sample(self, errors: TimingErrors) -> NDArray[np.float64]:
+    def sample(self, errors: TimingErrors) -> Array:
         """The step's duration under each draw of the timings' errors, shape ``(draws,)``."""
         drawn = np.zeros(errors.draws)
         for piece in self.pieces:

@@ -1,4 +1,4 @@
-"""What strategies share that draft, then verify: one side works while the other waits."""
+"""Shared by strategies that draft, then verify: one side works while the other waits."""
 
 from __future__ import annotations
 

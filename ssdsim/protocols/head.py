@@ -1,4 +1,4 @@
-"""What drafters share that are heads of their target: they read its hidden states, and are shaped as it is."""
+"""Shared by drafters that are heads of their target: they read its hidden states, and are shaped as it is."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ class HeadDrafter(Drafter):
 
     def _read(self, target: Transformer, named: str) -> Transformer:
         """A checkpoint's own shape; a config that does not say that it is a head is one of this kind."""
-        found, recipe = find_transformer(named), self.recipe(target)
-        if found.head is None and found.layers != recipe.layers:
-            raise InputError(f"--draft {named} is a model of {found.layers} layers, no head (--drafter {self.name})")
-        if found.head is None:
-            found = found.model_copy(update={"head": recipe.head})
-        assert found.head is not None
+        copy, recipe = find_transformer(named), self.recipe(target)
+        if copy.head is None and copy.layers != recipe.layers:
+            raise InputError(f"--draft {named} is a model of {copy.layers} layers, no head (--drafter {self.name})")
+        if copy.head is None:
+            copy = copy.model_copy(update={"head": recipe.head})
+        assert copy.head is not None
         assert recipe.head is not None  # all recipes are heads'
-        if found.head.reads != recipe.head.reads:
+        if copy.head.reads != recipe.head.reads:
             raise InputError(f"--draft {named} is no head of the kind --drafter {self.name}")
-        if found.head.feature_size != recipe.head.feature_size:
-            sizes = f"{found.head.feature_size} values wide, those of {target.name} are {target.hidden_size}"
+        if copy.head.feature_size != recipe.head.feature_size:
+            sizes = f"{copy.head.feature_size} values wide, those of {target.name} are {target.hidden_size}"
             raise InputError(f"--draft {named} reads hidden states {sizes}")
-        return found.model_copy(update={"max_context": target.max_context})  # engines run it as far as its target
+        return copy.model_copy(update={"max_context": target.max_context})  # engines run it as far as its target
 
     def passes(self, site: Site) -> Callable[..., Pass]:
         """How its passes beside the target are made."""

@@ -1,4 +1,4 @@
-"""What strategies share that verify a tree of drafted tokens: its options, and which tree is drafted."""
+"""Shared by strategies that verify a tree of drafted tokens: its options, and which tree is drafted."""
 
 from __future__ import annotations
 

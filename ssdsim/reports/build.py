@@ -90,12 +90,12 @@ def report(folder: str | Path, seed: int = 0) -> Report:
     ------
     InputError : not a run folder, or its base point is not possible.
     """
-    found = read_run_folder(Path(text("a run folder", folder)))
-    if found.measured_alone:
-        return _of_measured(found)
-    if found.serving is not None:
-        return _of_comparison(found.serving) if "compared" in found.serving else _of_serving(found.serving)
-    study = Study(found, seed)
+    run = read_run_folder(Path(text("a run folder", folder)))
+    if run.measured_alone:
+        return _of_measured(run)
+    if run.serving is not None:
+        return _of_comparison(run.serving) if "compared" in run.serving else _of_serving(run.serving)
+    study = Study(run, seed)
     made = [item for group in _GROUPS for item in group(study)]
     figures = tuple(item for item in made if isinstance(item, Figure))
     left_out = tuple(item for item in made if isinstance(item, LeftOut))

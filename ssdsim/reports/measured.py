@@ -34,10 +34,10 @@ def measured(folder: RunFolder) -> list[Figure]:
         return []
     rows = pd.DataFrame(folder.measured["rows"])
     metrics = [metric for metric in _METRICS if metric in set(rows["metric"])]
-    found = [_scatter(rows[rows["metric"] == metric], metric, number) for number, metric in enumerate(metrics)]
+    figures = [_scatter(rows[rows["metric"] == metric], metric, number) for number, metric in enumerate(metrics)]
     summaries = pd.DataFrame(folder.measured["summaries"])
     by_axis = ((axis, summaries[summaries["axis"] == axis]) for axis in _AXES)
-    return [*found, *(_errors(axis, along, rows) for axis, along in by_axis if len(along) > 1)]
+    return [*figures, *(_errors(axis, along, rows) for axis, along in by_axis if len(along) > 1)]
 
 
 def measured_lines(folder: RunFolder) -> tuple[str, list[str]]:

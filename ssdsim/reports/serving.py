@@ -72,19 +72,19 @@ def _dash(name: str) -> str:
 def _rows(answer: Answer) -> Iterator[dict[str, Any]]:
     """A row a load and strategy."""
     for point in answer["points"]:
-        for name, found in point["strategies"].items():
-            row: dict[str, Any] = {"rate": point["rate"], "strategy": name, "gpus": found["gpus"]}
-            if found["closed"] is not None:
-                row["closed tpot_ms"] = found["closed"]["tpot_ms"]
+        for name, point_of in point["strategies"].items():
+            row: dict[str, Any] = {"rate": point["rate"], "strategy": name, "gpus": point_of["gpus"]}
+            if point_of["closed"] is not None:
+                row["closed tpot_ms"] = point_of["closed"]["tpot_ms"]
             for metric in ("tpot_ms", "ttft_ms", "e2el_ms"):
                 for percentile in ("p50", "p99"):
-                    each = (found.get(metric) or {}).get(percentile)
+                    each = (point_of.get(metric) or {}).get(percentile)
                     if each is not None:
                         row[f"{metric} {percentile}"] = each["value"]
                         row |= {f"{metric} {percentile} {end}": each[end] for end in ("low", "high")}
             for metric in ("goodput", "tokens_per_s_per_gpu", "running", "saturated"):
-                row[metric] = found.get(metric)
-            row["attainment"] = (found.get("attainment") or {}).get("mean")
+                row[metric] = point_of.get(metric)
+            row["attainment"] = (point_of.get("attainment") or {}).get("mean")
             yield row
 
 
@@ -212,8 +212,8 @@ def _minute(answer: Answer) -> Figure:
 
 def _labels(answer: Answer) -> Sequence[str]:
     """Of the schedule's variants, in the order of their numbers."""
-    found = {cell["number"]: cell["label"] for cell in answer.get("schedule") or ()}
-    return [found.get(number, "") for number in range(max(found, default=-1) + 1)]
+    labels = {cell["number"]: cell["label"] for cell in answer.get("schedule") or ()}
+    return [labels.get(number, "") for number in range(max(labels, default=-1) + 1)]
 
 
 def _provenance(answer: Answer) -> str:

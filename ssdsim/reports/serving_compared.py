@@ -35,18 +35,18 @@ def compared_figure(answer: Answer) -> Figure:
     """Percentile against percentile: a perfect prediction lies on the line."""
     plot = new_plot("measured (ms)", "predicted (ms)", height=460)
     rows = []
-    for (metric, found), colour in zip(answer["quantiles"].items(), PALETTE, strict=False):
+    for (metric, quantiles), colour in zip(answer["quantiles"].items(), PALETTE, strict=False):
         what = _WORDS.get(metric, metric)
         plot.add_scatter(
-            x=rounded(pd.Series(found["measured"])),
-            y=rounded(pd.Series(found["predicted"])),
+            x=rounded(pd.Series(quantiles["measured"])),
+            y=rounded(pd.Series(quantiles["predicted"])),
             name=what,
             mode="lines+markers",
             line={"color": colour},
-            customdata=found["percent"],
+            customdata=quantiles["percent"],
             hovertemplate="p%{customdata}: measured %{x} ms, predicted %{y} ms<extra></extra>",
         )
-        columns = zip(found["percent"], found["measured"], found["predicted"], strict=True)
+        columns = zip(quantiles["percent"], quantiles["measured"], quantiles["predicted"], strict=True)
         rows += [{"metric": metric, "percent": p, "measured_ms": m, "predicted_ms": o} for p, m, o in columns]
     table = pd.DataFrame(rows)
     ends = [float(table[["measured_ms", "predicted_ms"]].to_numpy().min()), float(table["measured_ms"].max())]

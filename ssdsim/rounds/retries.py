@@ -23,18 +23,18 @@ class RetriedOutcomes(Buffered):
 
     def _chunk(self, rounds: int) -> Draws:
         batch = self._with_drafts.size
-        found = np.empty((rounds, batch), dtype=np.uint32)
+        filled = np.empty((rounds, batch), dtype=np.uint32)
         again, pre, post = map(self._rule.states.index, (AGAIN, PRE, POST))
         if_none, if_drafts = (self._drawn(table, (rounds, batch)) for table in self._tables)
         for row in range(rounds):
             drawn = np.where(self._with_drafts, if_drafts[row], if_none[row])
             kept = drawn >= _STATE
             if batch - int(kept.sum()) > self._rule.most_failed:
-                found[row], kept = (drawn & (_STATE - 1)) + _STATE * again, np.ones(batch, dtype=bool)
+                filled[row], kept = (drawn & (_STATE - 1)) + _STATE * again, np.ones(batch, dtype=bool)
             else:
-                found[row] = (drawn & (_STATE - 1)) + _STATE * np.where(kept, post, pre).astype(np.uint32)
+                filled[row] = (drawn & (_STATE - 1)) + _STATE * np.where(kept, post, pre).astype(np.uint32)
             self._with_drafts = kept
-        return found.T
+        return filled.T
 
     def _drawn(self, table: OutcomeTable, shape: tuple[int, int]) -> Draws:
         index = np.searchsorted(table.cdf, self._random.random(shape), side="right")

@@ -1,4 +1,4 @@
-"""What a strategy's round costs at a site that has room for it."""
+"""The price of a strategy's round at a site that has room for it."""
 
 from __future__ import annotations
 
@@ -75,7 +75,8 @@ def price(settings: Settings, strategy: Strategy, site: Site | None, drafter: Dr
     check_memory(site.batch, strategy.occupancies(site, drafter))
     steps = strategy.steps(site, drafter)
     if site.network is None and devices.targets > 1 and devices.total > site.profile.device.count:
-        steps = {**steps, "outcome": steps["outcome"].warning(_apart(strategy, site, devices))}
+        sends = next(name for name, step in steps.items() if step.message is not None)
+        steps = {**steps, sends: steps[sends].warning(_apart(strategy, site, devices))}
     return Priced(steps, devices, round_error(strategy, site))
 
 

@@ -6,6 +6,7 @@ from ssdsim.strategies.adaptive import Adaptive
 from ssdsim.strategies.amusd import AMUSD
 from ssdsim.strategies.autoregressive import Autoregressive
 from ssdsim.strategies.dsi import DSI
+from ssdsim.strategies.enumeration import Enumeration
 from ssdsim.strategies.hybrid import Hybrid
 from ssdsim.strategies.lookahead import Lookahead
 from ssdsim.strategies.minedraft import MineDraft
@@ -35,6 +36,7 @@ ALL: Registry[Strategy] = Registry(
     Lookahead(),
     Hybrid(),
     Spectre(),
+    Enumeration(),
 )
 
 SUBJECT = "ssd"

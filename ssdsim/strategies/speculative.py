@@ -96,16 +96,16 @@ def _verified_s(t: Mapping[str, Seconds], states: States) -> FloatOrArray:
     """Of a round in which anything is proposed for any sequence, or of a step of decoding."""
     if "decode" not in t:
         return t["verify"]
-    found = states.any_in(FOUND)
-    return found * t["verify"] + (1.0 - found) * t["decode"]
+    proposes = states.any_in(FOUND)
+    return proposes * t["verify"] + (1.0 - proposes) * t["decode"]
 
 
 def _looks_first(me: Actor) -> Generator[Any, Any, None]:
     """The target's devices draft too, and there may be nothing to verify."""
     for _ in me.rounds():
-        found = me.any_in(FOUND)
+        proposes = me.any_in(FOUND)
         yield me.do("draft")
         yield me.tell("speculation")
-        yield me.do("verify" if found else "decode")
+        yield me.do("verify" if proposes else "decode")
         yield me.do("sample")
         me.end_round()

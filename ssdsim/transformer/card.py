@@ -352,7 +352,7 @@ def _weight_bytes(card: Transformer, tp: int, precision: Precision, experts_on: 
 def _precision(card: Transformer, dtype: str | None, kv_dtype: str | None) -> Precision:
     kept = card.weights
     if dtype is None:
-        found = Precision(
+        precision = Precision(
             card.dtype,
             kept.attention or card.dtype,
             kept.mlp or card.dtype,
@@ -363,15 +363,15 @@ def _precision(card: Transformer, dtype: str | None, kv_dtype: str | None) -> Pr
             kept.recurrent or "",
         )
     elif dtype in DTYPES:
-        found = Precision.plain(dtype)
+        precision = Precision.plain(dtype)
     elif dtype in FORMATS:
         activations = "bfloat16" if card.dtype == "float32" else card.dtype
-        found = Precision(activations, dtype, dtype, activations, card.kv_dtype or activations)
+        precision = Precision(activations, dtype, dtype, activations, card.kv_dtype or activations)
     else:
         raise InputError(f"unknown dtype '{dtype}'{nearest(dtype, FORMATS)} Allowed: {', '.join(FORMATS)}")
     if kv_dtype and kv_dtype not in DTYPE_BYTES:
         raise InputError(f"unknown dtype of the cache '{kv_dtype}'; allowed: {', '.join(KV_DTYPES)}")
-    return replace(found, kv=kv_dtype) if kv_dtype else found
+    return replace(precision, kv=kv_dtype) if kv_dtype else precision
 
 
 def _shard(kv_heads: int, tp: int) -> int:
@@ -411,10 +411,10 @@ def check_expert_parallel(card: Transformer, tp: int, ep: int) -> None:
 def _widths(card: Transformer) -> dict[str, int]:
     """Of the MLPs that are shared between devices."""
     experts = card.experts
-    found = {"MLP": card.intermediate_size if card.dense_layers else 0}
+    widths = {"MLP": card.intermediate_size if card.dense_layers else 0}
     if experts is not None:
-        found |= {"expert": experts.width, "shared expert": experts.shared_width}
-    return {what: width for what, width in found.items() if width}
+        widths |= {"expert": experts.width, "shared expert": experts.shared_width}
+    return {what: width for what, width in widths.items() if width}
 
 
 def legal_tensor_parallel(card: Transformer, ep: int = 1) -> list[int]:

@@ -1,4 +1,6 @@
-"""What a plain dense transformer has not: routed experts, a latent cache, windows, states, another model's features."""
+"""Layers beyond a plain dense transformer: routed experts, a latent cache, windows, states, another model's
+features.
+"""
 
 from __future__ import annotations
 
@@ -149,9 +151,9 @@ class Recurrent(Card):
     @property
     def second(self) -> tuple[tuple[int, int], ...]:
         """Rows and columns of the second matrices of decay and gate."""
-        found = [(self.decay_rank, self.heads * self.key_dim)] if self.decay_rank else []
-        found += [(self.gate_rank, self.values)] if self.gate_rank else []
-        return tuple(found)
+        second = [(self.decay_rank, self.heads * self.key_dim)] if self.decay_rank else []
+        second += [(self.gate_rank, self.values)] if self.gate_rank else []
+        return tuple(second)
 
     def parameters(self, hidden_size: int) -> int:
         """Weights of the projections of one layer, before and after the recurrence."""

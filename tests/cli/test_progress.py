@@ -11,7 +11,7 @@ from rich.console import Console
 
 from ssdsim.answers.recommend.answer import recommend
 from ssdsim.base.errors import InputError
-from ssdsim.cli import progress
+from ssdsim.cli import console, progress
 from tests.cli.in_process import asked
 
 HOURS = ("serve", "--rate", "1", "--requests", "1000000", "--strategies", "ar,sd")
@@ -55,7 +55,8 @@ def test_recommend_says_how_far_it_is() -> None:
 def test_a_terminal_shows_long_work_that_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = StringIO()
     monkeypatch.setattr(progress, "_BAR_AFTER_S", 0.0)
-    monkeypatch.setattr(progress, "console", lambda stderr: Console(file=terminal, force_terminal=True, width=80))
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setattr(console, "console", lambda stderr: Console(file=terminal, force_terminal=True, width=80))
     with progress.shown("report", "", quiet=False):
         until = monotonic() + 20.0
         while "report" not in terminal.getvalue() and monotonic() < until:
@@ -66,7 +67,8 @@ def test_a_terminal_shows_long_work_that_tells_nothing(monkeypatch: pytest.Monke
 @pytest.mark.parametrize("terminal", [True, False])
 def test_short_work_shows_nothing(terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     out = StringIO()
-    monkeypatch.setattr(progress, "console", lambda stderr: Console(file=out, force_terminal=terminal))
+    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
+    monkeypatch.setattr(console, "console", lambda stderr: Console(file=out, force_terminal=terminal))
     with progress.shown("report", "steps", quiet=False, ends=False) as far:
         far(1, 2)
     assert out.getvalue() == ""

@@ -89,8 +89,8 @@ def named_commands() -> Iterator[tuple[str, str]]:
     for page in WRITTEN:
         for block in re.findall(r"```sh\n(.*?)```", page.read_text(), flags=re.DOTALL):
             for line in re.sub(r"\\\n\s*", "", block).splitlines():
-                if found := re.search(r"(?:^|&& |/)ssdsim (.*)", line):
-                    yield name_of(page), found.group(1)
+                if matched := re.search(r"(?:^|&& |/)ssdsim (.*)", line):
+                    yield name_of(page), matched.group(1)
 
 
 @pytest.mark.parametrize(("page", "command"), list(named_commands()))

@@ -20,6 +20,7 @@ found = ssdsim.predict(b=16, p_hit=0.85, alpha="0.75:0.85", backup="fast", strat
 reveal_type(found)
 reveal_type(found.verdict.over["sd"].ratio)
 reveal_type(ssdsim.recommend(gpus=8, b=[1, 64], k=range(1, 9)).focus)
+reveal_type(ssdsim.serve(rate=[2.0, 4.0], engine="closed", slo="ttft:500", p_hit=0.9).verdict)
 ssdsim.sweep(b=[1, 16], alpha=[0.7, 0.8], hit_curve=[(1, 0.6), (2, 0.7)])
 """
 WRONG = {
@@ -28,6 +29,7 @@ WRONG = {
     'ssdsim.predict(backup="quick")': "incompatible type",
     "ssdsim.predict(b=[1, 16])": "incompatible type",
     "ssdsim.predict(p_hit=0.9).verdict.over.ratio": "has no attribute",
+    "ssdsim.serve(rate=4.0, b=16)": "Unexpected keyword",
     "ssdsim.predicted()": "has no attribute",
 }
 
@@ -44,6 +46,7 @@ def test_mypy_knows_options_and_answers_in_a_users_program(tmp_path: Path) -> No
         "Prediction",
         "float",
         "int | None",
+        "Advice",
     ]
     first = len(PROGRAM.splitlines()) + 1
     errors = dict(re.findall(r"^.*program\.py:(\d+): error: (.*)$", said, flags=re.MULTILINE))
@@ -65,13 +68,13 @@ def test_every_option_has_a_type() -> None:
 
 
 def test_an_answer_shows_itself_at_the_prompt_and_in_a_notebook() -> None:
-    found = ssdsim.predict(t_sd=0.2, alpha=0.9, k=5, p_hit=0.85)
-    title, header, *rows = repr(found).splitlines()
+    predict = ssdsim.predict(t_sd=0.2, alpha=0.9, k=5, p_hit=0.85)
+    title, header, *rows = repr(predict).splitlines()
     assert title == "Unit-free (T_v = 1): T_SD 0.2, T_p 0.2, T_b 0.2; batch 1, K 5, alpha 0.9, jit fallback"
     assert header.split()[:2] == ["tokens/T_v", "per"]
     assert [row.split()[0] for row in rows[:3]] == ["AR", "SD", "SSD"]
     assert rows[3].startswith("Yes for latency")
-    page = found._repr_html_()
+    page = predict._repr_html_()
     assert page.startswith("<table>")
     assert "<td>SSD</td><td>4.549</td>" in page
     plan = ssdsim.schedule(b=[1, 64], k=[2, 6], f=3)

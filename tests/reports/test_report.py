@@ -114,9 +114,9 @@ def test_the_chart_over_the_hit_rate_passes_through_the_base_point(tmp_path: Pat
     options = {"b": 8, "k": 4, "f": 4, "backup": backup}
     study = Study(read_run_folder(write_run(tmp_path, options, {})))
     table = next(f for f in speedups(study) if isinstance(f, Figure) and f.key == "speedup-p_hit").table
-    found = predict(**options)
-    row = table.set_index("p_hit").loc[found.configuration.settings["p_hit"]]
-    assert row["ssd/sd"] == pytest.approx(found.verdict.over["sd"].ratio, rel=1e-9)
+    prediction = predict(**options)
+    row = table.set_index("p_hit").loc[prediction.configuration.settings["p_hit"]]
+    assert row["ssd/sd"] == pytest.approx(prediction.verdict.over["sd"].ratio, rel=1e-9)
 
 
 def test_the_base_point_is_a_possible_one(tmp_path: Path) -> None:

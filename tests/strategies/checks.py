@@ -25,6 +25,6 @@ def deviation(
     """Of an engine's tokens/s from those of a loop apart from this code, in the standard errors of both."""
     if engine == "closed":
         return (float(case.estimate.tokens_per_second) - expected) / error
-    found = simulate(case, engine=engine, rounds=rounds, seed=seed, confidence=0.99).tokens_per_second
-    drawing = (found.high - found.low) / 2.0 / _OUTSIDE_99
-    return (found.value - expected) / math.hypot(drawing, error)
+    tokens_per_second = simulate(case, engine=engine, rounds=rounds, seed=seed, confidence=0.99).tokens_per_second
+    drawing = (tokens_per_second.high - tokens_per_second.low) / 2.0 / _OUTSIDE_99
+    return (tokens_per_second.value - expected) / math.hypot(drawing, error)

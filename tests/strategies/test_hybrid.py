@@ -51,9 +51,7 @@ def test_where_nothing_is_found_it_is_sd(alpha: float, k: int, b: int, t_sd: flo
 @pytest.mark.parametrize("drafter", ["model", "eagle3"])
 def test_on_hardware_it_joins_sd_and_its_look_up(by: str, drafter: str) -> None:
     given: dict[str, Any] = {"target": "llama-3.1-8b", "tp": 1, "b": 4, "sd_draft": "colocated"}
-    none, all_of_them = (
-        case(found, (0.6, 5), (0.7, 4), **given, drafter=drafter, hybrid_by=by) for found in (0.0, 1.0)
-    )
+    none, all_of_them = (case(each, (0.6, 5), (0.7, 4), **given, drafter=drafter, hybrid_by=by) for each in (0.0, 1.0))
     sd = configure(strategies="sd", drafter=drafter, alpha=0.7, k=4, **given).scenarios["sd"]
     looking = configure(strategies="sd", drafter=by, alpha=0.6, k=5, found=1.0, **given).scenarios["sd"]
     look_up_s = none.seconds["look up"]

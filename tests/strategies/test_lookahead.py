@@ -73,7 +73,7 @@ def test_with_an_empty_pool_it_is_ar_at_its_width() -> None:
 
 def test_vicunas_published_lengths_are_inside_the_plausible_ranges() -> None:
     """EAGLE-2's and -3's tables: 1.69 and 1.67 tokens a round; neither alpha nor the pool's share was published."""
-    low, high = (tokens(case(alpha, found)) for alpha, found in ((0.3, 0.2), (0.5, 0.5)))
+    low, high = (tokens(case(alpha, each)) for alpha, each in ((0.3, 0.2), (0.5, 0.5)))
     assert low < 1.67 < 1.69 < high
     assert tokens(case(0.4, 0.3)) == pytest.approx(1.67, abs=0.01)
 
@@ -82,8 +82,8 @@ def test_vicunas_published_lengths_are_inside_the_plausible_ranges() -> None:
 def test_vicunas_published_round_is_near_ours_though_its_gpu_is_not_known(hardware: str, expected: float) -> None:
     """EAGLE-3's table 1, Vicuna 13B: 1.67 tokens and 1.62 times AR, so 1.031 steps of AR a round."""
     given: dict[str, Any] = {"target": "llama-2-13b", "tp": 1, "hardware": hardware, "context": 500}
-    found = configure(**given, dtype="float16", runtime="kernels", strategies=("ar", "lookahead")).scenarios
-    ours = float(found["lookahead"].estimate.round_s / found["ar"].estimate.round_s)
+    scenarios = configure(**given, dtype="float16", runtime="kernels", strategies=("ar", "lookahead")).scenarios
+    ours = float(scenarios["lookahead"].estimate.round_s / scenarios["ar"].estimate.round_s)
     assert ours == pytest.approx(expected, abs=1e-3)
     assert ours / (1.67 / 1.62) == pytest.approx(1.0, abs=0.06)
 

@@ -85,10 +85,10 @@ def test_both_branches_may_last() -> None:
 def test_the_chain_of_batches_is_one_and_its_sequences_move_as_the_kernel_says(
     b: int, drafts: float, none: float, ratio: float
 ) -> None:
-    found = Retrying(b, drafts, none, ratio, 2)
-    assert found.long_run.sum() == pytest.approx(1.0)
-    assert found.long_run @ found._chain == pytest.approx(found.long_run, abs=1e-9)
-    assert 0.0 <= found.retries <= 1.0
+    retrying = Retrying(b, drafts, none, ratio, 2)
+    assert retrying.long_run.sum() == pytest.approx(1.0)
+    assert retrying.long_run @ retrying._chain == pytest.approx(retrying.long_run, abs=1e-9)
+    assert 0.0 <= retrying.retries <= 1.0
 
 
 def literal(alpha: float, k: int, b: int, d: float, ratio: float, seed: int) -> tuple[float, float]:

@@ -105,29 +105,32 @@ def compare(*, gpus: int | str, b: int = 1, seed: int = 0, **options: Unpack[Sea
     request = make_request(gpus=gpus, b=b, rank="user", gpu_hour=None, at_least=None, seed=seed, given=options)
     search = Search(request)
     search.run()
-    found = _best_of_each(search, b)
+    deployments = _best_of_each(search, b)
     impossible = search.why_not(b)
-    if not found:
+    if not deployments:
         raise NoRoom(impossible[request.ranked[0]])
     errors = Errors(request)
-    rates = {name: errors.per_user(deployment).joint for name, deployment in found.items()}
-    ends = {name: bounds_95(rates[name]) for name in found}
+    rates = {name: errors.per_user(deployment).joint for name, deployment in deployments.items()}
+    ends = {name: bounds_95(rates[name]) for name in deployments}
     compared = {
         name: Compared(
             deployment=deployment,
             low=float(ends[name][0]),
             high=float(ends[name][1]),
             quantiles={p: float(np.quantile(rates[name], q)) for p, q in QUANTILES.items()},
-            probability_fastest=float(share_fastest(rates[name], [rates[o] for o in found if o != name])),
+            probability_fastest=float(share_fastest(rates[name], [rates[o] for o in deployments if o != name])),
             rests_on=by_standing(deployment.scenario.known.inputs),
         )
-        for name, deployment in found.items()
+        for name, deployment in deployments.items()
     }
     likeliest = max(compared, key=lambda name: compared[name].probability_fastest)
-    first, others = found[likeliest], [deployment for name, deployment in found.items() if name != likeliest]
+    first, others = (
+        deployments[likeliest],
+        [deployment for name, deployment in deployments.items() if name != likeliest],
+    )
     held = held_against(first, others, errors)
     basis = basis_of(first, held.closest, held) if others else Basis(inputs_of(first.scenario))
-    inputs = inputs_of(*(deployment.scenario for deployment in found.values()))
+    inputs = inputs_of(*(deployment.scenario for deployment in deployments.values()))
     check_ranges(request.options, inputs)
     return Comparison(
         request=request,
@@ -143,7 +146,7 @@ def compare(*, gpus: int | str, b: int = 1, seed: int = 0, **options: Unpack[Sea
         doubts_told=basis.told,
         runtime=runtime_for(request.options).summary,
         warnings=(*request.warnings, *sorted(search.warnings)),
-        apart=apart_from(search, b, next(iter(found.values()))),
+        apart=apart_from(search, b, next(iter(deployments.values()))),
     )
 
 
@@ -158,10 +161,10 @@ def check_ranges(options: Mapping[str, Any], inputs: Sequence[TokenInput]) -> No
 def _best_of_each(search: Search, batch: int) -> dict[str, Deployment]:
     """By strategy, the fastest first."""
     deployments = search.deployments(batch)
-    found = {
+    best_by_name = {
         name: best((d for d in deployments if d.shape.strategy == name), "user") for name in search.request.strategies
     }
-    fitting = [(name, d) for name, d in found.items() if d is not None]
+    fitting = [(name, d) for name, d in best_by_name.items() if d is not None]
     return dict(sorted(fitting, key=lambda pair: -pair[1].per_user))
 
 

@@ -88,30 +88,30 @@ def export(format: str, *, seed: int = 0, **options: Unpack[Axes]) -> Exported:
         own = engine.among(names, given.get("drafter") or DEFAULTS["drafter"])
         if engine.check is not None:
             engine.check(given)
-    found = candidates(**given)
-    inputs = inputs_behind(found)
-    if not found.table.empty:
-        notes += standing_notes(found, names if engine is None else own, inputs, seed)
+    possible = candidates(**given)
+    inputs = inputs_behind(possible)
+    if not possible.table.empty:
+        notes += standing_notes(possible, names if engine is None else own, inputs, seed)
     if engine is not None:
         notes += _formats(given)
-    for (b, context), reason in found.impossible.items():
+    for (b, context), reason in possible.impossible.items():
         notes.append(f"nothing for batch {b}, context {context}: {reason}")
-    refusal = f"nothing fits: {next(iter(found.impossible.values()))}" if found.table.empty else None
+    refusal = f"nothing fits: {next(iter(possible.impossible.values()))}" if possible.table.empty else None
     if engine is None:
-        text = _FILES[format](of_candidates(found, seed))
+        text = _FILES[format](of_candidates(possible, seed))
     else:
-        if not refusal and not found.table["strategy"].isin(own).any():
+        if not refusal and not possible.table["strategy"].isin(own).any():
             refusal = f"nothing fits that {engine.title} has: {titles(own, 'or')} finds no room"
-        text = "" if refusal else engine.write(engine, found, own, notes, seed)
-    return Exported(text, tuple(notes), tuple(found.warnings), inputs, refusal)
+        text = "" if refusal else engine.write(engine, possible, own, notes, seed)
+    return Exported(text, tuple(notes), tuple(possible.warnings), inputs, refusal)
 
 
 def engine_of(runtime: str) -> Dialect | None:
     """The dialect of the engine that a runtime is of, for a command line; None where none is known."""
     of = find_runtime(runtime).engine
     commands = (vllm.SERVE, sglang.DIALECT, trtllm.DIALECT, ssd_engine.DIALECT)
-    found = next((each for each in commands if find_runtime(each.runtime).engine == of), None)
-    return found and found.priced_on({"runtime": runtime})
+    engine = next((each for each in commands if find_runtime(each.runtime).engine == of), None)
+    return engine and engine.priced_on({"runtime": runtime})
 
 
 def _formats(options: Mapping[str, Any]) -> list[str]:

@@ -52,7 +52,7 @@ class Apart:
 
 @dataclass(frozen=True)
 class Answer:
-    """At one batch: the best deployment, the best of another strategy, and how the best stands against all others.
+    """The answer at one batch: the best deployment, the best of another strategy, and how the best stands against all.
 
     ``error`` says why there is no best. ``interval`` bounds its tokens/s per user at 95 %; ``margin`` is its score over
     the runner-up's, less 1. ``by_strategy`` has the best of each strategy that fits, ``impossible`` the reason of each
@@ -171,7 +171,7 @@ def _recommendation(request: Request, search: Search, progress: Progress) -> Rec
     about = _at_focus(answers, request.subject)
     deployments = search.deployments(about.batch) if about else []
     counts = (equal_count(deployments, n, errors) for n in range(1, request.gpus + 1))
-    found = Recommendation(
+    recommendation = Recommendation(
         request=request,
         answers=tuple(answers),
         sentence=_sentence(request, answers),
@@ -188,7 +188,7 @@ def _recommendation(request: Request, search: Search, progress: Progress) -> Rec
         evaluated=evaluated,
     )
     progress(steps, steps)
-    return found
+    return recommendation
 
 
 def _answer(search: Search, errors: Errors, batch: int) -> Answer:
@@ -200,9 +200,9 @@ def _answer(search: Search, errors: Errors, batch: int) -> Answer:
         return Answer(batch, {}, impossible, error=reason)
     by_strategy = {}
     for strategy in request.strategies:
-        found = best((d for d in deployments if d.shape.strategy == strategy), request.rank, request.at_least)
-        if found is not None:
-            by_strategy[strategy] = found
+        quickest = best((d for d in deployments if d.shape.strategy == strategy), request.rank, request.at_least)
+        if quickest is not None:
+            by_strategy[strategy] = quickest
     frontier = tuple(pareto(deployments))
     equal = equal_count(deployments, request.gpus, errors)
     top = best(by_strategy.values(), request.rank)
@@ -229,7 +229,7 @@ def _answer(search: Search, errors: Errors, batch: int) -> Answer:
 
 def apart_from(search: Search, batch: int, top: Deployment) -> dict[str, Apart]:
     """The best of each strategy that the engine lacks; of one that it has, where it would be worth more."""
-    request, found = search.request, {}
+    request, aparts = search.request, {}
     beyond = search.apart(batch)
     for name in request.strategies:
         own = best((d for d in beyond if d.shape.strategy == name), request.rank, request.at_least)
@@ -238,8 +238,8 @@ def apart_from(search: Search, batch: int, top: Deployment) -> dict[str, Apart]:
             continue
         worth = score(own, request.rank) / score(top, request.rank)
         if request.engine.lacks(name) is not None or worth > 1.0 + INDIFFERENT:
-            found[name] = Apart(own, worth, lacking)
-    return found
+            aparts[name] = Apart(own, worth, lacking)
+    return aparts
 
 
 def _swings(about: Answer | None) -> tuple[Swing, ...]:

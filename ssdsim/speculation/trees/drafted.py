@@ -1,4 +1,4 @@
-"""What is drafted for a verification: the same tree in every round, or one made for each."""
+"""Trees drafted for a verification: the same in every round, or one made for each."""
 
 from __future__ import annotations
 

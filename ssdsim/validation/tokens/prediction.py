@@ -1,4 +1,4 @@
-"""What a pair's file and the steps' times say of real runs: the closed form, in seconds."""
+"""Prediction of real runs from a pair's file and the steps' times: the closed form, in seconds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def scenarios_of(pair: Path, strategies: Sequence[str], size: Size) -> Mapping[s
     drafting: dict[str, Any] = (
         {"f": size.fan_out, "fan_out_policy": "uniform", "backup": "jit"} if "ssd" in strategies else {}
     )
-    found = configure(
+    configuration = configure(
         strategies=tuple(strategies),
         pair=str(pair),
         temperature=0.0,
@@ -39,7 +39,7 @@ def scenarios_of(pair: Path, strategies: Sequence[str], size: Size) -> Mapping[s
         extrapolate=True,  # a run of real models may be asked for more guesses than the pair was measured at
         **drafting,
     )
-    return found.scenarios
+    return configuration.scenarios
 
 
 def predicted(scenario: Scenario, seconds: Seconds) -> Estimate:
