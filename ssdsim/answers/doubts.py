@@ -94,8 +94,14 @@ class Basis:
         over = self._over(versus)
         if not contest.decided:
             return f"Undecided{where}: {self.condition}{clause}{over}{self._open(contest, versus)}."
-        either = " either way" if over and self.placeholders else ""
-        return f"{head[0]}{where}{either}{head[1]}: {self.condition}{clause}{over}."
+        whatever = self.whatever if over else ""
+        return f"{head[0]}{where}{whatever}{head[1]}: {self.condition}{clause}{over}."
+
+    @property
+    def whatever(self) -> str:
+        """`` at any plausible acceptance``: of an answer that placeholders do not turn; empty where nothing is one."""
+        names = list(dict.fromkeys(each.what for each in self.placeholders))
+        return f" at any plausible {' and '.join(names)}" if names else ""
 
     def _over(self, versus: Sequence[Versus]) -> str:
         """``; over 0.5-0.9 it is 1.34-1.41x``; empty where no input lies in a range."""

@@ -75,7 +75,9 @@ def test_a_winner_wherever_placeholders_lie_is_named_with_its_condition() -> Non
     comparison = compare(**small("ar", "ssd"))
     assert comparison.winner == "ssd"
     condition = "if acceptance is near 0.8 and hits follow 1 - 0.4 F^-0.7"
-    assert comparison.sentence.startswith(f"SSD at batch 1 on up to 2 GPUs either way: {condition}, SSD TP 1 + 1 is ")
+    assert comparison.sentence.startswith(
+        f"SSD at batch 1 on up to 2 GPUs at any plausible acceptance and hits: {condition}, SSD TP 1 + 1 is "
+    )
 
 
 def test_every_strategy_is_there_at_the_settings_that_recommend_finds() -> None:
