@@ -54,12 +54,12 @@ def _picture(run_folder: Path, name: str, path: Path, columns: str | None, as_js
     from ssdsim.reports.picture import kind_of, save_picture
 
     kind_of(path)  # before any work
-    found = figure(run_folder, name, seed)
-    save_picture(found.plot, path, int(columns) if columns else found.columns)
+    plot = figure(run_folder, name, seed)
+    save_picture(plot.plot, path, int(columns) if columns else plot.columns)
     if as_json:
-        echo_json({"schema": 1, "report": path, "figures": [picked(found, "key", "title")]})
+        echo_json({"schema": 1, "report": path, "figures": [picked(plot, "key", "title")]})
         return
-    echo(found.title)
+    echo(plot.title)
     print_out(f"{path}: {path.stat().st_size / 1e3:.0f} kB")
 
 
