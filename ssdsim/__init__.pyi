@@ -1,4 +1,6 @@
 # Made by `python -m site_generator.typed_options`.
+from calibration.answer import Calibration as Calibration
+from calibration.answer import calibrate as calibrate
 from ssdsim.answers.compare.compare import Comparison as Comparison
 from ssdsim.answers.compare.compare import compare as compare
 from ssdsim.answers.export.export import Exported as Exported
@@ -33,6 +35,10 @@ from ssdsim.scenario.configuration import configure as configure
 from ssdsim.transformer.card import Transformer as Transformer
 from ssdsim.transformer.forward import ForwardPass as ForwardPass
 from ssdsim.transformer.forward import forward_pass as forward_pass
+from ssdsim.validation.measured import validate_rows as validate_rows
+from ssdsim.validation.replay import validate_paper as validate_paper
+from ssdsim.validation.run import validate as validate
+from ssdsim.validation.tokens.answer import validate_pair as validate_pair
 
 __version__: str
 __all__: list[str]

@@ -223,6 +223,10 @@ class Options(TypedDict, total=False):
     """levels of a tree, each a pass of the draft (auto: the fastest here of up to 16) [default: auto]"""
     tree_children: Sequence[int]
     """the tree itself: how many children each node of a level has (SpecInfer: 1,1,3,1,1,1,1,1)"""
+    tree_widths: Sequence[int]
+    """nodes of each level of the tree, the likeliest that are proposed there (LongSpec: 4,16,16,16,16)"""
+    tree_expanded: int
+    """of each level of --tree-widths, the likeliest nodes that have children (CaPE: 1) [default: all]"""
     tree_beam: int
     """a tree of its own for each round (EAGLE-2), of so many nodes a pass of the draft [default: the same tree in every
     round]"""
@@ -256,6 +260,43 @@ class Options(TypedDict, total=False):
     """age in rounds of the confidences that say how many rows there are (of drawn rounds; vLLM: 1) [default: 1]"""
     adaptive_ms: float
     """time a round in which adaptive SD chooses rows (ms; T_v with --t-sd) [default: 0.0]"""
+    lookahead_window: int
+    """Jacobi positions that Lookahead guesses from side by side (its README's WINDOW_SIZE) [default: 7]"""
+    lookahead_ngram: int
+    """tokens of Lookahead's n-grams, the one that they go on from among them (LEVEL) [default: 5]"""
+    lookahead_guesses: int
+    """n-grams of the pool that Lookahead verifies at most (GUESS_SET_SIZE) [default: 7]"""
+    lookahead_alpha: float | str
+    """P(a token of a pooled n-gram is right | those before it are) [default: 0.4]"""
+    lookahead_found: float | str
+    """share of rounds in which Lookahead's pool has n-grams that go on from the last token [default: 0.3]"""
+    hybrid_k: int
+    """tokens that look-up first's drafter makes where nothing was found [default: the same as --k]"""
+    hybrid_by: Literal["ngram", "suffix"]
+    """what look-up first looks up: n-grams of the context, or suffixes of all past outputs [default: suffix]"""
+    hybrid_lookup_k: int
+    """tokens that look-up first verifies of what it found [default: 8]"""
+    hybrid_alpha: float | str
+    """P(a looked-up token is right | those before it are) [default: 0.7]"""
+    hybrid_found: float | str
+    """share of rounds in which look-up first finds anything [default: 0.3]"""
+    spectre_k: int
+    """SPECTRE's tokens a draft [default: the same as --k]"""
+    spectre_ratio: float
+    """share of a batch that may fail before all wait for new drafts (1: never) [default: 0.5]"""
+    spectre_least: int
+    """sequences up to which SPECTRE never drafts anew for a batch [default: 4]"""
+    spectre_load: float
+    """share of the draft's time that its own tenant takes: drafts take 1 / (1 - load) as long [default: 0.0]"""
+    staged_by: str
+    """what drafts for the draft model: ngram, a smaller model's card, or card+ngram, card+card [default: nothing]"""
+    staged_k: Sequence[int]
+    """tokens that each stage drafts for the model above it; 0 none [default: 4 each]"""
+    staged_alpha: Sequence[float]
+    """P(the model above accepts a token of a stage | those before it); of n-grams over all rounds [default: must be
+    given: nobody has published one]"""
+    mtp_modules: int
+    """MTP modules, each drafts one token and the last one all further ones (Inkling has up to 8) [default: 1]"""
     found: float
     """share of rounds in which a look-up finds anything to propose [default: the drafter card's]"""
     ngram_lookup_us: float
@@ -266,6 +307,8 @@ class Options(TypedDict, total=False):
     """mean length of a match in suffix trees [default: long enough for K tokens]"""
     draft_budget: int
     """tokens of the context that the target keeps in the cache that it drafts with [default: 512]"""
+    longspec_window: int
+    """tokens that LongSpec's own attention sees (its code: 512) [default: 512]"""
 
 
 class Searched(TypedDict, total=False):
@@ -442,6 +485,8 @@ class Searched(TypedDict, total=False):
     tree_nodes: int | Literal["auto"] | Collection[int | Literal["auto"]]
     tree_depth: int | Literal["auto"] | Collection[int | Literal["auto"]]
     tree_children: Sequence[int] | Collection[Sequence[int]]
+    tree_widths: Sequence[int] | Collection[Sequence[int]]
+    tree_expanded: int | Collection[int]
     tree_beam: int | Collection[int]
     tree_ranks: Sequence[float] | Collection[Sequence[float]]
     tree_concentration: float | Collection[float]
@@ -457,11 +502,30 @@ class Searched(TypedDict, total=False):
     confidence_spread: float | str | Collection[float | str]
     adaptive_lag: int | Collection[int]
     adaptive_ms: float | Collection[float]
+    lookahead_window: int | Collection[int]
+    lookahead_ngram: int | Collection[int]
+    lookahead_guesses: int | Collection[int]
+    lookahead_alpha: float | str | Collection[float | str]
+    lookahead_found: float | str | Collection[float | str]
+    hybrid_k: int | Collection[int]
+    hybrid_by: Literal["ngram", "suffix"] | Collection[Literal["ngram", "suffix"]]
+    hybrid_lookup_k: int | Collection[int]
+    hybrid_alpha: float | str | Collection[float | str]
+    hybrid_found: float | str | Collection[float | str]
+    spectre_k: int | Collection[int]
+    spectre_ratio: float | Collection[float]
+    spectre_least: int | Collection[int]
+    spectre_load: float | Collection[float]
+    staged_by: str | Collection[str]
+    staged_k: Sequence[int] | Collection[Sequence[int]]
+    staged_alpha: Sequence[float] | Collection[Sequence[float]]
+    mtp_modules: int | Collection[int]
     found: float | Collection[float]
     ngram_lookup_us: float | Collection[float]
     suffix_us: float | Collection[float]
     suffix_match: float | Collection[float]
     draft_budget: int | Collection[int]
+    longspec_window: int | Collection[int]
 
 
 class Axes(Searched, total=False):
