@@ -90,27 +90,40 @@ class Basis:
         ``head`` is the answer where there is one, such as ``("Yes for latency", ", no for cost")``, ``clause`` what
         it is, and ``where`` says of what it is.
         """
-        versus = [found.over[rival] for rival in rivals]
-        over = self._over(versus)
-        if not found.decided:
-            return f"Undecided{where}: {self.condition}{clause}{over}{self._open(found, versus)}."
-        either = " either way" if over and self.placeholders else ""
-        return f"{head[0]}{where}{either}{head[1]}: {self.condition}{clause}{over}."
+        return filled(self.template(found, rivals, head, literally(clause), where), found)
 
-    def _over(self, versus: Sequence[Versus]) -> str:
-        """``; over 0.5-0.9 it is 1.34-1.41x``; empty where no input lies in a range."""
-        spans = [f"{each.lowest:.2f}-{each.highest:.2f}x" for each in versus if each.lowest is not None]
-        if not spans or not self.where:
+    def template(
+        self, found: Contest[Key], rivals: Sequence[Key], head: tuple[str, str], clause: str, where: str = ""
+    ) -> str:
+        """The sentence with fields in place of the contest's numbers, for :func:`filled`; so is ``clause``."""
+        held = {rival: at for at, rival in enumerate(found.over) if rival in rivals}
+        over = self._over(found, [held[rival] for rival in rivals])
+        condition, where = literally(self.condition), literally(where)
+        if not found.decided:
+            versus = [found.over[rival] for rival in rivals]
+            return f"Undecided{where}: {condition}{clause}{over}{self._open(found, versus)}."
+        either = " either way" if over and self.placeholders else ""
+        before, after = map(literally, head)
+        return f"{before}{where}{either}{after}: {condition}{clause}{over}."
+
+    def _over(self, found: Contest[Key], held: Sequence[int]) -> str:
+        """``; over 0.5-0.9 it is 1.34-1.41x``; empty where no input lies in a range. ``held`` are rivals' places."""
+        every = list(found.over.values())
+        ranged = [at for at in held if every[at].lowest is not None]
+        if not ranged or not self.where:
             return ""
-        (only, *others), same = spans, versus[0].stays
-        said = f"stays {same}" if same and not others else f"is {' and '.join((only, *others))}"
-        return f"; over {self.where} it {said}"
+        if len(ranged) == 1 and every[held[0]].stays:
+            said = f"stays {field(ranged[0], 'lowest')}x"
+        else:
+            spans = [f"{field(at, 'lowest')}-{field(at, 'highest')}x" for at in ranged]
+            said = f"is {' and '.join(spans)}"
+        return f"; over {literally(self.where)} it {said}"
 
     def _open(self, found: Contest[Key], versus: Sequence[Versus]) -> str:
         """Why nothing is decided."""
         if found.open or any(each.turns for each in versus):
-            return self.why_open(any(each.turns for each in versus))
-        return f"; that it is faster than all of them has P {found.probability:.2f}"
+            return literally(self.why_open(any(each.turns for each in versus)))
+        return "; that it is faster than all of them has P {probability:.2f}"
 
     def why_open(self, turns: bool) -> str:
         """The sign is the tokens', where it ``turns`` within their ranges; else the errors leave it open."""
@@ -132,6 +145,21 @@ class Basis:
 
 SURE = Basis()
 """Nothing is known to be in doubt."""
+
+
+def field(rival: int, name: str) -> str:
+    """A number of a :class:`Versus` in a template, by its rival's place among all that the subject is held against."""
+    return f"{{over[{rival}].{name}:.2f}}"
+
+
+def literally(text: str) -> str:
+    """``text`` as a template has it."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def filled(template: str, found: Contest[Key], **more: float) -> str:
+    """The sentence that a template makes of a contest's numbers, and of ``more``."""
+    return template.format(over=list(found.over.values()), probability=found.probability, **more)
 
 
 def listed(inputs: Iterable[TokenInput]) -> str:

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from ssdsim import strategies
 from ssdsim.answers.contest import Contest, Versus, contest
-from ssdsim.answers.doubts import SURE, Basis, Doubt
+from ssdsim.answers.doubts import SURE, Basis, Doubt, field, filled, literally
 from ssdsim.pricing.room import counted
 from ssdsim.rounds.estimate import Estimate
 from ssdsim.scenario.many import Drawn
@@ -62,12 +62,20 @@ def verdict(
         alone = f"{title} stands alone: give --strategies to hold it against others."
         return Verdict(subject, best, {}, None, True, alone)
     gpus = {name: float(e.gpus) for name, e in estimates.items()}
-    told = _told(found)
     basis = SURE
     if scenarios:
         basis = Basis.of(scenarios[subject], scenarios[found.closest], found.over[found.closest].timings)
-    sentence = basis.sentence(found, told, _head(found, subject, gpus), _clause(found, told, subject, gpus))
+    sentence = filled(template(basis, found, subject, gpus), found, more_per_gpu=abs(_per_gpu(found, subject, gpus)))
     return Verdict(subject, best, found.over, found.probability, found.decided, sentence, basis.doubts, basis.told)
+
+
+def template(basis: Basis, found: Contest[str], subject: str, gpus: Mapping[str, float]) -> str:
+    """The verdict's sentence with fields in place of its numbers, for :func:`ssdsim.answers.doubts.filled`.
+
+    ``more_per_gpu`` is by how much tokens/s per GPU differ from the closest rival's.
+    """
+    told = _told(found)
+    return basis.template(found, told, _head(found, subject, gpus), _clause(found, told, subject, gpus))
 
 
 def rivals(subject: str, names: Sequence[str]) -> tuple[str, ...]:
@@ -96,24 +104,29 @@ def _head(found: Contest[str], subject: str, gpus: Mapping[str, float]) -> tuple
 
 def _clause(found: Contest[str], told: Sequence[str], subject: str, gpus: Mapping[str, float]) -> str:
     title, own_gpus = strategies.ALL.named(subject).title, gpus[subject]
+    places = list(found.over)
 
     def held(rival: str) -> str:
-        versus, same = found.over[rival], gpus[rival] == own_gpus
-        bounds = f" (95 %: {versus.low:.2f}-{versus.high:.2f})" if versus.interval else ""
+        at, same = places.index(rival), gpus[rival] == own_gpus
+        bounds = f" (95 %: {field(at, 'low')}-{field(at, 'high')})" if found.over[rival].interval else ""
         devices = (
             f"the same {counted(own_gpus)} GPUs" if same else f"{counted(own_gpus)} GPUs against {counted(gpus[rival])}"
         )
-        return f"{versus.ratio:.2f}x {strategies.ALL.named(rival).title}{bounds} on {devices}"
+        return f"{field(at, 'ratio')}x {literally(strategies.ALL.named(rival).title)}{bounds} on {devices}"
 
-    said = f"{title} is {' and '.join(map(held, told))}"
+    said = f"{literally(title)} is {' and '.join(map(held, told))}"
     if not found.decided:
         return said
     rival = found.closest
-    ratio = found.over[rival].ratio
     if found.outcome == "loses":
-        faster = "as fast" if f"{ratio:.2f}" == "1.00" else "faster"
-        return f"{said}; {strategies.ALL.named(rival).called} is {faster}"
-    per_gpu = ratio * gpus[rival] / own_gpus - 1.0
-    if per_gpu >= 0.0:
-        return f"{said}, {per_gpu:.0%} more tokens/s per GPU"
-    return f"{said}, so {-per_gpu:.0%} fewer tokens/s per GPU"
+        faster = "as fast" if f"{found.over[rival].ratio:.2f}" == "1.00" else "faster"
+        return f"{said}; {literally(strategies.ALL.named(rival).called)} is {faster}"
+    if _per_gpu(found, subject, gpus) >= 0.0:
+        return f"{said}, {{more_per_gpu:.0%}} more tokens/s per GPU"
+    return f"{said}, so {{more_per_gpu:.0%}} fewer tokens/s per GPU"
+
+
+def _per_gpu(found: Contest[str], subject: str, gpus: Mapping[str, float]) -> float:
+    """By how much more tokens/s the subject makes of a GPU than its closest rival, relative."""
+    rival = found.closest
+    return found.over[rival].ratio * gpus[rival] / gpus[subject] - 1.0
