@@ -60,15 +60,18 @@ def strategies_table(study: Study) -> str:
     rows = {name: _row(study, name) for name in prediction.estimates}
     if not any(prediction.intervals.values()):
         rows = {name: {k: v for k, v in row.items() if k != "95 %"} for name, row in rows.items()}
-    head = "".join(f"<th>{escape(column)}</th>" for column in next(iter(rows.values())))
-    body = "".join(
-        f'<tr style="--strategy: {colour_of(name)}">'
-        + "".join(f"<td>{escape(cell)}</td>" for cell in row.values())
-        + "</tr>"
-        for name, row in rows.items()
-    )
-    table = f'<table class="strategies"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
-    return f'<div class="scroll">{table}</div>'
+    _, *columns = next(iter(rows.values()))
+    head = "".join(f'<th scope="col">{escape(column)}</th>' for column in ("strategy", *columns))
+    body = "".join(_strategy_html(name, list(row.values())) for name, row in rows.items())
+    caption = "<caption>Each strategy at the base point</caption>"
+    table = f'<table class="strategies">{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+    return f'<div class="scroll" tabindex="0" role="region" aria-label="strategies">{table}</div>'
+
+
+def _strategy_html(name: str, cells: list[str]) -> str:
+    first, *others = (escape(cell) for cell in cells)
+    row = "".join(f"<td>{cell}</td>" for cell in others)
+    return f'<tr style="--strategy: {colour_of(name)}"><th scope="row">{first}</th>{row}</tr>'
 
 
 def _row(study: Study, name: str) -> dict[str, str]:
@@ -105,11 +108,13 @@ def origins(study: Study) -> str:
     impossible = _impossible(study.folder.results)
     parts += [f"<p>{escape(impossible)}</p>"] if impossible else []
     rows = "".join(
-        f"<tr><td>{escape(name)}</td><td>{escape(_plain(value))}</td>"
+        f'<tr><th scope="row">{escape(name)}</th><td>{escape(_plain(value))}</td>'
         f"<td>{escape(_source(study, name, configuration.settings.source(name)))}</td></tr>"
         for name, value in configuration.settings.items()
     )
-    parts.append(f"<details><summary>Every option at the base point</summary><table>{rows}</table></details>")
+    head = "".join(f'<th scope="col">{column}</th>' for column in ("option", "value", "origin"))
+    table = f"<table><caption>Options</caption><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+    parts.append(f"<details><summary>Every option at the base point</summary>{table}</details>")
     return "\n".join(parts)
 
 

@@ -1,50 +1,37 @@
 "use strict";
 // Draws the figures one after the other (the first at once), restyles them by theme, fits them to paper when printed,
-// redraws the speedup charts for other points of the grid, and gives every figure's data as a table or a CSV file.
+// redraws the speedup charts for other points of the grid, and gives every figure as a
+// picture for print and its data as a table or a CSV file.
 const report = JSON.parse(document.getElementById("data").textContent);
 const plotOf = (key) => document.querySelector(`#${CSS.escape(key)} .plot`);
 const PAPER_WIDTH = 680;  // CSS pixels between the margins of A4
 
-function template(dark) {
-  const ink = dark ? "#e8e8e4" : "#1b1d20", grid = dark ? "#34383c" : "#e4e4e0", card = dark ? "#1b1e21" : "#ffffff";
-  const axis = { gridcolor: grid, linecolor: grid, zeroline: false };
-  return { layout: {
-    font: { color: ink, size: 12, family: "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif" },
-    paper_bgcolor: card, plot_bgcolor: card, xaxis: axis, yaxis: axis,
-    hoverlabel: { bgcolor: card, bordercolor: ink, font: { color: ink } },
-    annotationdefaults: { font: { color: ink, size: 11 }, bgcolor: card },
-  } };
-}
+const template = (dark = isDark()) => report.templates[dark ? "dark" : "light"];
 
-const prefersDark = window.matchMedia("(prefers-color-scheme: dark)");
-const isDark = () => document.documentElement.dataset.theme === "dark";
-
-function setTheme(dark, size = {}) {
-  document.documentElement.dataset.theme = dark ? "dark" : "light";
-  document.getElementById("theme").textContent = dark ? "light" : "dark";
+function restyle(dark, size = {}) {
   for (const figure of report.figures) {
     const plot = plotOf(figure.key);
     if (plot.data) Plotly.relayout(plot, { template: template(dark), ...size });
   }
 }
 
-document.getElementById("theme").addEventListener("click", () => setTheme(!isDark()));
-prefersDark.addEventListener("change", (event) => setTheme(event.matches));
-setTheme(prefersDark.matches);
+document.addEventListener("theme", () => restyle(isDark()));
 
 // Paper is white and narrower than most screens. Screens come back as they were.
-let beforePaper = null;
 window.addEventListener("beforeprint", () => {
-  beforePaper = isDark();
-  setTheme(false, { autosize: false, width: PAPER_WIDTH });
+  showTheme(false);
+  restyle(false, { autosize: false, width: PAPER_WIDTH });
 });
-window.addEventListener("afterprint", () => setTheme(beforePaper, { autosize: true, width: null }));
+window.addEventListener("afterprint", () => {
+  showTheme();
+  restyle(isDark(), { autosize: true, width: null });
+});
 
 const CONFIG = { responsive: true, displayModeBar: false };
 
 async function drawAll() {
   for (const figure of report.figures) {
-    const layout = { ...figure.layout, template: template(isDark()) };
+    const layout = { ...figure.layout, template: template() };
     await Plotly.newPlot(plotOf(figure.key), figure.data, layout, CONFIG);
     if (figure === report.figures[0]) performance.mark("first figure");
     await new Promise((resolve) => setTimeout(resolve));  // let the browser paint and answer between figures
@@ -85,13 +72,14 @@ function redraw() {
       return { ...trace, y: along(indices, trace.meta), customdata: null, hovertemplate };
     });
     const plot = plotOf(figure.key), card = plot.closest("figure");
-    Plotly.react(plot, data, { ...figure.layout, template: template(isDark()) }, CONFIG);
+    Plotly.react(plot, data, { ...figure.layout, template: template() }, CONFIG);
     if (!card.dataset.title) {
       card.dataset.title = card.querySelector("h3").textContent;
       card.dataset.about = card.querySelector(".about").textContent;
     }
     const setting = others.map((name) => `${name} ${grid.axes[name][at[name]]}`).join(", ");
     card.querySelector("h3").textContent = atBase ? card.dataset.title : card.dataset.title.split(":")[0];
+    plot.setAttribute("aria-label", card.querySelector("h3").textContent);
     card.querySelector(".about").textContent = atBase ? card.dataset.about
       : `At ${setting}, from the grid (${grid.engine === "closed" ? "closed form" : grid.engine}). The 95 % band and the table below belong to the base values.`;
   }
@@ -106,6 +94,37 @@ if (grid) {
   });
 }
 
+// Pictures
+
+function forPrint(shown) {
+  const paper = report.print;
+  let text = JSON.stringify(shown);
+  for (const [screen, printed] of paper.colours) text = text.replaceAll(screen, printed);
+  const { data, layout } = JSON.parse(text);
+  return { data, layout: { ...layout, template: paper.template } };
+}
+
+async function givePicture(figure, kind) {
+  const plot = plotOf(figure.key), wide = plot.closest("figure").classList.contains("wide");
+  const address = await Plotly.toImage(forPrint({ data: plot.data, layout: figure.layout }), {
+    format: kind, width: report.print.widths[wide ? 2 : 1], height: figure.layout.height, scale: report.print.scales[kind],
+  });
+  give(address, `${figure.key}.${kind}`);
+}
+
+function give(address, name) {
+  const link = document.createElement("a");
+  link.href = address;
+  link.download = name;
+  link.click();
+}
+
+for (const figure of report.figures) {
+  for (const button of document.querySelectorAll(`#${CSS.escape(figure.key)} .picture`)) {
+    button.addEventListener("click", () => givePicture(figure, button.dataset.kind));
+  }
+}
+
 // Data
 
 function rowsOf(csv) {
@@ -115,31 +134,33 @@ function rowsOf(csv) {
       match[1].replace(/^"|"$/g, "").replace(/""/g, '"')));
 }
 
-function table(csv) {
-  const element = document.createElement("table");
-  rowsOf(csv).forEach((cells, index) => {
-    const row = element.insertRow();
-    for (const cell of cells) {
-      const box = document.createElement(index ? "td" : "th");
-      box.textContent = cell;
-      row.append(box);
-    }
-  });
+function table(csv, caption) {
+  const element = document.createElement("table"), [head, ...rows] = rowsOf(csv);
+  element.createCaption().textContent = caption;
+  const first = element.createTHead().insertRow(), body = element.createTBody();
+  for (const name of head) {
+    const box = document.createElement("th");
+    box.scope = "col";
+    box.textContent = name;
+    first.append(box);
+  }
+  for (const cells of rows) {
+    const row = body.insertRow();
+    for (const cell of cells) row.insertCell().textContent = cell;
+  }
   return element;
 }
 
 for (const [key, csv] of Object.entries(report.tables)) {
-  const details = document.querySelector(`#${CSS.escape(key)} details`);
+  const card = document.getElementById(key), details = card.querySelector("details");
   details.addEventListener("toggle", () => {
     const place = details.querySelector(".scroll");
-    if (!place.firstChild) place.append(table(csv));
+    if (!place.firstChild) place.append(table(csv, card.querySelector("h3").textContent));
   });
-  details.querySelector(".csv").addEventListener("click", () => {
-    const link = document.createElement("a");
-    link.href = URL.createObjectURL(new Blob([csv], { type: "text/csv" }));
-    link.download = `${key}.csv`;
-    link.click();
-    URL.revokeObjectURL(link.href);
+  card.querySelector(".csv").addEventListener("click", () => {
+    const address = URL.createObjectURL(new Blob([csv], { type: "text/csv" }));
+    give(address, `${key}.csv`);
+    URL.revokeObjectURL(address);
   });
 }
 

@@ -1,64 +1,21 @@
-"""The page: one HTML document with plotly.js, the figures and their data inside it, and no reference to a network."""
+"""The page of a report: its figures with their data, in the frame of every page."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
-from importlib.resources import files
 from itertools import groupby
-from string import Template
 from typing import Any
-
-from plotly.offline import get_plotlyjs
 
 from ssdsim import __version__
 from ssdsim.reports.figure import Figure, LeftOut
+from ssdsim.reports.frame import asset, framed
+from ssdsim.reports.print_style import for_pages
 
-# Nothing may be fetched or sent: the policy makes of a mistake an error in the console, not a request.
-_POLICY = (
-    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; "
-    "base-uri 'none'; form-action 'none'"
+# a browser makes no PDF of a part of a page: ssdsim report --figure does
+_PICTURES = "\n".join(
+    f'<button type="button" class="picture" data-kind="{kind}">{kind.upper()}</button>' for kind in ("svg", "png")
 )
-
-_SHELL = Template("""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="$policy">
-<link rel="icon" href="data:,">
-<title>ssdsim: $title</title>
-<style>
-$css
-</style>
-</head>
-<body>
-<header>
-<div class="bar"><span class="brand">ssdsim report</span><button id="theme" type="button">dark</button></div>
-<h1>$title</h1>
-$unfinished
-<p class="verdict" style="--strategy: $colour">$sentence</p>
-$lines
-$strategies
-</header>
-<main>
-$sections
-</main>
-<footer>
-<h2>Provenance</h2>
-$origins
-$left_out
-<p>Made by ssdsim $version.</p>
-</footer>
-<script type="application/json" id="data">$data</script>
-<script>$plotly</script>
-<script>
-$js
-</script>
-</body>
-</html>
-""")
 
 
 def html(
@@ -75,33 +32,29 @@ def html(
     left_out: Sequence[LeftOut],
 ) -> str:
     """The whole document. ``strategies`` and ``origins`` are HTML, others plain; ``colour`` is the subject's."""
-    data = {
-        "figures": [figure.plot_json() for figure in figures],
-        "tables": {figure.key: figure.csv() for figure in figures},
-        "grid": grid,
-    }
-    return _SHELL.substitute(
-        policy=_POLICY,
-        title=escape(title),
-        css=_asset("page.css"),
-        unfinished=f'<p class="unfinished">{escape(unfinished)}</p>' if unfinished else "",
-        sentence=escape(sentence),
-        colour=colour,
-        lines="".join(f"<p>{escape(line)}</p>" for line in lines),
-        strategies=strategies,
-        sections="\n".join(_sections(figures, grid)),
-        origins=origins,
-        left_out=_left_out(left_out),
-        version=__version__,
-        # "</script>" in a text would end the element that holds it, "<!--<script>" have it never end
-        data=json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"),
-        plotly=plotlyjs(),
-        js=_asset("page.js"),
+    header = [
+        f"<h1>{escape(title)}</h1>",
+        f'<p class="unfinished">{escape(unfinished)}</p>' if unfinished else "",
+        f'<p class="verdict" style="--strategy: {colour}">{escape(sentence)}</p>',
+        *(f"<p>{escape(line)}</p>" for line in lines),
+        strategies,
+    ]
+    footer = ["<h2>Provenance</h2>", origins, _left_out(left_out), f"<p>Made by ssdsim {__version__}.</p>"]
+    return framed(
+        title=title,
+        brand="ssdsim report",
+        header="\n".join(header),
+        main="\n".join(_sections(figures, grid)),
+        footer="\n".join(footer),
+        data={
+            "figures": [figure.plot_json() for figure in figures],
+            "tables": {figure.key: figure.csv() for figure in figures},
+            "grid": grid,
+            "print": for_pages(),
+        },
+        styles=[asset("page.css")],
+        scripts=[asset("page.js")],
     )
-
-
-def _asset(name: str) -> str:
-    return files("ssdsim.reports").joinpath(name).read_text(encoding="utf-8")
 
 
 def _sections(figures: Sequence[Figure], grid: Mapping[str, Any] | None) -> Iterator[str]:
@@ -127,15 +80,18 @@ def _controls(grid: Mapping[str, Any]) -> str:
 
 
 def _figure(figure: Figure) -> str:
-    wide = " wide" if figure.wide else ""
-    return f"""<figure id="{figure.key}" class="card{wide}">
-<h3>{escape(figure.title)}</h3>
+    wide, title = " wide" if figure.wide else "", escape(figure.title)
+    return f"""<figure id="{figure.key}" class="card{wide}" aria-labelledby="{figure.key}-title">
+<h3 id="{figure.key}-title">{title}</h3>
 <p class="about">{escape(figure.about)}</p>
-<div class="plot" style="height:{figure.plot.layout.height}px"></div>
+<div class="plot" role="img" aria-label="{title}" style="height:{figure.plot.layout.height}px"></div>
 <figcaption><span class="interval">{escape(figure.interval)}</span>
 {escape(figure.provenance)}</figcaption>
-<details class="data"><summary>Data</summary><button type="button" class="csv">download CSV</button>
-<div class="scroll"></div></details>
+<div class="give" role="group" aria-label="download {figure.key}">download
+{_PICTURES}
+<button type="button" class="csv">CSV</button></div>
+<details class="data"><summary>Data<span class="unseen"> of {figure.key}</span></summary>
+<div class="scroll" tabindex="0" role="region" aria-label="data of {figure.key}"></div></details>
 </figure>"""
 
 
@@ -144,14 +100,3 @@ def _left_out(left_out: Sequence[LeftOut]) -> str:
         return ""
     items = "".join(f"<li>{escape(item.what)}: {escape(item.why)}</li>" for item in left_out)
     return f"<details><summary>Not shown</summary><ul>{items}</ul></details>"
-
-
-def plotlyjs() -> str:
-    """plotly.js with its factory in parentheses: browsers then compile it once, and do not parse it twice.
-
-    Text that does not look as expected is left as it is.
-    """
-    plotly: str = get_plotlyjs()
-    head, start, rest = plotly.partition(", () => {")
-    body, end, tail = rest.rpartition("}));")
-    return f"{head}, (() => {{{body}}})));{tail}" if start and end else plotly

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -29,7 +29,7 @@ class Configuration:
     that answers are about. ``no_room`` says why a strategy does not fit, by its name. ``site`` is None where durations
     are unit-free. ``of_tokens`` are warnings about acceptance and hits. ``pair`` says what was measured of the models
     as a pair, and on what; None where nothing was. ``reads`` are the options that a step read, those among
-    them without a value too.
+    them without a value too. ``given`` are the options as the call gave them.
     """
 
     settings: Settings
@@ -40,6 +40,7 @@ class Configuration:
     of_tokens: tuple[str, ...] = ()
     pair: str | None = None
     reads: frozenset[str] = frozenset()
+    given: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @property
     def shape(self) -> str:
@@ -132,7 +133,8 @@ def configure(**given: Any) -> Configuration:
     warnings, pair = asked.warnings(scenarios, settings), pair_of(settings)
     sharing = {name: scenario.devices.targets for name, scenario in scenarios.items()}
     warnings = (*warnings, *engine_warnings(sharing, said_of_engine))
-    return Configuration(shaping, asked.subject, scenarios, no_room, asked.site, warnings, pair, frozenset(reads))
+    kept = {name: value for name, value in given.items() if value is not None}
+    return Configuration(shaping, asked.subject, scenarios, no_room, asked.site, warnings, pair, frozenset(reads), kept)
 
 
 def fastest(found: Sequence[Scenario]) -> Scenario:

@@ -12,7 +12,9 @@ import pytest
 from ssdsim import strategies
 from ssdsim.answers.predict import predict
 from ssdsim.reports.build import Report, report
+from ssdsim.reports.theme import LIGHT
 from tests.reports.browser import CHROMIUM, Browser
+from tests.reports.contrast import FAINT_TEXTS
 from tests.reports.run_folders import write_measurements, write_run
 from tests.reports.toy import Sleepy
 
@@ -73,6 +75,13 @@ def in_view(browser: Browser, key: str, selector: str) -> tuple[float, float]:
     return x, y
 
 
+def unfold(browser: Browser) -> None:
+    """Open what is folded, and wait for the tables in it."""
+    browser.evaluate("for (const d of document.querySelectorAll('details')) d.open = true")
+    figures = "document.querySelectorAll('.plot').length"
+    browser.wait_until(f"document.querySelectorAll('details.data table').length === {figures}")
+
+
 def test_every_figure_is_drawn(opened: Browser, made: Report) -> None:
     assert tuple(each.key for each in made.figures) == KEYS
     for each in made.figures:
@@ -113,7 +122,7 @@ def test_a_click_on_the_legend_hides_a_trace_and_another_shows_it_again(opened: 
 
 def test_the_theme_follows_the_system_and_the_button(opened: Browser, page: Path) -> None:
     colours = """(() => [getComputedStyle(document.body).backgroundColor,
-        getComputedStyle(document.querySelector('#fallback .main-svg')).backgroundColor,
+        getComputedStyle(document.querySelector('#fallback.card')).backgroundColor,
         document.querySelector('#fallback .xtick text').style.fill])()"""
     light = opened.evaluate(colours)
     opened.evaluate("document.getElementById('theme').click()")
@@ -125,6 +134,90 @@ def test_the_theme_follows_the_system_and_the_button(opened: Browser, page: Path
     opened.wait_until("document.documentElement.dataset.theme === 'dark'", 10)
     opened.open(page)
     assert opened.evaluate(colours) == dark
+    clear = "[...document.querySelectorAll('.main-svg')].every((s) => /^(rgba\\(0, 0, 0, 0\\)|transparent)$/.test("
+    assert opened.evaluate(f"{clear}getComputedStyle(s).backgroundColor))")
+
+
+def test_the_button_holds_against_the_system_until_both_agree(opened: Browser) -> None:
+    theme = "document.documentElement.dataset.theme"
+    opened.evaluate("document.getElementById('theme').click()")
+    assert opened.evaluate(theme) == "dark"
+    opened.screen(1200, 900, dark=True)
+    assert opened.evaluate(theme) == "dark"
+    opened.screen(1200, 900)
+    opened.evaluate("document.getElementById('theme').click()")
+    opened.screen(1200, 900, dark=True)
+    opened.wait_until(f"{theme} === 'dark'", 10)
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_every_text_stands_out(opened: Browser, page: Path, dark: bool) -> None:
+    """WCAG's contrast of 4.5 against what is behind it, in the page and in its plots."""
+    opened.screen(1200, 900, dark=dark)
+    opened.open(page)
+    unfold(opened)
+    assert opened.evaluate(FAINT_TEXTS) == []
+
+
+def test_a_screen_reader_hears_the_findings(opened: Browser, made: Report) -> None:
+    nodes = opened.send("Accessibility.getFullAXTree")["nodes"]
+    named = {(node["role"]["value"], node.get("name", {}).get("value")) for node in nodes if "role" in node}
+    for each in made.figures:
+        assert ("figure", each.title) in named, each.key
+        assert {("image", each.title), ("img", each.title)} & named, each.key
+    unfold(opened)
+    lacking = """[...document.querySelectorAll('table')].filter((t) => !t.caption?.textContent
+        || [...t.querySelectorAll('th')].some((cell) => !cell.scope) || !t.querySelector('th')).length"""
+    assert opened.evaluate(lacking) == 0
+
+
+def test_the_keyboard_goes_through_the_page_in_its_order(opened: Browser) -> None:
+    opened.evaluate("window.scrollTo(0, 0)")
+    at = "document.activeElement.id || document.activeElement.className || document.activeElement.dataset.axis || ''"
+    walked = []
+    for _ in range(8):
+        for kind in ("keyDown", "keyUp"):
+            opened.send("Input.dispatchKeyEvent", type=kind, key="Tab", code="Tab", windowsVirtualKeyCode=9)
+        walked.append(opened.evaluate(at))
+    assert walked == ["skip", "theme", "scroll", "b", "k", "alpha", "to-base", "picture"]
+    assert opened.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+
+
+def test_nothing_leaves_the_page(opened: Browser) -> None:
+    """Its policy refuses what a script would fetch, load or send."""
+    refused = opened.evaluate("""(async () => {
+        const seen = [];
+        document.addEventListener('securitypolicyviolation', (e) => seen.push(e.effectiveDirective));
+        try { await fetch('https://example.com/'); } catch { seen.push('fetch'); }
+        const picture = new Image();
+        picture.src = 'https://example.com/x.png';
+        await new Promise((resolve) => { picture.onerror = resolve; });
+        const form = document.createElement('form');
+        form.action = 'https://example.com/';
+        document.body.append(form);
+        form.submit();
+        await new Promise((resolve) => setTimeout(resolve, 100));
+        return [...new Set(seen)].sort();
+    })()""")
+    assert refused == ["connect-src", "fetch", "form-action", "img-src"]
+    assert opened.problems
+    opened.problems.clear()  # which are those refusals, of what was asked for and never sent
+    opened.requests.clear()
+
+
+@pytest.mark.parametrize(("key", "kind"), [("speedup-b", "svg"), ("timeline", "png")])
+def test_a_figure_gives_a_picture_for_print(opened: Browser, tmp_path: Path, key: str, kind: str) -> None:
+    opened.send("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
+    opened.evaluate(f"document.querySelector('#{key} .picture[data-kind={kind}]').click()")
+    path, deadline = tmp_path / f"{key}.{kind}", time.monotonic() + 20
+    while not path.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    content = path.read_bytes()
+    if kind == "svg":
+        assert b'width="321' in content  # 85 mm
+        assert b"#b84700" in content or b"rgb(184, 71, 0)" in content
+    else:
+        assert int.from_bytes(content[16:20], "big") == pytest.approx(178 / 25.4 * 300, abs=3)
 
 
 def test_a_menu_redraws_the_charts_at_another_point_of_the_grid(opened: Browser, made: Report) -> None:
@@ -180,12 +273,12 @@ def test_paper_is_light_and_the_screen_comes_back(opened: Browser, page: Path, t
     opened.evaluate("""window.onPaper = [];
         window.addEventListener('beforeprint', () => {
             window.onPaper = [...document.querySelectorAll('.plot')].map((p) => [p._fullLayout.width,
-                p._fullLayout.paper_bgcolor]);
+                p._fullLayout.font.color]);
         });""")
     opened.print_to_pdf(tmp_path / "report.pdf")
     on_paper = opened.evaluate("window.onPaper")
     assert len(on_paper) == len(KEYS)
-    assert {(width, colour) for width, colour in on_paper} == {(680, "#ffffff")}
+    assert {(width, colour) for width, colour in on_paper} == {(680, LIGHT.ink)}
     assert opened.evaluate("document.documentElement.dataset.theme") == "dark"
     assert opened.evaluate("getComputedStyle(document.querySelector('.card')).breakInside") == "auto"
     opened.send("Emulation.setEmulatedMedia", media="print")
