@@ -39,7 +39,7 @@ def verdict(
     subject: str,
     estimates: Mapping[str, Estimate],
     draws: Mapping[str, Drawn] | None,
-    no_room: Mapping[str, str],
+    refused: Mapping[str, str],
     scenarios: Mapping[str, Scenario] = MappingProxyType({}),
 ) -> Verdict:
     """The verdict on a subject among ``estimates``.
@@ -49,24 +49,32 @@ def verdict(
     subject : a strategy's name.
     estimates : by strategy, those that have room.
     draws : of their tokens/s under all that is not known; None where nothing errs.
-    no_room : why others do not fit.
+    refused : why others do not fit.
     scenarios : behind the estimates; without them nothing is said of what they rest on.
     """
     rates = {name: float(e.tokens_per_second) for name, e in estimates.items()}
     best = max(rates, key=lambda name: rates[name])
-    title = strategies.ALL.named(subject).title
-    if subject in no_room:
-        return Verdict(subject, best, {}, None, True, f"No room for {title}: {no_room[subject]}.")
+    if subject in refused:
+        return Verdict(subject, best, {}, None, True, no_room(subject, refused[subject]))
     found = contest(subject, rivals(subject, tuple(estimates)), rates, draws)
     if not found.over:
-        alone = f"{title} stands alone: give --strategies to hold it against others."
-        return Verdict(subject, best, {}, None, True, alone)
+        return Verdict(subject, best, {}, None, True, stands_alone(subject))
     gpus = {name: float(e.gpus) for name, e in estimates.items()}
     basis = SURE
     if scenarios:
         basis = Basis.of(scenarios[subject], scenarios[found.closest], found.over[found.closest].timings)
     sentence = filled(template(basis, found, subject, gpus), found, more_per_gpu=abs(_per_gpu(found, subject, gpus)))
     return Verdict(subject, best, found.over, found.probability, found.decided, sentence, basis.doubts, basis.told)
+
+
+def no_room(subject: str, why: str) -> str:
+    """The sentence where the subject does not fit."""
+    return f"No room for {strategies.ALL.named(subject).title}: {why}."
+
+
+def stands_alone(subject: str) -> str:
+    """The sentence where nobody is compared with the subject."""
+    return f"{strategies.ALL.named(subject).title} stands alone: give --strategies to hold it against others."
 
 
 def template(basis: Basis, found: Contest[str], subject: str, gpus: Mapping[str, float]) -> str:

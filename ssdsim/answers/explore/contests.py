@@ -213,7 +213,8 @@ class _Numbers:
                 low, surely, hardly, high = quantiles(mine / theirs, 0.025, 1.0 - DECIDED, DECIDED, 0.975)
                 found["low"][chunk], found["high"][chunk] = low, high
                 found["surely"][chunk], found["hardly"][chunk] = surely, hardly
-                found["faster"][chunk] = np.where(np.isnan(low), np.nan, share_fastest(mine, [theirs]))
+                known = np.flatnonzero(~np.isnan(low))
+                found["faster"][start + known] = share_fastest(mine[known], [theirs[known]])
         if own.draws is not None or other.draws is not None:
             for number, (mine_at, its_at) in enumerate(zip(at, its, strict=True)):
                 mine, theirs = own.across(mine_at), other.across(its_at)

@@ -112,7 +112,7 @@ class _Job:
 
     def _contests(self, space: Space, errors: TimingErrors | None, measured: bool) -> Contests:
         coarse = space.with_axes(
-            replace(axis, values=_some(axis.values, _END_NODES.get(axis.name, _OTHERS_END_NODES))) for axis in space.axes if axis.continuous
+            replace(axis, values=_with(axis.start, _some(axis.values, _END_NODES.get(axis.name, _OTHERS_END_NODES)))) for axis in space.axes if axis.continuous
         )
         names = [axis.name for axis in space.axes if measured or axis.name not in space.assumed]
         sides = {
@@ -179,9 +179,15 @@ def _nodes(space: Space, axis: Axis, evaluator: Evaluator) -> Axis:
         found = np.array([rate or np.nan for rate in evaluator.fastest(points).tokens_per_second])
         if np.isfinite(found).all():
             curves.append(found)
-    if not curves:
-        return replace(axis, values=_some(tuple(places), most))
-    return replace(axis, values=tuple(chosen_nodes(places, np.array(curves), most)))
+    nodes = chosen_nodes(places, np.array(curves), most) if curves else _some(tuple(places), most)
+    return replace(axis, values=_with(axis.start, nodes))
+
+
+def _with(start: float, nodes: Sequence[float]) -> tuple[float, ...]:
+    """Where the page starts it is exact; a node that is hardly anywhere else gives way to it."""
+    apart = (nodes[-1] - nodes[0]) / _PLACES
+    inside = [each for each in nodes[1:-1] if abs(each - start) > apart]
+    return tuple(sorted({nodes[0], nodes[-1], start, *inside}))
 
 
 def _anywhere(axis: Axis, rng: np.random.Generator) -> Any:
