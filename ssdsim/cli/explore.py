@@ -40,7 +40,13 @@ def command(output: Path, opened: bool, as_json: bool, seed: int, quiet: bool, *
         webbrowser.open(output.absolute().as_uri())
     if as_json:
         echo_json(
-            {"schema": 1, "page": output, "verdict": {"sentence": page.sentence}, "points": page.points, "errors": page.errors}
+            {
+                "schema": 1,
+                "page": output,
+                "verdict": {"sentence": page.sentence},
+                "points": page.points,
+                "errors": page.errors,
+            }
         )
         return
     echo(page.sentence)

@@ -18,15 +18,12 @@ from numpy.typing import NDArray
 from ssdsim.answers.contest import DECIDED, Contest, Versus, share_fastest
 from ssdsim.answers.doubts import SURE, Basis
 from ssdsim.answers.explore.interpolation import Floats
-from ssdsim.answers.explore.rates import scenarios
-from ssdsim.answers.explore.space import Axis, Space
+from ssdsim.answers.explore.sides import AT_ONCE, Side
+from ssdsim.answers.explore.space import Space
 from ssdsim.answers.explore.table import Table
-from ssdsim.answers.grid import Evaluator
-from ssdsim.answers.verdict import template
 from ssdsim.answers.swings import inputs_of
-from ssdsim.base.intervals import bounds_95, quantiles
-from ssdsim.pricing.cost import TimingErrors
-from ssdsim.scenario.many import Drawn, Rates, estimate
+from ssdsim.answers.verdict import template
+from ssdsim.base.intervals import quantiles
 from ssdsim.scenario.scenario import Scenario
 
 THRESHOLDS: Mapping[str, tuple[float, ...]] = {
@@ -41,7 +38,7 @@ THRESHOLDS: Mapping[str, tuple[float, ...]] = {
     "lowest_per_gpu": (1.0,),
     "highest_per_gpu": (1.0,),
 }
-"""Of the numbers of a rival: on which side of these they lie decides the words. Those of 0.995 and 1.005 say ``1.00``."""
+"""Of the numbers of a rival: on which side of these they lie decides the words. From 0.995 to 1.005 is ``1.00``."""
 OF_RIVAL = ("low", "high", "surely", "hardly", "lowest", "highest", "faster")
 """Columns of a rival, relative to the ratio and as logarithms but for ``faster``, the probability.
 
@@ -105,82 +102,13 @@ def contests(space: Space, sides: Mapping[str, Side], names: Sequence[str]) -> C
         cases.append(found.numbers_of(each, surely))
         best.append(surely)
     columns = [f"{name}:{of}" for name in numbers for of in OF_RIVAL] + [f"best:{at}" for at in range(len(sets))]
-    ends = [f"{name}:{end}" for name in sides for end in ("low", "high")]
+    ends = [f"rate of {name}:{end}" for name in sides for end in ("low", "high")]
     values = [column for each in numbers.values() for column in each.columns()] + [np.log(each) for each in best]
     values += [column for name, side in sides.items() for column in side.ends(rows[name])]
     table = Table.of(axes, [*columns, *ends], np.stack(values, axis=-1))
     return Contests(
         table, sets, np.stack(cases, axis=-1).reshape(*table.values.shape[:-1], len(sets)), tuple(found.known)
     )
-
-
-@dataclass(frozen=True)
-class Side:
-    """A strategy at the points of its ``axes``: what it is, its rate, and under draws of what is not known.
-
-    ``draws`` are there where ranges or a measured pair leave tokens open, point by point; ``joint`` alone elsewhere.
-    """
-
-    axes: tuple[Axis, ...]
-    scenarios: Sequence[Scenario | str]
-    rate: Floats
-    gpus: Floats
-    joint: Floats | None
-    draws: Sequence[Drawn | None] | None
-
-    @classmethod
-    def of(
-        cls,
-        space: Space,
-        name: str,
-        axes: Sequence[str],
-        evaluator: Evaluator,
-        errors: TimingErrors,
-        measured: bool,
-    ) -> Side:
-        """At every point of ``axes``; ``measured``: rates that nobody gave are given."""
-        found = scenarios(space, name, axes, evaluator, measured)
-        at = [number for number, each in enumerate(found) if not isinstance(each, str)]
-        rows = [each for each in found if not isinstance(each, str)]
-        rate, gpus = np.full(len(found), np.nan), np.full(len(found), np.nan)
-        errs = space.unit_free is False or not all(row.known.is_sure for row in rows)
-        joint = np.full((len(found), errors.draws), np.nan) if errs else None
-        draws: list[Drawn | None] | None = None
-        if rows:
-            means = estimate(rows)
-            rate[at], gpus[at] = means.tokens_per_second, means.gpus
-        if joint is not None and all(row.known.is_sure for row in rows):
-            of_errors = Rates(errors)
-            for start in range(0, len(rows), _AT_ONCE):
-                joint[at[start : start + _AT_ONCE]] = of_errors(rows[start : start + _AT_ONCE])
-        elif joint is not None:
-            draws = [None] * len(found)
-            for number, row in zip(at, rows, strict=True):
-                drawn = draws[number] = Drawn.of(row, errors)
-                joint[number] = drawn.joint
-        return cls(tuple(map(space.axis, axes)), found, rate, gpus, joint, draws)
-
-    def rows(self, axes: Sequence[Axis]) -> NDArray[np.int64]:
-        """The number of its own point at every point of ``axes``, the last of them fastest."""
-        shape = [len(axis.values) for axis in axes]
-        found = np.zeros(shape, dtype=np.int64)
-        mine = [axis.name for axis in self.axes]
-        for name in mine:
-            at = [axis.name for axis in axes].index(name)
-            places = np.arange(shape[at]).reshape([-1 if number == at else 1 for number in range(len(shape))])
-            found = found * shape[at] + places
-        return np.broadcast_to(found, shape).reshape(-1)
-
-    def ends(self, rows: NDArray[np.int64]) -> tuple[Floats, Floats]:
-        """Ends of tokens/s relative to it, as logarithms; NaN where nothing errs."""
-        if self.joint is None:
-            return np.full(len(rows), np.nan), np.full(len(rows), np.nan)
-        low, high = bounds_95(self.joint)
-        return np.log(low / self.rate)[rows], np.log(high / self.rate)[rows]
-
-    def across(self, row: int) -> Floats | None:
-        drawn = None if self.draws is None else self.draws[row]
-        return None if drawn is None else drawn.across
 
 
 @dataclass(frozen=True)
@@ -198,17 +126,15 @@ class _Numbers:
     per_gpu: Floats
 
     @classmethod
-    def of(
-        cls, sides: Mapping[str, Side], rows: Mapping[str, NDArray[np.int64]], subject: str, rival: str
-    ) -> _Numbers:
+    def of(cls, sides: Mapping[str, Side], rows: Mapping[str, NDArray[np.int64]], subject: str, rival: str) -> _Numbers:
         own, other, at, its = sides[subject], sides[rival], rows[subject], rows[rival]
         ratio = own.rate[at] / other.rate[its]
         nothing = np.full(len(ratio), np.nan)
         found = {name: nothing.copy() for name in (*OF_RIVAL, "per_gpu")}
         found["per_gpu"] = ratio * other.gpus[its] / own.gpus[at]
         if own.joint is not None and other.joint is not None:
-            for start in range(0, len(ratio), _AT_ONCE):
-                chunk = slice(start, start + _AT_ONCE)
+            for start in range(0, len(ratio), AT_ONCE):
+                chunk = slice(start, start + AT_ONCE)
                 mine, theirs = own.joint[at[chunk]], other.joint[its[chunk]]
                 low, surely, hardly, high = quantiles(mine / theirs, 0.025, 1.0 - DECIDED, DECIDED, 0.975)
                 found["low"][chunk], found["high"][chunk] = low, high
@@ -220,7 +146,9 @@ class _Numbers:
                 mine, theirs = own.across(mine_at), other.across(its_at)
                 if np.isnan(ratio[number]) or (mine is None and theirs is None):
                     continue
-                across = (own.rate[mine_at] if mine is None else mine) / (other.rate[its_at] if theirs is None else theirs)
+                across = (own.rate[mine_at] if mine is None else mine) / (
+                    other.rate[its_at] if theirs is None else theirs
+                )
                 found["lowest"][number] = min(ratio[number], across.min())
                 found["highest"][number] = max(ratio[number], across.max())
         return cls(ratio=ratio, **found)
@@ -290,8 +218,8 @@ class _Cases:
         found = np.full(len(at), np.nan)
         if own.joint is None:
             return found
-        for start in range(0, len(at), _AT_ONCE):
-            chunk = slice(start, start + _AT_ONCE)
+        for start in range(0, len(at), AT_ONCE):
+            chunk = slice(start, start + AT_ONCE)
             others = [self._joint(rival)[self._rows[rival][chunk]] for rival in rivals]
             fastest = np.fmax.reduce(others)
             (found[chunk],) = quantiles(own.joint[at[chunk]] / fastest, 1.0 - DECIDED)
@@ -348,9 +276,8 @@ class _Cases:
 
     def _scenario(self, name: str, at: int) -> Scenario:
         found = self._sides[name].scenarios[self._rows[name][at]]
-        assert not isinstance(found, str)  # it is possible there
+        assert isinstance(found, Scenario)  # it is possible there
         return found
 
 
 _SWITCHED = 3
-_AT_ONCE = 256

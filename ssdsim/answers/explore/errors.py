@@ -11,13 +11,14 @@ import numpy as np
 from ssdsim import strategies
 from ssdsim.answers.explore.explore import Explored
 from ssdsim.answers.explore.interpolation import Floats
-from ssdsim.answers.explore.space import Axis
+from ssdsim.answers.explore.rates import those_possible
+from ssdsim.answers.explore.sides import drawn_rates
+from ssdsim.answers.explore.space import anywhere
 from ssdsim.answers.grid import Evaluator
 from ssdsim.answers.predict import DRAWS
 from ssdsim.base.intervals import bounds_95
 from ssdsim.pricing.cost import TimingErrors
-from ssdsim.scenario.many import Rates, estimate
-from ssdsim.scenario.scenario import Scenario
+from ssdsim.scenario.many import estimate
 
 POINTS = 2000
 Place = Mapping[str, Any]
@@ -79,23 +80,10 @@ class _Exact:
     @classmethod
     def of(cls, found: Explored, name: str, places: Sequence[Place], evaluator: Evaluator) -> _Exact:
         scenes = evaluator.fastest([found.space.alone(name, place) for place in places]).found
-        at = [number for number, each in enumerate(scenes) if isinstance(each, Scenario)]
-        rows = [each for each in scenes if isinstance(each, Scenario)]
+        at, rows = those_possible(scenes)
         rate, joint = np.full(len(scenes), np.nan), np.full((len(scenes), DRAWS), np.nan)
         rate[at] = estimate(rows).tokens_per_second
         if found.space.unit_free or not all(row.known.is_sure for row in rows):
             return cls(rate, None)
-        of_errors = Rates(TimingErrors(DRAWS, found.seed))
-        for start in range(0, len(rows), _AT_ONCE):
-            joint[at[start : start + _AT_ONCE]] = of_errors(rows[start : start + _AT_ONCE])
+        joint[at] = drawn_rates(rows, TimingErrors(DRAWS, found.seed))
         return cls(rate, joint)
-
-
-_AT_ONCE = 256
-
-
-def anywhere(axis: Axis, rng: np.random.Generator) -> Any:
-    """A random value of an axis."""
-    if axis.continuous:
-        return float(rng.uniform(axis.values[0], axis.values[-1]))
-    return axis.values[int(rng.integers(len(axis.values)))]

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ssdsim.answers.explore.contests import Contests, Side, contests
+from ssdsim.answers.explore.contests import Contests, contests
 from ssdsim.answers.explore.interpolation import chosen_nodes
 from ssdsim.answers.explore.rates import Rates, memory, rates
-from ssdsim.answers.explore.space import Axis, Space, space_of
+from ssdsim.answers.explore.sides import Side
+from ssdsim.answers.explore.space import Axis, Space, anywhere, space_of
 from ssdsim.answers.explore.table import Table
 from ssdsim.answers.grid import Evaluator
 from ssdsim.answers.idle_cores import IdleCores
@@ -23,7 +24,7 @@ from ssdsim.pricing.cost import TimingErrors
 MOST_POINTS = 1_000_000
 _RATE_NODES = {"alpha": 10}  # of an axis that is interpolated, at most
 _OTHERS_NODES = 5
-_END_NODES = {"alpha": 4}  # intervals bend less
+_END_NODES = {"alpha": 5}  # intervals bend less
 _OTHERS_END_NODES = 3
 _PLACES = 34
 _CASES = 60  # at which the curvature is looked at
@@ -110,16 +111,19 @@ class _Job:
         assumed = self._contests(space, errors, False) if space.assumed else None
         return _Piece(found, held, given, assumed)
 
-    def _contests(self, space: Space, errors: TimingErrors | None, measured: bool) -> Contests:
-        coarse = space.with_axes(
-            replace(axis, values=_with(axis.start, _some(axis.values, _END_NODES.get(axis.name, _OTHERS_END_NODES)))) for axis in space.axes if axis.continuous
-        )
+    def _contests(self, space: Space, errors: TimingErrors, measured: bool) -> Contests:
+        coarse = space.with_axes(_coarse(axis) for axis in space.axes if axis.continuous)
         names = [axis.name for axis in space.axes if measured or axis.name not in space.assumed]
-        sides = {
-            name: Side.of(coarse, name, [each for each in names if each in space.read[name]], self.evaluator, errors, measured)
-            for name in (space.subject, *space.rivals)
-        }
+        sides = {}
+        for name in (space.subject, *space.rivals):
+            axes = [each for each in names if each in space.read[name]]
+            sides[name] = Side.of(coarse, name, axes, self.evaluator, errors, measured)
         return contests(coarse, sides, names)
+
+
+def _coarse(axis: Axis) -> Axis:
+    nodes = _some(axis.values, _END_NODES.get(axis.name, _OTHERS_END_NODES))
+    return replace(axis, values=_with(axis.start, nodes))
 
 
 def _piece(job: _Job, number: int) -> tuple[int, _Piece]:
@@ -173,7 +177,7 @@ def _nodes(space: Space, axis: Axis, evaluator: Evaluator) -> Axis:
     curves = []
     readers = [name for name in space.names if axis.name in space.read[name]]
     for _ in range(_CASES):
-        at = {each.name: _anywhere(each, rng) for each in space.axes}
+        at = {each.name: anywhere(each, rng) for each in space.axes}
         name = readers[int(rng.integers(len(readers)))]
         points = [space.alone(name, {**at, axis.name: place}) for place in places]
         found = np.array([rate or np.nan for rate in evaluator.fastest(points).tokens_per_second])
@@ -188,10 +192,3 @@ def _with(start: float, nodes: Sequence[float]) -> tuple[float, ...]:
     apart = (nodes[-1] - nodes[0]) / _PLACES
     inside = [each for each in nodes[1:-1] if abs(each - start) > apart]
     return tuple(sorted({nodes[0], nodes[-1], start, *inside}))
-
-
-def _anywhere(axis: Axis, rng: np.random.Generator) -> Any:
-    if axis.continuous:
-        return float(rng.uniform(axis.values[0], axis.values[-1]))
-    return axis.values[int(rng.integers(len(axis.values)))]
-

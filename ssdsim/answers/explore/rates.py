@@ -54,9 +54,9 @@ def rates(space: Space, name: str, evaluator: Evaluator) -> Rates:
     points = [space.alone(name, at) for at in space.points(space.read[name])]
     found = evaluator.fastest(points).found
     rows = np.full((len(points), len(COLUMNS)), np.nan)
-    possible = [number for number, each in enumerate(found) if not isinstance(each, str)]
+    at, possible = those_possible(found)
     if possible:
-        rows[possible] = _columns(estimate([found[number] for number in possible]), len(possible))
+        rows[at] = _columns(estimate(possible), len(possible))
     table = Table.of(axes, COLUMNS, rows)
     reasons = list(dict.fromkeys(each for each in found if isinstance(each, str)))
     refused = np.array([reasons.index(each) if isinstance(each, str) else -1 for each in found])
@@ -69,6 +69,12 @@ def scenarios(
 ) -> list[Scenario | str]:
     """A strategy's scenario at every point of ``axes``, or why it is not possible there."""
     return list(evaluator.fastest([space.alone(name, at, measured) for at in space.points(axes)]).found)
+
+
+def those_possible(found: Sequence[Scenario | str]) -> tuple[list[int], list[Scenario]]:
+    """Numbers of the points that are possible, and what is there."""
+    numbered = [(number, each) for number, each in enumerate(found) if not isinstance(each, str)]
+    return [number for number, _ in numbered], [each for _, each in numbered]
 
 
 def _columns(found: Estimate, count: int) -> Any:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
+import numpy as np
+
 from ssdsim import strategies
 from ssdsim.answers.reads import check_owners
 from ssdsim.answers.sweep.plan import as_configured
@@ -23,7 +25,7 @@ from ssdsim.scenario.options import ALL, DEFAULTS, check_names
 STOPS: Mapping[str, tuple[Any, ...]] = {
     "b": (1, 2, 4, 8, 16, 32, 64),
     "k": (2, 3, 4, 6, 8, 12),
-    "f": (2, 3, 4, 8),
+    "f": (3, 4, 6, 8),
     "backup": ("auto", "jit", "fast"),
     "context": (1024, 2048, 4096, 8192, 16384),
 }
@@ -91,7 +93,9 @@ class Space:
         said = {name: value for name, value in at.items() if value is not None}
         if measured:
             return as_configured({**self.fixed, **self.assumed, **said})
-        return as_configured({**self.fixed, **{name: value for name, value in said.items() if name not in self.assumed}})
+        return as_configured(
+            {**self.fixed, **{name: value for name, value in said.items() if name not in self.assumed}}
+        )
 
     def alone(self, name: str, at: Mapping[str, Any], measured: bool = True) -> dict[str, Any]:
         """Options of one strategy at a place; axes that this does not name stand at their start."""
@@ -162,6 +166,13 @@ def _asked(space: Space) -> Space:
     return replace(space, names=names, subject=base.subject, unit_free=base.site is None, read=read)
 
 
+def anywhere(axis: Axis, rng: np.random.Generator) -> Any:
+    """A random value of an axis."""
+    if axis.continuous:
+        return float(rng.uniform(axis.values[0], axis.values[-1]))
+    return axis.values[int(rng.integers(len(axis.values)))]
+
+
 def _corners(space: Space) -> Iterator[dict[str, Any]]:
     """The start, and one end of one axis after the other; all words. A strategy may read more where it drafts more."""
     yield {}
@@ -181,7 +192,7 @@ def _read_at(name: str, space: Space, at: Mapping[str, Any]) -> frozenset[str]:
 def _with_best(axis: Axis, read: Mapping[str, Sequence[str]]) -> Axis:
     """``auto`` is the better of the other fallbacks: where one strategy has the choice, it need not be worked out."""
     readers = [name for name, axes in read.items() if axis.name in axes]
-    if axis.name != "backup" or set(axis.values) != set(ALL["backup"].kind.words) or len(readers) > 1:
+    if axis.name != "backup" or set(axis.values) != {"auto", "jit", "fast"} or len(readers) > 1:
         return axis
     return replace(axis, values=tuple(value for value in axis.values if value != "auto"), best="auto")
 
@@ -250,7 +261,10 @@ def _of_pair(said: Mapping[str, Any]) -> list[Axis]:
     if found is None:
         return []
     temperatures = sorted(each for each in found.pair.temperatures if each is not None)
-    axes = [Axis("pair_set", (None, *found.findings.sets), None)] if found.set_name is None else []
+    sets = [
+        name for name in found.pair.by_temperature[0].sets if all(name in at.sets for at in found.pair.by_temperature)
+    ]
+    axes = [Axis("pair_set", (None, *sets), None)] if found.set_name is None else []
     if "temperature" not in said and len(temperatures) > 1:
         axes.append(Axis("temperature", tuple(temperatures), found.temperature))
     return [axis for axis in axes if len(axis.values) > 1]

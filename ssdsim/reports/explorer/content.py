@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim import strategies
 from ssdsim.answers.explore.command import spelled_value, words
 from ssdsim.answers.explore.contests import THRESHOLDS, Contests
 from ssdsim.answers.explore.explore import Explored

@@ -160,7 +160,7 @@ function makeSides() {
     <section class="side" data-side="${i}">${side.title ? "<h2></h2>" : ""}
     <p class="verdict" role="status"></p><p class="standing-line"></p>
     <div class="scroll" tabindex="0" role="region" aria-label="strategies"><table class="strategies"></table></div>
-    <div class="grid">${names.map((name) => `<figure id="${name}-${i}" class="card" aria-labelledby="${name}-${i}-title">
+    <div class="grid">${names.map((name) => `<figure id="${name}-${i}" class="card${WIDE.includes(name) ? " wide" : ""}" aria-labelledby="${name}-${i}-title">
       <h3 id="${name}-${i}-title"></h3><div class="plot" role="img" style="height:300px"></div></figure>`).join("")}</div></section>`).join("");
   sides.forEach((side, i) => { if (side.title) document.querySelector(`[data-side="${i}"] h2`).textContent = side.title; });
 }
@@ -201,7 +201,10 @@ function standingLine(view) {
   return view.measured ? `As given: ${said}.` : `Nobody measured ${said}: assumed, and the interval holds where they may plausibly lie.`;
 }
 
-function drawSide(side, i) {
+// The sentence and the table follow at once, and the figures in view; the others when there is time, the last state only.
+let waiting = 0;
+
+function drawSide(side, i, later) {
   const view = new View(grid, state, side.place), section = document.querySelector(`[data-side="${i}"]`);
   const verdict = section.querySelector(".verdict");
   verdict.textContent = view.contest.sentence;
@@ -215,15 +218,32 @@ function drawSide(side, i) {
     card.querySelector("h3").textContent = made.title;
     const plot = card.querySelector(".plot");
     plot.setAttribute("aria-label", made.title);
-    Plotly.react(plot, made.traces, { height: 300, hovermode: "closest", ...made.layout, template: template() }, CONFIG);
+    const show = () => Plotly.react(plot, made.traces, { height: 300, hovermode: "closest", ...made.layout, template: template() }, CONFIG);
+    if (isInView(card)) show();
+    else later.push(show);
   }
+}
+
+function isInView(element) {
+  const box = element.getBoundingClientRect();
+  return box.bottom > 0 && box.top < window.innerHeight;
 }
 
 function draw() {
   if (!grid) return;
-  const begun = performance.now();
-  sides.forEach(drawSide);
-  document.documentElement.dataset.redrawnMs = (performance.now() - begun).toFixed(1);
+  const later = [], begun = performance.now(), turn = ++waiting;
+  sides.forEach((side, i) => drawSide(side, i, later));
+  const root = document.documentElement.dataset;
+  root.redrawnMs = (performance.now() - begun).toFixed(1);
+  root.drawn = "some";
+  const next = () => {
+    if (turn !== waiting) return;  // a slider has moved on
+    if (later.length) {
+      later.shift()();
+      setTimeout(next);
+    } else root.drawn = "all";
+  };
+  setTimeout(next);
 }
 
 function follow(write = true) {
@@ -238,5 +258,4 @@ function follow(write = true) {
   fromAddress();
   listen();
   follow(false);
-  document.documentElement.dataset.drawn = "all";
 })();

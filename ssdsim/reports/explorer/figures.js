@@ -196,4 +196,5 @@ function memoryFigure(view) {
   };
 }
 
-const FIGURES = { rates: ratesFigure, round: roundFigure, ratio: ratioFigure, pareto: paretoFigure, memory: memoryFigure };
+const FIGURES = { rates: ratesFigure, round: roundFigure, ratio: ratioFigure, memory: memoryFigure, pareto: paretoFigure };
+const WIDE = ["pareto"];

@@ -90,7 +90,7 @@ class Grid {
     }));
     const ends = Object.fromEntries([subject, ...this.head.rivals].map((name) => {
       const { rate } = name === subject ? own : this.rate(name, place);
-      return [name, [rate * Math.exp(found[`${name}:low`]), rate * Math.exp(found[`${name}:high`])]];
+      return [name, [rate * Math.exp(found[`rate of ${name}:low`]), rate * Math.exp(found[`rate of ${name}:high`])]];
     }));
     return { over, ends, sentence: this.sentence(table, place, over, found, rivals) };
   }

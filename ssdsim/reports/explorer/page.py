@@ -59,7 +59,7 @@ def panel(data: Mapping[str, Any]) -> Iterator[str]:
     yield "</div></form>"
     yield '<p id="notice" role="status"></p>'
     yield '<div id="sides"></div>'
-    yield '<noscript>The figures need JavaScript; nothing is loaded from anywhere.</noscript>'
+    yield "<noscript>The figures need JavaScript; nothing is loaded from anywhere.</noscript>"
 
 
 def _control(axis: Mapping[str, Any], data: Mapping[str, Any]) -> str:
@@ -87,7 +87,7 @@ def _switches(data: Mapping[str, Any]) -> Iterator[str]:
             f"{escape(each['title'])}</label>"
             for each in names
         )
-        yield f'<fieldset><legend>against</legend>{boxes}</fieldset>'
+        yield f"<fieldset><legend>against</legend>{boxes}</fieldset>"
     if data["assumed"]:
         supposed = ", ".join(f"{name.replace('_', ' ')} {each['value']:g}" for name, each in data["supposed"].items())
         yield (
@@ -101,9 +101,7 @@ def _switches(data: Mapping[str, Any]) -> Iterator[str]:
     yield '<code id="command"></code>'
 
 
-def provenance(
-    found: Explored, lines: Sequence[str], command: str, errors: Sequence[Error]
-) -> Iterator[str]:
+def provenance(found: Explored, lines: Sequence[str], command: str, errors: Sequence[Error]) -> Iterator[str]:
     """What the numbers rest on, the command that made them, and how far interpolation may be off."""
     yield "<h2>Provenance</h2>"
     yield f"<p>Made by <code>{escape(command)}</code>: {found.points:,} points, each worked out as by ssdsim sweep.</p>"
@@ -119,5 +117,6 @@ def provenance(
         yield (
             '<div class="scroll"><table class="errors"><caption>How far interpolation is off, against exact answers at '
             "random points</caption><thead><tr><th scope='col'>of</th><th scope='col'>worst</th>"
-            f"<th scope='col'>99 of 100 below</th><th scope='col'>points</th></tr></thead><tbody>{rows}</tbody></table></div>"
+            f"<th scope='col'>99 of 100 below</th><th scope='col'>points</th></tr></thead>"
+            f"<tbody>{rows}</tbody></table></div>"
         )
