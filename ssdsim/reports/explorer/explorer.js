@@ -212,16 +212,19 @@ function drawSide(side, i, later) {
   section.querySelector(".standing-line").textContent = standingLine(view);
   showTable(view, section.querySelector("table.strategies"));
   for (const [name, figure] of Object.entries(FIGURES)) {
-    const card = document.getElementById(`${name}-${i}`), made = figure(view);
-    card.hidden = !made;
-    if (!made) continue;
-    card.querySelector("h3").textContent = made.title;
-    const plot = card.querySelector(".plot");
-    plot.setAttribute("aria-label", made.title);
-    const show = () => Plotly.react(plot, made.traces, { height: 300, hovermode: "closest", ...made.layout, template: template() }, CONFIG);
-    if (isInView(card)) show();
-    else later.push(show);
+    const card = document.getElementById(`${name}-${i}`);
+    if (isInView(card)) showFigure(card, figure(view));
+    else later.push(() => showFigure(card, figure(view)));
   }
+}
+
+function showFigure(card, made) {
+  card.hidden = !made;
+  if (!made) return;
+  const plot = card.querySelector(".plot");
+  card.querySelector("h3").textContent = made.title;
+  plot.setAttribute("aria-label", made.title);
+  Plotly.react(plot, made.traces, { height: 300, hovermode: "closest", ...made.layout, template: template() }, CONFIG);
 }
 
 function isInView(element) {
