@@ -15,7 +15,8 @@ import numpy as np
 import pandas as pd
 
 from calibration.fit import fit_gemm, hold_out
-from calibration.importers.aiconfigurator import GEMM_FORMATS, WEIGHT_BYTES, gemm_rows
+from calibration.importers.aiconfigurator import gemm_rows
+from calibration.importers.silicon import GEMM_FORMATS, WEIGHT_BYTES
 from calibration.side_by_side import fitted
 
 DECODING, STREAMED = 64, 4e6  # tokens at most, weights at least

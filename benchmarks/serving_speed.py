@@ -20,7 +20,6 @@ from ssdsim.answers.serving.lengths import Lengths
 from ssdsim.answers.serving.loop import simulate
 from ssdsim.answers.serving.metrics import measure
 from ssdsim.answers.serving.serve import serve
-from ssdsim.answers.serving.slo import Slo
 from ssdsim.answers.serving.workload import Workload, synthetic
 
 REPEATS = 3
@@ -52,12 +51,12 @@ def bare_rounds(rounds: int) -> None:
 
 
 def main() -> None:
-    found = serve(workload(1.0), engine="closed", batching=Batching(prefill="none"), strategies="ar,sd,ssd,auto")
+    found = serve(workload=workload(1.0), engine="closed", prefill="none", strategies="ar,sd,ssd,auto")
     print(f"{'loop, prompts elsewhere':32}{'running':>9}{'rounds/s':>11}{'tokens/s':>12}{'x bare':>8}")
     bare_s = best_s(lambda: bare_rounds(20_000)) / 20_000
     for prefill, rate in (("none", 12.0), ("chunked", 7.0)):
         batching = Batching(prefill=prefill)  # type: ignore[arg-type]
-        served = serve(workload(rate), engine="closed", batching=batching, strategies="ar,sd,ssd,auto")
+        served = serve(workload=workload(rate), engine="closed", prefill=prefill, strategies="ar,sd,ssd,auto")
         for name, policy in served.policies.by_name.items():
             load = workload(rate)
             run = simulate(policy, load, batching)  # fills the tables
@@ -68,8 +67,8 @@ def main() -> None:
             print(f"{name + ', ' + prefill:32}{running:9.1f}{row}")
     sharing = found.sharings["ssd"]
     print(f"closed form, a rate: {1e3 * best_s(lambda: sharing.served(8.0)):.2f} ms")
-    slo = Slo.parse("ttft:500,tpot:15")
-    searched = best_s(lambda: serve(workload(1.0, 800), slo=slo, attainment=0.9, strategies="ssd"))
+    slo = "ttft:500,tpot:15"
+    searched = best_s(lambda: serve(workload=workload(1.0, 800), slo=slo, capacity=True, strategies="ssd"))
     print(f"capacity of SSD, 800 requests: {searched:.1f} s")
     for what, arguments in (
         ("cold command, four strategies", "serve --rate 8"),

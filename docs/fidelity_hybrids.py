@@ -27,7 +27,7 @@ from ssdsim.measured.row import Row
 from ssdsim.runtimes.card import KERNELS, Runtime
 from ssdsim.runtimes.catalog import find_runtime, save_runtime
 from ssdsim.runtimes.covered import Covered
-from ssdsim.transformer.operations import REPLAYED_TOKENS, StateKeeping
+from ssdsim.transformer.recurrences import REPLAYED_TOKENS, StateKeeping
 
 FIELDS = ("per_recurrent_layer_s",)
 CARDS = ("sglang", "sglang-v2")

@@ -58,9 +58,12 @@ SSD, SD, MINE, FIXED, ADAPTIVE, EAGLE, TREE, AR = (
     "EAGLE-3, tree",
     "AR",
 )
+SHARED = "SSD, draft shared"
+SHARERS = (2, 4, 8)
+"""Targets that share a draft GPU."""
 FREE = "SSD, its draft GPU for nothing"
 """No contender: what no sharing of the draft GPU can surpass."""
-BY_MODEL = (SSD, SD, MINE)
+BY_MODEL = (SSD, SHARED, SD, MINE)
 WITHOUT_MODEL = (FIXED, ADAPTIVE, EAGLE, TREE, AR)
 
 
@@ -98,6 +101,7 @@ BOX = [
 
 READS: Mapping[str, tuple[str, ...]] = {
     SSD: ("alpha", "hits"),
+    SHARED: ("alpha", "hits"),
     FREE: ("alpha", "hits"),
     SD: ("alpha",),
     MINE: ("alpha",),
@@ -134,6 +138,9 @@ def settings_of(name: str, unknown: Unknown) -> Iterator[dict[str, Any]]:
             yield from ({"strategies": "sd", "alpha": unknown.alpha, "k": k, **beside} for k in LOOKAHEADS)
         case "MineDraft":
             yield from ({"strategies": "minedraft", "alpha": unknown.alpha, "k": k} for k in LOOKAHEADS)
+        case "SSD, draft shared":
+            own = settings_of(SSD, unknown)
+            yield from ({**options, "targets": count} for options, count in itertools.product(own, SHARERS))
         case _:
             for k, f in itertools.product(LOOKAHEADS, (1, 2, 4, 8)):
                 yield {"strategies": "ssd", "alpha": unknown.alpha, "k": k, "f": f, "backup": "auto", **hits}
@@ -141,11 +148,10 @@ def settings_of(name: str, unknown: Unknown) -> Iterator[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Best:
-    """A contender's fastest deployment: tokens/s of a user, the scenario of its fullest copy, copies."""
+    """A contender's fastest deployment: tokens/s of a user, the scenario of its fullest target."""
 
     per_user: float
     scenario: Scenario
-    copies: int
 
 
 @dataclass
@@ -167,11 +173,18 @@ class Place:
     def _searched(self, name: str, unknown: Unknown) -> dict[tuple[int, int], Best]:
         site = {"target": self.target, "hardware": self.hardware}
         site |= {"runtime": unknown.runtime} if unknown.runtime else {}
-        apart = int(name in (SSD, MINE))
+        apart = int(name in (SSD, SHARED, MINE))
+
+        def groups(options: Mapping[str, Any], budget: int, batch: int) -> dict[int, int]:
+            """How many sequences each target has, by how many draft GPUs there are with their targets."""
+            targets = options.get("targets", 1)
+            most = min(budget // (targets * options["tp"] + apart), batch // targets)
+            return {count: -(-batch // (count * targets)) for count in range(1, most + 1)}
+
         points = [
             {**site, **options, "tp": tp, "b": size}
             for options, tp in itertools.product(settings_of(name, unknown), DEGREES)
-            for size in sorted({-(-b // copies) for b in BATCHES for copies in _copies(tp + apart, max(BUDGETS), b)})
+            for size in sorted({n for b in BATCHES for n in groups({**options, "tp": tp}, max(BUDGETS), b).values()})
         ]
         table = self._evaluator.fastest(points)
         best: dict[tuple[int, int], Best] = {}
@@ -180,9 +193,9 @@ class Place:
                 continue
             size = point["b"]
             for cell in itertools.product(BUDGETS, BATCHES):
-                copies = [c for c in _copies(point["tp"] + apart, *cell) if -(-cell[1] // c) == size]
-                if copies and (cell not in best or rate / size > best[cell].per_user):
-                    best[cell] = Best(rate / size, scenario, min(copies))
+                fits = size in groups(point, *cell).values()
+                if fits and (cell not in best or rate / size > best[cell].per_user):
+                    best[cell] = Best(rate / size, scenario)
         return best
 
     def rates(self, unknown: Unknown, budget: int, batch: int) -> dict[str, float]:
@@ -225,10 +238,6 @@ class Place:
         (found,) = Evaluator().fastest([{**given, "strategies": ("ssd",)}]).found
         assert isinstance(found, Scenario)
         return found
-
-
-def _copies(gpus: int, budget: int, batch: int) -> range:
-    return range(1, min(budget // gpus, batch) + 1)
 
 
 Cell = tuple[Place, int, int]
@@ -298,16 +307,18 @@ def page(study: Study) -> str:
     (first, first_cells), *_ = centre.most_common(1)
     large = [each for each in study.fits if each[0].target == "llama-3.1-70b" and each[1] == 5 and each[2] <= 16]
     free = [place.over(CENTRE, *at, name=FREE) for place, *at in study.fits]
+    sharing = [(p, *at) for p, *at in study.fits if SHARED in p.rates(CENTRE, *at)]
+    gained = [rates[SHARED] / rates[SSD] for rates in (p.rates(CENTRE, *at) for p, *at in sharing)]
     gains = [rates[ADAPTIVE] / rates[FIXED] - 1.0 for rates in (p.rates(CENTRE, *at) for p, *at in study.cells)]
     return _PAGE.format(
         cells=cells,
         looks=looks,
         first=first,
         first_cells=first_cells,
-        ssd_centre=centre[SSD],
-        ssd_others=others[SSD],
+        ssd_centre=centre[SSD] + centre[SHARED],
+        ssd_others=others[SSD] + others[SHARED],
         eagle_others=others[EAGLE] + others[TREE],
-        ssd_chains=chains[SSD],
+        ssd_chains=chains[SSD] + chains[SHARED],
         mine_ever=sum(MINE in counter for counter in study.possible.values()),
         mine_share=f"{max(c[MINE] / looks for c in study.possible.values()):.0%}",
         ratios=f"{_median(study, CENTRE):.2f}",
@@ -320,6 +331,10 @@ def page(study: Study) -> str:
         middle_needed=_span([each for each in study.needed("qwen3-32b") if each < NOT_REACHED]),
         small_helped=sum(each < NOT_REACHED for each in study.needed("qwen3-8b")),
         small=f"{max(place.over(CENTRE, *at) for place, *at in study.fits if place.target == 'qwen3-8b'):.2f}",
+        shared_own=_span(gained),
+        shared_median=f"{np.median(gained):.2f}",
+        shared_fits=len(sharing),
+        shared_first=sum(place.over(CENTRE, *at, name=SHARED) > 1.0 for place, *at in sharing),
         free_first=sum(ratio > 1.0 for ratio in free),
         free_ratio=f"{np.median(free):.2f}",
         adaptive_gain=max(gains),
@@ -428,7 +443,7 @@ def _band(place: Place, name: str, batch: int, budget: int = 5) -> tuple[float, 
 
 _PAGE = """# Is a draft GPU still the best use of a GPU?
 
-Made by `python docs/study_draft_gpu.py`, which also draws the pictures. It takes two minutes on a core.
+Made by `python docs/study_draft_gpu.py`, which also draws the pictures. It takes five minutes on a core.
 
 ## In short
 
@@ -444,8 +459,11 @@ Made by `python docs/study_draft_gpu.py`, which also draws the pictures. It take
   of that are the better use.
 - **Without a block drafter the rival is EAGLE-3.** Of all others SSD is the fastest in {ssd_others} of {cells} cases
   and EAGLE-3 in {eagle_others}, mostly as a tree, which the model flatters; without trees SSD is in {ssd_chains}.
-- **Sharing the draft GPU does not turn this.** If it cost nothing, which bounds what any sharing can gain, SSD would be
-  faster than its rival in {free_first} of {cells} cases, and have {free_ratio} times its speed in the median one.
+- **Sharing the draft GPU does not turn this.** Where 2, 4 or 8 targets share one, SSD has {shared_own} times the speed
+  that it has with a draft GPU for each target ({shared_fits} cases have room for both, the median is {shared_median}),
+  and is faster than the rival in {shared_first} of them. If the draft GPU cost nothing, which bounds what any sharing
+  can gain, SSD would be faster in {free_first} of {cells} cases, and have {free_ratio} times the rival's speed in the
+  median one.
 - **MineDraft needs large batches of a large target.** It is the fastest at some look in {mine_ever} cases, at most at
   {mine_share} of a case's looks.
 - **Confidence pays at load alone.** Adaptive verification gains at most {adaptive_gain:.0%} over DSpark with all rows,
@@ -467,6 +485,7 @@ to 8 and its better fallback, trees of 4 to 64 nodes. Nobody has to use all GPUs
 | DSpark | the same, all 7 verified | on the target's GPUs | published, of Qwen3-8B |
 | EAGLE-3, chain or tree | EAGLE-3 | on the target's GPUs | published, of Qwen3-8B; a tree's other ranks a placeholder |
 | SSD | Llama-3.2-1B, Qwen3-0.6B | on a GPU of its own | a placeholder, 0.8 (0.5 to 0.9); hits likewise |
+| SSD, draft shared | the same models | on a GPU of 2, 4 or 8 targets, in turn or together | the same placeholder |
 | MineDraft, two halves | the same models | on a GPU of its own | the same placeholder |
 | SD | the same models | on the target's GPUs | the same placeholder |
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 COLOURS = {
     "SSD": "#d55e00",
+    "SSD, draft shared": "#e8a15f",
     "SD": "#8c6d46",
     "MineDraft": "#009e73",
     "DSpark": "#7fb2dd",

@@ -41,6 +41,7 @@ _HOME = {
     "report": "ssdsim.reports.build",
     "roofline": "ssdsim.answers.roofline",
     "schedule": "ssdsim.answers.schedule.schedule",
+    "serve": "ssdsim.answers.serving.serve",
     "simulate": "ssdsim.engine.simulate",
     "sweep": "ssdsim.answers.sweep.sweep",
     "window": "ssdsim.answers.window",

@@ -24,7 +24,8 @@ from ssdsim.hardware.convolution import ConvolutionModel
 from ssdsim.hardware.prefill_recurrence import PrefillRecurrenceModel
 from ssdsim.hardware.profile import Device
 from ssdsim.hardware.recurrence import SHARES, RecurrenceModel
-from ssdsim.transformer.operations import Convolution, Operation, PrefillRecurrence, RecurrentStep, Rule
+from ssdsim.transformer.operations import Operation
+from ssdsim.transformer.recurrences import Convolution, PrefillRecurrence, RecurrentStep, Rule
 
 COLUMNS = (
     *("kernel_source", "phase", "batch_size", "seq_len", "d_conv"),

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -125,3 +125,10 @@ def as_record(kind: type[Record], data: Any, where: object, what: str) -> Record
             said += f", got {told(problem['input'])}"
         raise InputError(f"{where}: {key}: {said}{more}") from None
     return found
+
+
+def within(record: object, *keys: str) -> Any:
+    """What lies under ``keys``, one in the other; None where there is no such object."""
+    for key in keys:
+        record = record.get(key) if isinstance(record, Mapping) else None
+    return record

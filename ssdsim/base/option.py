@@ -64,7 +64,8 @@ class Option:
 
     ``default`` None: it follows from others, as ``otherwise`` says, or has no part. ``spellings`` are more flags of the
     command line, whose first is ``--name``. ``varied_by`` are the answers that search it, and so do not take it as
-    given. ``axis`` is the title of a report's axis, its unit in brackets; ``doubling`` values want a logarithmic one.
+    given. ``axis`` is the title of a report's axis, its unit in brackets, where a report has one of it; ``doubling``
+    values want a logarithmic one.
     ``symbol`` is what formulas call it, where that is not its name. ``plausible`` is where the values of real pairs
     lie, of an option whose default nobody measured.
     """
@@ -72,7 +73,7 @@ class Option:
     name: str
     kind: Kind
     about: str
-    axis: str
+    axis: str = ""
     default: Any = None
     otherwise: str = ""
     spellings: tuple[str, ...] = ()

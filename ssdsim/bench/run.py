@@ -148,6 +148,7 @@ async def _measure(
         setting = described(server, work.given, connection.at) | said_of_draft(work.given)
         found = Measured(server, kept)
         if not (left := left_of(work.points, kept, setting)):
+            found.warnings += _of_any_k(path, kept, work.given)
             return found
         begins(work, server, left)
         prompts = own_prompts(work.prompts) if work.prompts else Words(np.random.default_rng(work.seed))
@@ -183,6 +184,17 @@ def _lengths(row: Row, points: Sequence[Point]) -> tuple[int, int]:
     inputs, outputs = ({getattr(point, f"{which}_tokens") for point in points} for which in ("input", "output"))
     nearest = min(inputs, key=lambda asked: abs(math.log(max(1.0, row.input_tokens) / asked)))
     return nearest, round(row.output_tokens) if round(row.output_tokens) in outputs else 0
+
+
+def _of_any_k(path: Path, rows: Sequence[Row], given: Mapping[str, Any]) -> list[str]:
+    """Rows are there of some K; how many tokens the server drafts is known only once it has been asked."""
+    known = sorted({row.k for row in rows if row.k is not None})
+    if "k" in given or not known or not {"draft", "drafter"} & given.keys():
+        return []
+    told = ", ".join(map(str, known))
+    return [
+        f"nothing was measured: {path.name} has rows of every point, at K {told}. For a server of another K give --k"
+    ]
 
 
 def _warnings(cached: Sequence[float]) -> list[str]:

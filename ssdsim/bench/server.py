@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ssdsim.base.documents import within
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.bench.connection import Connection
-from ssdsim.pairs.importers.fields import first, text_in
+from ssdsim.pairs.importers.fields import text_in
 
 ENGINES: Mapping[str, str] = {
     "vllm": "vllm",
@@ -43,8 +44,8 @@ async def asked(connection: Connection, served: str | None) -> Server:
     ------
     InputError : it lists no models, or several of which none is named, or not that one.
     """
-    listed = await connection.json("/v1/models")
-    models = [each for each in (listed or {}).get("data") or () if isinstance(each, Mapping) and each.get("id")]
+    listed = within(await connection.json("/v1/models"), "data")
+    models = [each for each in listed if within(each, "id")] if isinstance(listed, list) else []
     if not models:
         raise InputError(f"{connection.at}: lists no models at /v1/models: not a server with OpenAI's API")
     model = _chosen(models, served, connection.at)
@@ -75,7 +76,7 @@ async def _settings(connection: Connection) -> Mapping[str, Any]:
 async def _version(connection: Connection, engine: str, settings: Mapping[str, Any]) -> str:
     said = text_in(settings.get("version"))
     if said is None and engine == "llama.cpp":
-        said = text_in((await connection.json(_PROPS) or {}).get("build_info"))
+        said = text_in(within(await connection.json(_PROPS), "build_info"))
     if said is None:
-        said = text_in(first(await connection.json("/version") or {}, ("version",)))
+        said = text_in(within(await connection.json("/version"), "version"))
     return said or ""

@@ -16,7 +16,7 @@ from ssdsim.cli.measured_files import by_column, row_options
 from ssdsim.cli.options import echo_json, json_option, quiet_option
 from ssdsim.cli.progress import shown
 from ssdsim.cli.render_bench import print_settings, say_what_comes, setting_json
-from ssdsim.cli.values import OutputFile, Values
+from ssdsim.cli.values import WHOLES, OutputFile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,11 +35,9 @@ _PASSED_ON = ("requests", "repeats", "seed", "timeout")
 @click.option(
     "-o", "--output", type=OutputFile(), required=True, help="rows (CSV); points that it has are not repeated"
 )
-@click.option(
-    "--concurrency", type=Values(int), default="1,2,4,8", show_default=True, help="requests in flight; a list"
-)
-@click.option("--input-len", type=Values(int), default="256", show_default=True, help="tokens of prompts; a list")
-@click.option("--output-len", type=Values(int), default="128", show_default=True, help="tokens of answers; a list")
+@click.option("--concurrency", type=WHOLES, default="1,2,4,8", show_default=True, help="requests in flight; a list")
+@click.option("--input-len", type=WHOLES, default="256", show_default=True, help="tokens of prompts; a list")
+@click.option("--output-len", type=WHOLES, default="128", show_default=True, help="tokens of answers; a list")
 @click.option("--requests", type=click.IntRange(1), default=3, show_default=True, help="measured, of each in flight")
 @click.option("--repeats", type=click.IntRange(1), default=3, show_default=True, help="of every point")
 @click.option("--prompts", type=click.Path(path_type=Path), help="your own (JSON lines, Parquet) [default: made up]")
@@ -55,8 +53,8 @@ _PASSED_ON = ("requests", "repeats", "seed", "timeout")
     "--plan", metavar="ENGINE", help="a script of servers that tell a card's numbers apart, in place of a URL"
 )
 @click.option("--launch", is_flag=True, help="start the plan's servers here, measure them, and end them")
-@click.option("--degrees", type=Values(int), help="of a plan: tensor-parallel degrees [default: --tp]")
-@click.option("--lookaheads", type=Values(int), default="2,5", show_default=True, help="of a plan: K")
+@click.option("--degrees", type=WHOLES, help="of a plan: tensor-parallel degrees [default: --tp]")
+@click.option("--lookaheads", type=WHOLES, default="2,5", show_default=True, help="of a plan: K")
 @click.option(
     "--accept", type=click.FloatRange(0.0, 1.0), default=0.8, show_default=True, help="of a plan: forced rate"
 )

@@ -11,11 +11,12 @@ from ssdsim.answers.compare.compare import compare
 from ssdsim.answers.recommend.request import workload
 from ssdsim.cli.options import Verb, chosen_options, common_options, echo_json, late_options
 from ssdsim.cli.recommend import Gpus, beside_searched, narrowed
+from ssdsim.cli.values import OfKind
 from ssdsim.scenario.options import ALL
 
 
 @click.command("compare", cls=Verb)
-@click.option("--gpus", type=Gpus(), required=True, help="GPUs that may be used, over all copies: 8, or 8xh200")
+@click.option("--gpus", type=OfKind(Gpus()), required=True, help="GPUs that may be used, over all copies: 8, or 8xh200")
 @click.option(*ALL["b"].flags, "b", type=int, default=1, show_default=True, help="sequences in flight")
 @click.option("--strategies", help="whom to compare [default: all]")
 @late_options(narrowed)

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ssdsim.base.kinds import Percent
 from ssdsim.base.plain import picked
 from ssdsim.cli.console import console, echo
 from ssdsim.cli.groups import Group
 from ssdsim.cli.held import held_json, print_decision, print_held, refused
 from ssdsim.cli.measured_files import FILLED, by_column, row_options, rows_of
-from ssdsim.cli.options import Share, echo_json, json_option, quiet_option
+from ssdsim.cli.options import echo_json, json_option, quiet_option
 from ssdsim.cli.runtimes import share, shown
 from ssdsim.cli.tables import Table
-from ssdsim.cli.values import OutputFile
+from ssdsim.cli.values import OfKind, OutputFile
 from ssdsim.runtimes.catalog import DEFAULT, find_runtime, runtime_names, save_runtime
 
 if TYPE_CHECKING:
@@ -42,8 +43,10 @@ def command() -> None:
 @click.option("--like", help=f"runtime to start from: a bundled card or a .toml [default: {_LIKE}, or {DEFAULT}]")
 @click.option("--fields", help="numbers to fit, such as gemm,per_step_s [default: those that the rows pay]")
 @click.option("--name", help="of the runtime [default: the output's name]")
-@click.option("--hold", type=Share(), help="share of the settings to put aside first, and to predict: 0.3")
-@click.option("--within", type=Share(), default="10%", show_default=True, help="of --hold: error that is asked for")
+@click.option("--hold", type=OfKind(Percent()), help="share of the settings to put aside first, and to predict: 0.3")
+@click.option(
+    "--within", type=OfKind(Percent()), default="10%", show_default=True, help="of --hold: error that is asked for"
+)
 @click.option("-o", "--output", type=OutputFile(), required=True)
 @quiet_option
 @json_option

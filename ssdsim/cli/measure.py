@@ -17,7 +17,7 @@ from ssdsim.cli.console import console
 from ssdsim.cli.options import common_options, echo_json
 from ssdsim.cli.progress import shown
 from ssdsim.cli.render_pair import print_compared, print_consequences, print_pair
-from ssdsim.cli.values import OutputFile, Values
+from ssdsim.cli.values import NUMBERS, WHOLES, OutputFile
 from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.runs.lock import locked
 
@@ -41,7 +41,7 @@ _PATH = click.Path(path_type=Path)
 @click.option("--set", "named", multiple=True, metavar="NAME=FILE", help="prompts of a data set; several times")
 @click.option("--answers", type=_PATH, help="prompts with what the target wrote: nothing is generated")
 @click.option("--resume", type=_PATH, help="analyse the records in this folder again, without the models")
-@click.option("--temperature", type=Values(float), help="temperatures [default: 0,1; of --answers it must be said]")
+@click.option("--temperature", type=NUMBERS, help="temperatures [default: 0,1; of --answers it must be said]")
 @click.option("--top-p", type=click.FloatRange(0.0, 1.0, min_open=True), help="of the target's sampling [default: 1]")
 @click.option("--top-k", type=click.IntRange(1), help="likewise [default: all]")
 @click.option(
@@ -68,9 +68,9 @@ _PATH = click.Path(path_type=Path)
 @click.option("--chat-template", "template", type=click.Choice(["auto", "none"]), default="auto", show_default=True)
 @click.option("--top", type=click.IntRange(1, 1024), default=64, show_default=True, help="tokens kept a position")
 @click.option("--no-tokens", is_flag=True, help="keep no token ids and no text; look-ups are then not judged")
-@click.option("--k", type=Values(int), default="1:12", show_default=True, help="lookaheads")
-@click.option("--f", type=Values(int), default="1:64", show_default=True, help="guesses an outcome")
-@click.option("--c", type=Values(float), default="0.3,0.5,0.7,1", show_default=True, help="Saguaro's C")
+@click.option("--k", type=WHOLES, default="1:12", show_default=True, help="lookaheads")
+@click.option("--f", type=WHOLES, default="1:64", show_default=True, help="guesses an outcome")
+@click.option("--c", type=NUMBERS, default="0.3,0.5,0.7,1", show_default=True, help="Saguaro's C")
 @click.option("--backup", default="random,ngram:3,suffix", show_default=True, help="look-ups that answer a miss")
 @click.option("--starts", type=click.Choice(["first", "offsets"]), default="first", show_default=True, help="of rounds")
 @click.option("--saguaro-width", "width", type=click.Choice(["F", "F+1"]), default="F", show_default=True)

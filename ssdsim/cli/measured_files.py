@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ssdsim.base.kinds import OneOf
-from ssdsim.cli.options import Word
+from ssdsim.cli.values import OfKind
 from ssdsim.scenario.options import ALL
 
 if TYPE_CHECKING:
@@ -18,19 +17,13 @@ if TYPE_CHECKING:
 _WHOLE = click.IntRange(1)
 
 
-def _format_of(name: str) -> Word:
-    kind = ALL[name].kind
-    assert isinstance(kind, OneOf)
-    return Word(kind)
-
-
 _OPTIONS: Mapping[str, tuple[Any, str]] = {
     "hardware": (str, "profile that they ran on"),
     "model": (str, "the model's card"),
     "tp": (_WHOLE, "tensor-parallel degree"),
     "batch": (_WHOLE, "sequences in flight"),
-    "dtype": (_format_of("dtype"), "of weights"),
-    "kv_dtype": (_format_of("kv_dtype"), "of the cache"),
+    "dtype": (OfKind(ALL["dtype"].kind), "of weights"),
+    "kv_dtype": (OfKind(ALL["kv_dtype"].kind), "of the cache"),
     "k": (_WHOLE, "drafted tokens a round"),
     "tree_nodes": (_WHOLE, "verified nodes of a tree of k levels, without its root"),
     "tree_beam": (_WHOLE, "nodes of a level that the draft goes on from in a tree"),

@@ -11,9 +11,10 @@ import click
 
 from ssdsim.base import kinds
 from ssdsim.base.option import Option
+from ssdsim.base.option_record import OptionRecord, options_of
 from ssdsim.base.plain import plain
 from ssdsim.cli.output import print_out
-from ssdsim.cli.values import Lists, Values
+from ssdsim.cli.values import OfKind
 from ssdsim.scenario.options import ALL, ranged
 
 Makes = Callable[[], Iterable[click.Option]]
@@ -43,138 +44,6 @@ def late_options(makes: Makes) -> Callable[[Callable[..., Any]], Callable[..., A
     return click.option(cls=_Late, makes=makes)
 
 
-class _Parsed(click.ParamType[Any]):
-    """What :meth:`parse` makes of a text; a word of ``words`` is itself. ``unless`` completes the complaint."""
-
-    words: tuple[str, ...] = ()
-    unless: str
-
-    def parse(self, text: str) -> Any:
-        """The value; ValueError where the text is none."""
-        raise NotImplementedError
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if not isinstance(value, str) or value in self.words:
-            return value
-        try:
-            return self.parse(value)
-        except ValueError:
-            self.fail(f"'{value}' is {self.unless}", param, ctx)
-
-
-class Rates(_Parsed):
-    """A rate, the range in which it lies, or K rates by position: ``0.8``, ``0.75:0.85`` or ``0.9,0.85,0.8``."""
-
-    name = "rate[,rate...]|low:high"
-    unless = "not a rate, a range such as 0.75:0.85 or a list of rates such as 0.9,0.85,0.8"
-
-    def parse(self, text: str) -> float | list[float] | str:
-        if ":" in text:
-            return _a_range(text)
-        rates = [float(part) for part in text.split(",")]
-        return rates[0] if len(rates) == 1 else rates
-
-
-class Rate(_Parsed):
-    """A number, or the range in which it lies: ``0.8`` or ``0.75:0.85``."""
-
-    name = "n|low:high"
-    unless = "not a number, or a range such as 0.75:0.85"
-
-    def parse(self, text: str) -> float | str:
-        return float(text) if ":" not in text else _a_range(text)
-
-
-def _a_range(text: str) -> str:
-    """The text itself, which the option reads; ValueError where it has not two numbers."""
-    low, high = map(float, text.split(":"))
-    return f"{low!r}:{high!r}"
-
-
-class Ranges(_Parsed):
-    """``alpha=0.75:0.85``, or several with commas."""
-
-    name = "input=low:high[,...]"
-    unless = "no input with its range such as alpha=0.75:0.85"
-
-    def parse(self, text: str) -> tuple[tuple[str, float, float], ...]:
-        found = []
-        for part in text.split(","):
-            name, _, ends = part.partition("=")
-            low, high = map(float, ends.split(":"))
-            found.append((name.replace("-", "_"), low, high))
-        return tuple(found)
-
-
-class WholeNumbers(_Parsed):
-    """Whole numbers separated by commas: ``4,3,2,1``."""
-
-    name = "n[,n...]"
-    unless = "not a list of whole numbers such as 4,3,2,1"
-
-    def parse(self, text: str) -> list[int]:
-        return [int(part) for part in text.split(",")]
-
-
-class Numbers(_Parsed):
-    """Numbers separated by commas: ``0.6,0.2,0.1``."""
-
-    name = "number[,number...]"
-    unless = "not a list of numbers such as 0.6,0.2,0.1"
-
-    def parse(self, text: str) -> list[float]:
-        return [float(part) for part in text.split(",")]
-
-
-class Word(click.Choice[str]):
-    """A word of a few, which may be spelled otherwise."""
-
-    def __init__(self, kind: kinds.OneOf) -> None:
-        super().__init__(kind.words)
-        self.kind = kind
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return super().convert(self.kind.meant(value) if isinstance(value, str) else value, param, ctx)
-
-
-class Share(_Parsed):
-    """A share: ``0.1`` or ``10%``."""
-
-    name = "share"
-    unless = "not a share of at least 0 such as 0.1 or 10%"
-
-    def parse(self, text: str) -> float:
-        share = float(text.removesuffix("%")) / (100.0 if text.endswith("%") else 1.0)
-        if share < 0.0:
-            raise ValueError
-        return share
-
-
-class NumberOrWord(_Parsed):
-    """A number, or a word in its place."""
-
-    def __init__(self, number: type[int] | type[float], name: str, word: str) -> None:
-        self.number = number
-        self.name = f"{name}|{word}"
-        self.words = (word,)
-        self.unless = f"neither a {'whole number' if number is int else 'number'} nor '{word}'"
-
-    def parse(self, text: str) -> int | float:
-        return self.number(text)
-
-
-class Pairs(_Parsed):
-    """Pairs of numbers, such as measured hit rates at some fan-outs: ``1:0.6,2:0.7,4:0.8``."""
-
-    def __init__(self, name: str, such_as: str) -> None:
-        self.name = name
-        self.unless = f"not a list of {such_as}"
-
-    def parse(self, text: str) -> list[tuple[float, float]]:
-        pairs = [part.split(":") for part in text.split(",")]
-        return [(float(one), float(other)) for one, other in pairs]
-
-
 def chosen_options(
     names: Callable[[], Iterable[str]],
     several: bool = False,
@@ -190,13 +59,28 @@ def chosen_options(
         shown = option.help if defaults else option.about
         shown = f"{option.about} [default: {own[option.name]}]" if option.name in own else shown
         if isinstance(option.kind, kinds.Flag):
-            return click.Option([*option.flags, option.name], is_flag=True, default=None, help=option.help)
+            return _flag(option)
         if isinstance(option.kind, kinds.Ranges):
             return _again_for_each(option, shown)
         kind = several_of(option) if several else _single(option)
         return click.Option([*option.flags, option.name], type=kind, default=None, help=shown)
 
     return late_options(lambda: [one(ALL[name], instead()) for name in names()])
+
+
+def record_options(record: type[OptionRecord]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add the options of a record, which :func:`ssdsim.base.option_record.taken` makes of them."""
+
+    def one(option: Option) -> click.Option:
+        if isinstance(option.kind, kinds.Flag):
+            return _flag(option)
+        return click.Option([*option.flags, option.name], type=OfKind(option.kind), default=None, help=option.help)
+
+    return late_options(lambda: map(one, options_of(record).values()))
+
+
+def _flag(option: Option) -> click.Option:
+    return click.Option([*option.flags, option.name], is_flag=True, default=None, help=option.help)
 
 
 def _again_for_each(option: Option, shown: str) -> click.Option:
@@ -206,53 +90,23 @@ def _again_for_each(option: Option, shown: str) -> click.Option:
         return tuple(triple for each in value or () for triple in each) or None
 
     flags = [*option.flags, option.name]
-    return click.Option(flags, type=Ranges(), multiple=True, default=None, callback=together, help=shown)
+    return click.Option(flags, type=OfKind(option.kind), multiple=True, default=None, callback=together, help=shown)
 
 
-def _single(option: Option) -> Any:
-    """The type of one value of an option."""
-    if option.name in ranged() and isinstance(option.kind, kinds.Number):
-        return Rate()
-    match option.kind:
-        case kinds.Whole():
-            return int
-        case kinds.Number():
-            return float
-        case kinds.OneOf():
-            return Word(option.kind)
-        case kinds.Name() | kinds.Member() | kinds.Names():
-            return str
-        case kinds.NumberOrWord(number, word):
-            return NumberOrWord(_number(number), option.name, word)
-        case kinds.OneOrByPosition():
-            return Rates()
-        case kinds.ListOf(number):
-            return WholeNumbers() if isinstance(number, kinds.Whole) else Numbers()
-        case kinds.HitRates():
-            return Pairs("f:h[,f:h...]", "fan-outs and hit rates such as 1:0.6,2:0.7,4:0.8")
-        case kinds.PassTimes():
-            return Pairs("rows:time[,...]", "rows and times such as 16:1,64:1.1,128:2")
-    raise TypeError(f"the command line knows no type for {option.kind}")
+def _single(option: Option) -> OfKind:
+    """The type of one value of an option, for which a rate's range may stand."""
+    kind = option.kind
+    return OfKind(kinds.Between(kind.most) if isinstance(kind, kinds.Number) and option.name in ranged() else kind)
 
 
-def several_of(option: Option) -> click.ParamType[Any]:
+def several_of(option: Option) -> OfKind:
     """The type of several values of an option; where lists are values, rates by position are not."""
     match option.kind:
         case kinds.Names():  # they make one comparison
-            return click.STRING
-        case kinds.OneOf(words):
-            return Values(str, words, option.kind.meant)
-        case kinds.OneOrByPosition():
-            return Values(float)
-        case kinds.NumberOrWord(number, word):
-            return Values(_number(number), (word,))
+            return OfKind(option.kind)
         case kinds.ListOf() | kinds.HitRates() | kinds.PassTimes():
-            return Lists(_single(option))
-    return Values(_single(option))
-
-
-def _number(kind: kinds.Whole | kinds.Number) -> type[int] | type[float]:
-    return int if isinstance(kind, kinds.Whole) else float
+            return OfKind(kinds.Lists(option.kind))
+    return OfKind(kinds.Several(option.kind))
 
 
 def grid_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -13,46 +13,43 @@ from ssdsim.answers.recommend.answer import Recommendation, recommend
 from ssdsim.answers.recommend.as_json import as_json as recommendation_json
 from ssdsim.answers.recommend.door import Door, base_point, door, pasted
 from ssdsim.answers.recommend.request import RANKS, USES, every_axis, workload
+from ssdsim.base.kinds import MOST_VALUES, Kind, Several, Whole
 from ssdsim.cli.options import Verb, chosen_options, common_options, echo_json, late_options, several_of
 from ssdsim.cli.progress import shown
-from ssdsim.cli.values import MOST_VALUES, Values
+from ssdsim.cli.values import OfKind
 from ssdsim.runs.layout import COMMAND, REPORT
 from ssdsim.runs.recommendation_folder import keep_recommendation
 from ssdsim.scenario.options import ALL
 
 
-class Gpus(click.ParamType[Any]):
+class Gpus(Kind):
     """``8``, or ``8xh200``, whose profile it names too."""
 
-    name = "n|nxhardware"
+    form = "n|nxhardware"
+    unless = "not a number of GPUs such as 8 or 8xh200"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if not isinstance(value, str) or value.isdecimal():
-            return int(value)
-        if "x" not in value.lower():
-            self.fail(f"'{value}' is not a number of GPUs such as 8 or 8xh200", param, ctx)
-        return value
+    def parse(self, text: str) -> int | str:
+        if not text.isdecimal() and "x" not in text.lower():
+            raise ValueError
+        return int(text) if text.isdecimal() else text
 
 
-class Batches(Values):
+class Batches(Several):
     """A list or range; ``1,2,4,...,64`` goes on as it began, by steps or by factors."""
 
-    def __init__(self) -> None:
-        super().__init__(int)
-        self.name = "n[,n...]|n,n,...,last|first:last[:step]"
+    form = "n[,n...]|n,n,...,last|first:last[:step]"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if not isinstance(value, str) or ",...," not in value:
-            return super().convert(value, param, ctx)
-        start, _, end = value.partition(",...,")
-        begun: list[int] = super().convert(start, param, ctx)
-        (last,) = super().convert(end, param, ctx)[-1:]
-        following = _following(begun)
+    def parse(self, text: str) -> list[int]:
+        start, goes_on, end = text.partition(",...,")
+        begun = super().parse(start)
+        if not goes_on:
+            return begun
+        last, following = super().parse(end)[-1], _following(begun)
         if following is None or last <= begun[-1]:
-            self.fail(f"'{value}' does not rise by equal steps or factors from at least two numbers", param, ctx)
+            raise ValueError("not a list that rises by equal steps or factors from at least two numbers")
         while following(begun[-1]) <= last:
             if len(begun) >= MOST_VALUES:
-                self.fail(f"'{value}' has more than {MOST_VALUES} values", param, ctx)
+                raise ValueError(f"a list of more than {MOST_VALUES} values")
             begun.append(following(begun[-1]))
         return begun if begun[-1] == last else [*begun, last]
 
@@ -82,11 +79,11 @@ def beside_searched() -> Mapping[str, Any]:
 
 
 @click.command("recommend", cls=Verb)
-@click.option("--gpus", type=Gpus(), required=True, help="GPUs that may be used, over all copies: 8, or 8xh200")
+@click.option("--gpus", type=OfKind(Gpus()), required=True, help="GPUs that may be used, over all copies: 8, or 8xh200")
 @click.option(
     *ALL["b"].flags,
     "b",
-    type=Batches(),
+    type=OfKind(Batches(Whole())),
     default="1",
     show_default=True,
     help="sequences in flight",

@@ -102,7 +102,7 @@ def _runs(found: Serving, point: Point, gpu_hour: float | None) -> Table:
     table = Table(first=("TTFT p50", "TPOT p50", "TPOT p99"))
     table.add_column("", words=True)
     columns = ["GPUs", "done/s", "TTFT p50", "p99 ms", "TPOT p50", "95 %", "p99 ms ", "ITL p99", "tok/s/GPU", "running"]
-    goodput = found.slo is not None
+    goodput = found.how.slo is not None
     columns += ["good/s", "attained"] if goodput else []
     columns += ["per 1M tok"] if gpu_hour is not None else []
     columns += ["preempted"]

@@ -24,7 +24,7 @@ from ssdsim.engine.stopping import MOST_ROUNDS, one_of
 from ssdsim.engine.trace import Trace
 from ssdsim.rounds.estimate import PARTS
 from ssdsim.scenario.configuration import Configuration, configure
-from ssdsim.scenario.options import MOST_OUTPUT_TOKENS
+from ssdsim.scenario.shared.tokens import MOST_OUTPUT_TOKENS
 
 _ROUNDS = 20_000
 _TRACED_ROUNDS = 50

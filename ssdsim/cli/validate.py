@@ -13,16 +13,18 @@ from click.core import ParameterSource
 
 from ssdsim.base.checks import whole
 from ssdsim.base.errors import InputError
+from ssdsim.base.kinds import ListOf, Name, Percent, Several, Whole
 from ssdsim.cli.calibrate import alone_under_torchrun
 from ssdsim.cli.console import console, echo
 from ssdsim.cli.measured_files import PARAMETERS, by_column, row_options
-from ssdsim.cli.options import Share, Verb, WholeNumbers, chosen_options, common_options, echo_json
+from ssdsim.cli.options import Verb, chosen_options, common_options, echo_json
 from ssdsim.cli.progress import shown
 from ssdsim.cli.tables import Table
-from ssdsim.cli.values import OutputFile, Values
+from ssdsim.cli.values import OfKind, OutputFile
 from ssdsim.engine.trace import Trace
 from ssdsim.runs.lock import locked
-from ssdsim.scenario.options import SD_DRAFT_PLACES, files
+from ssdsim.scenario.options import files
+from ssdsim.scenario.shared.site import SD_DRAFT_PLACES
 from ssdsim.transformer.operations import DTYPES
 
 if TYPE_CHECKING:
@@ -55,7 +57,7 @@ _OF_MEASURED = (*_ONLY_MEASURED, "target", "dtype", "draft", "output", *_COMMON)
 )
 @click.option(
     "--runtime",
-    type=Values(str),
+    type=OfKind(Several(Name())),
     help="with --measured: the engine's card, several with a comma, or engine: that of each row's engine "
     "[default: the one that predict takes]",
 )
@@ -87,7 +89,7 @@ _OF_MEASURED = (*_ONLY_MEASURED, "target", "dtype", "draft", "output", *_COMMON)
 )
 @click.option(
     "--max-error",
-    type=Share(),
+    type=OfKind(Percent()),
     help="exit 1 beyond it; with --measured, of the mean [with --paper: 0.05, or the rows' own]",
 )
 @click.option("--target", "--model", default="transformer-shaped-1536x4", show_default=True, help="the target's card")
@@ -121,7 +123,7 @@ _OF_MEASURED = (*_ONLY_MEASURED, "target", "dtype", "draft", "output", *_COMMON)
 )
 @click.option(
     "--fl",
-    type=WholeNumbers(),
+    type=OfKind(ListOf(Whole())),
     help="K+1 fan-outs for every point, which set its K and, by predict's hit curve, its p_hit [default: the grid's]",
 )
 @click.option("--rounds", type=click.IntRange(1), default=12, show_default=True, help="of each strategy and repeat")

@@ -1,71 +1,41 @@
-"""An option that takes several values: a list, an inclusive range, or a mixture of both."""
+"""The types of what is typed: a value of a kind, and a file to be written."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from os.path import exists, isdir, isfile
 from pathlib import Path
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from ssdsim.base.checks import is_text
-from ssdsim.base.errors import nearest
-
-MOST_VALUES = 10_000  # of a range: more is a slip of the step
+from ssdsim.base.kinds import Kind, Number, Several, Whole
 
 
-class Values(click.ParamType[Any]):
-    """``1,2,4``, ``1:8``, ``0.5:1:0.1`` (both ends included), ``1,2,4:16:4``; names only as a list.
+class OfKind(click.ParamType[Any]):
+    """A value of a kind, or what only its option can check."""
 
-    ``words`` may stand beside numbers; they are the only names allowed where ``kind`` is ``str``. ``meant`` turns
-    another spelling of a word into it.
-    """
-
-    def __init__(
-        self,
-        kind: type[int] | type[float] | type[str],
-        words: Sequence[str] = (),
-        meant: Callable[[str], str] = str,
-    ) -> None:
-        self.kind: Any = kind
-        self.words = tuple(words)
-        self.meant = meant
-        self.name = "name[,name...]" if kind is str else "n[,n...]|first:last[:step]"
+    def __init__(self, kind: Kind) -> None:
+        self.kind, self.name = kind, kind.form
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if not isinstance(value, str):
             return value
         try:
-            return [number for part in value.split(",") for number in self._part(part)]
+            return self.kind.parse(value)
         except (ValueError, OverflowError) as error:
-            example = "a,b" if self.kind is str else "1,2,4 or 1:8 or 0:1:0.1"
-            self.fail(f"'{value}' is not a list or range such as {example}: {error}", param, ctx)
+            self.fail(f"'{value}' is {self.kind.unless or error}", param, ctx)
 
-    def _part(self, part: str) -> list[Any]:
-        if self.kind is str or part in self.words:
-            if not part:
-                raise ValueError("an empty name")
-            part = self.meant(part)
-            if self.words and part not in self.words:
-                raise ValueError(f"'{part}' is not one of {', '.join(self.words)}{nearest(part, self.words)}")
-            return [part]
-        if ":" not in part:
-            return [self.kind(part)]
-        first, last, *steps = (self.kind(number) for number in part.split(":"))
-        if len(steps) > 1:
-            raise ValueError(f"'{part}' has more than first:last:step")
-        step = steps[0] if steps else self.kind(1)
-        if step <= 0 or last < first:
-            raise ValueError(f"'{part}' does not rise from first to last by a positive step")
-        count = int((last - first) / step + 1e-9) + 1
-        if not steps and first + (count - 1) * step < last - 1e-9:
-            raise ValueError(
-                f"'{part}' does not reach {last:g} by steps of 1: give a step; --ranges says where a rate lies"
-            )
-        if count > MOST_VALUES:
-            raise ValueError(f"'{part}' has {count} values")
-        return [self.kind(round(first + i * step, 12)) for i in range(count)]
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str | None:
+        """Words in brackets, which stand as they are typed."""
+        return self.name if self.kind.words else None
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return [CompletionItem(word) for word in self.kind.words if word.startswith(incomplete)]
+
+
+WHOLES, NUMBERS = OfKind(Several(Whole())), OfKind(Several(Number()))
 
 
 class OutputFile(click.Path):
@@ -85,16 +55,3 @@ class OutputFile(click.Path):
         if not isdir(path.parent):
             self.fail(f"'{path}' cannot be written: there is no folder {path.parent}", param, ctx)
         return path
-
-
-class Lists(click.ParamType[Any]):
-    """Values that are lists themselves, with a slash between them: ``4,3,2,1/3,3,2,2``."""
-
-    def __init__(self, each: click.ParamType[Any]) -> None:
-        self.each = each
-        self.name = f"{each.name}[/...]"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if not isinstance(value, str):
-            return value
-        return [self.each.convert(part, param, ctx) for part in value.split("/")]

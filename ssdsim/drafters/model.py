@@ -60,5 +60,6 @@ class ModelDrafter(Drafter):
         return site.piece(glue), *(site.piece(step, times) for step, times in steps)
 
     def demand(self, site: Site, tokens: int, branches: int, beside: bool = False) -> Demand:
-        tp = site.tp if beside and site.spread else 1  # of those that share the target's, one has the whole draft
+        # of the devices that share the target, one has the whole draft
+        tp = site.tp if beside and site.data_parallel else 1
         return draft_on(site, tp, tokens, branches, beside)

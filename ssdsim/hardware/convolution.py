@@ -5,7 +5,7 @@ from __future__ import annotations
 from ssdsim.hardware.elementwise import ElementwiseModel
 from ssdsim.hardware.laws import HYPOTHETICAL
 from ssdsim.hardware.timing import Law, Timing, timed, untimed
-from ssdsim.transformer.operations import Convolution
+from ssdsim.transformer.recurrences import Convolution
 
 LAUNCH_S = 1.9e-6
 SHARE_OF_BANDWIDTH = 0.6

@@ -13,7 +13,7 @@ from ssdsim.base.checks import Array
 from ssdsim.base.records import Card, Positive, Seconds
 from ssdsim.hardware.laws import Scaling, TimingModel
 from ssdsim.hardware.timing import Law, Timing, timed, untimed
-from ssdsim.transformer.operations import PrefillRecurrence, Rule
+from ssdsim.transformer.recurrences import PrefillRecurrence, Rule
 
 
 class PrefillRecurrenceCosts(Card):

@@ -35,17 +35,14 @@ from ssdsim.transformer.operations import (
     Attention,
     Collective,
     CollectiveKind,
-    Convolution,
     Elementwise,
     ExpertMlp,
     Gemm,
     LatentAttention,
     Operation,
     PrefillAttention,
-    PrefillRecurrence,
-    RecurrentStep,
-    Rule,
 )
+from ssdsim.transformer.recurrences import Convolution, PrefillRecurrence, RecurrentStep, Rule
 
 LAWS: dict[type[Operation], type[Law[Any]]] = {
     Gemm: GemmLaw,

@@ -6,7 +6,8 @@ from collections import defaultdict
 from collections.abc import Set
 
 from ssdsim.hardware.profile import HardwareProfile
-from ssdsim.transformer.operations import QUANTISED_BYTES, Rule
+from ssdsim.transformer.operations import QUANTISED_BYTES
+from ssdsim.transformer.recurrences import Rule
 
 
 def summary(

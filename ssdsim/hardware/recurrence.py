@@ -12,7 +12,7 @@ from ssdsim.base.checks import Array
 from ssdsim.base.records import Card, Positive, Seconds
 from ssdsim.hardware.laws import Scaling, TimingModel
 from ssdsim.hardware.timing import Law, Timing, timed, untimed
-from ssdsim.transformer.operations import RecurrentStep, Rule
+from ssdsim.transformer.recurrences import RecurrentStep, Rule
 
 
 class RecurrenceCosts(Card):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ssdsim.base.documents import within
 from ssdsim.base.errors import InputError
 from ssdsim.measured.bench import Format, Given, Record, bench_row, model_in, number, part_of, speculation
 from ssdsim.measured.row import Row
@@ -14,7 +15,7 @@ from ssdsim.measured.row import Row
 
 def knows(record: Record) -> bool:
     """Whether a record is such a report."""
-    return isinstance(record.get("benchmarks"), list) and "guidellm_version" in (record.get("metadata") or {})
+    return isinstance(record.get("benchmarks"), list) and within(record, "metadata", "guidellm_version") is not None
 
 
 def rows_of(record: Record, given: Given, where: str) -> Sequence[Row]:
@@ -35,8 +36,7 @@ def benchmarks(record: Record) -> Sequence[Record]:
 
 def model_of(record: Record) -> object:
     """The name that the model was served by."""
-    backend = ((record.get("config") or {}).get("spec") or {}).get("backend") or {}
-    return backend.get("model")
+    return within(record, "config", "spec", "backend", "model")
 
 
 def _row(benchmark: Record, model: object, given: Given, where: str) -> Row:
@@ -47,7 +47,7 @@ def _row(benchmark: Record, model: object, given: Given, where: str) -> Row:
         each = part_of(metrics, name, where)
         return number(part_of(each, "successful", where), "mean", f"{where}: {name}")
 
-    if not (metrics.get("inter_token_latency_ms") or {}).get("successful", {}).get("count"):
+    if not within(metrics, "inter_token_latency_ms", "successful", "count"):
         raise InputError(f"{where}: no time between tokens; have guidellm stream the answers")
     found = {
         "model": model_in(model, given, where),

@@ -27,7 +27,7 @@ def rows_of(record: Record, given: Given, where: str) -> Sequence[Row]:
     if not record["n_gen"]:
         return ()
     tokens, seconds = number(record, "n_gen", where), 1e-9 * number(record, "avg_ns", where)
-    depth, prompt = (float(record.get(name) or 0) for name in ("n_depth", "n_prompt"))
+    depth, prompt = (number(record, name, where) if record.get(name) else 0.0 for name in ("n_depth", "n_prompt"))
     build = record.get("build_number")
     found: dict[str, Any] = {
         "model": model_in(None, given, where),

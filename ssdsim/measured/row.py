@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from ssdsim.base.documents import as_record
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.records import FROM_LIST, Card, NotNegative
-from ssdsim.transformer.operations import StateDtype, StateKeeping
+from ssdsim.transformer.recurrences import StateDtype, StateKeeping
 
 Metric = Literal["step_ms", "tpot_ms", "latency_s", "tokens_per_s"]
 METRICS: tuple[str, ...] = get_args(Metric)

@@ -40,15 +40,15 @@ def target_demand(
     context: int,
     lookahead: int,
     precision: Precision,
-    spread: bool = False,
+    data_parallel: bool = False,
     caching: Caching = PLAIN,
 ) -> Demand:
     """Weights and cache of the target; K+1 slots a sequence are reserved for the tokens being verified.
 
-    ``spread``: each of the ``tp`` devices has sequences of its own, and the whole model but for its experts.
+    ``data_parallel``: each of the ``tp`` devices has sequences of its own, and the whole model but for its experts.
     ``caching``: what the engine keeps of recurrent layers.
     """
-    sharing, devices = (1, tp) if spread else (tp, 1)
+    sharing, devices = (1, tp) if data_parallel else (tp, 1)
     cache_bytes = _cached_bytes(card, context, lookahead, 0, sharing, precision, caching)
     return Demand(card.weight_bytes(sharing, precision, tp), cache_bytes, devices)
 
@@ -61,15 +61,15 @@ def draft_demand(
     branches: int,
     precision: Precision,
     logits: bool,
-    spread: bool = False,
+    data_parallel: bool = False,
     caching: Caching = PLAIN,
 ) -> Demand:
     """Weights and cache of the draft, with K slots for each of the cached outcomes of a sequence.
 
-    The speculation cache keeps the logits of every branch token when sampling (SSD paper, appendix C). ``spread`` and
-    ``caching`` are as :func:`target_demand` takes them; a branch has a state of its own.
+    The speculation cache keeps the logits of every branch token when sampling (SSD paper, appendix C).
+    ``data_parallel`` and ``caching`` are as :func:`target_demand` takes them; a branch has a state of its own.
     """
-    sharing, devices = (1, tp) if spread else (tp, 1)
+    sharing, devices = (1, tp) if data_parallel else (tp, 1)
     cache_bytes = _cached_bytes(card, context, lookahead, branches, sharing, precision, caching)
     cached_logits = branches * lookahead * card.vocab_size * DTYPE_BYTES[precision.activations] if logits else 0
     return Demand(card.weight_bytes(sharing, precision, tp), cache_bytes + cached_logits, devices)
@@ -110,12 +110,12 @@ def smallest_tp(
     context: int,
     lookahead: int,
     precision: Precision,
-    spread: bool = False,
+    data_parallel: bool = False,
     caching: Caching = PLAIN,
 ) -> int | None:
     """The smallest tensor-parallel degree at which one sequence fits, or None."""
     for tp in legal_tensor_parallel(card):
-        demand = target_demand(card, tp, context, lookahead, precision, spread, caching).total_bytes(1)
+        demand = target_demand(card, tp, context, lookahead, precision, data_parallel, caching).total_bytes(1)
         if demand <= usable_bytes(profile):
             return tp
     return None

@@ -47,7 +47,7 @@ def target_on(site: Site, lookahead: int, beside: bool = False) -> Demand:
     kept, caching = site.precision_of("target"), site.runtime.caching
     if beside and _in_the_targets_pages(site):
         caching = replace(caching, head_layers=site.draft.layers)
-    return target_demand(site.target, site.tp, site.context, lookahead, kept, site.spread, caching)
+    return target_demand(site.target, site.tp, site.context, lookahead, kept, site.data_parallel, caching)
 
 
 def _in_the_targets_pages(site: Site) -> bool:
@@ -59,9 +59,9 @@ def _in_the_targets_pages(site: Site) -> bool:
 def draft_on(site: Site, tp: int, lookahead: int, branches: int, beside: bool) -> Demand:
     """The draft's share on each of ``tp`` devices of its own, or of those ``beside`` the target."""
     logits = site.sampling and branches > 0
-    kept, spread = site.precision_of("draft"), beside and site.spread
+    kept, data_parallel = site.precision_of("draft"), beside and site.data_parallel
     caching = site.runtime.caching
-    demand = draft_demand(site.draft, tp, site.context, lookahead, branches, kept, logits, spread, caching)
+    demand = draft_demand(site.draft, tp, site.context, lookahead, branches, kept, logits, data_parallel, caching)
     return replace(demand, sequence_bytes=0) if beside and _in_the_targets_pages(site) else demand
 
 
@@ -70,7 +70,7 @@ def target_alone(site: Site, lookahead: int) -> Occupancy:
     what, demand, advice = f"{site.target.name} at tp {site.tp}", target_on(site, lookahead), ""
     if demand.total_bytes(site.batch) > usable_bytes(site.profile):
         kept, caching = site.precision_of("target"), site.runtime.caching
-        enough = smallest_tp(site.target, site.profile, site.context, lookahead, kept, site.spread, caching)
+        enough = smallest_tp(site.target, site.profile, site.context, lookahead, kept, site.data_parallel, caching)
         advice = f"; the smallest tp that fits one sequence is {enough}" if enough and enough > site.tp else ""
     return Occupancy(what, [demand], site.profile, advice)
 

@@ -22,8 +22,9 @@ from ssdsim.runtimes.covered import Case
 from ssdsim.runtimes.far import far_from_rows
 from ssdsim.transformer.card import Transformer, legal_tensor_parallel
 from ssdsim.transformer.forward import degrees, forward_pass
-from ssdsim.transformer.operations import DTYPE_BYTES, Rule
+from ssdsim.transformer.operations import DTYPE_BYTES
 from ssdsim.transformer.precision import Precision
+from ssdsim.transformer.recurrences import Rule
 
 if TYPE_CHECKING:
     from ssdsim.pricing.drafter import Drafter, TreeDrafter
@@ -55,9 +56,9 @@ def _once(method: Callable[Concatenate[Site, Args], T]) -> Callable[Concatenate[
 class Site:
     """A target on ``tp`` devices, a draft that may sit beside it or on devices of its own, and their profiles.
 
-    The target's experts lie in ``ep`` groups of its devices, a draft's on all that it has. ``spread``: the target's
-    devices have sequences of their own (data-parallel attention), for which a draft beside it runs there too. ``dtype``
-    and ``kv_dtype`` are of both models, ``draft_dtype`` of the draft in place of ``dtype``, as
+    The target's experts lie in ``ep`` groups of its devices, a draft's on all that it has. ``data_parallel``: the
+    target's devices have sequences of their own (data-parallel attention), for which a draft beside it runs there too.
+    ``dtype`` and ``kv_dtype`` are of both models, ``draft_dtype`` of the draft in place of ``dtype``, as
     :meth:`Transformer.precision` takes them. ``options`` holds every option of the call: a strategy and a drafter read
     their own there. ``drift`` says how many times slower a pass is now than its profile says, by the pass's name (1
     where it is not named). ``engine_version`` is empty where nobody said it. ``network`` is between the target and a
@@ -82,7 +83,7 @@ class Site:
     draft_dtype: str | None = None
     kv_dtype: str | None = None
     ep: int = 1
-    spread: bool = False
+    data_parallel: bool = False
     engine_version: str = ""
     network: Network | None = None
     _known: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -117,12 +118,12 @@ class Site:
     @property
     def sharing(self) -> int:
         """Of the target's devices, how many share its attention and a sequence."""
-        return 1 if self.spread else self.tp
+        return 1 if self.data_parallel else self.tp
 
     @property
     def degrees(self) -> str:
         """How the target is shared by its devices, in short."""
-        return degrees(self.tp, self.ep, self.spread)
+        return degrees(self.tp, self.ep, self.data_parallel)
 
     @property
     def own_sequences(self) -> int:
@@ -153,7 +154,7 @@ class Site:
 
         Over so many ``rows`` where sequences have different numbers of tokens, at most ``queries``.
         """
-        of: dict[str, Any] = {"ep": self.ep, "spread": self.spread, "rows": rows}
+        of: dict[str, Any] = {"ep": self.ep, "data_parallel": self.data_parallel, "rows": rows}
         forward = self._forward(self.target, queries, self.tp, masked=masked, **of)
         return Pass(name, "target", forward, self.tp, self.profile, self.facing)
 
@@ -195,7 +196,7 @@ class Site:
     @property
     def draft_degrees(self) -> list[int]:
         """On how many of the target's devices a draft beside it may run; all where each has its own sequences."""
-        if self.spread:
+        if self.data_parallel:
             return [self.tp]
         degrees = sorted({1, self.tp} & {1, *legal_tensor_parallel(self.draft)})
         if self.runtime.draft_tp != "faster":
@@ -204,8 +205,8 @@ class Site:
 
     def draft_on_target(self, name: str, tp: int, queries: int = 1, **of: Any) -> Pass:
         """The draft's pass on ``tp`` of the target's devices."""
-        if self.spread:
-            of |= {"spread": True, "ep": tp if self.draft.experts else 1}
+        if self.data_parallel:
+            of |= {"data_parallel": True, "ep": tp if self.draft.experts else 1}
         forward = self._drafting._forward(self.draft, queries, tp, **of)
         return Pass(name, "draft", forward, tp, self.profile, self._drafts_on)
 
@@ -288,7 +289,7 @@ class Site:
 
     @_once
     def _passes_by_rows(self, name: str, most: int) -> RowTable:
-        captured = () if self.spread else self.runtime.captured_rows
+        captured = () if self.data_parallel else self.runtime.captured_rows
         rows, last = rows_to_price(self.batch, most, captured)
         seconds = [self.cost(self._pass_over(name, each)).seconds for each in rows]
         return RowTable(self.batch, most, np.array(rows), np.array(seconds), last, partial(self._pass_over, name))

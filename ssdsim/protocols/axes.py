@@ -128,6 +128,7 @@ class Lookahead(Numbers):
     """How many tokens are drafted in a row; no more than there are acceptance rates by position."""
 
     most: int = 16
+    says: str = "{symbol} {value}"
     tabled: tuple[Any, ...] = tuple(range(1, 13))
 
     def possible(self, scope: Scope) -> Values:
@@ -262,9 +263,5 @@ EXPERTS = ExpertGroups(
 PLACED = (TARGET, EXPERTS)
 """Every strategy has a target, so a search turns its degrees whatever else a strategy names."""
 
-LOOKAHEAD = Lookahead(
-    option="k",
-    about="lookaheads that may be chosen [default: 1:16]",
-    says="{symbol} {value}",
-)
+LOOKAHEAD = Lookahead(option="k", about="lookaheads that may be chosen [default: 1:16]")
 """The K that strategies share."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from ssdsim.base.kinds import Whole
 from ssdsim.base.option import Group, Option
-from ssdsim.base.settings import Settings
 
 
 def own_lookahead(name: str, about: str, axis: str, symbol: str, most: int = 1_000) -> Option:
-    """The option's record."""
+    """The option's record, which :meth:`ssdsim.protocols.strategy.Strategy.settle` derives from ``k``."""
     return Option(
         name=name,
         kind=Whole(most=most),
@@ -19,9 +18,3 @@ def own_lookahead(name: str, about: str, axis: str, symbol: str, most: int = 1_0
         varied_by=("recommend", "schedule"),
         groups=(Group.CHOICE,),
     )
-
-
-def settle_lookahead(settings: Settings, name: str) -> None:
-    """Derive the option ``name`` from ``k`` where it was not given."""
-    if settings[name] is None:
-        settings.derive(name, settings["k"], "same as k")

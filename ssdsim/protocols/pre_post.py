@@ -20,15 +20,12 @@ from ssdsim.rounds.states import States
 class PrePost(Strategy):
     """In the state ``pre`` the target checks the draft's first new token, in ``post`` also what is pending.
 
-    Either way the draft makes the next tokens meanwhile, and sends them while the target verifies. A strategy says what
+    Either way the draft makes the next tokens meanwhile (its lookahead, or of each branch), and sends them while the
+    target verifies. A strategy says what
     it drafts, for how many branches, and its kernel over both states.
     """
 
     drafts_ahead = True
-
-    @abstractmethod
-    def lookahead(self, options: Mapping[str, Any]) -> int:
-        """Tokens of a draft, or of each of its branches."""
 
     @abstractmethod
     def branches(self, options: Mapping[str, Any]) -> int | None:

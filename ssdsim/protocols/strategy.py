@@ -46,6 +46,7 @@ class Strategy(ABC):
     miss : the state that an outcome which was not foreseen leads to; None where nothing is cached.
     options : its own; the shared ones are in :mod:`ssdsim.scenario.options`.
     searched : what a search for the best deployment may turn, beside the target's degrees of parallelism.
+    drafted : the option of the drafted tokens a sequence; one of its own is the same as ``k`` where nobody gives it.
     told : settings that tables of predictions show as columns.
     follows_batch : what it derives of them, it derives anew for each number of sequences that run.
     drafts : it needs a drafter.
@@ -63,6 +64,7 @@ class Strategy(ABC):
     miss: str | None = None
     options: tuple[Option, ...] = ()
     searched: tuple[Axis, ...] = ()
+    drafted: str = "k"
     told: tuple[str, ...] = ()
     follows_batch: bool = False
     drafts: bool = True
@@ -86,12 +88,14 @@ class Strategy(ABC):
         """Settings to choose the faster of, where a word such as ``auto`` leaves a choice; else ``settings``."""
         return (settings,)
 
-    def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:  # noqa: B027
+    def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:
         """Derive what follows from the given options."""
+        if self.drafts and settings[self.drafted] is None:
+            settings.derive(self.drafted, settings["k"], "same as k")
 
-    @abstractmethod
     def lookahead(self, options: Mapping[str, Any]) -> int:
         """Drafted tokens a sequence in flight; 0 without drafting."""
+        return int(options[self.drafted]) if self.drafts else 0
 
     # tokens
 

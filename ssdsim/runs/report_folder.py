@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -259,8 +259,9 @@ def _results(path: Path, options: Mapping[str, Any], grid: Mapping[str, Sequence
     if not whole and not (path / PARTS).is_dir():
         return None
     tables = [_table(part, columns, grid) for part in whole or sorted((path / PARTS).glob("*.parquet"))]
-    found: pd.DataFrame = pa.concat_tables(tables).to_pandas() if tables else pd.DataFrame(columns=columns)
-    return found
+    # what pandas once noted beside the columns is not checked, and not needed
+    rows = pa.concat_tables(tables).to_pandas(ignore_metadata=True) if tables else pd.DataFrame(columns=columns)
+    return cast("pd.DataFrame", rows)
 
 
 def _needed(options: Mapping[str, Any], grid: Mapping[str, Sequence[Any]]) -> list[str]:

@@ -16,8 +16,9 @@ from ssdsim.hardware.profile import Device
 from ssdsim.runtimes.covered import Away, Case, Covered, distance
 from ssdsim.transformer.kept import Caching
 from ssdsim.transformer.layers import Head
-from ssdsim.transformer.operations import DTYPES, StateKeeping
+from ssdsim.transformer.operations import DTYPES
 from ssdsim.transformer.precision import Precision
+from ssdsim.transformer.recurrences import StateKeeping
 
 Factor = Annotated[float, Field(ge=0.01, le=100.0)]
 """On the seconds of kernels."""

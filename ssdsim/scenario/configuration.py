@@ -74,7 +74,7 @@ class Configuration:
             return []
         dtypes = {*site.precision_of("target").formats, *site.precision_of("draft").formats}
         profiles = {p.name: p for p in (site.profile, site.draft_profile)}
-        read = (site.has_experts, site.has_windows, site.spread, site.rules)
+        read = (site.has_experts, site.has_windows, site.data_parallel, site.rules)
         said = {name: summary(p, dtypes, site.tp, *read) for name, p in profiles.items()}
         return [{"profile": name, "summary": text} for name, text in said.items()]
 

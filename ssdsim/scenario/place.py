@@ -28,9 +28,9 @@ def site_of(settings: Settings) -> Site | None:
         return None
     if settings["draft_hardware"] is None:
         settings.derive("draft_hardware", settings["hardware"], "same as hardware")
-    spread = settings["attention"] == DATA_PARALLEL
+    data_parallel = settings["attention"] == DATA_PARALLEL
     target = _with_states(routed(find_transformer(settings["target"]), settings, "target"), settings)
-    if spread:
+    if data_parallel:
         settings.derive("ep", settings["tp"], "tp, beside data-parallel attention")
         _check_spread(target)
     profile = _placed(settings["hardware"], settings)
@@ -44,7 +44,7 @@ def site_of(settings: Settings) -> Site | None:
         draft_profile=_placed(settings["draft_hardware"], settings),
         tp=settings["tp"],
         ep=settings["ep"],
-        spread=spread,
+        data_parallel=data_parallel,
         batch=settings["b"],
         context=settings["context"],
         sampling=settings["temperature"] > 0,

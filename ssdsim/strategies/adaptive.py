@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.protocols.alternate import PLACES, Alternate, is_apart
 from ssdsim.protocols.axes import Lookahead
-from ssdsim.protocols.own_lookahead import own_lookahead, settle_lookahead
+from ssdsim.protocols.own_lookahead import own_lookahead
 from ssdsim.rounds.chosen import Chosen
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.speculation.acceptance import rates_of
@@ -43,13 +42,10 @@ class Adaptive(Alternate):
     title = "Adaptive SD"
     source = "Cheng et al., 2026, arXiv 2607.05147; vLLM PR 52228"
     rival = "sd"
+    drafted = "adaptive_k"
     searched = (
         PLACES,
-        Lookahead(
-            option="adaptive_k",
-            about="adaptive SD's blocks that may be chosen [default: 1:16]",
-            says="{symbol} {value}",
-        ),
+        Lookahead(option="adaptive_k", about="adaptive SD's blocks that may be chosen [default: 1:16]"),
     )
     told = ("adaptive_rows",)
     follows_batch = True
@@ -95,7 +91,7 @@ class Adaptive(Alternate):
     )
 
     def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:
-        settle_lookahead(settings, "adaptive_k")
+        super().settle(settings, site, drafter)
         _ = settings["adaptive_lag"]  # read, since drawn rounds rest on it; their mean does not
         k = self.lookahead(settings)
         if settings["adaptive_rows"] is None:
@@ -105,9 +101,6 @@ class Adaptive(Alternate):
             settings.derive("adaptive_rows", best, "those of the most tokens/s")
         if settings["adaptive_rows"] > k:
             raise InputError(f"--adaptive-rows {settings['adaptive_rows']:g} is more than the {k} that are drafted")
-
-    def lookahead(self, options: Mapping[str, Any]) -> int:
-        return int(options["adaptive_k"])
 
     def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:
         rates, spread = _rates(settings, drafter), float(settings["confidence_spread"])

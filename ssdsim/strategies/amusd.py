@@ -52,6 +52,7 @@ class AMUSD(Strategy):
     title = "AMUSD"
     source = "McDanel, ISCAS 2025, arXiv 2410.17375"
     rival = "sd"
+    drafted = "amusd_most"
     most_sequences = 1
     free_running = True
     drafts_ahead = True
@@ -96,9 +97,6 @@ class AMUSD(Strategy):
             alpha = settings["alpha"]
             by_position = len(alpha) if isinstance(alpha, list | tuple) else most
             settings.derive("amusd_most", min(most, by_position), "more than the draft makes during a pass")
-
-    def lookahead(self, options: Mapping[str, Any]) -> int:
-        return int(options["amusd_most"])
 
     def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:
         """Of the longest pass; a shorter one accepts no more than it verifies. States: was the bonus guessed.

@@ -30,9 +30,6 @@ class Autoregressive(Strategy):
     source = "Vaswani et al., 2017"
     drafts = False
 
-    def lookahead(self, options: Mapping[str, Any]) -> int:
-        return 0
-
     def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:
         return Kernel.of_tokens(np.ones(1))
 

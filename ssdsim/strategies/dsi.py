@@ -20,7 +20,7 @@ from ssdsim.pricing.room import Devices, NoRoom
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.protocols.axes import Lookahead, Numbers
-from ssdsim.protocols.own_lookahead import own_lookahead, settle_lookahead
+from ssdsim.protocols.own_lookahead import own_lookahead
 from ssdsim.protocols.strategy import Strategy, late
 from ssdsim.rounds.actor import Program, Stoppable
 from ssdsim.rounds.block import RoundBlock, with_rest
@@ -49,6 +49,7 @@ class DSI(Strategy):
     title = "DSI"
     source = "Timor et al., ICLR 2025, arXiv 2405.14105"
     rival = "sd"
+    drafted = "dsi_k"
     most_sequences = 1
     drafts_ahead = True
     searched = (
@@ -59,11 +60,7 @@ class DSI(Strategy):
             most=8,
             says="{value} targets",
         ),
-        Lookahead(
-            option="dsi_k",
-            about="DSI's tokens a block that may be chosen [default: 1:16]",
-            says="{symbol} {value}",
-        ),
+        Lookahead(option="dsi_k", about="DSI's tokens a block that may be chosen [default: 1:16]"),
     )
     told = ("dsi_targets",)
     options = (
@@ -86,7 +83,7 @@ class DSI(Strategy):
         ------
         NoRoom : the draft is slower than the target, which then waits for it in the middle of a pass.
         """
-        settle_lookahead(settings, "dsi_k")
+        super().settle(settings, site, drafter)
         steps = self.steps(site, drafter)
         verify_s, block_s = steps["verify"].seconds + steps["sample"].seconds, steps["draft"].seconds
         if block_s > verify_s * settings["dsi_k"] * (1.0 + 1e-9):
@@ -95,9 +92,6 @@ class DSI(Strategy):
             enough = math.ceil(verify_s / block_s - 1e-9) if block_s * _MOST_TARGETS > verify_s else _MOST_TARGETS
             has = _MOST_TARGETS if site.unit_free else _held(site, drafter)
             settings.derive("dsi_targets", max(1, min(enough, has)), "enough for every block, or as many as fit")
-
-    def lookahead(self, options: Mapping[str, Any]) -> int:
-        return int(options["dsi_k"])
 
     def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:
         accepted, targets = drafter.accepted(settings, settings["dsi_k"]), settings["dsi_targets"]

@@ -18,7 +18,7 @@ from ssdsim.pricing.prespeculation import always_beside
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.protocols.axes import Lookahead
-from ssdsim.protocols.own_lookahead import own_lookahead, settle_lookahead
+from ssdsim.protocols.own_lookahead import own_lookahead
 from ssdsim.protocols.strategy import Strategy, late
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.block import RoundBlock, with_rest
@@ -47,13 +47,8 @@ class MineDraft(Strategy):
     title = "MineDraft"
     source = "Tang et al., ICML 2026, arXiv 2603.18016, released code 272c855"
     rival = "sd"
-    searched = (
-        Lookahead(
-            option="minedraft_k",
-            about="MineDraft's lookaheads that may be chosen [default: 1:16]",
-            says="{symbol} {value}",
-        ),
-    )
+    drafted = "minedraft_k"
+    searched = (Lookahead(option="minedraft_k", about="MineDraft's lookaheads that may be chosen [default: 1:16]"),)
     options = (
         own_lookahead("minedraft_k", "MineDraft's lookahead", axis="MineDraft's lookahead K (tokens)", symbol="K"),
         Option(
@@ -65,12 +60,6 @@ class MineDraft(Strategy):
             symbol="m",
         ),
     )
-
-    def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:
-        settle_lookahead(settings, "minedraft_k")
-
-    def lookahead(self, options: Mapping[str, Any]) -> int:
-        return int(options["minedraft_k"])
 
     def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:
         return tokens_of(drafter.accepted(settings, settings["minedraft_k"]), Kernel.of_tokens)

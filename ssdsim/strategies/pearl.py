@@ -13,7 +13,7 @@ from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece
 from ssdsim.protocols.axes import Lookahead
-from ssdsim.protocols.own_lookahead import own_lookahead, settle_lookahead
+from ssdsim.protocols.own_lookahead import own_lookahead
 from ssdsim.protocols.pre_post import PrePost
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.mixing import tokens_of
@@ -32,20 +32,9 @@ class PEARL(PrePost):
     title = "PEARL"
     source = "Liu et al., ICLR 2025, arXiv 2408.11850"
     rival = "sd"
-    searched = (
-        Lookahead(
-            option="gamma",
-            about="PEARL's tokens a draft that may be chosen [default: 1:16]",
-            says="{symbol} {value}",
-        ),
-    )
+    drafted = "gamma"
+    searched = (Lookahead(option="gamma", about="PEARL's tokens a draft that may be chosen [default: 1:16]"),)
     options = (own_lookahead("gamma", "PEARL's tokens a draft", axis="PEARL's tokens a draft γ", symbol="γ"),)
-
-    def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:
-        settle_lookahead(settings, "gamma")
-
-    def lookahead(self, options: Mapping[str, Any]) -> int:
-        return int(options["gamma"])
 
     def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:
         return tokens_of(drafter.accepted(settings, settings["gamma"]), _kernel)

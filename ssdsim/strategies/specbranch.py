@@ -15,7 +15,7 @@ from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece
 from ssdsim.protocols.axes import Lookahead, Numbers
-from ssdsim.protocols.own_lookahead import own_lookahead, settle_lookahead
+from ssdsim.protocols.own_lookahead import own_lookahead
 from ssdsim.protocols.pre_post import PrePost
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.mixing import tokens_of
@@ -36,12 +36,9 @@ class SpecBranch(PrePost):
     title = "SpecBranch"
     source = "Shen et al., ICLR 2026, arXiv 2506.01979"
     rival = "pearl"
+    drafted = "branch_gamma"
     searched = (
-        Lookahead(
-            option="branch_gamma",
-            about="SpecBranch's tokens a branch that may be chosen [default: 1:16]",
-            says="{symbol} {value}",
-        ),
+        Lookahead(option="branch_gamma", about="SpecBranch's tokens a branch that may be chosen [default: 1:16]"),
         Numbers(
             option="branches",
             about="SpecBranch's branches that may be chosen [default: 1:8]",
@@ -87,12 +84,6 @@ class SpecBranch(PrePost):
             groups=(Group.ACCEPTANCE, Group.HITS),
         ),
     )
-
-    def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:
-        settle_lookahead(settings, "branch_gamma")
-
-    def lookahead(self, options: Mapping[str, Any]) -> int:
-        return int(options["branch_gamma"])
 
     def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:
         branches, r = settings["branches"], settings["hit_r"]

@@ -14,7 +14,6 @@ from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.protocols.alternate import PLACES, Alternate, is_apart
 from ssdsim.protocols.axes import LOOKAHEAD
-from ssdsim.protocols.own_lookahead import settle_lookahead
 from ssdsim.protocols.shared import SHARED_BY, SHARING, cannot_share, check_shared, drafting_at, in_each_way
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.kernel import Kernel, Tokens
@@ -33,6 +32,7 @@ class Speculative(Alternate):
     title = "SD"
     source = "Leviathan et al., 2023"
     rival = "ar"
+    drafted = "sd_k"
     searched = (PLACES, SHARED_BY, LOOKAHEAD)
     options = SHARING
 
@@ -42,14 +42,11 @@ class Speculative(Alternate):
         return in_each_way(settings)
 
     def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:
-        settle_lookahead(settings, "sd_k")
+        super().settle(settings, site, drafter)
         if settings["sd_draft"] == "separate":
             check_shared(settings, drafter)
         if site.unit_free and drafter.needs_device and settings["targets"] > 1:
             settings.settle("sd_draft", "separate", "a draft of several targets is on none of their devices")
-
-    def lookahead(self, options: Mapping[str, Any]) -> int:
-        return int(options["sd_k"])
 
     def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:
         accepted = drafter.accepted(settings, settings["sd_k"])

@@ -92,9 +92,6 @@ class SSD(Cached):
         elif settings["budget"] is None:
             settings.derive("budget", settings["f"] * (settings["k"] + 1), "f (k + 1)")
 
-    def lookahead(self, options: Mapping[str, Any]) -> int:
-        return int(options["k"])
-
     def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:
         k = settings["k"]
         accepted = drafter.accepted(settings, k)

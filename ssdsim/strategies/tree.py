@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any
 
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter
@@ -29,15 +28,13 @@ class TreeSpeculative(Alternate):
     called = "tree speculative decoding"
     source = "Miao et al., ASPLOS 2024, arXiv 2305.09781; Chen et al., NeurIPS 2024, arXiv 2402.12374"
     rival = "sd"
+    drafted = "tree_nodes"
     searched = (PLACES, *AXES)
     told = ("tree_nodes", "tree_depth")
     options = OPTIONS
 
     def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:
         settle_tree(settings, site, drafter, _seconds(site, drafter))
-
-    def lookahead(self, options: Mapping[str, Any]) -> int:
-        return int(options["tree_nodes"])
 
     def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:
         return tree_tokens(settings, drafter, lambda tree, model: Kernel.of_tokens(tree.accepted_pmf(model)))

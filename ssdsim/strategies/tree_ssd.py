@@ -38,6 +38,7 @@ class TreeSSD(Cached):
     title = "Tree SSD"
     source = "SSD paper, arXiv 2603.03251, appendix E; settled here"
     rival = "ssd"
+    drafted = "tree_nodes"
     drafts_ahead = True
     searched = (
         DRAFT_DEVICES,
@@ -66,9 +67,6 @@ class TreeSSD(Cached):
             f = settings["f"] if isinstance(settings["f"], int) else 1
             settings.derive("budget", f * (settings["k"] + 1), "f (k + 1)")
         settle_tree(settings, site, drafter, _round_s(settings, site, drafter))
-
-    def lookahead(self, options: Mapping[str, Any]) -> int:
-        return int(options["tree_nodes"])
 
     def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:
         tree = drafted(settings, drafter)

@@ -2,50 +2,32 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from ssdsim.base.errors import InputError
-from ssdsim.transformer.block_loops import loop_operations
 from ssdsim.transformer.card import Transformer, check_expert_parallel, check_tensor_parallel
-from ssdsim.transformer.layers import Experts, Latent, Recurrent
 from ssdsim.transformer.operations import (
-    DTYPE_BYTES,
     Attention,
-    Collective,
-    Convolution,
-    Elementwise,
     ExpertMlp,
     Gemm,
     LatentAttention,
     Operation,
     PrefillAttention,
-    PrefillRecurrence,
-    RecurrentStep,
-    StateKeeping,
 )
-from ssdsim.transformer.precision import Precision
-from ssdsim.transformer.routing import busiest_over_mean, devices_of_a_token, distinct_experts
+from ssdsim.transformer.recurrences import Convolution, PrefillRecurrence, StateKeeping
+from ssdsim.transformer.shard import Block, Shard
 
 DATA_PARALLEL = "data-parallel"
-"""Attention where each device has sequences of its own (``spread``), as the option spells it."""
+"""Attention where each device has sequences of its own (``data_parallel``), as the option spells it."""
 
 
-def degrees(tp: int, ep: int, spread: bool) -> str:
+def degrees(tp: int, ep: int, data_parallel: bool) -> str:
     """How a model is shared by its devices, in short: ``TP 8``, ``TP 8, EP 8``, ``DP 8, EP 8``."""
     apart = f", EP {ep}" if ep > 1 else ""
-    return f"{'DP' if spread else 'TP'} {tp}{apart}"
-
-
-@dataclass(frozen=True)
-class Block:
-    """Operations that a pass runs ``times`` in a row: a layer, or the part of a layer that so many layers have."""
-
-    operations: tuple[Operation, ...]
-    times: int
+    return f"{'DP' if data_parallel else 'TP'} {tp}{apart}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +124,7 @@ def forward_pass(
     ep: int = 1,
     fused: int | None = None,
     logits: int | None = None,
-    spread: bool = False,
+    data_parallel: bool = False,
     drafts: int = 1,
     rows: int | None = None,
     states: StateKeeping = "each",
@@ -166,7 +148,8 @@ def forward_pass(
         so that every device has all tokens and the all-reduce adds up what its experts made of them.
     fused : of a draft head, the tokens of each sequence that come with hidden states of the target; none by default.
     logits : tokens of each sequence whose logits are needed; all by default.
-    spread : each of the ``tp`` devices has sequences of its own and the whole model but for its experts (data-parallel
+    data_parallel : each of the ``tp`` devices has sequences of its own and the whole model but for its experts
+    (data-parallel
         attention); the pass is that of the fullest. Experts lie apart on all of them (``ep`` is ``tp``): all-to-alls
         bring each token to the devices of its experts and back.
     drafts : of a block drafter, into how many blocks the tokens of a sequence whose logits are needed part.
@@ -183,15 +166,15 @@ def forward_pass(
         if value < 1:
             raise InputError(f"{what} must be at least 1, got {value}")
     check_expert_parallel(card, tp, ep)
-    check_tensor_parallel(card, 1 if spread else tp, 1 if spread else ep)
-    if spread and card.experts is not None and ep != tp:
+    check_tensor_parallel(card, 1 if data_parallel else tp, 1 if data_parallel else ep)
+    if data_parallel and card.experts is not None and ep != tp:
         raise InputError(f"where devices have sequences of their own, ep must be tp, {tp}; got {ep}")
     kept = card.precision(dtype, kv_dtype)
-    own, sharing = (-(-batch // tp), 1) if spread else (batch, tp)
+    own, sharing = (-(-batch // tp), 1) if data_parallel else (batch, tp)
     needed = queries if logits is None else logits
-    everyone = batch if spread else own
+    everyone = batch if data_parallel else own
     return _forward_pass(
-        _Shard(
+        Shard(
             card,
             own,
             queries,
@@ -211,296 +194,5 @@ def forward_pass(
 
 
 @lru_cache(maxsize=65536)
-def _forward_pass(shard: _Shard) -> ForwardPass:
+def _forward_pass(shard: Shard) -> ForwardPass:
     return ForwardPass(shard.embedding(), tuple(shard.blocks()), shard.card.whole_layers, shard.head())
-
-
-@dataclass(frozen=True)
-class _Shard:
-    """One device's share of a pass."""
-
-    card: Transformer
-    batch: int
-    queries: int
-    context: int
-    tp: int
-    precision: Precision
-    masked: bool
-    ep: int
-    fused: int
-    logits: int
-    all_sequences: int
-    """Of all devices, which have their own or all the same."""
-    drafts: int = 1
-    states: StateKeeping = "each"
-    rows: int = 0
-    """Tokens of all devices' sequences, where these differ; 0 where they are alike."""
-
-    @property
-    def tokens(self) -> int:
-        if self.rows:
-            return -(-self.rows * self.batch // self.all_sequences)
-        return self.batch * self.queries
-
-    @property
-    def spread(self) -> bool:
-        """Experts lie apart on devices that share nothing else."""
-        return self.ep > self.tp
-
-    def embedding(self) -> tuple[Operation, ...]:
-        if not self.card.vocab_size:
-            return ()
-        gather = self._elementwise("embedding", 2 * self.card.hidden_size)
-        return (gather, *self._all_reduce("embedding_all_reduce"), *self._fusion())
-
-    def _fusion(self) -> tuple[Operation, ...]:
-        """The target's hidden states made one with, or for, a head's tokens; every device does it whole."""
-        card, head = self.card, self.card.head
-        if head is None:
-            return ()
-        width = head.fused(card.hidden_size)
-        if head.reads == "joined":
-            joined = self._elementwise("feature_norm", 4 * width)
-            return joined, self._gemm("fc", card.hidden_size, width, self.precision.mlp)
-        if not self.fused:
-            return ()
-        return (self._gemm("fc", card.hidden_size, width, self.precision.mlp, self.batch * self.fused),)
-
-    def blocks(self) -> Iterator[Block]:
-        """A layer where all are alike, else their parts."""
-        card, parts = self.card, [*self._attention_parts(), *self._mlp_parts()]
-        if all(times == card.layers for _, times in parts):
-            yield Block(tuple(op for ops, _ in parts for op in ops), card.layers)
-            return
-        yield from (Block(ops, times) for ops, times in parts)
-
-    def head(self) -> tuple[Operation, ...]:
-        card = self.card
-        if not card.vocab_size:
-            return ()
-        vocab_shard = -(-card.vocab_size // self.tp)  # engines pad the vocabulary to a multiple of tp
-        rows = self.tokens if self.rows else self.batch * self.logits
-        ops: list[Operation] = [
-            self._elementwise("final_norm", 4 * card.hidden_size),
-            self._gemm("lm_head", vocab_shard, card.hidden_size, self.precision.lm_head, rows),
-        ]
-        if self.tp > 1:
-            logits_bytes = rows * vocab_shard * self.tp * self._value_bytes
-            ops.append(Collective("logits_all_gather", "all_gather", logits_bytes, self.tp))
-        if card.head is not None:
-            blocks, dtype = self.batch * self.drafts, self.precision.activations
-            tokens = self.logits // self.drafts
-            ops += loop_operations(card.head.loop, blocks, tokens, card.hidden_size, vocab_shard, self.tp, dtype)
-        return tuple(ops)
-
-    def _attention_parts(self) -> Iterator[tuple[tuple[Operation, ...], int]]:
-        """Attention of each kind of layer, and the recurrence that is in its place, with the number of them."""
-        card, full = self.card, self.card.attention_layers - self.card.windowed_layers
-        if card.recurrent is not None:
-            yield self._recurrence(card.recurrent), card.recurrent.layers
-        if card.latent is not None:
-            yield self._latent_attention(card.latent), full
-            return
-        if full:
-            projected = 1 if card.keys_are_values else 2
-            yield self._attention(card.kv_heads, card.head_dim, self.context, projected), full
-        if card.window is not None:
-            seen = min(self.context, card.window.tokens)
-            windowed = not card.window.gathered
-            yield self._attention(*card.window_heads, seen, 2, windowed), card.windowed_layers
-
-    def _mlp_parts(self) -> Iterator[tuple[tuple[Operation, ...], int]]:
-        """The dense MLP and the experts with the number of layers that have them."""
-        card = self.card
-        if card.dense_layers:
-            yield self._mlp_block(), card.dense_layers
-        if card.experts is not None:
-            yield self._experts(card.experts), card.experts.layers
-
-    def _attention(
-        self, all_kv_heads: int, head_dim: int, context: int, projected: int, windowed: bool = False
-    ) -> tuple[Operation, ...]:
-        """``projected``: of keys and values, how many have a projection of their own."""
-        card, shaped = self.card, self.card.vocab_size == 0
-        heads, kv_heads = card.heads // self.tp, max(1, all_kv_heads // self.tp)
-        q_out, kv_out = heads * head_dim, kv_heads * head_dim
-        weights, dtype = self.precision.attention, self.precision.activations
-        queries_out = 2 * q_out if card.attention_gate else q_out
-        ops: list[Operation] = [self._gemm("qkv", queries_out + projected * kv_out, card.attention_input, weights)]
-        if card.head is not None and card.head.reads == "cached" and self.fused:
-            rows = self.batch * self.fused
-            ops.insert(0, self._gemm("context_kv", projected * kv_out, card.hidden_size, weights, rows))
-        if not shaped:
-            ops[:0] = self._mixer_norm(card.attention_input)
-            if card.qk_norm:
-                ops.append(self._elementwise("qk_norm", 2 * (q_out + kv_out)))
-            # rotary embedding of q and k in place, then k and v written to the cache (as wide as the activations here)
-            ops.append(self._elementwise("rotary", 2 * (q_out + kv_out) + 4 * kv_out))
-        ops.append(
-            Attention(
-                "attention",
-                self.batch,
-                self.queries,
-                context,
-                heads,
-                kv_heads,
-                head_dim,
-                dtype,
-                self.masked,
-                self._kv_dtype,
-                windowed,
-            )
-        )
-        ops += self._attention_gate(q_out)
-        ops.append(self._gemm("attention_out", card.hidden_size, q_out, self.precision.of_attention_out))
-        if card.all_reduces_per_layer == 2:
-            ops.extend(self._all_reduce("attention_all_reduce"))
-        return tuple(ops)
-
-    def _latent_attention(self, latent: Latent) -> tuple[Operation, ...]:
-        """Decoding reads the latent itself: the heads' own projections are taken into queries and outputs."""
-        hidden, heads = self.card.hidden_size, self.card.heads // self.tp
-        weights, dtype = self.precision.attention, self.precision.activations
-        q_out = heads * (latent.nope_dim + latent.rope_dim)
-        small = latent.cached + (latent.query_rank or 0)
-        ops: list[Operation] = self._mixer_norm(hidden)
-        if self.card.attention_gate:
-            ops.append(self._gemm("gate", heads * latent.value_dim, hidden, weights))
-        if latent.query_rank:
-            ops.append(self._gemm("qkv_down", small, hidden, weights))
-            ops.append(self._gemm("q_up", q_out, latent.query_rank, weights))
-        else:
-            ops.append(self._gemm("qkv_down", q_out + latent.cached, hidden, weights))
-        ops += [
-            self._elementwise("latent_norm", 4 * small),
-            self._elementwise("rotary", 2 * heads * latent.rope_dim + 4 * latent.cached),
-            self._gemm("kv_up", heads * (latent.nope_dim + latent.value_dim), latent.rank, weights),
-            LatentAttention(
-                "attention", self.batch, self.queries, self.context, heads, latent.rank, latent.rope_dim, dtype,
-                self.masked, self._kv_dtype, "" if weights == dtype else weights,
-            ),
-            *self._attention_gate(heads * latent.value_dim),
-            self._gemm("attention_out", hidden, heads * latent.value_dim, self.precision.of_attention_out),
-            *self._all_reduce("attention_all_reduce"),
-        ]  # fmt: skip
-        return tuple(ops)
-
-    def _recurrence(self, whole: Recurrent) -> tuple[Operation, ...]:
-        """Branches of a tree each have a state of their own, which begins as their parent's: a sequence each."""
-        hidden, dtype, mine = self.card.hidden_size, self.precision.activations, whole.shard(self.tp)
-        sequences, each = (self.tokens, 1) if self.masked else (self.batch, self.queries)
-        weights = self.precision.of("recurrent")
-        ops = [*self._mixer_norm(hidden), self._gemm("recurrent_in", mine.projected, hidden, weights)]
-        if mine.beside:
-            ops.append(self._gemm("recurrent_beside", mine.beside, hidden, dtype))
-        ops += [self._gemm("recurrent_gates", columns, rows, dtype) for rows, columns in mine.second]
-        ops += [
-            Convolution("convolution", sequences, each, mine.channels, mine.conv_width, dtype),
-            RecurrentStep(
-                "recurrence", sequences, each, mine.heads, mine.key_heads, mine.key_dim, mine.value_dim,
-                mine.rule, dtype, mine.state_dtype, self.states,
-            ),
-            self._elementwise("gated_norm", 3 * mine.values),
-            self._gemm("recurrent_out", hidden, mine.values, weights),
-            *self._all_reduce("recurrent_all_reduce"),
-        ]  # fmt: skip
-        return tuple(ops)
-
-    def _mixer_norm(self, width: int) -> list[Operation]:
-        return [*self._residuals(), self._elementwise("input_norm", 4 * width)]
-
-    def _mlp_norm(self) -> list[Operation]:
-        return [*self._residuals(), self._elementwise("post_norm", 4 * self.card.hidden_size)]
-
-    def _residuals(self) -> list[Operation]:
-        """The states after each block of layers so far, of which half are there on average, made one."""
-        if self.card.residual_block is None:
-            return []
-        states = math.ceil(self.card.layers / self.card.residual_block) / 2
-        return [self._elementwise("attention_residual", math.ceil((states + 1) * self.card.hidden_size))]
-
-    def _attention_gate(self, values: int) -> list[Operation]:
-        return [self._elementwise("attention_gate", 3 * values)] if self.card.attention_gate else []
-
-    def _mlp_block(self) -> tuple[Operation, ...]:
-        card, shaped = self.card, self.card.vocab_size == 0
-        ops: list[Operation] = [] if shaped else self._mlp_norm()
-        ops += self._mlp(card.intermediate_size // self.tp, "")
-        return (*ops, *self._all_reduce("mlp_all_reduce"))
-
-    def _mlp(self, inner: int, whose: str) -> list[Operation]:
-        card = self.card
-        up_out = 2 * inner if card.gated_mlp else inner
-        ops: list[Operation] = [
-            self._gemm(f"{whose}{'gate_up' if card.gated_mlp else 'up'}", up_out, card.hidden_size, self.precision.mlp)
-        ]
-        if card.vocab_size:
-            ops.append(self._elementwise(f"{whose}activation", up_out + inner))
-        ops.append(self._gemm(f"{whose}down", card.hidden_size, inner, self.precision.mlp))
-        return ops
-
-    def _experts(self, experts: Experts) -> tuple[Operation, ...]:
-        card, dtype = self.card, self.precision.activations
-        width = experts.latent_width or card.hidden_size
-        ops: list[Operation] = [*self._mlp_norm(), self._gemm("router", experts.count, card.hidden_size, dtype)]
-        if experts.shared_width:
-            ops += self._mlp(experts.shared_width // self.tp, "shared_")
-        if experts.shared_gate:
-            ops += [self._gemm("shared_gate", 1, card.hidden_size, dtype)]
-            ops += [self._elementwise("shared_gating", 3 * card.hidden_size)]
-        kept, everyone = self.precision.of_experts, self.all_sequences
-        touched = distinct_experts(
-            experts.count, experts.per_token, everyone, self.queries, experts.overlap, self.masked, experts.skew
-        )
-        busiest = busiest_over_mean(experts.count, touched, self.ep)
-        share = busiest / self.ep
-        visited = ExpertMlp(
-            "experts", self.rows or everyone * self.queries, width, experts.width // max(1, self.tp // self.ep),
-            experts.count // self.ep, experts.per_token, share * touched, kept, "" if kept == dtype else dtype,
-            share, card.mlp_matrices,
-        )  # fmt: skip
-        before, after = self._to_latent(experts)
-        if self.spread:
-            dispatch, combine = (self._exchange(name, experts, width, busiest) for name in ("dispatch", "combine"))
-            return (*ops, *before, dispatch, visited, combine, *after)
-        return (*ops, *before, visited, *after, *self._all_reduce("experts_all_reduce"))
-
-    def _to_latent(self, experts: Experts) -> tuple[tuple[Operation, ...], tuple[Operation, ...]]:
-        """To the values that routed experts work on, and back; every device does both whole."""
-        hidden, width = self.card.hidden_size, experts.latent_width
-        if width is None:
-            return (), ()
-        kept = self.precision.mlp
-        norm = (self._elementwise("latent_norm", 2 * width),) if experts.latent_norm else ()
-        return (self._gemm("latent_down", width, hidden, kept),), (*norm, self._gemm("latent_up", hidden, width, kept))
-
-    def _exchange(self, name: str, experts: Experts, width: int, busiest: float) -> Collective:
-        """Each token to the devices of its experts, once to each, or back; the busiest of them has the most to take."""
-        sent = self.tokens * width * self._value_bytes
-        copies = devices_of_a_token(experts.count, experts.per_token, self.ep)
-        return Collective(name, "all_to_all", math.ceil(busiest * copies * sent), self.ep)
-
-    @property
-    def _kv_dtype(self) -> str:
-        """Of the cache, as operations have it: empty where it is the activations'."""
-        return "" if self.precision.kv == self.precision.activations else self.precision.kv
-
-    @property
-    def _value_bytes(self) -> int:
-        return DTYPE_BYTES[self.precision.activations]
-
-    def _gemm(self, name: str, n: int, k: int, weights: str, rows: int | None = None) -> Gemm:
-        """Over all tokens in flight, or over ``rows`` of them."""
-        m = self.tokens if rows is None else rows
-        if weights == self.precision.activations:
-            return Gemm(name, m, n, k, weights)
-        return Gemm(name, m, n, k, weights, self.precision.activations)
-
-    def _elementwise(self, name: str, values_per_token: int) -> Elementwise:
-        return Elementwise(name, self.tokens * values_per_token * self._value_bytes)
-
-    def _all_reduce(self, name: str) -> tuple[Operation, ...]:
-        if self.tp == 1:
-            return ()
-        message = self.tokens * self.card.hidden_size * self._value_bytes
-        return (Collective(name, "all_reduce", message, self.tp),)

@@ -12,10 +12,11 @@ from functools import lru_cache
 from ssdsim.base.errors import InputError
 from ssdsim.transformer.block_loops import Loop
 from ssdsim.transformer.card import Transformer, Weights
-from ssdsim.transformer.forward import Block, ForwardPass
+from ssdsim.transformer.forward import ForwardPass
 from ssdsim.transformer.layers import Head
 from ssdsim.transformer.operations import DTYPE_BYTES, Collective, Elementwise, Gemm, Operation
 from ssdsim.transformer.precision import Precision
+from ssdsim.transformer.shard import Block
 
 SHORT_VOCABULARY = 32_000
 """Tokens that EAGLE-3 drafts, the most frequent ones; a target's other tokens are never drafted."""

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 
 from ssdsim.transformer.card import Transformer
-from ssdsim.transformer.operations import REPLAYED_TOKENS, StateKeeping
 from ssdsim.transformer.precision import Precision
+from ssdsim.transformer.recurrences import REPLAYED_TOKENS, StateKeeping
 
 _PAGE_TOKENS = 16
 """Pages hold a multiple of so many tokens."""

@@ -8,7 +8,8 @@ from pydantic import Field, model_validator
 
 from ssdsim.base.records import Card
 from ssdsim.transformer.block_loops import Loop
-from ssdsim.transformer.operations import DTYPE_BYTES, Rule, StateDtype
+from ssdsim.transformer.operations import DTYPE_BYTES
+from ssdsim.transformer.recurrences import Rule, StateDtype
 from ssdsim.transformer.routing import OVERLAP, SKEW
 
 LARGEST = 10**9

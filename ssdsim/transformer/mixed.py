@@ -6,16 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ssdsim.transformer.card import Transformer
-from ssdsim.transformer.forward import Block, ForwardPass, forward_pass
-from ssdsim.transformer.operations import (
-    Attention,
-    Convolution,
-    LatentAttention,
-    Operation,
-    RecurrentStep,
-    StateKeeping,
-)
+from ssdsim.transformer.forward import ForwardPass, forward_pass
+from ssdsim.transformer.operations import Attention, LatentAttention, Operation
 from ssdsim.transformer.prefill import of_prompts
+from ssdsim.transformer.recurrences import Convolution, RecurrentStep, StateKeeping
+from ssdsim.transformer.shard import Block
 
 
 @dataclass(frozen=True)

@@ -6,17 +6,11 @@ from dataclasses import replace
 from functools import lru_cache
 
 from ssdsim.transformer.card import Transformer
-from ssdsim.transformer.forward import Block, ForwardPass, forward_pass
+from ssdsim.transformer.forward import ForwardPass, forward_pass
 from ssdsim.transformer.layers import Latent
-from ssdsim.transformer.operations import (
-    Attention,
-    Convolution,
-    LatentAttention,
-    Operation,
-    PrefillAttention,
-    PrefillRecurrence,
-    RecurrentStep,
-)
+from ssdsim.transformer.operations import Attention, LatentAttention, Operation, PrefillAttention
+from ssdsim.transformer.recurrences import Convolution, PrefillRecurrence, RecurrentStep
+from ssdsim.transformer.shard import Block
 
 
 @lru_cache(maxsize=4096)

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from ssdsim import InputError, compare, recommend
-from tests.pairs import made
+from tests.pairs import sample
 
 ALL = (
     "ar",
@@ -175,12 +175,12 @@ def test_the_command_prints_the_table_and_its_inputs() -> None:
 
 def test_a_measured_pair_is_told_and_its_intervals_reach_every_strategy(tmp_path: Path) -> None:
     """Also one that never waits, whose passes are cut short: it drafts no further than acceptance was measured."""
-    given = {**small("ar", "sd", "ssd", "amusd"), "k": 4, "pair": made.written(tmp_path)}
+    given = {**small("ar", "sd", "ssd", "amusd"), "k": 4, "pair": sample.written(tmp_path)}
     found = compare(**given)
     assert {each.standing for each in found.inputs} == {"measured"}
     alpha = next(each for each in found.inputs if each.name == "alpha")
     assert alpha.rests_on == "pair.json: measured on 64 requests, temperature 0, to K 6"
-    sure = compare(**given, alpha=list(made.RATES))
+    sure = compare(**given, alpha=list(sample.RATES))
     for name in ("sd", "ssd", "amusd"):
         widths = [each.compared[name].high - each.compared[name].low for each in (found, sure)]
         assert widths[0] > widths[1], name

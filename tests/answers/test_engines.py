@@ -85,7 +85,7 @@ def test_compare_names_no_winner_that_the_engine_lacks() -> None:
 
 def test_serving_ranks_what_the_engine_runs() -> None:
     requests = synthetic(50, 1.0, Lengths.parse("256", "x"), Lengths.parse("64", "x"))
-    found = serve(requests, rates=[2.0], engine="closed", runtime="vllm", strategies="ar,sd,ssd,auto")
+    found = serve(workload=requests, rate=[2.0], engine="closed", runtime="vllm", strategies="ar,sd,ssd,auto")
     assert found.subject == "sd"
     assert found.capacities.keys() == {"ar", "sd", "auto"}
     assert all(v.scenario.strategy.name != "ssd" for v in found.policies.by_name["auto"].variants)
@@ -94,7 +94,7 @@ def test_serving_ranks_what_the_engine_runs() -> None:
     assert apart.worth[0] is not None
     assert apart.worth[0] > 1.0
     with pytest.raises(InputError, match="vLLM has no SSD"):
-        serve(requests, rates=[2.0], engine="closed", runtime="vllm", strategies="ar,sd,ssd", subject="ssd")
+        serve(workload=requests, rate=[2.0], engine="closed", runtime="vllm", strategies="ar,sd,ssd", subject="ssd")
     assert Batching().prefill == "chunked"
 
 

@@ -7,57 +7,58 @@ from collections.abc import Iterator
 
 import pytest
 
-from ssdsim import InputError, evaluate, export, recommend, schedule
+from ssdsim import InputError, evaluate, export, recommend, schedule, strategies
 from ssdsim.answers.recommend.as_json import as_json
 from ssdsim.answers.schedule.file import Schedule
 from ssdsim.cli.render_recommendation import print_recommendation
-from tests.answers.toy import Toy, registered
+from tests.strategies.wary import Wary
 
 
 @pytest.fixture(autouse=True)
-def toy() -> Iterator[Toy]:
-    with registered() as toy:
-        yield toy
+def wary() -> Iterator[Wary]:
+    wary = Wary()
+    strategies.ALL.register(wary)
+    yield wary
+    strategies.ALL.forget(wary.name)
 
 
 def test_it_is_searched_over_its_own_options(capsys: pytest.CaptureFixture[str]) -> None:
-    found = recommend(gpus=5, b=4, tp=4, strategies="ar,sd,toy", subject="toy", k=[4, 6])
+    found = recommend(gpus=5, b=4, tp=4, strategies="ar,sd,wary", subject="wary", k=[4, 6])
     (answer,) = found.answers
-    chosen = answer.by_strategy["toy"]
+    chosen = answer.by_strategy["wary"]
     settings = chosen.shape.settings
-    assert (settings["pace"], chosen.shape.devices.draft, chosen.name) == ("even", 1, "Toy TP 4 + 1")
-    assert chosen.settings == f"R {settings['reach']}, even"
-    every = evaluate({"strategies": "toy", "b": 4, "tp": 4, "reach": reach} for reach in range(1, 7))
-    assert chosen.rate.tokens_per_second == pytest.approx(every["toy_tokens_per_second"].max(), rel=1e-3)
-    assert [versus.what for versus in (answer.equal.over if answer.equal else ())] == ["SD, TP 4 as Toy", "AR"]
-    assert [bound.what for bound in found.break_evens] == ["acceptance rate alpha", "link bandwidth", "batch"]
+    assert (chosen.shape.devices.draft, chosen.name) == (0, "Wary SD TP 4")
+    assert chosen.settings == f"W {settings['wary_k']}"
+    every = evaluate({"strategies": "wary", "b": 4, "tp": 4, "wary_k": wary_k} for wary_k in range(1, 7))
+    assert chosen.rate.tokens_per_second == pytest.approx(every["wary_tokens_per_second"].max(), rel=1e-3)
+    assert [versus.what for versus in (answer.equal.over if answer.equal else ())] == ["SD, TP 4 as Wary SD", "AR"]
+    assert [bound.what for bound in found.break_evens] == ["acceptance rate alpha", "batch"]
     assert {"target pass time T_v", "draft pass time T_d", "acceptance rate alpha"} <= {
         e.what for e in found.elasticities if e.gain > 0
     }
-    assert json.loads(json.dumps(as_json(found)))["answers"][0]["by_strategy"]["toy"]["settings"] == settings
+    assert json.loads(json.dumps(as_json(found)))["answers"][0]["by_strategy"]["wary"]["settings"] == settings
     print_recommendation(found, None, quiet=True)
     shown = capsys.readouterr().out
-    assert "Toy against all else that as many GPUs can do" in shown
+    assert "Wary SD against all else that as many GPUs can do" in shown
     assert "SSD TP" not in shown
 
 
 def test_it_is_a_rival_of_others() -> None:
-    found = recommend(gpus=5, b=4, tp=4, strategies=["sd", "ssd", "toy"], k=4, draft_gpus=1, reach=4)
+    found = recommend(gpus=5, b=4, tp=4, strategies=["sd", "ssd", "wary"], k=4, draft_gpus=1, wary_k=4)
     assert found.request.subject == "ssd"
     (answer,) = found.answers
     assert answer.equal is not None
-    assert {versus.what for versus in answer.equal.over} == {"SD, TP 4 as SSD", "Toy"}
-    assert set(answer.by_strategy) == {"sd", "ssd", "toy"}
+    assert {versus.what for versus in answer.equal.over} == {"SD, TP 4 as SSD", "Wary SD"}
+    assert set(answer.by_strategy) == {"sd", "ssd", "wary"}
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"strategies": "toy", "k": 4}, "--k has no effect with --strategies toy"),
-        ({"reach": 4}, "--reach has no effect with --strategies ar,sd,ssd"),
-        ({"strategies": "toy", "reach": 0}, "--reach must be a whole number of at least 1, got 0"),
-        ({"strategies": "toy", "pace": "evn"}, "did you mean 'even'"),
-        ({"strategies": "ar,toy", "subject": "sd"}, "--subject sd is not among --strategies ar,toy"),
+        ({"strategies": "wary", "k": 4}, "--k has no effect with --strategies wary"),
+        ({"wary_k": 4}, "--wary-k has no effect with --strategies ar,sd,ssd"),
+        ({"strategies": "wary", "wary_k": 0}, "--wary-k must be a whole number of at least 1, got 0"),
+        ({"strategies": "ar,wary", "subject": "sd"}, "--subject sd is not among --strategies ar,wary"),
     ],
 )
 def test_what_does_not_concern_it_is_refused(given: dict[str, object], message: str) -> None:
@@ -68,30 +69,30 @@ def test_what_does_not_concern_it_is_refused(given: dict[str, object], message: 
 
 
 def test_it_is_scheduled_and_written_down() -> None:
-    made = schedule(b=[1, 16], reach=[2, 4], strategies="ar,toy")
-    assert [cell.strategy for cell in made.cells] == ["toy", "toy"]
+    made = schedule(b=[1, 16], wary_k=[2, 4], strategies="ar,wary")
+    assert [cell.strategy for cell in made.cells] == ["wary", "wary"]
     for cell in made.cells:
-        points = [{"strategies": "toy", "b": cell.b, "reach": reach, "pace": "even"} for reach in (2, 4)]
-        rates = list(evaluate(points)["toy_tokens_per_second"])
-        assert cell.settings == {"reach": (2, 4)[rates.index(max(rates))], "pace": "even"}
+        points = [{"strategies": "wary", "b": cell.b, "wary_k": wary_k} for wary_k in (2, 4)]
+        rates = list(evaluate(points)["wary_tokens_per_second"])
+        assert cell.settings == {"wary_k": (2, 4)[rates.index(max(rates))]}
         assert cell.tokens_per_second == pytest.approx(max(rates))
     assert Schedule.parse(made.to_json()) == Schedule.parse(made.to_csv()) == made
-    assert made.assumptions["strategies"] == ["ar", "toy"]
+    assert made.assumptions["strategies"] == ["ar", "wary"]
 
 
 @pytest.mark.parametrize(
     ("format_", "has"), [("vllm", "AR and SD"), ("sglang", "AR, SD and Tree SD"), ("ssd", "AR, SD and SSD")]
 )
 def test_an_engine_without_it_says_so_in_one_line(format_: str, has: str) -> None:
-    with pytest.raises(InputError, match=f"has no Toy; it has {has}$") as refused:
-        export(format_, b=1, reach=4, strategies="toy")
+    with pytest.raises(InputError, match=f"has no Wary SD; it has {has}$") as refused:
+        export(format_, b=1, wary_k=4, strategies="wary")
     assert "\n" not in str(refused.value)
-    beside = export(format_, b=1, k=4, reach=4, strategies="sd,toy")
-    assert any("has no Toy: at 1 of 1 cells Toy is best" in note for note in beside.notes)
-    assert beside.text == export(format_, b=1, k=4, strategies="sd").text
+    beside = export(format_, b=1, k=1, wary_k=4, strategies="sd,wary")
+    assert any("has no Wary SD: at 1 of 1 cells Wary SD is best" in note for note in beside.notes)
+    assert beside.text == export(format_, b=1, k=1, strategies="sd").text
 
 
-def test_a_file_of_a_strategy_that_is_gone_is_refused(toy: Toy) -> None:
-    text = schedule(b=1, reach=4, strategies=toy.name).to_json()
-    with pytest.raises(InputError, match=r"cells\.0\.strategy: unknown strategy 'tooy'; did you mean 'toy'"):
-        Schedule.parse(text.replace('"strategy": "toy"', '"strategy": "tooy"'))
+def test_a_file_of_a_strategy_that_is_gone_is_refused(wary: Wary) -> None:
+    text = schedule(b=1, wary_k=4, strategies=wary.name).to_json()
+    with pytest.raises(InputError, match=r"cells\.0\.strategy: unknown strategy 'wray'; did you mean 'wary'"):
+        Schedule.parse(text.replace('"strategy": "wary"', '"strategy": "wray"'))

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from ssdsim import compare, evaluate, export, predict, recommend, sweep
 from ssdsim.answers.contest import DECIDED
 from ssdsim.answers.doubts import Basis
-from ssdsim.answers.serving.batching import Batching
 from ssdsim.answers.serving.serve import serve
 from ssdsim.answers.simulated import simulate_each
 from ssdsim.pricing.cost import TimingErrors
@@ -24,8 +23,8 @@ from ssdsim.reports.build import report
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.scenario.token_errors import averages_under
-from tests.pairs import made
-from tests.serving.made import requests
+from tests.pairs import sample
+from tests.serving.sample_runs import requests
 
 BOTH = ("sd", "ssd")
 HERE: dict[str, Any] = {"target": "llama-3.1-8b", "tp": 1, "k": 4, "b": 1, "budget": 15, "backup": "fast"}
@@ -41,7 +40,7 @@ CASES: dict[str, dict[str, Any]] = {
 def asked(case: str, folder: Path) -> dict[str, Any]:
     found = {**HERE, **CASES[case]}
     if found.get("pair") == "PAIR":
-        found["pair"] = made.written(folder)
+        found["pair"] = sample.written(folder)
     if "p_hit" in found:
         found.pop("budget")
     return found
@@ -118,7 +117,7 @@ def test_a_simulation_is_moved_by_the_same_draws() -> None:
 def test_serving_decides_at_a_lone_request_as_a_prediction_of_one_does(options: dict[str, Any], decided: bool) -> None:
     here = {"target": "llama-3.1-8b", "tp": 1, "k": 4, "strategies": BOTH, **options}
     assert predict(**here, b=1).verdict.decided == decided
-    found = serve(requests(50, 0.5), engine="closed", batching=Batching(prefill="none"), **here)
+    found = serve(workload=requests(50, 0.5), engine="closed", prefill="none", **here)
     assert found.crossings[0].decided == decided
     said = {each.standing for each in found.policies.configuration.inputs} == {"given"}
     assert found.verdict.sentence.startswith("SSD takes") == said

@@ -396,7 +396,7 @@ def test_points_are_sorted_from_the_best() -> None:
     [
         ("--k 5:2", "does not rise from first to last"),
         ("--k 2,x", "is not a list or range"),
-        ("--backup jti,fast", "'jti' is not one of jit, fast, auto; did you mean 'jit'?"),
+        ("--backup jti,fast", "'jti' is not one of 'jit', 'fast', 'auto'; did you mean 'jit'?"),
         ("--t-sd 0.2 --k 2,3,2", "the list of --k names 2 twice"),
         ("--preset propsal", "unknown preset 'propsal'; did you mean 'proposal'?"),
         ("--t-sd 0.2 --spread 0,0.1", "--engine closed needs constant durations"),

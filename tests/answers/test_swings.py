@@ -10,7 +10,7 @@ from ssdsim import predict, recommend
 from ssdsim.answers.swings import swings
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.options import ALL
-from tests.pairs import made
+from tests.pairs import sample
 
 FIXED = {"t_sd": 0.2, "k": 5, "fl": [3, 3, 3, 3, 3, 3], "b": 8, "backup": "fast"}
 
@@ -37,7 +37,7 @@ def test_what_is_given_is_sure() -> None:
 
 
 def test_a_pairs_rates_swing_within_their_intervals(tmp_path: Path) -> None:
-    scenarios = configure(pair=made.written(tmp_path), b=8).scenarios
+    scenarios = configure(pair=sample.written(tmp_path), b=8).scenarios
     found = swings(scenarios["ssd"], scenarios["sd"])
     assert found
     assert {each.standing for each in found} == {"measured"}

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 import ssdsim
 from ssdsim import InputError, configure
 from ssdsim.answers.window import AXES, MEASURES, MOST_OUTCOMES, sentence, window
+from ssdsim.base.kinds import Kind, Name, Number, Several, Whole
 from ssdsim.cli.main import cli
-from ssdsim.cli.values import Values
+from ssdsim.cli.values import WHOLES
 from ssdsim.hardware.what_if import scale
 
 
@@ -154,22 +155,22 @@ def test_nothing_possible_is_exit_code_1() -> None:
 @pytest.mark.parametrize(
     ("kind", "text", "values"),
     [
-        (int, "1,2,4", [1, 2, 4]),
-        (int, "1:8", [1, 2, 3, 4, 5, 6, 7, 8]),
-        (int, "1,4:16:4", [1, 4, 8, 12, 16]),
-        (float, "0.5:1:0.1", [0.5, 0.6, 0.7, 0.8, 0.9, 1.0]),
-        (float, "0.3:0.9:0.2", [0.3, 0.5, 0.7, 0.9]),
-        (str, "a,b/c.json", ["a", "b/c.json"]),
+        (Whole(), "1,2,4", [1, 2, 4]),
+        (Whole(), "1:8", [1, 2, 3, 4, 5, 6, 7, 8]),
+        (Whole(), "1,4:16:4", [1, 4, 8, 12, 16]),
+        (Number(), "0.5:1:0.1", [0.5, 0.6, 0.7, 0.8, 0.9, 1.0]),
+        (Number(), "0.3:0.9:0.2", [0.3, 0.5, 0.7, 0.9]),
+        (Name(), "a,b/c.json", ["a", "b/c.json"]),
     ],
 )
-def test_values_are_lists_and_inclusive_ranges(kind: type, text: str, values: list[object]) -> None:
-    assert Values(kind).convert(text, None, None) == values
+def test_values_are_lists_and_inclusive_ranges(kind: Kind, text: str, values: list[object]) -> None:
+    assert Several(kind).parse(text) == values
 
 
 @pytest.mark.parametrize("text", ["", "1,,2", "1:x", "4:1", "1:4:0", "1:2:3:4", "1:1000000000"])
 def test_bad_values_are_refused(text: str) -> None:
     with pytest.raises(click.BadParameter, match="is not a list or range such as"):
-        Values(int).convert(text, None, None)
+        WHOLES.convert(text, None, None)
 
 
 def test_a_verb_is_a_function_even_after_its_module_was_imported() -> None:

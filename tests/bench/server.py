@@ -48,6 +48,8 @@ class Misdeeds:
     says_no_usage: bool = False
     never_ends: bool = False
     large_page: bool = False
+    lists: object = None
+    """What stands at /v1/models in place of the model."""
 
 
 @dataclass(eq=False)
@@ -161,7 +163,7 @@ class Server:
 
     def pages(self, path: str) -> Mapping[str, Any]:
         model = {"id": self.name, "object": "model", "owned_by": OWNERS[self.engine], "root": self.name}
-        pages: dict[str, Any] = {"/v1/models": {"data": [model]}}
+        pages: dict[str, Any] = {"/v1/models": self.wrong.lists or {"data": [model]}}
         if self.engine in ("vllm", "tensorrt-llm"):
             pages["/version"] = {"version": "0.99.0"}
             pages["/metrics"] = self.metrics() if path == "/metrics" else ""

@@ -148,6 +148,8 @@ def test_what_is_measured_is_not_measured_again(tmp_path: Path) -> None:
         assert benched(server, path, "--drafter", "ngram") == again
         assert len(server.requests) == before
     with serving(law=Law(SPECULATES.rates[:2])) as other:
+        answer = asked("bench", other.url, "-o", str(path), *SIZE, *CARD, "--drafter", "ngram")
+        assert "rows of every point, at K 3. For a server of another K give --k" in " ".join(answer.stderr.split())
         both = benched(other, path, "--drafter", "ngram", "--k", "2")
         assert [row.k for row in both] == [3] * 4 + [2] * 4
 
@@ -180,6 +182,8 @@ def test_nothing_listens(tmp_path: Path) -> None:
         (Misdeeds(never_ends=True), "goes on after the 4 tokens that were asked for"),
         (Misdeeds(large_page=True), "has more than 67,108,864 bytes"),
         (Misdeeds(hang_after=40), "nothing came for 0.5 s"),
+        (Misdeeds(lists=["m"]), "lists no models at /v1/models"),
+        (Misdeeds(lists={"data": 5}), "lists no models at /v1/models"),
     ],
 )
 def test_a_server_that_goes_wrong_is_one_line(tmp_path: Path, wrong: Misdeeds, said: str) -> None:

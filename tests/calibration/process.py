@@ -52,10 +52,10 @@ def stop_and_resume(output: Path, *arguments: str) -> None:
     """A calibration that is stopped at random moments, has its log torn, and is then resumed to its end.
 
     It is killed, then loses a rank, then is interrupted; what it says each time is in ``killed.txt``, ``rank-lost.txt``
-    and ``interrupted.txt``, what it leaves at last in ``interrupted.json``. It visits its points seldom. What another
+    and ``interrupted.txt``, what it leaves at last in ``interrupted.json``. Its visits are few. What another
     one says that wants to work beside it is in ``second.txt``.
     """
-    log, program = output.with_suffix(".jsonl"), "tests.calibration.seldom"
+    log, program = output.with_suffix(".jsonl"), "tests.calibration.few_visits"
     moments = random.Random(7)
     for name, (stop, code) in {
         "killed": (_kill, -signal.SIGKILL),

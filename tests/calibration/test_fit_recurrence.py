@@ -13,7 +13,7 @@ from calibration.importers.recurrence import TABLES, import_recurrences
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.profile import HardwareProfile
-from ssdsim.transformer.operations import Convolution, PrefillRecurrence, RecurrentStep
+from ssdsim.transformer.recurrences import Convolution, PrefillRecurrence, RecurrentStep
 from tests.calibration.test_importer_aiconfigurator import MACHINE, SYSTEM, gemms
 
 pytestmark = pytest.mark.long

@@ -13,10 +13,10 @@ from calibration.log import Log, Visit
 from calibration.memory import rank_bytes
 from calibration.points import Workload, plan
 from ssdsim import strategies
+from ssdsim.strategies.pearl import PEARL
 from ssdsim.transformer.card import transformer_shaped
 from ssdsim.transformer.forward import forward_pass
 from ssdsim.transformer.operations import Attention, Collective, Gemm
-from tests.executor.toys import Alternating
 
 
 @pytest.mark.parametrize(("hidden_size", "degrees"), [(256, (1, 2)), (384, (1,))])
@@ -43,14 +43,14 @@ def test_a_draft_step_on_the_targets_ranks_is_timed_as_it_can_be_shared(
                     assert min(sizes) <= max(op.message_bytes, 1 << 10) <= max(sizes)
 
 
-class Longer(Alternating):
+class Longer(PEARL):
     """It verifies two tokens more than it is told."""
 
     name = "longer"
     title = "Longer"
 
     def lookahead(self, options: Mapping[str, Any]) -> int:
-        return int(options["k"]) + 2
+        return super().lookahead(options) + 2
 
 
 def workload_of(*names: str) -> Workload:

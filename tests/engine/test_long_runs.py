@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -75,8 +74,6 @@ def test_long_work_says_what_is_left_and_ends_at_ctrl_c(ctrl_c: None) -> None:
         assert " of 30000000 rounds, " in line
         assert line.endswith(" left\n")
         process.send_signal(signal.SIGINT)
-        began = time.monotonic()
-        out, err = process.communicate()
+        out, err = process.communicate(timeout=60.0)
     assert (process.returncode, out) == (130, "")
     assert err.strip() == "interrupted"
-    assert time.monotonic() - began < 60.0

@@ -11,13 +11,13 @@ from ssdsim.executor.actor import outcomes_of
 from ssdsim.executor.plan import RankPlan
 from ssdsim.machine.ranks import Ranks
 from tests.executor.run import ROUNDS, SEED, run, small
-from tests.pairs import made
+from tests.pairs import sample
 
 pytestmark = pytest.mark.ranks
 
 
 def test_ranks_find_the_hits_of_a_pairs_three_curves(pair: Ranks, tmp_path: Path) -> None:
-    configuration = small("ssd", "pearl", pair=made.written(tmp_path), backup="fast", backup_ms=1.0)
+    configuration = small("ssd", "pearl", pair=sample.written(tmp_path), backup="fast", backup_ms=1.0)
     for name, scenario in configuration.scenarios.items():
         target, draft = run(pair, scenario)
         simulated = simulate(scenario, rounds=ROUNDS, seed=SEED)

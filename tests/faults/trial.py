@@ -70,7 +70,7 @@ def _folder(verb: str) -> Iterator[tuple[Path, list[str]]]:
             stack.callback(server.kill)
             assert server.stdout is not None
             arguments = arguments.replace(SERVER, server.stdout.readline().strip())
-        program = "tests.calibration.seldom" if verb in RANKS else "ssdsim"
+        program = "tests.calibration.few_visits" if verb in RANKS else "ssdsim"
         yield folder, [sys.executable, "-m", program, *shlex.split(arguments)]
 
 

@@ -15,8 +15,9 @@ from ssdsim.hardware.timing import Law, Timing, untimed
 from ssdsim.hardware.what_if import scale
 from ssdsim.pricing.passes import cost_of_pass
 from ssdsim.runtimes.catalog import find_runtime
-from ssdsim.transformer.forward import Block, ForwardPass, forward_pass
+from ssdsim.transformer.forward import ForwardPass, forward_pass
 from ssdsim.transformer.operations import Collective, Operation
+from ssdsim.transformer.shard import Block
 
 MESSAGE = 1 << 20
 

@@ -12,7 +12,7 @@ from ssdsim.hardware.profile import HardwareProfile, Provenance
 from ssdsim.hardware.provenance import summary
 from ssdsim.hardware.recurrence import RecurrenceCosts, RecurrenceModel
 from ssdsim.hardware.what_if import scale
-from ssdsim.transformer.operations import Convolution, PrefillRecurrence, RecurrentStep
+from ssdsim.transformer.recurrences import Convolution, PrefillRecurrence, RecurrentStep
 
 US = 1e-6
 

@@ -42,6 +42,13 @@ def test_llama_bench_after_a_prompt_has_its_seconds(tmp_path: Path) -> None:
     assert (row.metric, row.value, row.input_tokens, row.output_tokens) == ("latency_s", 2.0, 512.0, 25.0)
 
 
+def test_a_prompt_that_is_no_number_is_refused(tmp_path: Path) -> None:
+    test = json.loads((SERVED / "llama-bench.json").read_text())[1] | {"n_prompt": [512]}
+    (tmp_path / "pg.json").write_text(json.dumps([test]))
+    with pytest.raises(InputError, match=r"n_prompt must be a number above 0, got \[512\]"):
+        read_measured(tmp_path / "pg.json", **GIVEN)
+
+
 def test_llama_batched_bench_has_a_row_a_batch() -> None:
     rows = read_measured(SERVED / "batched.jsonl", **GIVEN)
     assert [row.batch for row in rows] == [1, 2, 4, 8]
@@ -67,6 +74,24 @@ def test_guidellms_report_has_a_row_a_benchmark(tmp_path: Path) -> None:
     (row,) = read_measured(tmp_path / "guide.json", **GIVEN)
     assert (row.batch, row.metric, row.value) == (2, "tpot_ms", pytest.approx(104.8066))
     with pytest.raises(InputError, match="no card is called 'm'"):
+        read_measured(tmp_path / "guide.json", hardware="h100-sxm")
+
+
+@pytest.mark.parametrize("damaged", ["metadata", "config", "spec", "backend", "metrics", "inter_token_latency_ms"])
+@pytest.mark.parametrize("by", [5, [7], "x"])
+def test_a_damaged_report_of_guidellm_is_refused(tmp_path: Path, damaged: str, by: object) -> None:
+    inner = {"inter_token_latency_ms": {"successful": {"mean": 1.0, "count": 1}}}
+    report: dict[str, Any] = {
+        "metadata": {"guidellm_version": "0.8.1"},
+        "config": {"spec": {"backend": {"model": "m"}}},
+        "benchmarks": [{"metrics": inner}],
+    }
+    spec = report["config"]["spec"]
+    for parent in (report, report["config"], spec, report["benchmarks"][0], inner):
+        if damaged in parent:
+            parent[damaged] = by
+    (tmp_path / "guide.json").write_text(json.dumps(report))
+    with pytest.raises(InputError):
         read_measured(tmp_path / "guide.json", hardware="h100-sxm")
 
 

@@ -19,7 +19,7 @@ from ssdsim.scenario.options import DEFAULTS
 from ssdsim.validation.grid import GRIDS
 from ssdsim.validation.log import read_or_start
 from tests.mutations.files import changed_csv, changed_json
-from tests.mutations.made import Input
+from tests.mutations.input import Input
 from tests.mutations.values import changed_value, odd
 
 _ARRAYS: tuple[Any, ...] = (

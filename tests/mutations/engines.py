@@ -14,7 +14,7 @@ from ssdsim.measured.row import write_rows
 from tests.measured import test_readers as readers
 from tests.measured.engines import measured, served
 from tests.mutations.files import changed_csv, changed_json
-from tests.mutations.made import Input, command
+from tests.mutations.input import Input, command
 from tests.mutations.values import as_json, changed_bytes, changed_document, changed_log
 from tests.pairs import logs
 from tests.pairs.test_importers import SSD

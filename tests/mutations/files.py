@@ -20,7 +20,7 @@ from tests.calibration import test_importer_aiconfigurator as aiconfigurator
 from tests.calibration import test_importer_deepbench as deepbench
 from tests.calibration import test_importer_more as more
 from tests.calibration import test_importer_vidur as vidur
-from tests.mutations.made import Input, command
+from tests.mutations.input import Input, command
 from tests.mutations.values import as_json, changed_bytes, changed_document, changed_table
 
 CONFIG = {

@@ -21,7 +21,7 @@ from ssdsim.pairs.file import Participant, Settings
 from ssdsim.pairs.measured import header_of
 from ssdsim.pairs.records import RecordFolder
 from tests.mutations.files import changed_json, changed_parquet, changed_toml
-from tests.mutations.made import Input, command
+from tests.mutations.input import Input, command
 from tests.mutations.values import changed_bytes, changed_log, odd
 from tests.reports.run_folders import write_measurements, write_run
 

@@ -9,7 +9,7 @@ from random import Random
 import click
 
 from ssdsim.cli.main import VERBS
-from tests.mutations.made import Input, command
+from tests.mutations.input import Input, command
 from tests.mutations.values import TEXTS
 
 # quick ones, so that what a mutation leaves possible is worked out within a second

@@ -10,8 +10,8 @@ from typing import Any
 
 from ssdsim.base.bundled import models_folder
 from tests.mutations.files import changed_json, changed_toml
-from tests.mutations.made import Input, command
-from tests.pairs import made
+from tests.mutations.input import Input, command
+from tests.pairs import sample
 
 # every verb that reads a pair, at sizes that take a moment with a pair as it is
 _WITH_PAIR = (
@@ -39,7 +39,7 @@ _WITH_RUNTIME = (
 @lru_cache
 def _pairs() -> tuple[Any, ...]:
     bundled = [json.loads(path.read_text()) for path in sorted((models_folder() / "pairs").glob("*.json"))]
-    return (*(json.loads(pair.model_dump_json(by_alias=True)) for pair in (made.pair(), made.rich())), *bundled)
+    return (*(json.loads(pair.model_dump_json(by_alias=True)) for pair in (sample.pair(), sample.rich())), *bundled)
 
 
 def pair(rng: Random) -> Input:

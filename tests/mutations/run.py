@@ -24,7 +24,7 @@ from types import FrameType
 from ssdsim.answers.with_parent import end_with
 from ssdsim.base.errors import InputError
 from tests.mutations import calls, engines, files, folders, options, pairs
-from tests.mutations.made import Input
+from tests.mutations.input import Input
 
 MEMORY_BYTES = 8 * 2**30  # of a process that runs inputs
 CPU_S, WALL_S = 30, 300  # of an input; most take less than a tenth of a second

@@ -20,7 +20,7 @@ from ssdsim.pricing.memory import target_demand
 from ssdsim.transformer.forward import ForwardPass, forward_pass
 from ssdsim.transformer.operations import Collective, ExpertMlp, Gemm, LatentAttention, Operation
 from ssdsim.transformer.routing import busiest_over_mean, devices_of_a_token
-from tests.serving.made import requests
+from tests.serving.sample_runs import requests
 
 R1 = find_transformer("deepseek-r1")
 SPREAD: dict[str, Any] = {"target": "deepseek-r1", "drafter": "mtp", "dtype": "nvfp4", "hardware": "b200-sxm", "tp": 8}
@@ -34,7 +34,7 @@ def the(kind: type[Any], forward: ForwardPass, name: str) -> Any:
 
 
 def spread_pass(batch: int, queries: int = 1, devices: int = 8) -> ForwardPass:
-    return forward_pass(R1, batch=batch, queries=queries, context=1000, tp=devices, ep=devices, spread=True)
+    return forward_pass(R1, batch=batch, queries=queries, context=1000, tp=devices, ep=devices, data_parallel=True)
 
 
 def test_a_device_attends_to_its_own_sequences_and_serves_everyones_tokens() -> None:
@@ -61,10 +61,10 @@ def test_the_fullest_device_sets_the_pass_and_one_device_alone_sends_nothing() -
     assert the(LatentAttention, spread_pass(9), "attention").batch == 2
     assert the(LatentAttention, spread_pass(3), "attention").batch == 1
     assert spread_pass(9).counted()[1] == spread_pass(16).counted()[1]
-    alone, plain = (forward_pass(R1, batch=4, context=1000, tp=1, spread=each) for each in (True, False))
+    alone, plain = (forward_pass(R1, batch=4, context=1000, tp=1, data_parallel=each) for each in (True, False))
     assert alone.counted() == plain.counted()
     with pytest.raises(InputError, match="ep must be tp, 8; got 2"):
-        forward_pass(R1, batch=4, context=1000, tp=8, ep=2, spread=True)
+        forward_pass(R1, batch=4, context=1000, tp=8, ep=2, data_parallel=True)
 
 
 @given(st.integers(1, 3), st.integers(1, 4), st.integers(1, 4))
@@ -78,7 +78,7 @@ def test_the_devices_of_a_token_are_counted_over_all_choices(own: int, devices: 
 
 def test_memory_is_the_whole_model_but_for_the_experts_and_a_part_of_the_sequences() -> None:
     kept = R1.precision("float8-block")
-    spread, shared = (target_demand(R1, 8, 4096, 2, kept, each) for each in (True, False))
+    own, shared = (target_demand(R1, 8, 4096, 2, kept, each) for each in (True, False))
     by_part = R1.parameters_by_part
     others = sum(count for part, count in by_part.items() if part != "experts")
     widths = {"attention": 1.0, "attention_out": 1.0, "mlp": 1.0, "lm_head": 2.0, "activations": 2.0}
@@ -87,11 +87,11 @@ def test_memory_is_the_whole_model_but_for_the_experts_and_a_part_of_the_sequenc
         by_part[part] * (scales if width == 1.0 else width) for part, width in widths.items()
     )
     assert others == sum(by_part[part] for part in widths)
-    assert spread.weights_bytes == pytest.approx(by_hand, rel=1e-9)
-    assert spread.weights_bytes > shared.weights_bytes
-    assert spread.sequence_bytes == shared.sequence_bytes == 61 * 576 * 2 * (4096 + 3)  # every device has the latent
-    assert spread.total_bytes(17) - spread.weights_bytes == 3 * spread.sequence_bytes
-    bare = target_demand(R1, 8, 4096, 0, kept, spread=True)  # as plain decoding has it
+    assert own.weights_bytes == pytest.approx(by_hand, rel=1e-9)
+    assert own.weights_bytes > shared.weights_bytes
+    assert own.sequence_bytes == shared.sequence_bytes == 61 * 576 * 2 * (4096 + 3)  # every device has the latent
+    assert own.total_bytes(17) - own.weights_bytes == 3 * own.sequence_bytes
+    bare = target_demand(R1, 8, 4096, 0, kept, data_parallel=True)  # as plain decoding has it
     most = floor((find_hardware("h200-sxm").device.memory_bytes * 0.9 - bare.weights_bytes) / bare.sequence_bytes)
     with pytest.raises(InputError, match=f"the largest batch that fits is {8 * most}$"):
         configure(target="deepseek-r1", hardware="h200-sxm", dtype="float8-block", tp=8, attention="data-parallel",
@@ -101,12 +101,12 @@ def test_memory_is_the_whole_model_but_for_the_experts_and_a_part_of_the_sequenc
 def test_the_whole_of_attention_costs_one_sequence_dear_and_a_thousand_pay_it_back() -> None:
     """Rounds with MTP drafted beside the target, on every device for its own sequences."""
     for batch, pays in ((1, False), (1024, True)):
-        spread, shared = (
+        own, shared = (
             predict(strategies=("ar", "sd"), b=batch, k=2, **options).configuration.scenarios["sd"]
             for options in (DATA_PARALLEL, {**SPREAD, "ep": 8})
         )
-        assert (spread.estimate.tokens_per_second > shared.estimate.tokens_per_second) is pays
-        drafts = [each for step in spread.steps.values() for each in step.passes if each.model == "draft"]
+        assert (own.estimate.tokens_per_second > shared.estimate.tokens_per_second) is pays
+        drafts = [each for step in own.steps.values() for each in step.passes if each.model == "draft"]
         exchanged: list[Operation] = [op for each in drafts for op, _ in each.forward.counted()]
         assert {op.ranks for op in exchanged if isinstance(op, Collective)} == {8}
         assert max(op.m for op in exchanged if isinstance(op, Gemm)) == -(-batch // 8) * 3
@@ -135,7 +135,7 @@ def test_what_does_not_go_together_is_refused_in_one_line() -> None:
     with pytest.raises(InputError, match=r"llama-3\.1-70b has no experts to bring tokens to; .* are copies of it"):
         configure(attention="data-parallel")
     with pytest.raises(InputError, match="served with tensor-parallel attention only"):
-        serve(requests(10, 1.0), engine="closed", strategies="ar,sd", **DATA_PARALLEL)
+        serve(workload=requests(10, 1.0), engine="closed", strategies="ar,sd", **DATA_PARALLEL)
 
 
 def test_a_recommendation_and_an_export_have_it_as_it_is_given() -> None:

@@ -19,7 +19,7 @@ from ssdsim.runtimes.card import KERNELS
 from ssdsim.runtimes.catalog import find_runtime, load_runtime, save_runtime
 from ssdsim.scenario.configuration import Configuration, configure
 from ssdsim.transformer.kept import Caching, Held, paged_bytes, state_bytes
-from ssdsim.transformer.operations import KEEPINGS
+from ssdsim.transformer.recurrences import KEEPINGS
 
 QWEN: dict[str, Any] = {"target": "qwen3.5-122b-a10b", "hardware": "b200-sxm", "tp": 4, "drafter": "mtp"}
 

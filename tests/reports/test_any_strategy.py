@@ -24,7 +24,7 @@ from ssdsim.reports.style import colour_of, symbol_of
 from ssdsim.runs.report_folder import read_run_folder
 from ssdsim.validation.timelines import draw
 from tests.reports.run_folders import write_run
-from tests.reports.toy import Sleepy
+from tests.reports.sleepy import Sleepy
 
 ALL_FOUR = ("ar", "sd", "ssd", "sleepy")
 OPTIONS = {"strategies": list(ALL_FOUR), "context": 512}

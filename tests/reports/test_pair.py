@@ -9,7 +9,7 @@ import pytest
 from ssdsim.pairs.file import AtTemperature, Mean
 from ssdsim.reports.build import Report, report
 from ssdsim.reports.figure import Figure
-from tests.pairs import made
+from tests.pairs import sample
 from tests.reports.run_folders import write_run
 
 pytestmark = pytest.mark.long
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.long
 @pytest.fixture(scope="module")
 def of_pair(tmp_path_factory: pytest.TempPathFactory) -> Report:
     folder = tmp_path_factory.mktemp("pair")
-    run = write_run(folder / "run", {"pair": made.written(folder, made.rich())}, {"b": [1, 16]})
+    run = write_run(folder / "run", {"pair": sample.written(folder, sample.rich())}, {"b": [1, 16]})
     (folder / "pair.json").unlink()  # the run folder has its own
     return report(run)
 
@@ -41,7 +41,7 @@ def test_hit_curves_stand_beside_their_laws(of_pair: Report) -> None:
 
 def test_acceptance_stands_by_position_and_set(of_pair: Report) -> None:
     table = figure(of_pair, "pair-acceptance").table
-    assert table[table["set"] == "all requests"]["accepted"].to_list() == list(made.RATES)
+    assert table[table["set"] == "all requests"]["accepted"].to_list() == list(sample.RATES)
     assert set(table["set"]) == {"all requests", "code"}
     assert "rises from 76% at the first position to 82%" in figure(of_pair, "pair-acceptance").title
 
@@ -65,7 +65,7 @@ def test_the_page_says_what_the_tokens_rest_on(of_pair: Report) -> None:
 def test_what_a_log_does_not_know_is_left_out_with_a_reason(tmp_path: Path) -> None:
     log = AtTemperature(temperature=0.0, alpha=Mean(mean=0.7))
     run = write_run(tmp_path / "run", {"pair": "pair.json"}, {})
-    made.written(run, made.pair(how="sglang-server", requests=None, by_temperature=(log,)))
+    sample.written(run, sample.pair(how="sglang-server", requests=None, by_temperature=(log,)))
     found = report(run)
     reasons = {each.what: each.why for each in found.left_out}
     assert reasons["hit curves"] == "pair.json knows no hit rates: an engine's log has none, ssdsim measure has"

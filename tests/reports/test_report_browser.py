@@ -16,7 +16,7 @@ from ssdsim.reports.theme import LIGHT
 from tests.reports.browser import CHROMIUM, Browser
 from tests.reports.contrast import FAINT_TEXTS
 from tests.reports.run_folders import write_measurements, write_run
-from tests.reports.toy import Sleepy
+from tests.reports.sleepy import Sleepy
 
 pytestmark = [
     pytest.mark.browser,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
 import subprocess
@@ -13,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from ssdsim.answers.sweep.sweep import sweep
 from ssdsim.base.bundled import models_folder
 from ssdsim.base.errors import InputError
 from ssdsim.base.files import replaced, write_whole
@@ -36,6 +38,16 @@ def test_a_file_has_the_mode_of_any_new_file(tmp_path: Path) -> None:
     write_whole(tmp_path / "whole", "x")
     (tmp_path / "plain").write_text("x")
     assert (tmp_path / "whole").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+def test_a_note_of_pandas_that_is_damaged_is_not_read(tmp_path: Path) -> None:
+    """It names types; ``floa-64`` was a traceback."""
+    sweep(b=[1, 2], folder=tmp_path / "run")
+    results = tmp_path / "run/results.parquet"
+    table = read_table(results)
+    note = json.dumps({"columns": [{"name": "b", "field_name": "b", "numpy_type": "floa-64", "pandas_type": "x"}]})
+    write_table(table.replace_schema_metadata({**(table.schema.metadata or {}), b"pandas": note.encode()}), results)
+    assert report(tmp_path / "run").html
 
 
 def test_no_two_writers_share_a_name(tmp_path: Path) -> None:

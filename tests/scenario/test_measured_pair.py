@@ -22,19 +22,19 @@ from ssdsim.scenario.token_errors import drawn
 from ssdsim.speculation.acceptance import accepted_length_pmf, pooled_rate
 from ssdsim.speculation.acceptance_models import beta_kinds_by_position
 from ssdsim.speculation.hit_models import PowerLawHits
-from tests.pairs import made
+from tests.pairs import sample
 
 
 @pytest.fixture
 def pair(tmp_path: Path) -> str:
-    return made.written(tmp_path)
+    return sample.written(tmp_path)
 
 
 def test_acceptance_by_position_and_three_curves_come_from_the_pair(pair: str) -> None:
     settings = configure(pair=pair, backup="fast").settings
-    assert settings["alpha"] == made.RATES
+    assert settings["alpha"] == sample.RATES
     assert (settings["hit_c"], settings["hit_r"]) == (0.56, 0.67)
-    assert settings["hit_curve_all"] == tuple((float(f), h) for f, h in made.ALL_CURVE)  # the law misfits there
+    assert settings["hit_curve_all"] == tuple((float(f), h) for f, h in sample.ALL_CURVE)  # the law misfits there
     assert (settings["hit_c_backup"], settings["hit_r_backup"]) == (0.3, 0.8)
     assert settings.source("alpha") == "pair.json: measured on 64 requests, temperature 0"
     assert "hit_c_all" not in settings
@@ -45,7 +45,7 @@ def test_hits_are_those_of_the_three_curves(pair: str) -> None:
     """By hand: each accepted length with its own curve, after the primary and after the backup."""
     fl = [4, 3, 2, 2, 1, 1, 8]
     scenario = configure(pair=pair, backup="fast", fl=fl).scenarios["ssd"]
-    pmf = accepted_length_pmf(made.RATES, 6)
+    pmf = accepted_length_pmf(sample.RATES, 6)
     hits = np.append(PowerLawHits(c=0.56, r=0.67)(fl[:6]), 0.98)
     backup_hits = PowerLawHits(c=0.3, r=0.8)(fl)
     assert scenario.settings["p_hit"] == pytest.approx(pmf @ hits)
@@ -54,8 +54,8 @@ def test_hits_are_those_of_the_three_curves(pair: str) -> None:
 
 def test_how_sure_hits_are_moves_the_interval(tmp_path: Path) -> None:
     """Each curve with bounds is a direction of its own, up to what its requests leave open."""
-    wide = [(f, h, max(0.0, h - 0.1), min(1.0, h + 0.1)) for f, h in made.ALL_CURVE]
-    known = made.pair()
+    wide = [(f, h, max(0.0, h - 0.1), min(1.0, h + 0.1)) for f, h in sample.ALL_CURVE]
+    known = sample.pair()
     (at, *others) = known.by_temperature
     hits = at.hits.model_copy(update={"rejected": HitLaw(curve=tuple(wide)), "all_accepted": HitLaw(curve=tuple(wide))})
     found = known.model_copy(update={"by_temperature": (at.model_copy(update={"hits": hits}), *others)})
@@ -68,7 +68,7 @@ def test_how_sure_hits_are_moves_the_interval(tmp_path: Path) -> None:
 
 def test_another_temperature_is_another_pair(pair: str) -> None:
     hot = configure(pair=pair, temperature=1.0)
-    assert hot.settings["alpha"] == made.HOT_RATES
+    assert hot.settings["alpha"] == sample.HOT_RATES
     assert (
         predict(pair=pair, b=16, temperature=1.0).verdict.over["sd"].ratio
         < predict(pair=pair, b=16).verdict.over["sd"].ratio
@@ -78,17 +78,17 @@ def test_another_temperature_is_another_pair(pair: str) -> None:
 
 
 def test_the_only_temperature_is_the_scenarios(tmp_path: Path) -> None:
-    only = made.written(tmp_path, made.pair(by_temperature=(made.at(0.7, made.RATES, 0.5, 0.5),)))
+    only = sample.written(tmp_path, sample.pair(by_temperature=(sample.at(0.7, sample.RATES, 0.5, 0.5),)))
     assert configure(pair=only).settings["temperature"] == 0.7
     with pytest.raises(InputError, match=r"not measured at --temperature 0, only at 0.7"):
         configure(pair=only, temperature=0.0)
 
 
 def test_a_temperature_that_nobody_said_is_taken_with_a_warning(tmp_path: Path) -> None:
-    unsaid = made.written(tmp_path, made.pair(by_temperature=(made.at(None, made.RATES, 0.5, 0.5),)))
+    unsaid = sample.written(tmp_path, sample.pair(by_temperature=(sample.at(None, sample.RATES, 0.5, 0.5),)))
     for temperature in (None, 1.0):
         configuration = configure(pair=unsaid, temperature=temperature)
-        assert configuration.settings["alpha"] == made.RATES
+        assert configuration.settings["alpha"] == sample.RATES
         assert any("does not say at which temperature" in warning for warning in configuration.warnings)
 
 
@@ -126,7 +126,7 @@ def test_a_pair_that_would_have_no_part_is_refused(pair: str, options: dict[str,
 
 def test_a_pair_of_other_models_is_named(tmp_path: Path, pair: str) -> None:
     assert not any("measured with" in warning for warning in configure(pair=pair).warnings)
-    other = made.written(tmp_path, made.pair(draft=Participant(id="HuggingFaceTB/SmolLM2-135M")))
+    other = sample.written(tmp_path, sample.pair(draft=Participant(id="HuggingFaceTB/SmolLM2-135M")))
     warnings = configure(pair=other).warnings
     assert "pair.json: measured with draft HuggingFaceTB/SmolLM2-135M, not with --draft llama-3.2-1b" in warnings
     assert not any("measured with target" in warning for warning in warnings)
@@ -152,7 +152,7 @@ def test_placeholders_above_temperature_0_may_turn_the_verdict(options: dict[str
 
 
 def test_an_engines_log_has_no_hits_which_is_said(tmp_path: Path) -> None:
-    log = made.written(tmp_path, made.pair(how="vllm-metrics", by_temperature=(_acceptance_alone(),)))
+    log = sample.written(tmp_path, sample.pair(how="vllm-metrics", by_temperature=(_acceptance_alone(),)))
     configuration = configure(pair=log)
     assert any("has no hit rates, so that c 0.4 and r 0.7 are placeholders" in w for w in configuration.warnings)
     assert configuration.pair == "pair.json: read from vllm-metrics, 64 requests, temperature 0"
@@ -165,7 +165,7 @@ def _acceptance_alone(**others: Any) -> AtTemperature:
 
 
 def test_a_lookahead_beyond_what_was_measured(tmp_path: Path) -> None:
-    short = made.written(tmp_path, made.pair(by_temperature=(_acceptance_alone(),)))
+    short = sample.written(tmp_path, sample.pair(by_temperature=(_acceptance_alone(),)))
     settings = configure(pair=short).settings
     assert (settings["k"], settings.source("k")) == (3, "as far as pair.json knows acceptance")
     with pytest.raises(InputError, match=r"acceptance is known at 3 positions .* but the lookahead is 4"):
@@ -181,7 +181,7 @@ def test_no_pair_is_used_beyond_its_k_unless_somebody_extrapolates(
 ) -> None:
     """A pair with one rate went on to any K, as did the last of a head's; one by position did not."""
     found = _acceptance_alone(alpha_k=rates, length=Length(pooled=2.5, k=3))
-    pair = made.written(tmp_path, made.pair(by_temperature=(found,)))
+    pair = sample.written(tmp_path, sample.pair(by_temperature=(found,)))
     with pytest.raises(InputError, match=r"known at 3 positions .* but the lookahead is 4; --extrapolate takes"):
         predict(pair=pair, k=4, **drafting)
     beyond = predict(pair=pair, k=4, extrapolate=True, **drafting).configuration
@@ -192,7 +192,7 @@ def test_no_pair_is_used_beyond_its_k_unless_somebody_extrapolates(
 def test_searches_stop_at_what_a_pair_knows_and_say_so(tmp_path: Path) -> None:
     """``export`` wrote K 4 for vLLM and K 8 as csv of a pair that was measured to K 3."""
     found = _acceptance_alone(alpha_k=None, length=Length(pooled=2.5, k=3))
-    pair = made.written(tmp_path, made.pair(by_temperature=(found,)))
+    pair = sample.written(tmp_path, sample.pair(by_temperature=(found,)))
     stopped = "K is searched up to 3, as far as the pair knows acceptance (--extrapolate goes on)"
     recommended = recommend(gpus=5, pair=pair, strategies="ar,sd")
     assert stopped in recommended.warnings
@@ -223,15 +223,15 @@ def test_a_pair_is_not_used_beyond_its_fan_outs(pair: str) -> None:
 
 def test_a_temperature_between_is_the_nearest_where_somebody_extrapolates(pair: str) -> None:
     near = configure(pair=pair, temperature=0.7, extrapolate=True)
-    assert near.settings["alpha"] == made.HOT_RATES
+    assert near.settings["alpha"] == sample.HOT_RATES
     assert "pair.json: measured at temperature 1, taken for 0.7" in near.warnings
     with pytest.raises(InputError, match="--extrapolate needs --pair"):
         configure(extrapolate=True)
 
 
 def test_lengths_alone_are_no_acceptance(tmp_path: Path) -> None:
-    blind = made.written(
-        tmp_path, made.pair(by_temperature=(AtTemperature(temperature=0.0, length=Length(pooled=2.0)),))
+    blind = sample.written(
+        tmp_path, sample.pair(by_temperature=(AtTemperature(temperature=0.0, length=Length(pooled=2.0)),))
     )
     with pytest.raises(InputError, match="has no acceptance rate, only lengths"):
         configure(pair=blind)
@@ -244,20 +244,20 @@ def test_lengths_alone_are_no_acceptance(tmp_path: Path) -> None:
 @pytest.mark.parametrize("concentration", [2.0, 8.0, 100.0])
 def test_requests_that_differ_have_together_the_rates_by_position(concentration: float) -> None:
     """Counted as an engine counts: over rounds, of which requests that accept less have more."""
-    kinds = beta_kinds_by_position(made.RATES, concentration)
+    kinds = beta_kinds_by_position(sample.RATES, concentration)
     assert kinds.pmfs.sum(axis=1) == pytest.approx(1.0)
     lengths = kinds.pmfs @ np.arange(1, 8)
     rounds = kinds.weights / lengths
     pooled = rounds @ kinds.pmfs / rounds.sum()
-    assert pooled == pytest.approx(accepted_length_pmf(made.RATES, 6), abs=1e-6)
+    assert pooled == pytest.approx(accepted_length_pmf(sample.RATES, 6), abs=1e-6)
     assert np.ptp(lengths) > 0.3  # and they differ
 
 
 def test_a_pairs_concentration_keeps_its_mean_and_changes_what_requests_do(tmp_path: Path) -> None:
-    differing = made.at(0.0, made.RATES, 0.56, 0.67, requests=Spread(concentration=5.0, alike=False))
-    scenario = configure(pair=made.written(tmp_path, made.pair(by_temperature=(differing,)))).scenarios["sd"]
+    differing = sample.at(0.0, sample.RATES, 0.56, 0.67, requests=Spread(concentration=5.0, alike=False))
+    scenario = configure(pair=sample.written(tmp_path, sample.pair(by_temperature=(differing,)))).scenarios["sd"]
     assert scenario.settings["alpha_concentration"] == 5.0
-    length = float(accepted_length_pmf(made.RATES, 6) @ np.arange(1, 8))
+    length = float(accepted_length_pmf(sample.RATES, 6) @ np.arange(1, 8))
     assert scenario.tokens.averages.tokens_per_round == pytest.approx(length, rel=0.01)
 
 
@@ -270,8 +270,8 @@ def test_a_pairs_concentration_keeps_its_mean_and_changes_what_requests_do(tmp_p
 @pytest.mark.long
 def test_engines_agree_under_a_pair(tmp_path: Path, name: str, engine: Any, differ: bool) -> None:
     spread = Spread(concentration=6.0, alike=False) if differ else Spread(alike=True)
-    hot = made.at(1.0, made.HOT_RATES, 0.84, 0.32, requests=spread)
-    path = made.written(tmp_path, made.pair(by_temperature=(hot,)))
+    hot = sample.at(1.0, sample.HOT_RATES, 0.84, 0.32, requests=spread)
+    path = sample.written(tmp_path, sample.pair(by_temperature=(hot,)))
     scenario = configure(
         pair=path,
         b=4,
@@ -300,17 +300,19 @@ def test_a_pairs_intervals_reach_the_verdict(tmp_path: Path) -> None:
     """Sharper rates, sharper verdict; the timings' errors alone at rates that are sure."""
 
     def width(sure: float) -> float:
-        rates = made.HOT_RATES
-        hits = Hits(rejected=made.law(0.84, 0.32, 0.3 * sure), after_backup={"random": made.law(0.5, 0.5, 0.3 * sure)})
+        rates = sample.HOT_RATES
+        hits = Hits(
+            rejected=sample.law(0.84, 0.32, 0.3 * sure), after_backup={"random": sample.law(0.5, 0.5, 0.3 * sure)}
+        )
         alpha = Mean(mean=0.7, low=0.7 - 0.1 * sure, high=0.7 + 0.1 * sure)
-        found = made.at(1.0, rates, 0.84, 0.32, alpha=alpha, hits=hits)
-        over = predict(pair=made.written(tmp_path, made.pair(by_temperature=(found,))), b=16).verdict.over["sd"]
+        found = sample.at(1.0, rates, 0.84, 0.32, alpha=alpha, hits=hits)
+        over = predict(pair=sample.written(tmp_path, sample.pair(by_temperature=(found,))), b=16).verdict.over["sd"]
         assert over.interval is not None
         return over.interval.high - over.interval.low
 
     sure, known, rough = (width(factor) for factor in (0.0, 1.0, 2.0))
     assert sure < known < rough
-    given = predict(alpha=list(made.HOT_RATES), hit_c=0.84, hit_r=0.32, hit_c_backup=0.5, hit_r_backup=0.5, b=16)
+    given = predict(alpha=list(sample.HOT_RATES), hit_c=0.84, hit_r=0.32, hit_c_backup=0.5, hit_r_backup=0.5, b=16)
     over = given.verdict.over["sd"].interval
     assert over is not None
     assert over.high - over.low == pytest.approx(sure, rel=0.02)
@@ -320,7 +322,7 @@ def test_an_interval_is_that_of_the_rate_through_the_whole_answer(tmp_path: Path
     """SD alone, its timings cancelled by AR's: tokens a round move as alpha does within its bounds."""
     alpha = Mean(mean=0.7, low=0.65, high=0.75)
     found = AtTemperature(temperature=0.0, alpha=alpha, alpha_k=(0.7,) * 6)
-    path = made.written(tmp_path, made.pair(by_temperature=(found,)))
+    path = sample.written(tmp_path, sample.pair(by_temperature=(found,)))
     scenario = configure(pair=path, strategies="sd").scenarios["sd"]
     from ssdsim.pricing.cost import TimingErrors
 
@@ -352,7 +354,7 @@ def test_recommend_and_export_read_the_pair(pair: str) -> None:
     assert not any("placeholder" in warning for warning in found.warnings)
     (alpha,) = (each for each in found.break_evens if each.what == "acceptance rate alpha")
     k = found.answers[0].by_strategy["ssd"].shape.settings["k"]
-    assert alpha.present == pytest.approx(pooled_rate(made.HOT_RATES, k))
+    assert alpha.present == pytest.approx(pooled_rate(sample.HOT_RATES, k))
     assert alpha.bound in ("at least", "at most", "always")  # SSD leads: what it has is enough
     assert alpha.value is None or alpha.value <= alpha.present
     exported = export("json", b=[16], context=[1024], k=[2, 4], f=3, pair=pair)
@@ -363,23 +365,23 @@ def test_recommend_and_export_read_the_pair(pair: str) -> None:
 def test_an_engines_pair_from_its_log_to_a_prediction(tmp_path: Path) -> None:
     """A single length: one rate at all positions that were drafted, of no interval."""
     found = AtTemperature(temperature=0.0, alpha=Mean(mean=0.65), length=Length(pooled=2.5, k=4))
-    path = made.written(tmp_path, made.pair(how="sglang-server", requests=None, by_temperature=(found,)))
+    path = sample.written(tmp_path, sample.pair(how="sglang-server", requests=None, by_temperature=(found,)))
     assert configure(pair=path, k=4).settings["alpha"] == (0.65,) * 4
 
 
 def test_a_law_without_its_curve_and_a_curve_without_its_law(tmp_path: Path) -> None:
     bare = Hits(rejected=HitLaw(c=0.5, r=0.5), all_accepted=HitLaw(curve=((1, 0.5, None, None),)))
     found = _acceptance_alone(hits=bare)
-    settings = configure(pair=made.written(tmp_path, made.pair(by_temperature=(found,)))).settings
+    settings = configure(pair=sample.written(tmp_path, sample.pair(by_temperature=(found,)))).settings
     assert (settings["hit_c"], settings["hit_curve_all"]) == (0.5, ((1.0, 0.5),))
 
 
 def test_what_pair_is_one_of_several_files_is_the_one_named(tmp_path: Path) -> None:
     """A folder keeps its copy: a sweep of two pairs."""
     paths = []
-    for name, rates in (("cold", made.RATES), ("hot", made.HOT_RATES)):
+    for name, rates in (("cold", sample.RATES), ("hot", sample.HOT_RATES)):
         (tmp_path / name).mkdir()
-        paths.append(made.written(tmp_path / name, made.pair(by_temperature=(made.at(0.0, rates, 0.5, 0.5),))))
+        paths.append(sample.written(tmp_path / name, sample.pair(by_temperature=(sample.at(0.0, rates, 0.5, 0.5),))))
     frame = evaluate([{"pair": path, "strategies": "ar,sd"} for path in paths])
     assert frame[
         "tokens_per_round_sd" if "tokens_per_round_sd" in frame else "tokens_per_round"
@@ -389,4 +391,4 @@ def test_what_pair_is_one_of_several_files_is_the_one_named(tmp_path: Path) -> N
 def test_no_pair_there(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no pair there; 'ssdsim measure'"):
         configure(pair=str(tmp_path / "none.json"))
-    assert isinstance(made.pair(), Pair)
+    assert isinstance(sample.pair(), Pair)

@@ -10,7 +10,7 @@ import pytest
 from ssdsim.answers.serving.batching import Batching
 from ssdsim.answers.serving.loop import simulate
 from ssdsim.scenario.configuration import configure
-from tests.serving.made import policy, requests
+from tests.serving.sample_runs import policy, requests
 
 GIVEN: dict[str, Any] = {
     "target": "qwen3-8b",

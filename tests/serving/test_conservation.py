@@ -18,7 +18,7 @@ from ssdsim.answers.serving.policy import Policy
 from ssdsim.answers.serving.replica import Replica
 from ssdsim.answers.serving.workload import Workload
 from tests.serving.checks import every_token_was_made, reserves, time_adds_up
-from tests.serving.made import SMALL, policy, requests
+from tests.serving.sample_runs import SMALL, policy, requests
 
 pytestmark = pytest.mark.long
 

@@ -8,7 +8,7 @@ from ssdsim.answers.serving.batching import Batching
 from ssdsim.answers.serving.loop import simulate
 from ssdsim.answers.serving.metrics import metrics_of_requests
 from tests.serving.checks import gaps_as_paces_ms, one_forced_miss_a_request, pace_is_the_time_over_the_tokens, reserves
-from tests.serving.made import SMALL, policy, requests
+from tests.serving.sample_runs import SMALL, policy, requests
 
 WORKLOAD = requests(60, rate=2.0, inputs="200", outputs="60")
 

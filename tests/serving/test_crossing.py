@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from ssdsim.answers.serving.advice import advice
-from ssdsim.answers.serving.batching import Batching
 from ssdsim.answers.serving.crossing import Side, crossing
 from ssdsim.answers.serving.passes import PromptTables
 from ssdsim.answers.serving.round_table import RoundTable
@@ -16,12 +15,12 @@ from ssdsim.answers.serving.serve import serve
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.many import rates
-from tests.serving.made import requests
+from tests.serving.sample_runs import requests
 
 
 @pytest.mark.parametrize(("faster", "spread", "open_"), [(1.01, 0.1, True), (0.99, 0.1, True), (1.2, 0.01, False)])
 def test_a_sign_that_the_errors_leave_open_is_not_said(faster: float, spread: float, open_: bool) -> None:
-    found = serve(requests(50, 2.0), engine="closed", batching=Batching(prefill="none"), strategies="sd,ssd")
+    found = serve(workload=requests(50, 2.0), engine="closed", prefill="none", strategies="sd,ssd")
     one = found.sharings["sd"]
 
     def side(name: str, factors: np.ndarray) -> Side:

@@ -11,11 +11,12 @@ from ssdsim.answers.serving.fleet import SharedDraft, simulate_fleet
 from ssdsim.answers.serving.journal import Run
 from ssdsim.answers.serving.loop import simulate
 from ssdsim.answers.serving.policies import policies
+from ssdsim.answers.serving.replicas import Fleet
 from ssdsim.answers.serving.timeline import timeline
 from ssdsim.base.errors import InputError
 from ssdsim.scenario.configuration import configure
 from tests.serving.checks import every_token_was_made, time_adds_up
-from tests.serving.made import SMALL, policy, requests
+from tests.serving.sample_runs import SMALL, policy, requests
 
 WORKLOAD = requests(120, 6.0, inputs="uniform:50,600", outputs="uniform:5,90")
 
@@ -25,7 +26,7 @@ WORKLOAD = requests(120, 6.0, inputs="uniform:50,600", outputs="uniform:5,90")
 def test_one_replica_on_simpys_clock_is_the_loop(name: str, rate: float) -> None:
     workload, batching = WORKLOAD.at_rate(rate), Batching()
     one = simulate(policy(name, workload, batching, **SMALL), workload, batching)
-    other = simulate_fleet(policy(name, workload, batching, **SMALL), workload, batching, 1)
+    other = simulate_fleet(policy(name, workload, batching, **SMALL), workload, batching, Fleet(1))
     assert np.allclose(one.requests.last_s, other.requests.last_s, rtol=1e-9)
     assert np.array_equal(one.requests.rounds, other.requests.rounds)
 
@@ -33,7 +34,7 @@ def test_one_replica_on_simpys_clock_is_the_loop(name: str, rate: float) -> None
 @pytest.mark.parametrize("router", ["round-robin", "least-loaded"])
 def test_replicas_share_the_requests_and_lose_none(router: str) -> None:
     workload = WORKLOAD.at_rate(40.0)
-    run = simulate_fleet(policy("ssd", workload, Batching(), **SMALL), workload, Batching(), 3, router)  # type: ignore[arg-type]
+    run = simulate_fleet(policy("ssd", workload, Batching(), **SMALL), workload, Batching(), Fleet(3, router))  # type: ignore[arg-type]
     every_token_was_made(run)
     time_adds_up(run)
     counts = np.bincount(run.requests.replica, minlength=3)
@@ -46,14 +47,14 @@ def test_least_loaded_waits_no_longer_than_round_robin_where_answers_differ() ->
     waits = []
     for router in ("round-robin", "least-loaded"):
         batching = Batching(max_batch=8)
-        run = simulate_fleet(policy("ar", workload, batching, **SMALL), workload, batching, 4, router)  # type: ignore[arg-type]
+        run = simulate_fleet(policy("ar", workload, batching, **SMALL), workload, batching, Fleet(4, router))  # type: ignore[arg-type]
         waits.append(float((run.requests.scheduled_s - run.requests.arrival_s).mean()))
     assert waits[1] < waits[0]
 
 
 def test_an_unknown_router_is_refused() -> None:
     with pytest.raises(InputError, match="did you mean 'least-loaded'"):
-        simulate_fleet(policy("ar", WORKLOAD, Batching(), **SMALL), WORKLOAD, Batching(), 2, "least-load")  # type: ignore[arg-type]
+        Fleet(2, "least-load")  # type: ignore[arg-type]
 
 
 @pytest.mark.long
@@ -61,7 +62,7 @@ def test_a_timeline_of_a_burst_shows_joins_forced_misses_late_drafts_and_a_switc
     workload = requests(150, 1.0, inputs="400", outputs="80").at_rate(60.0)
     batching = Batching()
     auto = policies({"strategies": "ar,ssd,auto", "backup": "jit", "f": 8}, workload, batching).by_name["auto"]
-    run = simulate_fleet(auto, workload, batching, 2)
+    run = simulate_fleet(auto, workload, batching, Fleet(2))
     timeline(run, auto).save(tmp_path / "trace.json")
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     tracks = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
@@ -81,7 +82,7 @@ def _shared(targets: int, name: str = "ssd", replicas: int = 4) -> Run:
     workload, batching = WORKLOAD.at_rate(20.0), Batching()
     of = {"backup": "jit", "targets": targets, "draft_serves": "in-turn"}
     served = policy(name, workload, batching, **SMALL, **of)
-    return simulate_fleet(served, workload, batching, replicas, "round-robin", 0)
+    return simulate_fleet(served, workload, batching, Fleet(replicas))
 
 
 def test_a_draft_that_replicas_share_is_waited_for_and_is_one_gpu() -> None:
@@ -136,7 +137,7 @@ def test_full_replicas_wait_for_a_shared_draft_as_predicted(name: str, serves: s
     load = requests(40 * targets, 1.0, outputs="400").at_rate(np.inf)
     of = {"targets": targets, "draft_serves": serves, "k": 3, **SMALL}
     of |= {"sd_draft": "separate"} if name == "sd" else {"f": 1, "backup": "jit"}
-    run = simulate_fleet(policy(name, load, batching, **of), load, batching, targets)
+    run = simulate_fleet(policy(name, load, batching, **of), load, batching, Fleet(targets))
     full = [end - start for rounds in run.rounds for start, end, running, *_ in rounds if running == batch]
     predicted = configure(strategies=name, b=batch, context=712, **of).scenarios[name].estimate
     assert float(np.mean(full)) == pytest.approx(float(predicted.round_s), rel=near)

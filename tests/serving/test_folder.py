@@ -15,7 +15,6 @@ import pytest
 from click.testing import CliRunner
 
 from ssdsim.answers.serving.serve import serve
-from ssdsim.answers.serving.slo import Slo
 from ssdsim.base.errors import InputError
 from ssdsim.base.parquet import write_table
 from ssdsim.cli.main import cli
@@ -23,7 +22,7 @@ from ssdsim.reports.build import report
 from ssdsim.runs.serving_folder import opened_for_serving
 from tests.mutations.values import changed_document
 from tests.reports.browser import CHROMIUM, Browser
-from tests.serving.made import SMALL, requests
+from tests.serving.sample_runs import SMALL, requests
 
 pytestmark = pytest.mark.long
 
@@ -84,12 +83,12 @@ def test_a_kept_run_with_other_columns_is_one_line(tmp_path: Path) -> None:
 
 
 def test_a_search_for_a_capacity_is_kept(tmp_path: Path) -> None:
-    search = {"attainment": 0.9, "slo": Slo.parse("tpot:12"), "strategies": "ar,sd", **SMALL}
+    search = {"capacity": True, "slo": "tpot:12", "strategies": "ar,sd", **SMALL}
     workload = requests(150, inputs="200", outputs="60")
     found = []
     for _ in range(2):
         with opened_for_serving(tmp_path) as folder:
-            found.append(serve(workload, folder=folder, **search).within_slo)
+            found.append(serve(workload=workload, folder=folder, **search).within_slo)
             times = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "parts").glob("*.json")}
             assert len(times) == 2
     assert found[0] == found[1]

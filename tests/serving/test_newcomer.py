@@ -9,7 +9,7 @@ from ssdsim.answers.serving.batching import Batching
 from ssdsim.answers.serving.loop import simulate
 from ssdsim.answers.serving.policies import policies
 from tests.serving.checks import every_token_was_made
-from tests.serving.made import requests
+from tests.serving.sample_runs import requests
 from tests.strategies.wary import NGrams, Wary
 
 pytestmark = pytest.mark.long

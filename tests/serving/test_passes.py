@@ -14,7 +14,7 @@ from ssdsim.runtimes.catalog import find_runtime
 from ssdsim.transformer.forward import forward_pass
 from ssdsim.transformer.mixed import Chunk, mixed_pass
 from ssdsim.transformer.prefill import prefill_pass
-from tests.serving.made import policy, requests
+from tests.serving.sample_runs import policy, requests
 
 
 def place(card: str = "llama-3.1-70b", tp: int = 4, runtime: str = "ssd-engine", model: Model = "target") -> Place:

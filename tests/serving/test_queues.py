@@ -14,7 +14,7 @@ from ssdsim.answers.serving.spread import mean
 from ssdsim.base.intervals import student_quantile
 from ssdsim.transformer.mixed import Chunk
 from tests.serving.checks import one_forced_miss_a_request
-from tests.serving.made import ELSEWHERE, SMALL, policy, requests, shared
+from tests.serving.sample_runs import ELSEWHERE, SMALL, policy, requests, shared
 
 pytestmark = pytest.mark.long
 

@@ -13,11 +13,10 @@ from ssdsim.answers.serving.from_log import workload_of
 from ssdsim.answers.serving.loop import simulate
 from ssdsim.answers.serving.metrics import metrics_of_requests
 from ssdsim.answers.serving.serve import serve
-from ssdsim.answers.serving.slo import Slo
 from ssdsim.base.errors import InputError
 from ssdsim.cli.main import cli
 from ssdsim.reports.build import report
-from tests.serving.made import ELSEWHERE, SMALL, policy, requests, shared
+from tests.serving.sample_runs import ELSEWHERE, SMALL, policy, requests, shared
 
 pytestmark = pytest.mark.long
 
@@ -25,7 +24,7 @@ pytestmark = pytest.mark.long
 def test_the_crossing_lies_where_runs_change_places() -> None:
     workload = requests(3000, 8.0, inputs="1024", outputs="256")
     batching = Batching(prefill="none")
-    found = serve(workload, engine="closed", batching=batching, strategies="sd,ssd")
+    found = serve(workload=workload, engine="closed", prefill="none", strategies="sd,ssd")
     (crossing,) = [c for c in found.crossings if c.basis == "replica"]
     assert crossing.rate is not None
     assert crossing.interval is not None
@@ -41,7 +40,7 @@ def test_the_crossing_lies_where_runs_change_places() -> None:
 
 
 def test_with_as_many_gpus_the_rival_catches_up_earlier() -> None:
-    found = serve(requests(100, 8.0, inputs="1024", outputs="256"), engine="closed", batching=Batching(prefill="none"))
+    found = serve(workload=requests(100, 8.0, inputs="1024", outputs="256"), engine="closed", prefill="none")
     for name in ("sd", "ar"):
         rates = {c.basis: c.rate for c in found.crossings if c.over.name == name}
         assert rates["gpu"] is not None
@@ -52,7 +51,7 @@ def test_with_as_many_gpus_the_rival_catches_up_earlier() -> None:
 
 
 def test_a_schedule_without_its_tax_is_never_clearly_behind_the_best_strategy() -> None:
-    found = serve(requests(100, 8.0, inputs="1024", outputs="256"), engine="closed", batching=Batching(prefill="none"))
+    found = serve(workload=requests(100, 8.0, inputs="1024", outputs="256"), engine="closed", prefill="none")
     names = [name for name in found.sharings if name != "auto"]
     most = min(float(found.capacities[name][0]) for name in ("ar", "sd"))
     for rate in np.linspace(0.5, 0.95 * most, 12):
@@ -64,7 +63,7 @@ def test_a_schedule_loses_where_speculation_does_not_pay_by_its_tax() -> None:
     """As in vLLM issue 49548: dynamic speculation that is switched off costs 21.6 % a token at 189 in flight."""
     options = {"strategies": "ar,sd,auto", "runtime": "vllm", "k": 4, "alpha": 0.1}
     workload = requests(100, 8.0, inputs="1024", outputs="256")
-    found = serve(workload, engine="closed", batching=Batching(prefill="none", tax=0.2158), **options)
+    found = serve(workload=workload, engine="closed", prefill="none", dynamic_tax=0.2158, **options)
     auto = found.policies.by_name["auto"]
     assert auto.at(189, workload.context).name == "ar"  # the schedule does what is best there, and pays
     rate = 0.8 * float(found.capacities["auto"][0])
@@ -103,13 +102,17 @@ def test_the_law_of_kong_et_al_is_the_mean_field_of_runs_below_70_percent() -> N
 
 def test_the_search_for_a_capacity_ends_where_the_attainment_is_lost() -> None:
     workload = requests(800, 1.0, inputs="512", outputs="100")
-    slo = Slo.parse("tpot:12")
-    found = serve(workload, slo=slo, attainment=0.9, strategies="sd", **SMALL)
+    slo = "tpot:12"
+    found = serve(workload=workload, slo=slo, capacity=True, strategies="sd", **SMALL)
     capacity = found.within_slo["sd"]
     assert capacity.metrics is not None
     assert capacity.metrics.attainment is not None
     assert capacity.metrics.attainment.value >= 0.9
-    beyond = serve(workload, rates=[1.1 * capacity.too_much], slo=slo, strategies="sd", **SMALL).points[0].metrics["sd"]
+    beyond = (
+        serve(workload=workload, rate=[1.1 * capacity.too_much], slo=slo, strategies="sd", **SMALL)
+        .points[0]
+        .metrics["sd"]
+    )
     assert beyond.attainment is not None
     assert beyond.attainment.value < 0.9
 
@@ -117,7 +120,9 @@ def test_the_search_for_a_capacity_ends_where_the_attainment_is_lost() -> None:
 def test_runs_get_longer_until_their_pace_is_known() -> None:
     options = {"strategies": "sd", **SMALL}
     workload = requests(60, 1.0, inputs="300", outputs="geometric:40")
-    short, long = (serve(workload, rates=[8.0], precision=p, **options).points[0].metrics["sd"] for p in (None, 0.02))
+    short, long = (
+        serve(workload=workload, rate=[8.0], precision=p, **options).points[0].metrics["sd"] for p in (None, 0.02)
+    )
     before, after = (each.of_requests["tpot"] for each in (short, long))
     assert before is not None
     assert after is not None
@@ -174,7 +179,7 @@ def test_a_log_keeps_its_pattern_at_another_rate(tmp_path: Path) -> None:
     path = tmp_path / "bench.json"
     benchmark(path, 1.0)
     workload, _ = workload_of(path)
-    found = serve(workload, rates=[1.0, 2.0], strategies="ar", engine="loop", **SMALL)
+    found = serve(workload=workload, rate=[1.0, 2.0], strategies="ar", engine="loop", **SMALL)
     assert [point.rate for point in found.points] == pytest.approx([1.0, 2.0])
     gaps = [np.diff(point.workload.arrival_s) for point in found.points]
     assert np.allclose(gaps[0], 2.0 * gaps[1])
@@ -184,14 +189,14 @@ def test_a_log_keeps_its_pattern_at_another_rate(tmp_path: Path) -> None:
 def test_prompts_longer_than_what_was_timed_are_told(prefill: Any, told: bool) -> None:
     """The profile has products of up to 520 tokens and no attention of prompts."""
     place = {"target": "llama-3.1-8b", "hardware": "h100-sxm-torch", "tp": 1, "strategies": "ar,sd"}
-    found = serve(requests(4, 1.0, inputs="1024"), batching=Batching(prefill=prefill), engine="closed", **place)
+    found = serve(workload=requests(4, 1.0, inputs="1024"), prefill=prefill, engine="closed", **place)
     assert any("m above the largest timed, 520" in warning for warning in found.warnings) is told
     assert any("prefill attention of bfloat16 was not timed" in warning for warning in found.warnings) is told
 
 
 def test_runs_are_the_same_for_a_seed_and_in_other_processes() -> None:
     workload = requests(60, 2.0, inputs="300", outputs="40")
-    one, two = (serve(workload, rates=[2.0, 4.0], strategies="sd,ssd", jobs=jobs, **SMALL) for jobs in (1, 2))
+    one, two = (serve(workload=workload, rate=[2.0, 4.0], strategies="sd,ssd", jobs=jobs, **SMALL) for jobs in (1, 2))
     for a, b in zip(one.points, two.points, strict=True):
         assert a.metrics == b.metrics
 
@@ -199,11 +204,11 @@ def test_runs_are_the_same_for_a_seed_and_in_other_processes() -> None:
 @pytest.mark.cluster
 def test_runs_are_the_same_on_a_cluster() -> None:
     distributed = pytest.importorskip("distributed")
-    how: dict[str, Any] = {"rates": [2.0, 4.0], "strategies": "sd,ssd", **SMALL}
+    how: dict[str, Any] = {"rate": [2.0, 4.0], "strategies": "sd,ssd", **SMALL}
     workload = requests(60, 2.0, inputs="300", outputs="40")
     with distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster:
-        there = serve(workload, cluster=cluster.scheduler_address, **how)
-    for a, b in zip(serve(workload, **how).points, there.points, strict=True):
+        there = serve(workload=workload, cluster=cluster.scheduler_address, **how)
+    for a, b in zip(serve(workload=workload, **how).points, there.points, strict=True):
         assert a.metrics == b.metrics
 
 
@@ -227,7 +232,7 @@ def test_common_requests_tighten_the_difference_of_strategies() -> None:
 def test_requests_that_have_their_only_token_elsewhere_end_without_a_round(concurrency: int | None) -> None:
     """A replica with nothing else to decode ended in a traceback."""
     workload = requests(60, outputs="geometric:1.2", concurrency=concurrency)
-    found = serve(workload, batching=Batching(prefill="none", max_batch=2), strategies="ar", seed=0)
+    found = serve(workload=workload, prefill="none", max_batch=2, strategies="ar", seed=0)
     assert found.points[0].metrics["ar"].completed == 60
 
 
@@ -236,7 +241,7 @@ def test_a_draft_pool_is_targets_that_share_a_draft() -> None:
     load = requests(40, 8.0, outputs="20")
     asked: dict[str, Any] = {"replicas": 2, "strategies": "ar,ssd", "draft_serves": "in-turn", "engine": "closed"}
     pool, targets, own = (
-        serve(load, **asked, **SMALL, **given) for given in ({"draft_pool": 1}, {"targets": 2}, {"targets": 1})
+        serve(workload=load, **asked, **SMALL, **given) for given in ({"draft_pool": 1}, {"targets": 2}, {"targets": 1})
     )
     assert pool.policies.by_name["ssd"].gpus == targets.policies.by_name["ssd"].gpus == 1.5
     assert pool.policies.by_name["ar"].gpus == 1
@@ -252,9 +257,13 @@ def test_a_draft_pool_is_targets_that_share_a_draft() -> None:
         ({"t_sd": 0.2}, "serve has no option 't_sd'"),
         ({"strategies": "amusd"}, "serving needs strategies that take a batch"),
         ({"slo": "tpto:5"}, "did you mean 'tpot'"),
-        ({"attainment": 0.9}, "needs an --slo"),
+        ({"capacity": True}, "needs an --slo"),
+        ({"attainment": 0.9}, "--attainment needs --capacity"),
         ({"workload": requests(20, outputs="1")}, "no answer has a second token, so nothing is decoded"),
         ({"precision": 0.02, "engine": "closed"}, "--precision has no effect with --engine closed"),
+        ({"workload": None, "rate": 0.0}, "--rate must be at least 1e-06, got 0.0"),
+        ({"seed": -1}, "--seed must be at least 0"),
+        ({"router": "least-load"}, "did you mean 'least-loaded'"),
         ({"draft_pool": 1}, "--draft-pool has no effect with one replica"),
         ({"draft_pool": 2, "replicas": 3}, "3 replicas cannot share 2 drafts evenly"),
         ({"draft_pool": 1, "replicas": 2, "targets": 2}, "--draft-pool has no effect with --targets"),
@@ -265,6 +274,4 @@ def test_a_draft_pool_is_targets_that_share_a_draft() -> None:
 )
 def test_what_has_no_meaning_is_refused_in_one_line(options: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
-        serve(
-            **{"workload": requests(5), **options, **({"slo": Slo.parse(options["slo"])} if "slo" in options else {})}
-        )
+        serve(**{"workload": requests(5), **options})

@@ -17,6 +17,7 @@ from ssdsim.pricing.occupancy import Occupancy, target_alone
 from ssdsim.pricing.room import Devices
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece, Step
+from ssdsim.protocols.axes import Lookahead
 from ssdsim.protocols.strategy import Strategy
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.kernel import Kernel, Tokens
@@ -34,6 +35,7 @@ class Wary(Strategy):
     title = "Wary SD"
     source = "an example"
     rival = "sd"
+    drafted = "wary_k"
     options = (
         Option(
             name="wary_k",
@@ -41,13 +43,12 @@ class Wary(Strategy):
             default=4,
             about="Wary SD's lookahead while nothing is rejected",
             axis="Wary SD's lookahead (tokens)",
+            symbol="W",
             varied_by=("recommend", "schedule"),
             groups=(Group.CHOICE,),
         ),
     )
-
-    def lookahead(self, options: Mapping[str, Any]) -> int:
-        return int(options["wary_k"])
+    searched = (Lookahead(option="wary_k", about="Wary SD's lookaheads that may be chosen", most=6),)
 
     # tokens: what a round does to a sequence, by the state in which it begins
 

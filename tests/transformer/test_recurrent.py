@@ -14,16 +14,9 @@ from ssdsim.transformer.card import Transformer, legal_tensor_parallel
 from ssdsim.transformer.forward import forward_pass
 from ssdsim.transformer.heads import eagle_head, mtp_head
 from ssdsim.transformer.mixed import Chunk, mixed_pass
-from ssdsim.transformer.operations import (
-    Attention,
-    Convolution,
-    ExpertMlp,
-    Gemm,
-    LatentAttention,
-    PrefillRecurrence,
-    RecurrentStep,
-)
+from ssdsim.transformer.operations import Attention, ExpertMlp, Gemm, LatentAttention
 from ssdsim.transformer.prefill import prefill_pass
+from ssdsim.transformer.recurrences import Convolution, PrefillRecurrence, RecurrentStep
 
 B = 10**9
 MB = 10**6

@@ -24,14 +24,14 @@ from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.room import Devices
 from ssdsim.reports.build import report
 from ssdsim.rounds.estimate import PARTS
+from ssdsim.strategies.pearl import PEARL
 from ssdsim.validation.bench import Bench, check_profile, check_runs, run_grid
 from ssdsim.validation.comparison import interval, speedups
 from ssdsim.validation.grid import GRIDS, GridPoint
 from ssdsim.validation.timelines import spent_s
+from tests.calibration.few_visits import few_visits
 from tests.calibration.process import PAIR
-from tests.calibration.seldom import seldom
 from tests.cli.in_process import asked
-from tests.executor.toys import Alternating
 
 CARDS = {"target": "transformer-shaped-128x2", "draft": "transformer-shaped-64x1"}
 
@@ -41,7 +41,7 @@ def bench(hardware: str = "h100-sxm", dtype: str = "bfloat16", **changed: Any) -
     return Bench(
         **{
             **CARDS,
-            "strategies": ("ar", "alternating"),
+            "strategies": ("ar", "pearl"),
             "target_devices": ("cpu:0",),
             "draft_devices": ("cpu:1",),
             "hardware": hardware,
@@ -59,7 +59,7 @@ def bench(hardware: str = "h100-sxm", dtype: str = "bfloat16", **changed: Any) -
 POINT = GridPoint(3, 1, 0.8, 0.5, 1, "jit", "separate")
 
 
-class Refusing(Alternating):
+class Refusing(PEARL):
     name = "refusing"
     title = "Refusing"
 
@@ -67,7 +67,7 @@ class Refusing(Alternating):
         return "it is a made-up one"
 
 
-class Wide(Alternating):
+class Wide(PEARL):
     name = "wide"
     title = "Wide"
 
@@ -77,7 +77,7 @@ class Wide(Alternating):
 
 @pytest.fixture
 def _toys() -> Iterator[None]:
-    toys = (Alternating(), Refusing(), Wide())
+    toys = (Refusing(), Wide())
     for strategy in toys:
         strategies.ALL.register(strategy)
     yield
@@ -90,16 +90,16 @@ def _toys() -> Iterator[None]:
 def test_any_strategy_is_measured_predicted_and_held_against_its_rival(calibration: Path, tmp_path: Path) -> None:
     here, trace = bench(str(calibration / "validation-profile.json"), "float32"), Trace()
     (compared,) = run_grid(here, [POINT], tmp_path / "log.jsonl", lambda done, total: None, trace)
-    assert [(c.strategy, c.devices) for c in compared] == [("ar", (1, 0)), ("alternating", (1, 1))]
+    assert [(c.strategy, c.devices) for c in compared] == [("ar", (1, 0)), ("pearl", (1, 1))]
     for c in compared:  # parts lie between marks of the round, which is timed around them: other work may come between
         assert set(c.parts) <= set(PARTS)
         assert sum(measured for measured, _ in c.parts.values()) == pytest.approx(c.measured.value, rel=0.05)
         # parts are of whole rounds, the prediction is the mean over a simulated run with its two ends
         assert sum(predicted for _, predicted in c.parts.values()) == pytest.approx(c.predicted_s, rel=1e-3)
         assert c.parts["verify"][0] > 0.0
-    assert [found[:2] for found in speedups(compared)] == [("alternating", "ar")]
+    assert [found[:2] for found in speedups(compared)] == [("pearl", "ar")]
     assert {track for track in trace.tracks if track.startswith("measured")} == {
-        *("measured Alternating target 0 (cpu:0)", "measured Alternating draft (cpu:1)"),
+        *("measured PEARL target 0 (cpu:0)", "measured PEARL draft (cpu:1)"),
     }
     again = run_grid(here, [POINT], tmp_path / "log.jsonl", lambda done, total: None, None)
     assert list(again) == [compared]
@@ -139,8 +139,8 @@ def test_a_machine_with_one_device_measures_what_needs_no_other(calibration: Pat
 def test_what_cannot_run_here_is_refused_before_anything_is_timed() -> None:
     with pytest.raises(InputError, match="Refusing cannot run here: it is a made-up one"):
         check_runs(("ar", "refusing"), [POINT], 1)
-    with pytest.raises(InputError, match="unknown strategy 'altenating'; did you mean 'alternating'"):
-        check_runs(("ar", "altenating"), [POINT], 1)
+    with pytest.raises(InputError, match="unknown strategy 'perl'; did you mean 'pearl'"):
+        check_runs(("ar", "perl"), [POINT], 1)
     with pytest.raises(InputError, match="Wide needs 1 target and 2 draft ranks, there are 1 and 1"):
         bench(strategies=("wide",)).configuration(POINT)
 
@@ -193,7 +193,7 @@ def test_a_validation_keeps_its_points_shows_both_traces_and_judges(
 
     What it would calibrate is there already.
     """
-    seldom(monkeypatch.setitem)
+    few_visits(monkeypatch.setitem)
     run = Path(shutil.copytree(calibration, tmp_path / "run"))
     trace, log = run / "measured_trace.json", run / "validation.jsonl"
     few = ["--rounds", "4", "--repeats", "2"]

@@ -50,10 +50,10 @@ class Shape:
     @property
     def ep(self) -> int:
         """Groups of them that hold different experts."""
-        return self.tp if self.spread else int(self.settings.get("ep", DEFAULTS["ep"]))
+        return self.tp if self.data_parallel else int(self.settings.get("ep", DEFAULTS["ep"]))
 
     @property
-    def spread(self) -> bool:
+    def data_parallel(self) -> bool:
         """They have sequences of their own."""
         return self.settings.get("attention") == DATA_PARALLEL
 
@@ -132,7 +132,7 @@ class Deployment:
         replicas = f" x {devices.target // shape.tp}" if devices.target > shape.tp else ""
         draft = f" + {devices.draft}" if devices.draft else ""
         sharing = f"{shape.targets} x " if shape.targets > 1 else ""
-        return f"{copies}{self.title} {sharing}{degrees(shape.tp, shape.ep, shape.spread)}{replicas}{draft}"
+        return f"{copies}{self.title} {sharing}{degrees(shape.tp, shape.ep, shape.data_parallel)}{replicas}{draft}"
 
     @property
     def settings(self) -> str:

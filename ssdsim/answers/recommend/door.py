@@ -15,10 +15,13 @@ from ssdsim.answers.recommend.deployment import Deployment
 from ssdsim.answers.recommend.request import Request
 from ssdsim.answers.schedule.candidates import fixed_options
 from ssdsim.answers.schedule.file import Cell
+from ssdsim.answers.serving.effort import Effort
 from ssdsim.answers.serving.lengths import Lengths
+from ssdsim.answers.serving.load import Load
 from ssdsim.answers.serving.policies import taken
-from ssdsim.answers.serving.serve import Serving, serve
-from ssdsim.answers.serving.slo import Slo
+from ssdsim.answers.serving.replicas import Fleet
+from ssdsim.answers.serving.serve import Serving, served
+from ssdsim.answers.serving.slo import Goal
 from ssdsim.answers.serving.workload import Workload, synthetic
 from ssdsim.base.errors import InputError
 from ssdsim.protocols.axes import LOOKAHEAD
@@ -146,22 +149,21 @@ def _paying(about: Answer, request: Request, rate: float | None, slo: str | None
     rival = strategies.ALL.named(own).rival
     beside = [name for name in (rival, Autoregressive.name) if name in request.ranked and name != own]
     beside = beside or [name for name in about.by_strategy if name != own][:1]
-    bounds = Slo.parse(slo)
     load = _workload(request)
     names = [name for name in taken() if name not in ("strategies", "subject", "pair_set")]
     options = {**_options(best, request, [*names, "pair_set"]), "strategies": [own, *dict.fromkeys(beside)]}
-    asked: dict[str, Any] = {"subject": own, "seed": request.seed, "replicas": best.shape.targets, **options}
+    asked: dict[str, Any] = {"subject": own, "fleet": Fleet(best.shape.targets), **options}
     try:
-        rates = None if rate is None else [rate / best.copies]
-        served = serve(load, rates=rates or [1.0], engine="closed", **asked)
-        within = {} if bounds is None else _within(load, bounds, asked)
+        at_rate = Load(1.0 if rate is None else rate / best.copies, workload=load)
+        at_one = served(at_rate, effort=Effort("closed", seed=request.seed), **asked)
+        within = {} if slo is None else _within(load, Goal(slo, capacity=True, attainment=ATTAINMENT), request, asked)
     except InputError as error:
         if rate is not None or slo is not None:
             raise
         return None, str(error)
     lengths = int(load.input_tokens[0]), int(load.output_tokens[0])
-    at = {} if rate is None else _at_rate(served)
-    return Paying(served.verdict.sentence, lengths, rate, at, slo, within), None
+    at = {} if rate is None else _at_rate(at_one)
+    return Paying(at_one.verdict.sentence, lengths, rate, at, slo, within), None
 
 
 def _workload(request: Request) -> Workload:
@@ -172,14 +174,14 @@ def _workload(request: Request) -> Workload:
     return synthetic(_REQUESTS, 1.0, Lengths.parse(prompt, "--context"), Lengths.parse(answer, "--output-tokens"))
 
 
-def _at_rate(served: Serving) -> dict[str, float | None]:
-    closed = served.points[0].closed
+def _at_rate(found: Serving) -> dict[str, float | None]:
+    closed = found.points[0].closed
     tpot = {name: float(each.tpot_s) for name, each in closed.items()}
     return {name: 1e3 * seconds if seconds < float("inf") else None for name, seconds in tpot.items()}
 
 
-def _within(load: Workload, slo: Slo, asked: Mapping[str, Any]) -> dict[str, float]:
-    found = serve(load, slo=slo, attainment=ATTAINMENT, **asked)
+def _within(load: Workload, goal: Goal, request: Request, asked: Mapping[str, Any]) -> dict[str, float]:
+    found = served(Load(workload=load), goal=goal, effort=Effort(seed=request.seed), **asked)
     return {name: each.rate for name, each in found.within_slo.items()}
 
 
@@ -192,7 +194,7 @@ def _command(best: Deployment, request: Request) -> Command | None:
     if dialect.one is not None:
         return _of_one(best, dialect, request)
     options = _options(best, request, [name for name in fixed_options() if name != "strategies"])
-    if best.shape.spread:
+    if best.shape.data_parallel:
         options["attention"] = DATA_PARALLEL
     own = [best.shape.strategy]
     batches = sorted({1 << n for n in range(best.copy_batch.bit_length())} | {best.copy_batch})

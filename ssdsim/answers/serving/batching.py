@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from ssdsim.base.checks import whole, within
-from ssdsim.base.errors import InputError, nearest
+from ssdsim.base.errors import InputError
+from ssdsim.base.kinds import Number, OneOf, Whole
+from ssdsim.base.option_record import OptionRecord, asked
 from ssdsim.pricing.memory import USABLE_SHARE
 
 Prefill = Literal["chunked", "priority", "none"]
@@ -17,7 +18,7 @@ LEAST_CHUNK = 16
 
 
 @dataclass(frozen=True)
-class Batching:
+class Batching(OptionRecord):
     """``prefill``: ``chunked``, what a pass has left of ``token_budget`` beside what is decoded (vLLM's v1);
     ``priority``, passes of their own before decoding goes on (the SSD engine's, vLLM's v0); ``none``, elsewhere,
     which takes ``prefill_ms``. At most ``max_batch`` requests are held at once (vLLM's ``max_num_seqs``).
@@ -29,29 +30,19 @@ class Batching:
     a schedule changes its strategy once another one is asked for ``hold`` rounds in a row.
     """
 
-    prefill: Prefill = "chunked"
-    token_budget: int = 2048
-    prefill_ms: float = 0.0
-    max_batch: int = 256
-    kv_fraction: float = USABLE_SHARE
-    block: int = 16
-    first_speculation: FirstSpeculation = "miss"
-    tax: float = 0.0
-    hold: int = 1
+    prefill: Prefill = asked(OneOf(get_args(Prefill)), "chunked, priority or none (elsewhere)", "chunked")
+    token_budget: int = asked(Whole(), "tokens that a pass has room for", 2048)
+    prefill_ms: float = asked(Number(1e7), "what prefill elsewhere takes", 0.0)
+    max_batch: int = asked(Whole(most=4096), "requests held at once", 256, spellings=("--max-num-seqs",))
+    kv_fraction: float = asked(Number(1.0, 0.01), "of memory, for weights and caches", USABLE_SHARE)
+    block: int = asked(Whole(most=65536), "tokens of a cache block", 16)
+    first_speculation: FirstSpeculation = asked(
+        OneOf(get_args(FirstSpeculation)), "miss, or prefill: guessed meanwhile", "miss"
+    )
+    tax: float = asked(Number(10.0), "share by which a schedule's rounds are longer", 0.0, name="dynamic_tax")
+    hold: int = asked(Whole(), "rounds before a schedule switches", 1)
 
     def __post_init__(self) -> None:
-        for name, value, words in (
-            ("--prefill", self.prefill, get_args(Prefill)),
-            ("--first-speculation", self.first_speculation, get_args(FirstSpeculation)),
-        ):
-            if value not in words:
-                raise InputError(f"{name} must be one of {', '.join(words)}, got {value}{nearest(value, words)}")
-        whole("--token-budget", self.token_budget, 1, 1_000_000)
-        whole("--max-batch", self.max_batch, 1, 4096)
-        whole("--block", self.block, 1, 65536)
-        whole("--hold", self.hold, 1)
-        within("--kv-fraction", self.kv_fraction, 0.01, 1.0)
-        within("--prefill-ms", self.prefill_ms, 0.0, 1e7)
-        within("--dynamic-tax", self.tax, 0.0, 10.0)
+        super().__post_init__()
         if self.prefill_ms and self.prefill != "none":
             raise InputError("--prefill-ms needs --prefill none (prompts are then processed elsewhere)")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 import simpy
@@ -14,22 +14,17 @@ from ssdsim.answers.serving.journal import Requests, Run
 from ssdsim.answers.serving.loop import run_of
 from ssdsim.answers.serving.policy import Policy
 from ssdsim.answers.serving.replica import Replica
+from ssdsim.answers.serving.replicas import Fleet, Router
 from ssdsim.answers.serving.workload import Workload
-from ssdsim.base.checks import whole
-from ssdsim.base.errors import InputError, nearest
+from ssdsim.base.errors import InputError
 from ssdsim.pricing.room import Devices
-
-Router = Literal["round-robin", "least-loaded"]
-
-_MOST_REPLICAS = 1024
 
 
 def simulate_fleet(
     policy: Policy,
     workload: Workload,
     batching: Batching,
-    replicas: int,
-    router: Router = "round-robin",
+    fleet: Fleet,
     seed: int = 0,
 ) -> Run:
     """Every request of a workload, by the replica that the router gives it to when it comes.
@@ -40,24 +35,19 @@ def simulate_fleet(
 
     Raises
     ------
-    InputError : no such router, no replica, some that are left over where so many share a draft, or requests that come
-        when others are answered.
+    InputError : some replicas are left over where so many share a draft, or requests come when others are answered.
     """
-    whole("--replicas", replicas, 1, _MOST_REPLICAS)
-    if router not in get_args(Router):
-        raise InputError(
-            f"--router must be one of {', '.join(get_args(Router))}, got {router}{nearest(router, get_args(Router))}"
-        )
+    replicas = fleet.replicas
     if workload.concurrency is not None:
         raise InputError("--concurrency has no effect with replicas behind a router: give --rate")
     if replicas % policy.devices.targets:
         raise InputError(f"{policy.devices.targets} replicas share a draft: {replicas} are no multiple of it")
     requests = Requests(workload)
-    fleet = [Replica(policy, batching, workload, requests, seed=seed, number=number) for number in range(replicas)]
+    each = [Replica(policy, batching, workload, requests, seed=seed, number=number) for number in range(replicas)]
     clock = simpy.Environment()
-    _Fleet(clock, fleet, router, workload, batching, policy.devices).start()
+    _Fleet(clock, each, fleet.router, workload, batching, policy.devices).start()
     clock.run()
-    return run_of(policy, workload, requests, fleet)
+    return run_of(policy, workload, requests, each)
 
 
 @dataclass

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ssdsim.answers.serving.workload import Workload, of_columns
-from ssdsim.base.checks import whole, within
-from ssdsim.base.errors import InputError
+from ssdsim.base.errors import InputError, told
+from ssdsim.base.kinds import Kind
 from ssdsim.measured.request_logs.files import read_log
 from ssdsim.measured.request_logs.log import RequestLog
 
@@ -23,26 +24,27 @@ class Cut:
     limit: int | None = None
     faster: float = 1.0
 
-    @staticmethod
-    def parse(slice_: str | None, limit: int | None, faster: float | None) -> Cut:
-        """``--slice A:B`` in seconds of the log.
 
-        Raises
-        ------
-        InputError : no such slice, or a number out of range.
-        """
-        start, end = 0.0, np.inf
-        if slice_ is not None:
-            try:
-                first, _, last = slice_.partition(":")
-                start, end = float(first or 0.0), float(last or np.inf)
-            except ValueError:
-                raise InputError(f"--slice {slice_}: seconds wanted, such as 0:3600") from None
-            if not 0.0 <= start < end:
-                raise InputError(f"--slice {slice_}: must rise from first to last")
-        if limit is not None:
-            whole("--limit", limit, 1)
-        return Cut(start, end, limit, float(within("--scale-rate", 1.0 if faster is None else faster, 1e-6, 1e6)))
+@dataclass(frozen=True)
+class OfSlice(Kind):
+    """``A:B`` in seconds of a log, either of which may be left out; or the two numbers."""
+
+    form = "from:to"
+    unless = "not seconds such as 0:3600"
+    must = "rise from first to last, from 0 on, in seconds such as 0:3600"
+
+    def parse(self, text: str) -> tuple[float, float]:
+        first, _, last = text.partition(":")
+        return float(first or 0.0), float(last or np.inf)
+
+    def checked(self, said: str, value: Any) -> tuple[float, float]:
+        try:
+            start, end = self.parse(value) if isinstance(value, str) else map(float, value)
+        except (TypeError, ValueError):
+            raise InputError(f"{said} must {self.must}, got {told(value)}") from None
+        if not 0.0 <= start < end:
+            raise InputError(f"{said} must {self.must}, got {told(value)}")
+        return start, end
 
 
 def workload_of(

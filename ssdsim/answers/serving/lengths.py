@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.base.errors import InputError, nearest
+from ssdsim.base.kinds import Kind
 
 MOST_TOKENS = 1_000_000
 _SHAPES = {"lognormal": 2, "geometric": 1, "uniform": 2}
@@ -76,3 +78,19 @@ class Lengths:
     def __str__(self) -> str:
         numbers = ",".join(f"{number:g}" for number in self.numbers)
         return numbers if self.shape == "constant" else f"{self.shape}:{numbers}"
+
+
+def constant(tokens: int) -> Lengths:
+    """As many tokens each."""
+    return Lengths("constant", (float(tokens),))
+
+
+@dataclass(frozen=True)
+class OfLengths(Kind):
+    """:class:`Lengths`, a number of tokens, or the text of one."""
+
+    form = "n|shape:n[,n]"
+    must = f"be a number of tokens, or one of {', '.join(_SHAPES)} with its numbers"
+
+    def checked(self, said: str, value: Any) -> Lengths:
+        return value if isinstance(value, Lengths) else Lengths.parse(value, said)

@@ -13,12 +13,13 @@ from ssdsim.answers.idle_cores import IdleCores
 from ssdsim.answers.serving.batching import Batching
 from ssdsim.answers.serving.capacity import Capacity, capacity
 from ssdsim.answers.serving.closed_form import Sharing
-from ssdsim.answers.serving.fleet import Router, simulate_fleet
+from ssdsim.answers.serving.fleet import simulate_fleet
 from ssdsim.answers.serving.journal import Run
 from ssdsim.answers.serving.kept import Kept
 from ssdsim.answers.serving.loop import simulate
 from ssdsim.answers.serving.metrics import Metrics, measure
 from ssdsim.answers.serving.policy import Policy
+from ssdsim.answers.serving.replicas import Fleet
 from ssdsim.answers.serving.request_rows import request_rows
 from ssdsim.answers.serving.slo import Slo
 from ssdsim.answers.serving.workload import Workload
@@ -43,9 +44,8 @@ class How:
 
     batching: Batching
     slo: Slo | None = None
+    fleet: Fleet = field(default_factory=Fleet)
     seed: int = 0
-    replicas: int = 1
-    router: Router = "round-robin"
     precision: float | None = None
 
 
@@ -85,9 +85,9 @@ class Workers:
 
 def run(policy: Policy, workload: Workload, how: How) -> Run:
     """One run: of one replica the loop, of several on SimPy's clock."""
-    if how.replicas == 1:
+    if how.fleet.replicas == 1:
         return simulate(policy, workload, how.batching, how.seed)
-    return simulate_fleet(policy, workload, how.batching, how.replicas, how.router, how.seed)
+    return simulate_fleet(policy, workload, how.batching, how.fleet, how.seed)
 
 
 def measured(policy: Policy, workload: Workload, how: How) -> tuple[Run, Metrics]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,27 +16,27 @@ from ssdsim.answers.serving.batching import Batching
 from ssdsim.answers.serving.capacity import Capacity
 from ssdsim.answers.serving.closed_form import Served, Sharing, sharing
 from ssdsim.answers.serving.crossing import Crossing, Side, crossing
-from ssdsim.answers.serving.fleet import Router
+from ssdsim.answers.serving.effort import Effort
 from ssdsim.answers.serving.kept import Kept
-from ssdsim.answers.serving.measuring import How, Progress, Workers, capacities, lines, runs
+from ssdsim.answers.serving.load import Load
+from ssdsim.answers.serving.measuring import How, capacities, lines, runs
 from ssdsim.answers.serving.metrics import Metrics
 from ssdsim.answers.serving.passes import prompt_warnings
 from ssdsim.answers.serving.policies import Policies, policies
 from ssdsim.answers.serving.policy import Policy
-from ssdsim.answers.serving.slo import Slo
+from ssdsim.answers.serving.replicas import Fleet
+from ssdsim.answers.serving.slo import Goal
 from ssdsim.answers.serving.workload import Workload
-from ssdsim.answers.workers import check_workers
-from ssdsim.base.checks import whole, within
-from ssdsim.base.errors import InputError, nearest
+from ssdsim.base.errors import InputError
 from ssdsim.base.intervals import Interval
+from ssdsim.base.option_record import taken
+from ssdsim.protocols.shared import TARGETS
 from ssdsim.runs.serving_folder import ServingFolder
 from ssdsim.scenario.engines import Engine
-from ssdsim.scenario.options import ALL
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-ServeEngine = Literal["auto", "closed", "loop"]
 DRAWS = 200  # of what is not known behind capacities and crossings
 
 
@@ -76,18 +76,15 @@ class Serving:
     """``points`` in the order of the rates. ``capacities`` are requests a second a replica beyond which a policy's
     queue grows without end, with 95 % intervals from all that is not known; ``crossings`` of the subject with every
     other one. ``apart`` are the strategies that the engine does not run. ``within_slo`` are the rates up to which a
-    share ``attainment`` of requests is good, where asked for. ``requests`` has a line a request of every run, where a
+    share of requests is good, where asked for. ``requests`` has a line a request of every run, where a
     folder was given.
     """
 
     policies: Policies
-    batching: Batching
-    slo: Slo | None
-    subject: str
-    seed: int
+    how: How
+    goal: Goal
     engine: str
-    replicas: int
-    router: Router
+    subject: str
     draft_pool: int | None
     points: Sequence[Point]
     sharings: Mapping[str, Sharing]
@@ -95,148 +92,129 @@ class Serving:
     crossings: Sequence[Crossing]
     verdict: Advice
     warnings: Sequence[str]
-    attainment: float | None = None
     within_slo: Mapping[str, Capacity] = field(default_factory=dict)
     apart: Mapping[str, Apart] = field(default_factory=dict)
     requests: pa.Table | None = None
 
-    @property
-    def how(self) -> How:
-        return How(self.batching, self.slo, self.seed, self.replicas, self.router)
 
-
-def serve(
-    workload: Workload,
-    *,
-    rates: Sequence[float] | None = None,
-    batching: Batching | None = None,
-    slo: Slo | None = None,
-    attainment: float | None = None,
-    replicas: int = 1,
-    router: Router = "round-robin",
-    draft_pool: int | None = None,
-    schedule: str | Path | None = None,
-    engine: ServeEngine = "auto",
-    seed: int = 0,
-    precision: float | None = None,
-    jobs: int = 1,
-    cluster: str | None = None,
-    progress: Progress | None = None,
-    folder: ServingFolder | None = None,
-    **options: Any,
-) -> Serving:
-    """Serve a workload by each strategy, on replicas of its own.
+def serve(*, schedule: str | Path | None = None, folder: ServingFolder | None = None, **options: Any) -> Serving:
+    """Serve requests by each strategy, on replicas of its own: ``serve(rate=2.0, engine="closed", p_hit=0.9)``.
 
     Parameters
     ----------
-    workload : requests (:func:`ssdsim.answers.serving.workload.synthetic`, or of a file).
-    rates : requests a second at which the workload comes, in its own pattern; by default its own.
-    batching : how the engine makes batches.
-    slo : what a good request keeps.
-    attainment : search for the highest rate at which such a share of requests is good.
-    replicas, router : so many share the requests; capacities and crossings are of one.
-    draft_pool : drafts for all replicas, each of which serves as many (``targets``); by default each replica has its
-        own.
     schedule : a file of ``ssdsim export``, which then decides what runs.
-    engine : ``closed`` the closed form alone; ``loop`` and ``auto`` also run every round.
-    precision : runs get more requests until the 95 % interval of the mean time per token is so small a share of it.
-    jobs, cluster : who makes the runs, as :func:`ssdsim.sweep` takes them.
     folder : keeps what each run and each search found, and knows what it kept.
-    options : those of a scenario but for batch and context. ``strategies`` may have ``auto`` in it.
+    options : those of ``ssdsim serve``: which requests come (``rate``, ``input_len``, ...), how batches are made
+        (``prefill``, ``max_batch``, ...), what is good (``slo``, ``capacity``), who works (``engine``, ``jobs``, ...);
+        and those of a scenario but for batch and context. ``strategies`` may have ``auto`` in it.
 
     Raises
     ------
     InputError : one line that says what, where, and what is allowed.
     """
-    whole("--seed", seed, 0)
-    if engine not in get_args(ServeEngine):
-        raise InputError(f"unknown engine '{engine}'{nearest(engine, get_args(ServeEngine))}")
-    if attainment is not None and (slo is None or engine == "closed" or workload.concurrency is not None):
-        raise InputError("--capacity needs an --slo, arrivals, and runs (not --engine closed)")
-    if precision is not None:
-        _check_precision(precision, workload, engine)
-    options["targets"] = _targets(options.pop("targets", None), replicas, draft_pool)
-    if workload.output_tokens.max() <= 1:
-        raise InputError("no answer has a second token, so nothing is decoded: a strategy changes nothing")
-    check_workers(jobs, cluster)
-    workers = Workers(jobs, cluster, progress)
-    batching = batching or Batching()
-    plan = None if schedule is None else Path(schedule)
-    subject_asked = options.pop("subject", None)
+    load, fleet, batching = taken(Load, options), taken(Fleet, options), taken(Batching, options)
+    goal, effort = taken(Goal, options), taken(Effort, options)
+    return served(load, fleet, batching, goal, effort, schedule=schedule, folder=folder, **options)
+
+
+def served(
+    load: Load,
+    fleet: Fleet | None = None,
+    batching: Batching | None = None,
+    goal: Goal | None = None,
+    effort: Effort | None = None,
+    *,
+    schedule: str | Path | None = None,
+    folder: ServingFolder | None = None,
+    **options: Any,
+) -> Serving:
+    """:func:`serve`, whose options but for a scenario's are records. Capacities and crossings are of one replica."""
+    fleet, batching, goal, effort = fleet or Fleet(), batching or Batching(), goal or Goal(), effort or Effort()
+    options["targets"] = fleet.targets(options.pop("targets", None))
+    workload = load.arrives(effort.seed, goal.capacity)
+    _check(workload, goal, effort)
+    plan, subject_asked = None if schedule is None else Path(schedule), options.pop("subject", None)
     found = policies(options, workload, batching, plan)
     _check_shared(options["targets"], found)
     subject = found.engine.subject((*found.fixed, *found.apart), subject_asked)
-    sides = {name: _side(name, policy, workload, batching, found, seed) for name, policy in found.by_name.items()}
-    loads = _loads(workload, rates) if attainment is None or rates is not None else []
-    how = How(batching, slo, seed, replicas, router, precision)
+    how = How(batching, goal.bounds, fleet, effort.seed, effort.precision)
     kept = None
     if folder is not None:
         text = "" if plan is None else plan.read_text(encoding="utf-8")
         kept = Kept(folder, found.configuration.settings, text)
-    made = {} if engine == "closed" else runs(found.by_name, loads, how, kept, workers)
-    points = [
-        Point(
-            rate=load.offered,
-            workload=load,
-            closed=_closed(sides, load.offered, replicas),
-            metrics={name: made[at, name] for name in found.by_name} if made else {},
-        )
-        for at, load in enumerate(loads)
-    ]
-    crossings = [
-        crossing(sides[subject], sides[name], basis)
-        for name in _rivals(subject, found)
-        for basis in (("replica", "gpu") if sides[name].gpus != sides[subject].gpus else ("replica",))
-    ]
-    within_slo: Mapping[str, Capacity] = {}
-    if attainment is not None:
-        within("--attainment", attainment, 0.0, 1.0)
+    return _Asked(found, workload, how, goal, effort, kept, options["targets"]).served(subject, load.rates)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """Policies that serve a workload: ``how``, what was ``kept`` of it before, how many ``targets`` share a draft."""
+
+    policies: Policies
+    workload: Workload
+    how: How
+    goal: Goal
+    effort: Effort
+    kept: Kept | None
+    targets: int | None
+
+    def served(self, subject: str, rates: Sequence[float] | None) -> Serving:
+        """At each of the rates, and beyond which a queue grows without end."""
+        found, fleet, searched = self.policies, self.how.fleet, self.goal.searched
+        sides = {name: self._side(name, policy) for name, policy in found.by_name.items()}
         sharings = {name: side.sharing for name, side in sides.items()}
-        within_slo = capacities(found.by_name, sharings, workload, attainment, how, kept, workers)
-    each = [None if point.rate is None else point.rate / replicas for point in points]
-    scenarios = found.configuration.scenarios
-    rests_on = Basis.of(scenarios[subject], scenarios[crossings[0].over.name], None) if crossings else SURE
-    said = advice(subject, sides, crossings, each, rests_on)
-    return Serving(
-        warnings=_warnings(found, workload, batching),
-        policies=found,
-        batching=batching,
-        slo=slo,
-        subject=subject,
-        seed=seed,
-        engine="closed" if engine == "closed" else "loop",
-        replicas=replicas,
-        router=router,
-        draft_pool=None if options["targets"] is None else replicas // options["targets"],
-        points=points,
-        sharings={name: side.sharing for name, side in sides.items()},
-        capacities={name: _capacity(side) for name, side in sides.items()},
-        crossings=crossings,
-        verdict=said,
-        attainment=attainment,
-        within_slo=within_slo,
-        apart={
-            name: _apart(_side(name, policy, workload, batching, found, seed), found.engine, sides, each)
-            for name, policy in found.apart.items()
-        },
-        requests=lines(found.by_name, loads, how, kept) if kept is not None and made else None,
-    )
+        loads = _loads(self.workload, rates) if searched is None or rates is not None else []
+        made = runs(found.by_name, loads, self.how, self.kept, self.effort.workers) if self.effort.runs else {}
+        points = [
+            Point(
+                rate=load.offered,
+                workload=load,
+                closed=_closed(sides, load.offered, fleet.replicas),
+                metrics={name: made[at, name] for name in found.by_name} if made else {},
+            )
+            for at, load in enumerate(loads)
+        ]
+        crossings = _crossings(subject, sides, found)
+        each = [None if point.rate is None else point.rate / fleet.replicas for point in points]
+        return Serving(
+            warnings=_warnings(found, self.workload, self.how.batching),
+            policies=found,
+            how=self.how,
+            goal=self.goal,
+            engine="loop" if self.effort.runs else "closed",
+            subject=subject,
+            draft_pool=None if self.targets is None else fleet.replicas // self.targets,
+            points=points,
+            sharings=sharings,
+            capacities={name: _capacity(side) for name, side in sides.items()},
+            crossings=crossings,
+            verdict=advice(subject, sides, crossings, each, _rests_on(subject, crossings, found)),
+            within_slo={} if searched is None else self._within_slo(searched, sharings),
+            apart={
+                name: _apart(self._side(name, policy), found.engine, sides, each)
+                for name, policy in found.apart.items()
+            },
+            requests=None if self.kept is None or not made else lines(found.by_name, loads, self.how, self.kept),
+        )
+
+    def _side(self, name: str, policy: Policy) -> Side:
+        errors = self.policies.configuration.errors(DRAWS, self.how.seed)
+        return Side(name, policy.title, policy.gpus, *sharing(policy, self.workload, self.how.batching, errors))
+
+    def _within_slo(self, share: float, sharings: Mapping[str, Sharing]) -> Mapping[str, Capacity]:
+        found = self.policies.by_name
+        return capacities(found, sharings, self.workload, share, self.how, self.kept, self.effort.workers)
 
 
-def _targets(given: int | None, replicas: int, draft_pool: int | None) -> int | None:
-    """How many replicas share a draft; None where nobody says."""
-    if draft_pool is None:
-        if given is not None and replicas % ALL["targets"].checked(given):
-            raise InputError(f"--targets {given} share a draft: give --replicas {given}, or a multiple, not {replicas}")
-        return given
-    if given is not None:
-        raise InputError("--draft-pool has no effect with --targets (which says how many replicas share a draft)")
-    if replicas == 1:
-        raise InputError("--draft-pool has no effect with one replica (its draft has a device of its own)")
-    whole("--draft-pool", draft_pool, 1, replicas)
-    if replicas % draft_pool:
-        raise InputError(f"--draft-pool {draft_pool}: {replicas} replicas cannot share {draft_pool} drafts evenly")
-    return replicas // draft_pool
+def _check(workload: Workload, goal: Goal, effort: Effort) -> None:
+    """Raise :class:`InputError` where an answer cannot be made in the way that is asked for."""
+    if goal.capacity and (goal.slo is None or not effort.runs or workload.concurrency is not None):
+        raise InputError("--capacity needs an --slo, arrivals, and runs (not --engine closed)")
+    if effort.precision is not None and not effort.runs:
+        raise InputError("--precision has no effect with --engine closed (it runs nothing)")
+    if effort.precision is not None and workload.made is None:
+        raise InputError("--precision has no effect with a log (there are no more requests than it has)")
+    if workload.output_tokens.max() <= 1:
+        raise InputError("no answer has a second token, so nothing is decoded: a strategy changes nothing")
 
 
 def _check_shared(targets: int | None, found: Policies) -> None:
@@ -246,17 +224,10 @@ def _check_shared(targets: int | None, found: Policies) -> None:
     ranked = [*found.by_name.values(), *found.apart.values()]
     if all(policy.devices.targets == 1 for policy in ranked):
         named = ", ".join(policy.title for policy in ranked)
+        can = ", ".join(strategy.title for strategy in strategies.ALL if TARGETS in strategy.options)
         raise InputError(
-            f"{targets} replicas cannot share a draft of {named}: SSD's can, and SD's with --sd-draft separate"
+            f"{targets} replicas cannot share a draft of {named}: it must be one of {can}, on devices of its own"
         )
-
-
-def _check_precision(precision: float, workload: Workload, engine: str) -> None:
-    within("--precision", precision, 0.001, 1.0)
-    if engine == "closed":
-        raise InputError("--precision has no effect with --engine closed (it runs nothing)")
-    if workload.made is None:
-        raise InputError("--precision has no effect with a log (there are no more requests than it has)")
 
 
 def _warnings(found: Policies, workload: Workload, batching: Batching) -> list[str]:
@@ -279,9 +250,18 @@ def _loads(workload: Workload, rates: Sequence[float] | None) -> list[Workload]:
     return [workload.at_rate(rate) for rate in rates]
 
 
-def _side(name: str, policy: Policy, workload: Workload, batching: Batching, found: Policies, seed: int) -> Side:
-    mean, drawn, across = sharing(policy, workload, batching, found.configuration.errors(DRAWS, seed))
-    return Side(name, policy.title, policy.gpus, mean, drawn, across)
+def _crossings(subject: str, sides: Mapping[str, Side], found: Policies) -> list[Crossing]:
+    """Of the subject with each rival, and GPU for GPU too where they have not as many."""
+    return [
+        crossing(sides[subject], sides[name], basis)
+        for name in _rivals(subject, found)
+        for basis in (("replica", "gpu") if sides[name].gpus != sides[subject].gpus else ("replica",))
+    ]
+
+
+def _rests_on(subject: str, crossings: Sequence[Crossing], found: Policies) -> Basis:
+    scenarios = found.configuration.scenarios
+    return Basis.of(scenarios[subject], scenarios[crossings[0].over.name], None) if crossings else SURE
 
 
 def _rivals(subject: str, found: Policies) -> list[str]:

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.base.errors import InputError, nearest
+from ssdsim.base.kinds import SHARE, Flag, Kind
+from ssdsim.base.option_record import OptionRecord, asked
 
 METRICS = ("ttft", "tpot", "e2el", "queue")
 """Metrics of a request that a bound may be put on, in milliseconds (vLLM's names)."""
+
+
+_ENOUGH = 0.9  # of requests
 
 
 @dataclass(frozen=True)
@@ -21,15 +27,13 @@ class Slo:
     bounds_ms: Mapping[str, float]
 
     @staticmethod
-    def parse(text: str | None) -> Slo | None:
-        """``ttft:500,tpot:20``; None where nothing is asked.
+    def parse(text: str) -> Slo:
+        """``ttft:500,tpot:20``.
 
         Raises
         ------
         InputError : an unknown metric, or a bound that is no positive number.
         """
-        if text is None:
-            return None
         bounds = {}
         for part in text.split(","):
             name, _, value = part.partition(":")
@@ -53,3 +57,43 @@ class Slo:
 
     def __str__(self) -> str:
         return ",".join(f"{name}:{bound:g}" for name, bound in self.bounds_ms.items())
+
+
+@dataclass(frozen=True)
+class OfSlo(Kind):
+    """:class:`Slo`, or its text."""
+
+    form = "metric:ms[,...]"
+    must = "be bounds in milliseconds such as ttft:500,tpot:20"
+
+    def checked(self, said: str, value: Any) -> Slo:
+        return value if isinstance(value, Slo) else Slo.parse(str(value))
+
+
+@dataclass(frozen=True)
+class Goal(OptionRecord):
+    """What a good request keeps; with ``capacity`` the highest rate at which enough do is searched.
+
+    Raises
+    ------
+    InputError : a share of good requests, and no search that it is for.
+    """
+
+    slo: Slo | str | None = asked(OfSlo(), "what a good request keeps, in ms: ttft:500,tpot:20,e2el:10000,queue:100")
+    capacity: bool = asked(Flag(), "the highest rate at which enough requests keep the --slo", False)
+    attainment: float | None = asked(SHARE, "how many are enough, as a share", otherwise=f"{_ENOUGH}")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.attainment is not None and not self.capacity:
+            raise InputError("--attainment needs --capacity (the rate that it is searched for)")
+
+    @property
+    def bounds(self) -> Slo | None:
+        """The SLO, of whose text the record's check made one."""
+        return cast("Slo | None", self.slo)
+
+    @property
+    def searched(self) -> float | None:
+        """The share for which a rate is searched; None where none is."""
+        return (_ENOUGH if self.attainment is None else self.attainment) if self.capacity else None

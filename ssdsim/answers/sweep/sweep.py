@@ -102,7 +102,7 @@ def _worked_out(
 
 
 def _checked(table: pa.Table) -> pd.DataFrame:
-    frame: pd.DataFrame = table.to_pandas()
+    frame: pd.DataFrame = table.to_pandas(ignore_metadata=True)
     frame.attrs["warnings"] = warnings_of(table)
     if frame["error"].notna().all():
         first = frame["error"].iloc[0]

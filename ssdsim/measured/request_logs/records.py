@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 
 from ssdsim.base.checks import Array
-from ssdsim.base.documents import as_record
+from ssdsim.base.documents import as_record, within
 from ssdsim.base.errors import InputError, told
 from ssdsim.measured import aiperf, guidellm, sglang_bench, vllm_bench
 from ssdsim.measured.guidellm import benchmarks, model_of
@@ -186,7 +186,8 @@ class _GuidedRequest(BaseModel):
 def _guidellm(records: Sequence[Record], where: str) -> RequestLog:
     """The requests of a report that succeeded, in all of its benchmarks."""
     (record,) = records
-    found = [each for one in benchmarks(record) for each in (one.get("requests") or {}).get("successful") or ()]
+    lists = [within(one, "requests", "successful") for one in benchmarks(record)]
+    found = [each for one in lists if isinstance(one, list) for each in one]
     if not found:
         raise InputError(f"{where}: has no requests; let guidellm keep them in its report (sample-size)")
     read = [as_record(_GuidedRequest, each, f"{where} request {number}", "one") for number, each in enumerate(found, 1)]

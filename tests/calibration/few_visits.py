@@ -8,12 +8,12 @@ from calibration.calibrate import FEWER, VISITS
 from ssdsim.cli.main import main
 
 
-def seldom(setitem: Callable[[dict[str, int], str, int], None]) -> None:
+def few_visits(setitem: Callable[[dict[str, int], str, int], None]) -> None:
     """Three visits of each point, and one of those that take a second and more."""
     setitem(VISITS, "cpu", 3)
     setitem(FEWER, "interference", 1)
 
 
 if __name__ == "__main__":
-    seldom(dict.__setitem__)
+    few_visits(dict.__setitem__)
     main()

@@ -1,8 +1,9 @@
-"""What is defined elsewhere runs on ranks too: a strategy, and a drafter without a model."""
+"""Programs on ranks: states of a strategy's own, messages that cross, a drafter without a model."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Mapping
+from typing import Any
 
 import pytest
 
@@ -11,25 +12,44 @@ from ssdsim.engine.simulate import simulate
 from ssdsim.executor.actor import RankActor, outcomes_of
 from ssdsim.executor.plan import RankPlan
 from ssdsim.machine.ranks import Ranks
+from ssdsim.pricing.drafter import Drafter
+from ssdsim.rounds.actor import Actor, Program
+from ssdsim.strategies.pearl import PEARL
 from ssdsim.validation.bench import executor_options
 from tests.executor.run import ROUNDS, SEED, run, small, spans, whats
-from tests.executor.toys import Alternating
 from tests.strategies.wary import NGrams
+
+
+class Crossing(PEARL):
+    """PEARL whose sides both send before either receives; its target samples nothing."""
+
+    name = "crossing"
+    title = "Crossing"
+
+    def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
+        return {**super().programs(options, drafter), "target": _sends_first}
+
+
+def _sends_first(me: Actor) -> Generator[Any, Any, None]:
+    for _ in me.rounds():
+        yield me.do("verify" if me.any_in("post") else "pre-verify")
+        yield me.send("draft", "outcome", me.outcome())
+        yield me.receive("speculation")
+        me.end_round()
 
 
 @pytest.fixture(autouse=True)
 def _registered() -> Iterator[None]:
-    strategies.ALL.register(Alternating())
+    strategies.ALL.register(Crossing())
     drafters.ALL.register(NGrams())
     yield
-    strategies.ALL.forget(Alternating.name)
+    strategies.ALL.forget(Crossing.name)
     drafters.ALL.forget(NGrams.name)
 
 
 @pytest.mark.ranks
 def test_a_strategys_own_states_decide_what_its_target_runs_and_messages_may_cross(pair: Ranks) -> None:
-    configuration = small("alternating", b=1)
-    scenario = configuration.scenarios["alternating"]
+    scenario = small("crossing", b=1).scenarios["crossing"]
     target, draft = run(pair, scenario)
     post = outcomes_of(RankPlan.of(scenario), SEED, ROUNDS).any_in("post").astype(bool).tolist()
     assert set(post) == {True, False}
@@ -43,7 +63,7 @@ def test_a_strategys_own_states_decide_what_its_target_runs_and_messages_may_cro
 @pytest.mark.ranks
 def test_a_drafter_without_a_model_keeps_a_core_busy_and_holds_no_weights(pair: Ranks) -> None:
     """SD's runs beside the target, SSD's on a core of its own, though neither occupies a device for it."""
-    configuration = small("sd", "ssd", "alternating", drafter="ngrams", ngram_us=500.0, p_hit=0.6)
+    configuration = small("sd", "ssd", "pearl", drafter="ngrams", ngram_us=500.0, p_hit=0.6)
     assert set(executor_options([configuration], 1, "bfloat16")["rooms"]) == {"target"}
     scenarios = configuration.scenarios
     assert {scenario.devices.draft for scenario in scenarios.values()} == {0}
@@ -58,10 +78,10 @@ def test_a_drafter_without_a_model_keeps_a_core_busy_and_holds_no_weights(pair: 
 
 
 def test_only_the_leading_role_knows_outcomes() -> None:
-    plan = RankPlan.of(small("alternating").scenarios["alternating"])
+    plan = RankPlan.of(small("pearl").scenarios["pearl"])
     draft = RankActor(plan, 1, None, None, lambda step: ())  # type: ignore[arg-type]  # it sends nothing
     for ask in (draft.outcome, draft.end_round, lambda: draft.any_in("post")):
         with pytest.raises(ValueError, match="only the target knows outcomes"):
             ask()
-    with pytest.raises(ValueError, match="Alternating caches nothing"):
+    with pytest.raises(ValueError, match="PEARL caches nothing"):
         draft.misses(outcomes_of(plan, SEED, 1).tokens)

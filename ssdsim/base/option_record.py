@@ -1,0 +1,46 @@
+"""Records whose fields are options: their checks, and the flags of the command line, follow from the fields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeVar
+
+from ssdsim.base.kinds import Kind
+from ssdsim.base.option import Option
+
+R = TypeVar("R", bound="OptionRecord")
+
+
+def asked(kind: Kind, about: str, default: Any = None, **more: Any) -> Any:
+    """A field that is an option; ``more`` is what :class:`ssdsim.base.option.Option` says beside."""
+    return field(default=default, metadata={"option": {"kind": kind, "about": about, **more}})
+
+
+@dataclass(frozen=True)
+class OptionRecord:
+    """A record that checks each field that is an option, None being one that is not given.
+
+    Raises
+    ------
+    InputError : a value that is none of its option's.
+    """
+
+    def __post_init__(self) -> None:
+        for name, option in options_of(type(self)).items():
+            if (value := getattr(self, name)) is not None:
+                object.__setattr__(self, name, option.checked(value))
+
+
+def options_of(record: type[OptionRecord]) -> Mapping[str, Option]:
+    """By the names of the fields, which are those of the options but where a field says another ``name``."""
+    said = {each.name: (each.default, each.metadata["option"]) for each in fields(record) if "option" in each.metadata}
+    return {name: Option(**{"name": name, "default": default, **more}) for name, (default, more) in said.items()}
+
+
+def taken(record: type[R], given: dict[str, Any]) -> R:
+    """The record of what is ``given`` of it, which is taken out of there; None is not given."""
+    options = options_of(record)
+    called = {each.name: options[each.name].name if each.name in options else each.name for each in fields(record)}
+    values = {name: given.pop(option, None) for name, option in called.items()}
+    return record(**{name: value for name, value in values.items() if value is not None})

@@ -1,0 +1,212 @@
+"""Models, devices, formats and the engine: what passes are priced on."""
+
+from __future__ import annotations
+
+from ssdsim.base.kinds import Flag, ListOf, Name, Number, OneOf, Whole
+from ssdsim.base.option import Excludes, Group, Needs, Option
+from ssdsim.drafters.model import DRAFT
+from ssdsim.transformer.forward import DATA_PARALLEL
+from ssdsim.transformer.operations import DTYPES
+from ssdsim.transformer.precision import FORMATS, KV_DTYPES, SPELLINGS
+from ssdsim.transformer.recurrences import KEEPINGS
+
+SD_DRAFT_PLACES = ("colocated", "separate")
+
+SITE = (
+    Option(
+        name="target",
+        default="llama-3.1-70b",
+        kind=Name(),
+        about="transformer card, config.json, or transformer-shaped-HxL",
+        axis="target",
+        spellings=("--model",),
+        groups=(Group.HARDWARE,),
+    ),
+    Option(
+        name="draft",
+        default=DRAFT,
+        kind=Name(),
+        about="the draft's card; of another --drafter, a drafter card or a config.json",
+        axis="draft",
+        groups=(Group.HARDWARE,),
+    ),
+    Option(
+        name="any_vocabulary",
+        default=False,
+        kind=Flag(),
+        about="price a draft of another vocabulary than the target's, which engines refuse",
+        axis="drafts of any vocabulary",
+        groups=(Group.HARDWARE,),
+    ),
+    Option(
+        name="draft_set",
+        kind=Name(files=False),
+        about="the set of a drafter card whose published acceptance is taken",
+        axis="set of the drafter card",
+        otherwise="its first",
+        groups=(Group.HARDWARE,),
+    ),
+    Option(
+        name="hardware",
+        default="h100-sxm",
+        kind=Name(),
+        about="hardware profile",
+        axis="hardware",
+        spellings=("--system",),
+        groups=(Group.HARDWARE, Group.CHOICE),
+    ),
+    Option(
+        name="draft_hardware",
+        kind=Name(),
+        about="profile of SSD's draft device",
+        axis="draft hardware",
+        otherwise="--hardware",
+        groups=(Group.HARDWARE, Group.CHOICE),
+    ),
+    Option(
+        name="draft_link_us",
+        kind=Number(1e9),
+        about="latency of a message between target and draft over a network (us)",
+        axis="latency to the draft (us)",
+        otherwise="the profile's link",
+        groups=(Group.HARDWARE,),
+        needs=Needs(("draft_link_gbs",), "(its bandwidth)"),
+    ),
+    Option(
+        name="draft_link_gbs",
+        kind=Number(1e6),
+        about="bandwidth of that network (GB/s)",
+        axis="bandwidth to the draft (GB/s)",
+        otherwise="the profile's link",
+        groups=(Group.HARDWARE,),
+        needs=Needs(("draft_link_us",), "(its latency)"),
+    ),
+    Option(
+        name="runtime",
+        kind=Name(),
+        about="engine that runs the kernels: a bundled card (kernels adds nothing) or a .toml",
+        axis="runtime",
+        otherwise="the one beside the profile, else ssd-engine",
+        groups=(Group.HARDWARE, Group.CHOICE),
+    ),
+    Option(
+        name="tp",
+        default=4,
+        kind=Whole(),
+        about="tensor-parallel degree of the target",
+        axis="target GPUs (tensor parallel)",
+        doubling=True,
+        varied_by=("recommend",),
+        groups=(Group.HARDWARE, Group.CHOICE),
+    ),
+    Option(
+        name="ep",
+        default=1,
+        kind=Whole(),
+        about="groups of the target's devices that hold different experts (expert parallel); 1: all share each expert",
+        axis="groups of experts (expert parallel)",
+        doubling=True,
+        groups=(Group.HARDWARE, Group.CHOICE),
+    ),
+    Option(
+        name="attention",
+        default="tensor-parallel",
+        kind=OneOf((DATA_PARALLEL, "tensor-parallel")),
+        about="the target's devices share every sequence, or each has its own (data-parallel) and all-to-alls bring "
+        "tokens to experts that lie apart on all of them",
+        axis="attention of the target",
+        groups=(Group.HARDWARE, Group.CHOICE),
+        excludes=(
+            Excludes(
+                ("ep",),
+                "{it} has no effect with --attention data-parallel (experts lie apart on all devices)",
+                being=DATA_PARALLEL,
+            ),
+        ),
+    ),
+    Option(
+        name="placement",
+        kind=ListOf(Whole(0)),
+        about="devices of the target's node for its ranks, then the draft, where pairs are linked unlike: 0,2,3,1,4",
+        axis="placement",
+        otherwise="in the node's order",
+        groups=(Group.HARDWARE,),
+    ),
+    Option(
+        name="draft_gpus",
+        default=1,
+        kind=Whole(),
+        about="draft devices of SSD, which share the branches",
+        axis="draft GPUs",
+        doubling=True,
+        varied_by=("recommend",),
+        groups=(Group.HARDWARE, Group.CHOICE),
+    ),
+    Option(
+        name="sd_draft",
+        default="colocated",
+        kind=OneOf(SD_DRAFT_PLACES),
+        about="the draft of SD and of a tree on the target's devices, or on its own as in SSD",
+        axis="SD's draft",
+        varied_by=("recommend",),
+        groups=(Group.HARDWARE, Group.CHOICE),
+    ),
+    Option(
+        name="context",
+        default=1024,
+        kind=Whole(most=1_000_000_000),
+        about="cached tokens of a sequence",
+        axis="context (tokens)",
+        doubling=True,
+        varied_by=("schedule",),
+        groups=(Group.HARDWARE,),
+    ),
+    Option(
+        name="temperature",
+        default=0.0,
+        kind=Number(1e6),
+        about="of the sampling: above 0 the draft's logits travel to the target; a pair has rates of its own at each",
+        axis="temperature",
+        spellings=("--temp",),
+    ),
+    Option(
+        name="dtype",
+        kind=OneOf(FORMATS, tuple(SPELLINGS.items())),
+        about="of weights; a plain one is of activations and cache, too",
+        axis="dtype",
+        otherwise="the card's",
+        groups=(Group.HARDWARE, Group.CHOICE),
+    ),
+    Option(
+        name="kv_dtype",
+        kind=OneOf(KV_DTYPES, tuple((also, word) for also, word in SPELLINGS.items() if word in KV_DTYPES)),
+        about="of the models' caches",
+        axis="dtype of the cache",
+        otherwise="the card's, or that of the activations",
+        groups=(Group.HARDWARE, Group.CHOICE),
+    ),
+    Option(
+        name="state_dtype",
+        kind=OneOf(DTYPES, tuple((also, word) for also, word in SPELLINGS.items() if word in DTYPES)),
+        about="of the states of recurrent layers",
+        axis="dtype of recurrent states",
+        otherwise="the card's",
+        groups=(Group.HARDWARE, Group.CHOICE),
+    ),
+    Option(
+        name="states",
+        kind=OneOf(KEEPINGS),
+        about="of recurrent layers while tokens are verified: each token's state, copies, or inputs to be replayed",
+        axis="recurrent states kept",
+        otherwise="the runtime's",
+        groups=(Group.HARDWARE, Group.CHOICE),
+    ),
+    Option(
+        name="draft_dtype",
+        kind=OneOf(FORMATS, tuple(SPELLINGS.items())),
+        about="of the draft's weights",
+        axis="dtype of the draft",
+        otherwise="--dtype",
+        groups=(Group.HARDWARE, Group.CHOICE),
+    ),
+)

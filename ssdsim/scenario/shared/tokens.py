@@ -1,0 +1,95 @@
+"""How the draft's tokens are accepted: rates, measured pairs, requests that differ."""
+
+from __future__ import annotations
+
+from ssdsim.base.kinds import SHARE, Flag, Name, Number, OneOrByPosition, Ranges, Whole
+from ssdsim.base.option import Excludes, Group, Needs, Option
+
+MOST_OUTPUT_TOKENS = 131_072
+
+# Plausible ranges are those of docs/real-pair.md (a 135M model with two drafts, temperatures 0 to 1), and the 0.81 to
+# 0.92 that the SSD paper fitted to the acceptance of its four data sets. No law of nature.
+ACCEPTANCE = (
+    Option(
+        name="alpha",
+        default=0.8,
+        kind=OneOrByPosition(SHARE),
+        about="acceptance rate, or K rates by position (0.9,0.8,...)",
+        axis="acceptance rate α",
+        plausible=(0.5, 0.9),
+        groups=(Group.ACCEPTANCE,),
+    ),
+    Option(
+        name="alpha_concentration",
+        kind=Number(),
+        about="requests differ: their rates are Beta with mean --alpha and this a + b (by position: of all rounds)",
+        axis="concentration of acceptance rates (a + b)",
+        groups=(Group.ACCEPTANCE,),
+    ),
+    Option(
+        name="pair",
+        kind=Name(),
+        about="what was measured of target and draft (ssdsim measure, import acceptance): acceptance, hits, backup",
+        axis="measured pair",
+        excludes=(Excludes(("acceptance",), "{it} has no effect with --pair (the pair says what is accepted)"),),
+    ),
+    Option(
+        name="pair_set",
+        kind=Name(files=False),
+        about="the pair's set of requests to take",
+        axis="set of the measured pair",
+        otherwise="all requests together",
+        needs=Needs(("pair",), "(which has the sets)"),
+    ),
+    Option(
+        name="pair_backup",
+        kind=Name(files=False),
+        about="the backup that the pair was measured with, such as random or ngram:3",
+        axis="backup of the measured pair",
+        otherwise="random",
+        groups=(Group.BACKUP_QUALITY,),
+        needs=Needs(("pair",), "(which has the backups)"),
+    ),
+    Option(
+        name="extrapolate",
+        default=False,
+        kind=Flag(),
+        about="use the pair beyond the K, the temperature and the fan-outs that it was measured at",
+        axis="pairs beyond what was measured",
+        needs=Needs(("pair",), "(which says how far it was measured)"),
+    ),
+    Option(
+        name="acceptance",
+        kind=Name(),
+        about="a card of rates (.toml), a trace of accepted lengths (.csv, .jsonl), or synthetic:3.3 tokens a round",
+        axis="acceptance file",
+        groups=(Group.ACCEPTANCE,),
+        excludes=(
+            Excludes(
+                ("alpha", "alpha_concentration"),
+                "{it} has no effect with --acceptance (the file says what is accepted)",
+            ),
+        ),
+    ),
+    Option(
+        name="output_tokens",
+        default=512,
+        kind=Whole(most=MOST_OUTPUT_TOKENS),
+        about="tokens of a request, where requests differ",
+        axis="output tokens of a request",
+        spellings=("--osl",),
+        needs=Needs(("acceptance", "alpha_concentration", "pair"), "(requests that are alike need no length)"),
+    ),
+)
+
+RANGES = (
+    Option(
+        name="ranges",
+        kind=Ranges(),
+        about="where a rate of acceptance or hits may lie, alpha=0.75:0.85, again for each; --alpha 0.75:0.85 says the "
+        "same",
+        axis="ranges of acceptance and hits",
+        spellings=("--range",),
+        otherwise="a rate that is given is exact",
+    ),
+)
