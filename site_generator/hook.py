@@ -9,11 +9,14 @@ from pathlib import Path
 import plotly
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
 
-from site_generator import notebooks
+from site_generator import drawn, notebooks
 from site_generator.command_line import command_line_page
+from site_generator.gallery import gallery
 from site_generator.json_reference import json_page
 from site_generator.python_reference import python_page
+from site_generator.touch import touched
 from ssdsim.scenario.reference import reference
 
 _PROJECT = Path(__file__).parents[1]
@@ -26,7 +29,17 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         files.append(File.generated(config, path, content=content))
     script = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
     files.append(File.generated(config, "assets/plotly.min.js", abs_src_path=str(script)))
+    files.append(File.generated(config, drawn.TEMPLATES, content=drawn.templates()))
     return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Add what is worked out when the site is built: figures of commands, and those that follow sliders."""
+    if page.file.src_path == "gallery.md":
+        return gallery(markdown, "")
+    if page.file.src_path == "theory.md":
+        return touched(markdown, "")
+    return markdown
 
 
 def _pages() -> Iterator[tuple[str, str]]:
@@ -40,7 +53,7 @@ def _pages() -> Iterator[tuple[str, str]]:
     index = (notebooks.FOLDER / "README.md").read_text(encoding="utf-8")
     yield "notebooks/index.md", index.replace(".ipynb)", ".md)")
     for name in notebooks.names():
-        yield f"notebooks/{name}.md", notebooks.page(notebooks.executed(name, small), "../assets")
+        yield f"notebooks/{name}.md", notebooks.page(notebooks.executed(name, small), "../")
 
 
 def _for_site(text: str) -> str:

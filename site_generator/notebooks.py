@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import json
 import os
 import re
 import tomllib
@@ -17,6 +16,7 @@ import nbclient
 import nbformat
 from filelock import FileLock
 
+from site_generator.drawn import place, scripts
 from ssdsim.base.errors import InputError
 from ssdsim.base.files import write_whole
 
@@ -112,14 +112,18 @@ def _outputs(cell: nbformat.NotebookNode) -> Iterator[nbformat.NotebookNode]:
     yield from (output for output in cell.get("outputs", ()) if "data" in output)
 
 
-def page(notebook: nbformat.NotebookNode, scripts: str) -> str:
-    """The executed notebook as Markdown; ``scripts`` is where plotly.min.js and figures.js lie, from the page."""
-    parts = [part for cell in notebook.cells for part in _cell(cell)]
-    parts += [f'<script src="{scripts}/{name}"></script>' for name in ("plotly.min.js", "figures.js")]
-    return "\n\n".join(parts) + "\n"
+def page(notebook: nbformat.NotebookNode, root: str) -> str:
+    """The executed notebook as Markdown; ``root`` is the way from the page to the site's root."""
+    parts: list[str] = []
+    heading = ""
+    for cell in notebook.cells:
+        heading = next(iter(re.findall(r"^#+ (.*)$", cell.source, flags=re.MULTILINE)), heading)
+        parts += _cell(cell, heading)
+    return "\n\n".join([*parts, scripts(root)]) + "\n"
 
 
-def _cell(cell: nbformat.NotebookNode) -> Iterator[str]:
+def _cell(cell: nbformat.NotebookNode, heading: str) -> Iterator[str]:
+    """A cell and its outputs; figures are called by the heading above them."""
     if cell.cell_type == "markdown":
         yield cell.source
         return
@@ -128,14 +132,13 @@ def _cell(cell: nbformat.NotebookNode) -> Iterator[str]:
         if output.output_type == "stream" and output.name == "stdout":
             yield f"```text\n{output.text.rstrip()}\n```"
         elif "data" in output:
-            yield _shown(output.data)
+            yield _shown(output.data, heading)
 
 
-def _shown(data: dict[str, Any]) -> str:
+def _shown(data: dict[str, Any], heading: str) -> str:
     """The richest form that a page can show: a figure, a table, text."""
     if _FIGURE in data:
-        content = json.dumps(data[_FIGURE]).replace("</", "<\\/")
-        return f'<div class="figure"><script type="application/json">{content}</script></div>'
+        return place(data[_FIGURE], heading)
     if "text/html" in data:
         table = re.search(r"<table.*</table>", data["text/html"], flags=re.DOTALL)
         if table is not None:

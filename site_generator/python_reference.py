@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import ssdsim
+from ssdsim import figures
 
 _INTRODUCTION = """# Names of import ssdsim
 
@@ -22,7 +24,16 @@ def python_page() -> str:
     functions = {name: found for name, found in objects.items() if not inspect.isclass(found)}
     classes = {name: found for name, found in objects.items() if inspect.isclass(found)}
     parts = [_INTRODUCTION, "\n## Functions\n", *map(_entry, functions, functions.values())]
-    return "".join([*parts, "\n## Classes\n", *map(_entry, classes, classes.values())])
+    parts += ["\n## Classes\n", *map(_entry, classes, classes.values())]
+    return "".join([*parts, *_figures()])
+
+
+def _figures() -> Iterator[str]:
+    """The module of figures, whose functions are public where they are its own."""
+    yield f"\n## Figures: ssdsim.figures\n\n{_markdown(inspect.getdoc(figures) or '')}\n"
+    for name, found in inspect.getmembers(figures, inspect.isfunction):
+        if found.__module__ == figures.__name__ and not name.startswith("_"):
+            yield _entry(f"figures.{name}", found)
 
 
 def _entry(name: str, found: Any) -> str:

@@ -46,14 +46,17 @@ _HOME = {
     "sweep": "ssdsim.answers.sweep.sweep",
     "window": "ssdsim.answers.window",
 }
+_MODULES = ("figures",)
 __all__ = ["__version__", *_HOME]
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"ssdsim.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'ssdsim' has no attribute '{name}'")
     return getattr(import_module(_HOME[name]), name)
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, *_MODULES])

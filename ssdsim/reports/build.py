@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,38 +10,17 @@ from typing import Any
 from ssdsim.base.checks import text
 from ssdsim.base.errors import InputError
 from ssdsim.base.files import write_whole
-from ssdsim.reports.batch import batch_and_fallback
+from ssdsim.reports.drawers import drawers, one_figure
 from ssdsim.reports.figure import Figure, LeftOut
 from ssdsim.reports.grid_points import grid_json
 from ssdsim.reports.header import origins, strategies_table, verdict_lines
-from ssdsim.reports.hit_rate import hit_rate
-from ssdsim.reports.measured import measured, measured_lines
+from ssdsim.reports.measured import measured_lines
 from ssdsim.reports.page import html
-from ssdsim.reports.pair import pair
-from ssdsim.reports.pareto import pareto
-from ssdsim.reports.roofs import roofs
-from ssdsim.reports.serving import serving, serving_lines, serving_title
-from ssdsim.reports.serving_compared import compared_figure, compared_sentence, compared_title
-from ssdsim.reports.speedups import speedups
+from ssdsim.reports.serving import serving_lines, serving_title
+from ssdsim.reports.serving_compared import compared_sentence, compared_title
 from ssdsim.reports.study import Study
 from ssdsim.reports.style import PALETTE, colour_of
-from ssdsim.reports.timeline import timeline
-from ssdsim.reports.validation import validation
-from ssdsim.reports.verification import verification_cost
 from ssdsim.runs.report_folder import RunFolder, read_run_folder
-
-_GROUPS: tuple[Callable[[Study], Sequence[Figure | LeftOut]], ...] = (
-    speedups,
-    hit_rate,
-    pair,
-    batch_and_fallback,
-    timeline,
-    roofs,
-    verification_cost,
-    pareto,
-    validation,
-    lambda study: measured(study.folder),
-)
 
 
 @dataclass(frozen=True)
@@ -91,14 +70,14 @@ def report(folder: str | Path, seed: int = 0) -> Report:
     InputError : not a run folder, or its base point is not possible.
     """
     found = read_run_folder(Path(text("a run folder", folder)))
-    if found.measured_alone:
-        return _of_measured(found)
-    if found.serving is not None:
-        return _of_comparison(found.serving) if "compared" in found.serving else _of_serving(found.serving)
     study = Study(found, seed)
-    made = [item for group in _GROUPS for item in group(study)]
+    made = [item for draw in drawers(study).values() for item in draw()]
     figures = tuple(item for item in made if isinstance(item, Figure))
     left_out = tuple(item for item in made if isinstance(item, LeftOut))
+    if found.measured_alone:
+        return _of_measured(found, figures)
+    if found.serving is not None:
+        return _of_serving(found.serving, figures, left_out)
     sentence, lines = verdict_lines(study)
     unfinished = _unfinished(study.folder)
     page = html(
@@ -116,24 +95,29 @@ def report(folder: str | Path, seed: int = 0) -> Report:
     return Report(page, sentence, figures, left_out, unfinished)
 
 
-def _of_measured(folder: RunFolder) -> Report:
+def figure(folder: str | Path, name: str, seed: int = 0) -> Figure:
+    """One figure of a run folder's report, by its key; no other is computed.
+
+    Raises
+    ------
+    InputError : not a run folder, or it cannot show that figure; then why.
+    """
+    return one_figure(drawers(Study(read_run_folder(Path(text("a run folder", folder))), seed)), name)
+
+
+def _of_measured(folder: RunFolder, figures: tuple[Figure, ...]) -> Report:
     """The page of rows that an engine ran, which belong to no one scenario."""
     sentence, lines = measured_lines(folder)
-    return _plain("An engine's benchmarks against predictions", sentence, PALETTE[0], tuple(measured(folder)), lines)
+    return _plain("An engine's benchmarks against predictions", sentence, PALETTE[0], figures, lines)
 
 
-def _of_serving(answer: Mapping[str, Any]) -> Report:
-    """The page of requests that arrive."""
-    figures, left_out = serving(answer)
+def _of_serving(answer: Mapping[str, Any], figures: tuple[Figure, ...], left_out: tuple[LeftOut, ...]) -> Report:
+    """The page of requests that arrive, or of a benchmark against the same requests served here."""
+    if "compared" in answer:
+        return _plain(compared_title(answer), compared_sentence(answer), colour_of(answer["strategy"]), figures)
     told = answer["verdict"]
     colour = colour_of(told["subject"])
     return _plain(serving_title(answer), told["sentence"], colour, figures, serving_lines(answer), left_out)
-
-
-def _of_comparison(answer: Mapping[str, Any]) -> Report:
-    """The page of a benchmark against the same requests served here."""
-    colour = colour_of(answer["strategy"])
-    return _plain(compared_title(answer), compared_sentence(answer), colour, (compared_figure(answer),))
 
 
 def _plain(

@@ -11,6 +11,8 @@ from typing import Any
 import pandas as pd
 import plotly.graph_objects as go
 
+from ssdsim.reports.print_style import height_for_print
+
 DIGITS = 4  # significant ones: a screen shows three
 
 
@@ -34,11 +36,18 @@ class Figure:
     axis: str | None = None
     wide: bool = False
 
+    @property
+    def columns(self) -> int:
+        """How many columns of a paper it takes."""
+        return 2 if self.wide else 1
+
     def plot_json(self) -> dict[str, Any]:
         """Traces and layout for plotly.js, without Python's own template (the page has one for light, one for dark)."""
         document: dict[str, Any] = json.loads(self.plot.to_json())
         document["layout"].pop("template", None)
-        return {"key": self.key, "axis": self.axis, "data": document["data"], "layout": document["layout"]}
+        paper = {"columns": self.columns, "height": height_for_print(self.plot, self.columns)}
+        shown = {"data": document["data"], "layout": document["layout"], "paper": paper}
+        return {"key": self.key, "axis": self.axis, **shown}
 
     def csv(self) -> str:
         """The table, rounded."""

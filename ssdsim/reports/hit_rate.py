@@ -21,7 +21,7 @@ from ssdsim.scenario.scenario import Scenario
 from ssdsim.speculation.hit_models import POLICIES
 
 _FAN_OUTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
-_LINES = {"uniform": (PALETTE[0], "dot"), "geometric": (PALETTE[2], "solid"), "optimal": (PALETTE[3], "dash")}
+POLICY_LINES = {"uniform": (PALETTE[0], "dot"), "geometric": (PALETTE[2], "solid"), "optimal": (PALETTE[3], "dash")}
 _LEFT_OUT = "hit rate against F"
 # these do not shape it: points are unit-free, so that a budget too large for memory is no matter
 _PRICES = (Group.HARDWARE, Group.UNIT_FREE, Group.GIVEN_DURATIONS, Group.BACKUP_QUALITY)
@@ -89,7 +89,7 @@ def _plot(table: pd.DataFrame, group: Sequence[Scenario]) -> go.Figure:
     plot.update_xaxes(type="log", tickvals=LOG2_TICKS[:7])
     plot.update_yaxes(tickformat=".0%")
     for policy in (name for name in POLICIES if name in table):
-        colour, dash = _LINES[policy]
+        colour, dash = POLICY_LINES[policy]
         plot.add_scatter(
             x=list(_FAN_OUTS),
             y=rounded(table[policy]),

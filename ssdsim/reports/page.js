@@ -105,9 +105,9 @@ function forPrint(shown) {
 }
 
 async function givePicture(figure, kind) {
-  const plot = plotOf(figure.key), wide = plot.closest("figure").classList.contains("wide");
+  const plot = plotOf(figure.key), { columns, height } = figure.paper;
   const address = await Plotly.toImage(forPrint({ data: plot.data, layout: figure.layout }), {
-    format: kind, width: report.print.widths[wide ? 2 : 1], height: figure.layout.height, scale: report.print.scales[kind],
+    format: kind, width: report.print.widths[columns], height, scale: report.print.scales[kind],
   });
   give(address, `${figure.key}.${kind}`);
 }

@@ -38,7 +38,7 @@ def _hits(found: Chosen) -> Figure | str:
     laws = dict(_laws(found.findings))
     if not laws:
         return f"{found.name} knows no hit rates: an engine's log has none, ssdsim measure has"
-    plot = new_plot("fan-out F (guesses; log scale)", "P(the bonus token is cached)")
+    plot = new_plot("fan-out F (guesses; log scale)", "P(bonus token is cached)")
     plot.update_xaxes(type="log", tickvals=LOG2_TICKS[:8])
     plot.update_yaxes(tickformat=".0%")
     for at, (name, law) in enumerate(laws.items()):
@@ -73,6 +73,7 @@ def _add_curve(plot: Any, name: str, law: HitLaw, colour: str, symbol: str) -> N
             y=rounded(1.0 - law.c * line**-law.r),
             name=f"{name}, law",
             legendgroup=name,
+            showlegend=not points,
             mode="lines",
             line={"color": colour, "width": 2, "dash": "dot" if law.fits is False else "solid"},
             hovertemplate=f"{name}, law %{{y:.1%}}<extra>F = %{{x:.3g}}</extra>",

@@ -8,6 +8,7 @@ do the rest.
 from __future__ import annotations
 
 import json
+from math import ceil
 from typing import Any
 
 import plotly.graph_objects as go
@@ -21,6 +22,7 @@ _SHRUNK = 2 / 3
 """A figure is laid out larger and shrunk as a whole, so that lines and markers of a screen become those of print."""
 _FAMILY = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
 _PIXELS_PER_INCH, _POINTS_PER_INCH, _MM_PER_INCH = 96, 72, 25.4
+_LETTER, _LEGEND_ENTRY, _LEGEND_ROW = 9, 60, 26  # of a legend's text, in the pixels of the layout
 _ON_PAPER = {
     "#808080": "#959595",
     "#2b82c9": "#123f7a",
@@ -40,7 +42,16 @@ def for_print(plot: go.Figure, columns: int) -> go.Figure:
     for screen, paper in _replacements():
         text = text.replace(screen, paper)
     made = go.Figure(json.loads(text))
-    return made.update_layout(template=_template(), width=_layout_width(columns), autosize=False)
+    size = {"width": _layout_width(columns), "height": height_for_print(plot, columns)}
+    return made.update_layout(template=_template(), **size, autosize=False)
+
+
+def height_for_print(plot: go.Figure, columns: int) -> int:
+    """That of a screen, and more where the legend needs rows that a wider screen saves."""
+    names = {trace.name for trace in plot.data if trace.showlegend is not False and trace.name}
+    wide = sum(_LEGEND_ENTRY + _LETTER * len(name) for name in names)
+    rows = ceil(wide / _layout_width(columns))
+    return int(plot.layout.height) + _LEGEND_ROW * max(0, rows - 1)
 
 
 def image_options(kind: str) -> dict[str, Any]:

@@ -18,6 +18,8 @@ class Ratio:
     below: str
     dash: str
     over_baseline: bool
+    marked: str
+    """Which of the two its markers are of: the one in which the lines of its panel differ."""
 
     @property
     def key(self) -> str:
@@ -34,7 +36,7 @@ class Ratio:
 
     @property
     def symbol(self) -> str:
-        return symbol_of(self.below)
+        return symbol_of(self.marked)
 
 
 def baseline(study: Study) -> str:
@@ -50,6 +52,6 @@ def ratios(study: Study) -> tuple[Ratio, ...]:
     others = [name for name in study.rivals if name != base]
     dashes = {base: "dash"} | {name: _DASHES[number % len(_DASHES)] for number, name in enumerate(others)}
     return (
-        *(Ratio(study.subject, name, dashes[name], name == base) for name in study.rivals),
-        *(Ratio(name, base, "dot", True) for name in others),
+        *(Ratio(study.subject, name, dashes[name], name == base, name) for name in study.rivals),
+        *(Ratio(name, base, "dot", True, name) for name in others),
     )

@@ -16,7 +16,7 @@ from ssdsim.reports.style import PALETTE, new_plot
 from ssdsim.transformer.operations import Gemm
 from ssdsim.transformer.precision import Precision
 
-_SYMBOLS = {"gemm": "circle", "attention": "diamond-tall"}
+_PASS_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross")
 _COLOURS = tuple(PALETTE[place] for place in (3, 1, 4, 2, 5, 0))
 _TOLD = 3  # passes in the title
 
@@ -33,7 +33,8 @@ def roofs(study: Study) -> list[Figure | LeftOut]:
     for line in _roof_lines(site, arithmetic):
         plot.add_trace(line)
     for number, name in enumerate(passes):
-        plot.add_trace(_markers(arithmetic[arithmetic["pass"] == name], name, _COLOURS[number % len(_COLOURS)]))
+        colour, symbol = _COLOURS[number % len(_COLOURS)], _PASS_SYMBOLS[number % len(_PASS_SYMBOLS)]
+        plot.add_trace(_markers(arithmetic[arithmetic["pass"] == name], name, colour, symbol))
     plot.update_xaxes(type="log", dtick=1)
     plot.update_yaxes(type="log", dtick=1)
     without = 1.0 - arithmetic.groupby("pass")["share_of_pass"].sum()
@@ -43,8 +44,8 @@ def roofs(study: Study) -> list[Figure | LeftOut]:
             key="roofline",
             section="Roofline",
             title=_title(table),
-            about=f"Circles are matrix products, diamonds attention; larger ones take more of their pass. What has no "
-            f"arithmetic (messages, element-wise kernels, host gaps) takes {others} and is in the table only. "
+            about="Filled markers are matrix products, open ones attention; larger ones take more of their pass. What "
+            f"has no arithmetic (messages, element-wise kernels, host gaps) takes {others} and is in the table only. "
             f"At {study.setting('alpha', 'p_hit', 'backup')}.",
             plot=plot,
             table=_shown_table(table),
@@ -107,7 +108,7 @@ def _roof_line(profile: HardwareProfile, dtype: str, name: str, smallest: float,
     )
 
 
-def _markers(rows: pd.DataFrame, name: str, colour: str) -> go.Scatter:
+def _markers(rows: pd.DataFrame, name: str, colour: str, symbol: str) -> go.Scatter:
     return go.Scatter(
         x=rounded(rows["intensity"]),
         y=rounded(rows["flops_per_second"] / 1e12),
@@ -120,10 +121,13 @@ def _markers(rows: pd.DataFrame, name: str, colour: str) -> go.Scatter:
         name=name,
         marker={
             "color": colour,
-            "symbol": [_SYMBOLS.get(kind, "square") for kind in rows["kind"]],
+            "symbol": [symbol + ("-open" if kind == "attention" else "") for kind in rows["kind"]],
             "size": rounded(7 + 26 * rows["share_of_pass"] ** 0.5),
             "opacity": 0.75,
-            "line": {"width": 1, "color": "#ffffff"},
+            "line": {
+                "width": [2 if kind == "attention" else 1 for kind in rows["kind"]],
+                "color": [colour if kind == "attention" else "#ffffff" for kind in rows["kind"]],
+            },
         },
         hovertemplate="%{text}<br>bound by %{customdata[0]}, %{customdata[1]} of the pass, %{customdata[2]} of the roof"
         f"<extra>{name}</extra>",

@@ -9,7 +9,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from ssdsim.reports.figure import Figure, LeftOut, enumerated, rounded
-from ssdsim.reports.style import PALETTE, band, bars, colour_of, new_plot, title_of
+from ssdsim.reports.style import PALETTE, band, bars, colour_of, new_plot, symbol_of, title_of
 
 _SECTION = "Requests that arrive"
 _AUTO, _AUTO_COLOUR = "auto", "#7a3fb8"
@@ -64,6 +64,10 @@ def _colour(name: str) -> str:
     return _AUTO_COLOUR if name == _AUTO else colour_of(name)
 
 
+def _marker(name: str) -> dict[str, Any]:
+    return {"symbol": "hexagon" if name == _AUTO else symbol_of(name), "size": 7}
+
+
 def _dash(name: str) -> str:
     """A schedule is dashed: where it runs what another strategy does, both are seen."""
     return "dash" if name == _AUTO else "solid"
@@ -114,6 +118,7 @@ def _over_rate(answer: Answer, rows: pd.DataFrame, metric: str) -> Figure:
                 name=f"{_title(str(name))} {percentile}",
                 mode="lines+markers",
                 line={"color": _colour(str(name)), "dash": dash},
+                marker=_marker(str(name)),
                 error_y=bars(of[column], of[f"{column} low"], of[f"{column} high"], width=2),
             )
     if metric == "tpot_ms":
@@ -138,7 +143,12 @@ def _closed(answer: Answer, rows: pd.DataFrame) -> Figure:
     for name, of in rows.groupby("strategy", sort=False):
         line = {"color": _colour(str(name)), "dash": _dash(str(name))}
         plot.add_scatter(
-            x=rounded(of["rate"]), y=rounded(of["closed tpot_ms"].astype(float)), name=_title(str(name)), line=line
+            x=rounded(of["rate"]),
+            y=rounded(of["closed tpot_ms"].astype(float)),
+            name=_title(str(name)),
+            mode="lines+markers",
+            line=line,
+            marker=_marker(str(name)),
         )
     _mark_crossings(plot, answer)
     plot.update_yaxes(type="log")
@@ -164,6 +174,7 @@ def _goodput(answer: Answer, rows: pd.DataFrame) -> Figure:
             name=_title(str(name)),
             mode="lines+markers",
             line={"color": _colour(str(name)), "dash": _dash(str(name))},
+            marker=_marker(str(name)),
             customdata=rounded(100.0 * of["attainment"].astype(float)),
             hovertemplate="%{x} requests/s: %{y} good, %{customdata} % of all<extra></extra>",
         )

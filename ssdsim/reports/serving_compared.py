@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from ssdsim.reports.figure import Figure, rounded
-from ssdsim.reports.style import PALETTE, new_plot, title_of
+from ssdsim.reports.style import PALETTE, SYMBOLS, new_plot, title_of
 
 Answer = Mapping[str, Any]
 
@@ -35,7 +35,7 @@ def compared_figure(answer: Answer) -> Figure:
     """Percentile against percentile: a perfect prediction lies on the line."""
     plot = new_plot("measured (ms)", "predicted (ms)", height=460)
     rows = []
-    for (metric, found), colour in zip(answer["quantiles"].items(), PALETTE, strict=False):
+    for (metric, found), colour, symbol in zip(answer["quantiles"].items(), PALETTE, SYMBOLS, strict=False):
         what = _WORDS.get(metric, metric)
         plot.add_scatter(
             x=rounded(pd.Series(found["measured"])),
@@ -43,6 +43,7 @@ def compared_figure(answer: Answer) -> Figure:
             name=what,
             mode="lines+markers",
             line={"color": colour},
+            marker={"symbol": symbol, "size": 7},
             customdata=found["percent"],
             hovertemplate="p%{customdata}: measured %{x} ms, predicted %{y} ms<extra></extra>",
         )

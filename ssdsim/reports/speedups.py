@@ -19,6 +19,7 @@ from ssdsim.scenario.options import ALL, members
 from ssdsim.speculation.caching import backup_in_proportion
 
 SECTION = "Speedups"
+KEY = "speedup"
 # along which options a chart is drawn where the grid does not say
 _ALONG: dict[str, Sequence[Any]] = {
     "b": (1, 2, 4, 8, 16, 32, 64),
@@ -29,19 +30,18 @@ _ALONG: dict[str, Sequence[Any]] = {
 }
 
 
-def speedups(study: Study) -> list[Figure | LeftOut]:
-    """A chart for each axis of the grid, and for those of the usual five that it does not vary."""
-    if not study.rivals:
-        return [LeftOut("speedups", f"{title_of(study.subject)} stands alone: --strategies names rivals")]
-    axes = {**dict.fromkeys(_ALONG, ()), **study.folder.axes}
-    shown: list[Figure | LeftOut] = []
-    for axis in axes:
-        try:
-            values = study.folder.axes.get(axis) or _usual_values(study, axis)
-            shown.append(_chart(study, axis, values))
-        except InputError as error:
-            shown.append(LeftOut(f"speedups over {axis}", str(error)))
-    return shown
+def speedup_axes(study: Study) -> tuple[str, ...]:
+    """The axes of the grid, and those of the usual five that it does not vary."""
+    return tuple({**dict.fromkeys(_ALONG, ()), **study.folder.axes})
+
+
+def speedup(study: Study, axis: str) -> Figure | LeftOut:
+    """The subject over its rivals along one option, and those over the baseline."""
+    try:
+        values = study.folder.axes.get(axis) or _usual_values(study, axis)
+        return _chart(study, axis, values)
+    except InputError as error:
+        return LeftOut(f"speedups over {axis}", str(error))
 
 
 def _usual_values(study: Study, axis: str) -> list[Any]:
@@ -54,7 +54,7 @@ def _usual_values(study: Study, axis: str) -> list[Any]:
     if axis not in study.read:
         present = enumerated([title_of(name) for name in study.configuration.scenarios])
         raise InputError(f"{spelled(axis)} has no effect on {present}")
-    configure_at = _at(study, axis)
+    configure_at = setter(study, axis)
     base = study.configuration.settings.get(axis)
     values = [*_ALONG[axis]]
     if isinstance(base, int | float):
@@ -63,7 +63,7 @@ def _usual_values(study: Study, axis: str) -> list[Any]:
     return values
 
 
-def _at(study: Study, axis: str) -> Callable[[Any], dict[str, Any]]:
+def setter(study: Study, axis: str) -> Callable[[Any], dict[str, Any]]:
     """How to set ``axis`` at the base point."""
     if axis == "p_hit" and study.base.get("p_hit") is None:
         return _at_hit_rate(study)
@@ -94,7 +94,7 @@ def _chart(study: Study, axis: str, values: Sequence[Any]) -> Figure:
     replaces = axis == "p_hit" and "p_hit" not in study.base
     fixed = study.setting(axis, *(["f"] if replaces else []))
     return Figure(
-        key=f"speedup-{axis}",
+        key=f"{KEY}-{axis}",
         section=SECTION,
         title=_title(axis, table, drawn[0]),
         about=f"At {fixed}.{_note(study, axis)}",
@@ -108,7 +108,7 @@ def _chart(study: Study, axis: str, values: Sequence[Any]) -> Figure:
 
 def _table(study: Study, axis: str, values: Sequence[Any], drawn: Sequence[Ratio]) -> pd.DataFrame:
     """A row a value: each ratio with its bounds, and why the value, or one of the strategies, is not possible there."""
-    at = _at(study, axis)
+    at = setter(study, axis)
     rows = []
     for value in values:
         row: dict[str, Any] = {axis: _cell(value)}

@@ -21,12 +21,12 @@ SYMBOLS = ("square", "diamond", "circle", "triangle-up", "cross", "triangle-down
 # what a device does; a pattern where two colours may look alike in grey
 WORK_COLOUR = {
     "verify": "#00875f",
-    "draft": "#c06a9a",
+    "draft": "#cc79a7",
     "fallback": "#e69f00",
     "communicate": "#56b4e9",
     "host": "#808080",
 }
-WORK_PATTERN = {"fallback": "/", "communicate": "x"}
+WORK_PATTERN = {"fallback": "/", "communicate": "x", "host": "."}
 
 LOG2_TICKS = [1, 2, 4, 8, 16, 32, 64, 128, 256]
 

@@ -12,7 +12,7 @@ from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.site import Site
 from ssdsim.reports.figure import Figure, LeftOut, rounded
 from ssdsim.reports.study import Study
-from ssdsim.reports.style import PALETTE, band, interval, new_plot
+from ssdsim.reports.style import PALETTE, SYMBOLS, band, interval, new_plot
 from ssdsim.transformer.operations import ExpertMlp
 
 _LOOKAHEADS = range(13)
@@ -28,7 +28,8 @@ def verification_cost(study: Study) -> list[Figure | LeftOut]:
     table = _table(site, study.seed)
     plot = new_plot("lookahead K (tokens)", "verification of K + 1 tokens / decoding one (×)", height=360)
     for number, batch in enumerate(sorted(set(table["b"].tolist()))):
-        for trace in _line(batch, table[table["b"] == batch], PALETTE[1 + number % (len(PALETTE) - 1)]):
+        colour, symbol = PALETTE[1 + number % (len(PALETTE) - 1)], SYMBOLS[number % len(SYMBOLS)]
+        for trace in _line(batch, table[table["b"] == batch], colour, symbol):
             plot.add_trace(trace)
     own = table[(table["b"] == table["b"].min()) & (table["K"] == 3)].iloc[0]
     return [
@@ -60,7 +61,7 @@ def _table(site: Site, seed: int) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _line(batch: int, rows: pd.DataFrame, colour: str) -> tuple[go.Scatter, go.Scatter]:
+def _line(batch: int, rows: pd.DataFrame, colour: str, symbol: str) -> tuple[go.Scatter, go.Scatter]:
     ks, name = rows["K"].tolist(), f"batch {batch}"
     around = interval(ks, rows["low"].tolist(), rows["high"].tolist(), band(colour), name)
     line = go.Scatter(
@@ -69,7 +70,7 @@ def _line(batch: int, rows: pd.DataFrame, colour: str) -> tuple[go.Scatter, go.S
         name=name,
         mode="lines+markers",
         line={"color": colour, "width": 2.5},
-        marker={"size": 6},
+        marker={"size": 7, "symbol": symbol},
         legendgroup=name,
         hovertemplate=f"{name}: %{{y:.3f}}×<extra>K = %{{x}}</extra>",
     )

@@ -296,9 +296,18 @@ def _json(path: Path) -> dict[str, Any] | None:
 
 def _serving(path: Path) -> dict[str, Any] | None:
     found = _json(path)
-    if found is not None:
-        as_record(ComparedAnswer if "compared" in found else ServingAnswer, found, path, "answer of ssdsim serve")
-    return found
+    return None if found is None else checked_serving(found, path)
+
+
+def checked_serving(answer: dict[str, Any], where: str | Path) -> dict[str, Any]:
+    """An answer of ``ssdsim serve``.
+
+    Raises
+    ------
+    InputError : it is none.
+    """
+    as_record(ComparedAnswer if "compared" in answer else ServingAnswer, answer, where, "answer of ssdsim serve")
+    return answer
 
 
 def _measured(path: Path) -> dict[str, Any] | None:

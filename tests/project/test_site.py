@@ -17,10 +17,14 @@ import pytest
 from site_generator import notebooks
 from site_generator.json_reference import undescribed
 from ssdsim.cli.main import VERBS
+from ssdsim.reports.theme import DARK, LIGHT
 from ssdsim.scenario.options import DEFAULTS
 from tests.reports.browser import CHROMIUM, Browser
 
 pytestmark = pytest.mark.notebooks
+
+TRACES = ".scatterlayer > .trace, .barlayer > .trace, .contourlayer > g"
+CLEAR = "rgba(0,0,0,0)"
 
 
 # jupyter_client's sockets and loops are closed by their finalisers
@@ -30,7 +34,7 @@ def test_notebook_runs_and_its_page_has_its_figures(name: str) -> None:
     """Executed here, for the site's build of the very same code."""
     notebook = notebooks.executed(name, small=True)
     assert len(notebooks.figures(notebook)) == cells_that_end_in_a_figure(notebook)
-    assert notebooks.page(notebook, "../assets").count('<div class="figure">') == cells_that_end_in_a_figure(notebook)
+    assert notebooks.page(notebook, "../").count('<div class="figure"') == cells_that_end_in_a_figure(notebook)
 
 
 def cells_that_end_in_a_figure(notebook: Any) -> int:
@@ -79,10 +83,65 @@ def test_a_notebooks_figures_are_drawn_and_nothing_is_fetched(name: str, site: P
     browser.requests.clear()
     browser.open(page)
     widths = browser.evaluate("[...document.querySelectorAll('.figure .main-svg:first-child')].map(s => s.clientWidth)")
-    assert len(widths) == page.read_text().count('<div class="figure">') > 0
+    assert len(widths) == page.read_text().count('<div class="figure"') > 0
     assert min(widths) > 400, widths
     assert browser.problems == []
     assert {address.split(":")[0] for address in browser.requests} <= {"file", "data", "blob"}, browser.requests
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine (apt install chromium)")
+def test_the_gallery_draws_a_figure_for_every_block(site: Path, browser: Browser) -> None:
+    source = (notebooks.PROJECT / "docs" / "gallery.md").read_text()
+    opened(browser, site / "gallery.html")
+    drawn = browser.evaluate(f"""[...document.querySelectorAll('.figure')].map((f) => [f.ariaLabel,
+        f.querySelectorAll('{TRACES}').length])""")
+    assert len(drawn) == source.count("```sh\n") + source.count("```python\n") > 15
+    assert all(label and traces for label, traces in drawn), drawn
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine (apt install chromium)")
+def test_a_slider_shows_what_the_functions_say(site: Path, browser: Browser) -> None:
+    opened(browser, site / "theory.html")
+    says = "document.querySelector('#touch-all-hit .touch-says').textContent"
+    shown = "document.querySelector('#touch-all-hit .touched').data.find((t) => t.name === 'all hit').y"
+    assert "27.2% of rounds" in browser.evaluate(says)
+    browser.evaluate("document.querySelector('#touch-all-hit input').focus()")
+    for kind in ("keyDown", "keyUp"):
+        browser.send("Input.dispatchKeyEvent", type=kind, key="ArrowRight", code="ArrowRight", windowsVirtualKeyCode=39)
+    assert f"{0.9**8:.1%} of rounds" in browser.evaluate(says)
+    assert browser.evaluate(shown)[-1] == pytest.approx(0.9**64, rel=1e-3)
+    assert browser.evaluate("document.activeElement.getAttribute('aria-valuetext')") == "0.9"
+    assert browser.evaluate(says) in browser.evaluate("document.querySelector('#touch-all-hit .touched').ariaLabel")
+    x, y = browser.evaluate("""(() => {
+        const slider = document.querySelector('#touch-all-hit input');
+        slider.scrollIntoView({block: 'center', behavior: 'instant'});
+        const box = slider.getBoundingClientRect();
+        return [box.x + box.width - 4, box.y + box.height / 2];
+    })()""")
+    browser.click(x, y)
+    assert f"{0.99**8:.1%} of rounds" in browser.evaluate(says)
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine (apt install chromium)")
+def test_figures_follow_the_site_s_theme(site: Path, browser: Browser) -> None:
+    opened(browser, site / "theory.html")
+    ink = "document.querySelector('#touch-fan-out .touched')._fullLayout.font.color"
+    assert browser.evaluate(ink) == LIGHT.ink
+    browser.evaluate("document.body.dataset.mdColorScheme = 'slate'")
+    browser.wait_until(f"{ink} === '{DARK.ink}'", 10)
+    assert browser.evaluate("document.querySelector('#touch-fan-out .touched')._fullLayout.paper_bgcolor") == CLEAR
+
+
+def opened(browser: Browser, page: Path) -> None:
+    """Open a page of which nothing may be fetched; the search index alone cannot be read without a server."""
+    browser.problems.clear()
+    browser.requests.clear()
+    browser.open(page)
+    assert {address.split(":")[0] for address in browser.requests} <= {"file", "data", "blob"}, browser.requests
+    assert [each for each in browser.problems if "search_index" not in each and "ERR_FILE_NOT_FOUND" not in each] == []
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,93 @@
+"""How often a whole batch hits: what one miss costs a round grows with the batch."""
+
+from __future__ import annotations
+
+from math import nan
+
+import pandas as pd
+
+from ssdsim.base.errors import InputError
+from ssdsim.reports.cache import primary_hit_rate
+from ssdsim.reports.figure import Figure, LeftOut, rounded
+from ssdsim.reports.study import Study
+from ssdsim.reports.style import LOG2_TICKS, colour_of, new_plot, symbol_of
+
+_BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+_BESIDE = (0.5, 0.7, 0.85, 0.95, 0.99)
+"""Hit rates of one sequence, whose powers are drawn beside the run's."""
+
+
+def all_hit(study: Study) -> list[Figure | LeftOut]:
+    """P(all sequences of a batch hit) against the batch, of each strategy that looks outcomes up."""
+    if not study.caching:
+        return [LeftOut("hits by batch", "no strategy of this run caches outcomes")]
+    found = _rates(study)
+    if not found:
+        return [LeftOut("hits by batch", "no batch fits")]
+    table = pd.DataFrame(found)
+    plot = new_plot("batch size b (sequences; log scale)", "P(all hit)", height=360)
+    plot.update_xaxes(type="log", tickvals=LOG2_TICKS[:7])
+    plot.update_yaxes(tickformat=".0%", rangemode="tozero")
+    for rate in _BESIDE:
+        plot.add_scatter(
+            x=list(_BATCHES),
+            y=rounded(rate**b for b in _BATCHES),
+            name="p<sup>b</sup>, p = " + ", ".join(f"{each:g}" for each in _BESIDE),
+            legendgroup="beside",
+            showlegend=rate == _BESIDE[0],
+            mode="lines",
+            line={"color": "#808080", "width": 1, "dash": "dot"},
+            hovertemplate=f"p = {rate:g}: %{{y:.1%}}<extra>b = %{{x}}</extra>",
+        )
+    for scenario in study.caching:
+        name, title = scenario.strategy.name, scenario.strategy.title
+        plot.add_scatter(
+            x=table["b"].tolist(),
+            y=rounded(table[f"{title}: all hit"]),
+            name=title,
+            mode="lines+markers",
+            line={"color": colour_of(name), "width": 2.5},
+            marker={"symbol": symbol_of(name), "size": 7},
+            hovertemplate=f"{title} %{{y:.1%}}<extra>b = %{{x}}</extra>",
+        )
+    return [
+        Figure(
+            key="all-hit",
+            section="Batch and fallback",
+            title=_title(study, table),
+            about="One miss has the whole batch wait, or go on with a fallback's tokens. Dotted: independent sequences "
+            f"with one hit rate. At {study.setting('b')}.",
+            plot=plot,
+            table=table,
+            provenance="Closed form (exact) under the given acceptance and hits; reads no timings.",
+            interval="No interval: acceptance and hits are taken as known.",
+        )
+    ]
+
+
+def _rates(study: Study) -> list[dict[str, float]]:
+    """A row a batch that fits: a sequence's hit rate, and how often all hit."""
+    rows = []
+    for batch in _BATCHES:
+        try:
+            scenarios = study.rates({**study.base, "b": batch}, draws=0).configuration.scenarios
+        except InputError:
+            continue
+        row: dict[str, float] = {"b": batch}
+        for name in (each.strategy.name for each in study.caching if each.strategy.name in scenarios):
+            scenario, title = scenarios[name], scenarios[name].strategy.title
+            together = scenario.estimate.p_all_hit
+            row[f"{title}: one hits"] = primary_hit_rate(scenario)
+            row[f"{title}: all hit"] = nan if together is None else together
+        rows.append(row)
+    return rows
+
+
+def _title(study: Study, table: pd.DataFrame) -> str:
+    title = study.caching[0].strategy.title
+    possible = table.dropna(subset=[f"{title}: all hit"])
+    first, last = possible.iloc[0], possible.iloc[-1]
+    return (
+        f"All sequences of {title} hit in {first[f'{title}: all hit']:.0%} of rounds at batch {first['b']:.0f} and in "
+        f"{last[f'{title}: all hit']:.0%} at {last['b']:.0f}"
+    )

@@ -1,0 +1,94 @@
+"""Which figures there are of an answer: by name, who draws them. A figure's key is the name, or begins with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from ssdsim.base.errors import InputError, nearest
+from ssdsim.reports.all_hit import all_hit
+from ssdsim.reports.batch import batch_and_fallback
+from ssdsim.reports.boundary import boundary
+from ssdsim.reports.cache_shapes import cache_shapes
+from ssdsim.reports.figure import Figure, LeftOut
+from ssdsim.reports.hit_rate import hit_rate
+from ssdsim.reports.measured import measured
+from ssdsim.reports.pair import pair
+from ssdsim.reports.pareto import pareto
+from ssdsim.reports.roofs import roofs
+from ssdsim.reports.serving import serving
+from ssdsim.reports.serving_compared import compared_figure
+from ssdsim.reports.speedups import KEY as SPEEDUP
+from ssdsim.reports.speedups import speedup, speedup_axes
+from ssdsim.reports.study import Study
+from ssdsim.reports.style import title_of
+from ssdsim.reports.timeline import timeline
+from ssdsim.reports.validation import validation
+from ssdsim.reports.verification import verification_cost
+
+Shown = Sequence[Figure | LeftOut]
+Drawers = Mapping[str, Callable[[], Shown]]
+
+_OF_A_STUDY: Mapping[str, Callable[[Study], Shown]] = {
+    "boundary": boundary,
+    "hit-rate": hit_rate,
+    "cache-shapes": cache_shapes,
+    "pair": pair,
+    "fallback": batch_and_fallback,
+    "all-hit": all_hit,
+    "timeline": timeline,
+    "roofline": roofs,
+    "verification": verification_cost,
+    "pareto": pareto,
+    "validation": validation,
+    "measured": lambda study: measured(study.folder),
+}
+
+
+def drawers(study: Study) -> Drawers:
+    """Those of a run: its speedups along each option first."""
+    folder = study.folder
+    if folder.serving is not None:
+        return {"serving": partial(_serving, folder.serving)}
+    if folder.measured_alone:
+        return {"measured": partial(measured, folder)}
+    if study.rivals:
+        along = {f"{SPEEDUP}-{axis}": partial(_one, study, axis) for axis in speedup_axes(study)}
+    else:
+        along = {SPEEDUP: partial(_alone, study)}
+    return {**along, **{name: partial(draw, study) for name, draw in _OF_A_STUDY.items()}}
+
+
+def _one(study: Study, axis: str) -> Shown:
+    return [speedup(study, axis)]
+
+
+def _alone(study: Study) -> Shown:
+    return [LeftOut("speedups", f"{title_of(study.subject)} stands alone: --strategies names rivals")]
+
+
+def _serving(answer: Mapping[str, object]) -> Shown:
+    if "compared" in answer:
+        return [compared_figure(answer)]
+    figures, left_out = serving(answer)
+    return [*figures, *left_out]
+
+
+def one_figure(found: Drawers, name: str) -> Figure:
+    """The figure of this key; no other group is drawn.
+
+    Raises
+    ------
+    InputError : there is none of this name, or the run cannot show it; then why.
+    """
+    group = next((group for group in found if name == group or name.startswith(f"{group}-")), None)
+    if group is None:
+        raise InputError(f"there is no figure '{name}'{nearest(name, found)} This run may have: {', '.join(found)}")
+    shown = found[group]()
+    figures = {each.key: each for each in shown if isinstance(each, Figure)}
+    if name in figures:
+        return figures[name]
+    why = next((each.why for each in shown if isinstance(each, LeftOut)), "it does not concern this run")
+    if figures:
+        raise InputError(f"there is no figure '{name}'{nearest(name, figures)} There are: {', '.join(figures)}")
+    raise InputError(f"this run has no figure '{name}': {why}")

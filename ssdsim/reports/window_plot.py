@@ -1,0 +1,55 @@
+"""How much drafting fits into one verification, over one option."""
+
+from __future__ import annotations
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from ssdsim.answers.window import AXES
+from ssdsim.base.errors import InputError
+from ssdsim.reports.figure import rounded
+from ssdsim.reports.style import LOG2_TICKS, PALETTE, SYMBOLS, bars, new_plot
+from ssdsim.scenario.options import ALL
+
+_LINES = {
+    "passes": "draft passes in a verification",
+    "budget_of_passes": "outcomes, one after the other (passes / K)",
+    "budget": "outcomes drafted together, as the engine does",
+}
+
+
+def window_plot(frame: pd.DataFrame) -> go.Figure:
+    """Passes and outcomes that fit, from :func:`ssdsim.window`'s answer over one option that varies.
+
+    Raises
+    ------
+    InputError : no option varies, or several do.
+    """
+    varied = [name for name in AXES if frame[name].nunique(dropna=False) > 1]
+    if len(varied) != 1:
+        several = f"; {', '.join(varied)} vary" if varied else ""
+        raise InputError(f"the window's figure is over one option that has several values{several}")
+    axis, shown = varied[0], frame[frame["passes"].notna()]
+    x = shown[axis].tolist()
+    plot = new_plot(ALL[axis].axis, "how many fit (log scale)", height=380)
+    plot.update_yaxes(type="log", dtick=1)
+    if not all(isinstance(value, int | float) for value in x):
+        plot.update_xaxes(type="category")
+    elif ALL[axis].doubling:
+        plot.update_xaxes(type="log", tickvals=[tick for tick in LOG2_TICKS if tick <= max(x)])
+    for at, (column, name) in enumerate(_LINES.items()):
+        values = shown[column].astype(float)
+        error = None
+        if column == "passes":
+            error = bars(values, shown["passes_low"].astype(float), shown["passes_high"].astype(float))
+        plot.add_scatter(
+            x=x,
+            y=rounded(values.where(values > 0.0)),
+            name=name,
+            error_y=error,
+            mode="lines+markers",
+            line={"color": PALETTE[1 + at], "width": 2.5, "dash": ("solid", "dash", "dot")[at]},
+            marker={"symbol": SYMBOLS[at], "size": 8},
+            hovertemplate=f"{name}: %{{y:.0f}}<extra>%{{x}}</extra>",
+        )
+    return plot
