@@ -67,13 +67,13 @@ def move(browser: Browser, axis: str, value: Any) -> None:
         input.value = {json.dumps(value)};
         input.dispatchEvent(new Event('input'));
     }})()""")
-    browser.wait_until("document.documentElement.dataset.drawn === 'all'")
+    browser.wait_until("document.documentElement.dataset.followed === 'all'")
 
 
 def press(browser: Browser, key: str) -> None:
     for kind in ("keyDown", "keyUp"):
         browser.send("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=KEYS[key])
-    browser.wait_until("document.documentElement.dataset.drawn === 'all'")
+    browser.wait_until("document.documentElement.dataset.followed === 'all'")
 
 
 def answer(browser: Browser) -> dict[str, Any]:
@@ -132,7 +132,7 @@ def test_a_slider_moves_by_mouse(opened: Browser) -> None:
         return [box.x, box.y + box.height / 2, box.width];
     })()""")
     opened.click(x + 0.5 * width, y)
-    opened.wait_until("document.documentElement.dataset.drawn === 'all' && location.hash.includes('alpha')", 10)
+    opened.wait_until("document.documentElement.dataset.followed === 'all' && location.hash.includes('alpha')", 10)
     assert float(text(opened, "#at-alpha-value")) == pytest.approx(0.625, abs=0.02)
     assert opened.evaluate("document.getElementById('measured').checked")
     assert "if acceptance" not in text(opened, ".verdict")
@@ -162,20 +162,20 @@ def test_the_state_survives_a_reload_and_a_copied_address(opened: Browser, page:
     move(opened, "b", 2)
     move(opened, "alpha", 0.65)
     opened.evaluate("document.querySelector('[data-strategy=ar]').click()")
-    opened.wait_until("document.documentElement.dataset.drawn === 'all'")
+    opened.wait_until("document.documentElement.dataset.followed === 'all'")
     address, sentence, command = opened.evaluate("location.href"), text(opened, ".verdict"), text(opened, "#command")
     for reopen in ("Page.reload", "Page.navigate"):
         opened.send("Page.navigate", url="about:blank")
         opened.send("Page.navigate", url=address)
-        opened.wait_until("document.documentElement?.dataset.drawn === 'all'")
+        opened.wait_until("document.documentElement?.dataset.followed === 'all'")
         if reopen == "Page.reload":
             opened.send(reopen)
-        opened.wait_until("document.documentElement?.dataset.drawn === 'all'")
+        opened.wait_until("document.documentElement?.dataset.followed === 'all'")
         assert (text(opened, ".verdict"), text(opened, "#command")) == (sentence, command)
     assert "--strategies sd,ssd" in command
     assert list(answer(opened)["strategies"]) == ["sd", "ssd"]
     opened.evaluate("document.getElementById('reset').click()")
-    opened.wait_until("document.documentElement.dataset.drawn === 'all'")
+    opened.wait_until("document.documentElement.dataset.followed === 'all'")
     assert opened.evaluate("location.hash") == ""
     assert text(opened, ".verdict") == predict().verdict.sentence
 
@@ -183,7 +183,7 @@ def test_the_state_survives_a_reload_and_a_copied_address(opened: Browser, page:
 def test_a_place_outside_of_the_grid_is_said(opened: Browser, page: Path) -> None:
     opened.send("Page.navigate", url=page.as_uri() + "#b=5&alpha=0.99&nothing=1")
     opened.send("Page.reload")
-    opened.wait_until("document.documentElement?.dataset.drawn === 'all'")
+    opened.wait_until("document.documentElement?.dataset.followed === 'all'")
     said = text(opened, "#notice")
     assert "batch size b (sequences) 5 is outside of this page's grid (1, 4, 16)" in said
     assert "acceptance rate α 0.99 is outside" in said
@@ -205,7 +205,7 @@ def test_a_price_counts_every_gpu(opened: Browser) -> None:
 def test_it_fits_every_width_and_can_be_read_in_both_themes(opened: Browser, width: int, dark: bool) -> None:
     opened.screen(width, 900, dark=dark)
     opened.wait_until(f"document.documentElement.dataset.theme === '{'dark' if dark else 'light'}'", 10)
-    opened.wait_until("document.documentElement.dataset.drawn === 'all'")
+    opened.wait_until("document.documentElement.dataset.followed === 'all'")
     opened.wait_until(f"document.documentElement.scrollWidth === {width}", 20)
     assert opened.evaluate(FAINT_TEXTS) == []
 

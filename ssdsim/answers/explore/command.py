@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ssdsim.base.option import spelled
+from ssdsim.scenario.options import ALL
 
 
 def words(options: Mapping[str, Any]) -> list[str]:
@@ -21,6 +22,20 @@ def words(options: Mapping[str, Any]) -> list[str]:
             continue
         found += [spelled(name)] if value is True else [spelled(name), shlex.quote(spelled_value(value))]
     return found
+
+
+def swept_words(options: Mapping[str, Any], grid: Mapping[str, Sequence[Any]]) -> list[str]:
+    """The words of a sweep's options and of the lists of its ``grid``.
+
+    >>> " ".join(swept_words({"t_sd": 0.2}, {"b": [1, 2], "fl": [[4, 3], [2, 2]]}))
+    '--t-sd 0.2 --b 1,2 --fl 4/3,2/2'
+    """
+    lists = {
+        name: ",".join(spelled_value(value).replace(",", "/") for value in values) for name, values in grid.items()
+    }
+    single = {name: spelled_value(v).replace(",", "/") if ALL[name].kind.depth else v for name, v in options.items()}
+    single |= {name: options[name] for name in ("strategies",) if name in options}
+    return words({**single, **lists})
 
 
 def spelled_value(value: Any) -> str:

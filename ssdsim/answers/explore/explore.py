@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,13 @@ class Explored:
         return sum(int(np.prod(each.table.values.shape[:-1])) for each in self.rates.values())
 
 
-def explored(seed: int = 0, progress: Progress | None = None, exact: bool = False, **options: Any) -> Explored:
+def explored(
+    seed: int = 0,
+    progress: Progress | None = None,
+    exact: bool = False,
+    start: Mapping[str, Any] = MappingProxyType({}),
+    **options: Any,
+) -> Explored:
     """Work out the grid of a page; lists among the options are its stops, as in a sweep.
 
     Parameters
@@ -61,13 +68,14 @@ def explored(seed: int = 0, progress: Progress | None = None, exact: bool = Fals
     seed : of the draws behind intervals.
     progress : called with the parts done and all parts.
     exact : the grid is that of the lists alone, and nothing is interpolated.
+    start : where sliders stand as the page opens; elsewhere it is theirs to say.
 
     Raises
     ------
     InputError : a mistake in the options, no strategy has room, or a grid of too many points.
     """
     idle = IdleCores()
-    space = space_of(options, exact)
+    space = space_of(options, exact, start)
     evaluator = Evaluator()
     space = _with_nodes(space, evaluator)
     _check_size(space)

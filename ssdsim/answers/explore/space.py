@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import product
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -118,11 +119,12 @@ class Space:
             yield dict(zip(names, values, strict=True))
 
 
-def space_of(given: Mapping[str, Any], exact: bool = False) -> Space:
+def space_of(given: Mapping[str, Any], exact: bool = False, start: Mapping[str, Any] = MappingProxyType({})) -> Space:
     """Axes from options of which some are lists: these are stops, or the ends between which a rate is interpolated.
 
     An option that the page varies by itself has the stops of :data:`STOPS` where it is not given, and starts at the
-    value that is. ``exact``: nothing is varied but the lists, and nothing is interpolated.
+    value that is. ``exact``: nothing is varied but the lists, and nothing is interpolated. ``start`` are values of
+    lists at which the page opens.
 
     Raises
     ------
@@ -133,6 +135,7 @@ def space_of(given: Mapping[str, Any], exact: bool = False) -> Space:
     check_owners(said)
     lists = {name: value for name, value in said.items() if _is_list_of(name, value)}
     axes = [_listed(name, values, exact) for name, values in lists.items()]
+    axes = [replace(axis, start=start[axis.name]) if start.get(axis.name) in axis.values else axis for axis in axes]
     if not exact:
         varied = [name for name in (*STOPS, *RANGES) if name not in lists and _is_varied(name, said)]
         axes += [_varied(name, said.get(name)) for name in varied]

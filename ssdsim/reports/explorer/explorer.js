@@ -1,4 +1,3 @@
-"use strict";
 // The controls and the state: in the address, so that it survives a reload and can be sent; the figures follow it.
 
 const report = JSON.parse(document.getElementById("data").textContent);
@@ -238,13 +237,16 @@ function draw() {
   sides.forEach((side, i) => drawSide(side, i, later));
   const root = document.documentElement.dataset;
   root.redrawnMs = (performance.now() - begun).toFixed(1);
-  root.drawn = "some";
+  root.followed = "some";
   const next = () => {
     if (turn !== waiting) return;  // a slider has moved on
     if (later.length) {
       later.shift()();
       setTimeout(next);
-    } else root.drawn = "all";
+    } else {
+      root.followed = "all";
+      if (!report.figures) root.drawn = "all";
+    }
   };
   setTimeout(next);
 }
@@ -252,7 +254,19 @@ function draw() {
 function follow(write = true) {
   showControls();
   if (write) toAddress();
+  if (document.documentElement.dataset.drawn && !report.figures) document.documentElement.dataset.drawn = "some";
   draw();
+  bringReportAlong();
+}
+
+// The speedup charts of a report stand at other points of the same grid.
+function bringReportAlong() {
+  const menus = [...document.querySelectorAll("select[data-axis]")];
+  for (const menu of menus) {
+    const at = [...menu.options].findIndex((option) => option.textContent === String(state.at[menu.dataset.axis]));
+    if (at >= 0) menu.selectedIndex = at;
+  }
+  menus[0]?.dispatchEvent(new Event("change"));
 }
 
 (async () => {

@@ -1,4 +1,3 @@
-"use strict";
 // The figures of one side: what each shows in a sentence, its traces, and what its axes say.
 
 const NARROW = { l: 62, r: 14, t: 30, b: 46 };

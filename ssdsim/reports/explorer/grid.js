@@ -1,4 +1,3 @@
-"use strict";
 // The numbers of the page: tables over axes, a place in them, and what lies between their nodes. No law is known here.
 
 class Grid {

@@ -45,7 +45,9 @@ def styles() -> list[str]:
 
 
 def scripts() -> list[str]:
-    return [asset(f"explorer/{name}") for name in _SCRIPTS]
+    """In a scope of their own: a report has names too."""
+    inside = "\n".join(asset(f"explorer/{name}") for name in _SCRIPTS)
+    return [f'"use strict";\n{{\n{inside}\n}}']
 
 
 def panel(data: Mapping[str, Any]) -> Iterator[str]:
