@@ -22,10 +22,12 @@ _SYMBOLS = {"uniform": "circle-open", "geometric": "square", "optimal": "diamond
 
 
 def cache_shapes(study: Study) -> list[Figure | LeftOut]:
-    """Hit rate and speed of the subject with each fan-out policy, at the temperatures that its pair was measured at."""
+    """Hit rate and speed of the subject by fan-out policy over the temperatures of its pair; none without a pair."""
     found = chosen_by(study.configurable(study.base), study.configuration.settings.get("temperature"))
-    if found is None or len(found.pair.by_temperature) < 2:
-        return [LeftOut(_WHAT, "no pair that was measured at several temperatures (--pair)")]
+    if found is None:
+        return []
+    if len(found.pair.by_temperature) < 2:
+        return [LeftOut(_WHAT, "the pair was measured at one temperature")]
     if not study.rivals or study.subject not in [each.strategy.name for each in study.caching]:
         return [LeftOut(_WHAT, f"{title_of(study.subject)} looks nothing up, or stands alone")]
     given = [name for name in ("p_hit", "fl") if study.base.get(name) is not None]

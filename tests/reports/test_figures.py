@@ -77,7 +77,7 @@ def test_every_function_of_a_name_draws_it() -> None:
         ("speedup-bb", "there is no figure 'speedup-bb'; did you mean 'speedup-b'? This run may have: speedup-b, "),
         ("roofline", "this run has no figure 'roofline': unit-free: no hardware, so no roofs"),
         ("verification", "this run has no figure 'verification': it does not concern this run"),
-        ("cache-shapes", "this run has no figure 'cache-shapes': no pair that was measured at several temperatures"),
+        ("cache-shapes", "this run has no figure 'cache-shapes': it does not concern this run"),
         ("hit-rate", "this run has no figure 'hit-rate': --p-hit gives the hit rate"),
     ],
 )

@@ -22,7 +22,7 @@ from ssdsim.reports.figure import Figure
 from ssdsim.reports.frame import plotlyjs
 from ssdsim.reports.grid_points import grid_json
 from ssdsim.reports.pareto import _points
-from ssdsim.reports.speedups import speedups
+from ssdsim.reports.speedups import speedup
 from ssdsim.reports.study import Study
 from ssdsim.rounds.kernel import Kernel
 from ssdsim.runs.report_folder import read_run_folder
@@ -63,7 +63,7 @@ def test_every_figure_comes_with_its_title_data_provenance_and_interval(made: Re
     keys = [each.key for each in made.figures]
     assert keys == [
         *("speedup-b", "speedup-k", "speedup-alpha", "speedup-p_hit", "speedup-f"),
-        *("hit-rate", "fallback", "timeline", "roofline", "pareto", "validation"),
+        *("boundary", "hit-rate", "fallback", "all-hit", "timeline", "roofline", "pareto", "validation"),
     ]
     for each in made.figures:
         assert each.title in made.html.replace("&#x27;", "'")
@@ -113,7 +113,9 @@ def test_the_chart_over_the_hit_rate_passes_through_the_base_point(tmp_path: Pat
     """Here the cache hits more often after a fast backup (0.95 against 0.86), and keeps doing so."""
     options = {"b": 8, "k": 4, "f": 4, "backup": backup}
     study = Study(read_run_folder(write_run(tmp_path, options, {})))
-    table = next(f for f in speedups(study) if isinstance(f, Figure) and f.key == "speedup-p_hit").table
+    drawn = speedup(study, "p_hit")
+    assert isinstance(drawn, Figure)
+    table = drawn.table
     found = predict(**options)
     row = table.set_index("p_hit").loc[found.configuration.settings["p_hit"]]
     assert row["ssd/sd"] == pytest.approx(found.verdict.over["sd"].ratio, rel=1e-9)

@@ -26,7 +26,7 @@ pytestmark = [
 GRID = {"b": [1, 4, 16], "k": [3, 6], "alpha": [0.7, 0.8]}
 KEYS = (
     *("speedup-b", "speedup-k", "speedup-alpha", "speedup-p_hit", "speedup-f"),
-    *("hit-rate", "fallback", "timeline", "roofline", "pareto", "validation"),
+    *("boundary", "hit-rate", "fallback", "all-hit", "timeline", "roofline", "pareto", "validation"),
 )
 
 
