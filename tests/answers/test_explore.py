@@ -104,3 +104,11 @@ def test_durations_and_tokens_that_are_given_have_no_interval() -> None:
     assert found.assumed is None
     assert np.isnan(found.given.table.column("sd:low")).all()
     assert any(sentence.startswith("Yes") for _, sentence in found.given.known)
+
+
+def test_durations_that_are_given_leave_tokens_open_that_nobody_gave() -> None:
+    found = explored(t_sd=[0.1, 0.3], alpha=[0.6, 0.9], b=[1, 4], k=[3, 5], f=[3])
+    assert found.assumed is not None
+    at = {"t_sd": 0.1, "alpha": 0.6, "b": 4, "k": 5, "f": 3, "backup": "jit"}
+    exact = predict(t_sd=0.1, alpha=0.6, b=4, k=5, f=3, backup="jit").verdict.over["sd"]
+    assert exact.ratio * np.exp(found.assumed.table.at(at)["sd:low"]) == pytest.approx(exact.low, rel=1e-6)

@@ -20,7 +20,7 @@ from ssdsim.answers.idle_cores import IdleCores
 from ssdsim.answers.predict import DRAWS
 from ssdsim.answers.workers import worked_out
 from ssdsim.base.errors import InputError
-from ssdsim.pricing.cost import TimingErrors
+from ssdsim.scenario.configuration import configure
 
 MOST_POINTS = 1_000_000
 _RATE_NODES = {"alpha": 10}  # of an axis that is interpolated, at most
@@ -107,6 +107,10 @@ class _Job:
     def __init__(self, space: Space, split: str | None, seed: int) -> None:
         self.space, self.split, self.seed = space, split, seed
         self.evaluator = Evaluator()
+        self._errors = {
+            measured: configure(**space.options(space.start, measured)).errors(DRAWS, seed)
+            for measured in (True, False)
+        }
 
     def piece(self, number: int) -> _Piece:
         space = self.space
@@ -114,12 +118,12 @@ class _Job:
             space = space.restricted(self.split, space.axis(self.split).values[number])
         found = {name: rates(space, name, self.evaluator) for name in space.names}
         held = {name: each for name in space.names if (each := memory(space, name)) is not None}
-        errors = TimingErrors(DRAWS, self.seed)
-        given = self._contests(space, errors, True)
-        assumed = self._contests(space, errors, False) if space.assumed else None
+        given = self._contests(space, True)
+        assumed = self._contests(space, False) if space.assumed else None
         return _Piece(found, held, given, assumed)
 
-    def _contests(self, space: Space, errors: TimingErrors, measured: bool) -> Contests:
+    def _contests(self, space: Space, measured: bool) -> Contests:
+        errors = self._errors[measured]
         coarse = space.with_axes(_coarse(axis) for axis in space.axes if axis.continuous)
         names = [axis.name for axis in space.axes if measured or axis.name not in space.assumed]
         sides = {}

@@ -48,22 +48,23 @@ class Side:
         name: str,
         axes: Sequence[str],
         evaluator: Evaluator,
-        errors: TimingErrors,
+        errors: TimingErrors | None,
         measured: bool,
     ) -> Side:
-        """At every point of ``axes``; ``measured``: rates that nobody gave are given."""
+        """At every point of ``axes``; ``measured``: rates that nobody gave are given. ``errors`` None: nothing errs."""
         found = scenarios(space, name, axes, evaluator, measured)
         at, rows = those_possible(found)
         rate, gpus = np.full(len(found), np.nan), np.full(len(found), np.nan)
-        errs = space.unit_free is False or not all(row.known.is_sure for row in rows)
-        joint = np.full((len(found), errors.draws), np.nan) if errs else None
+        joint = None if errors is None else np.full((len(found), errors.draws), np.nan)
         draws: list[Drawn | None] | None = None
         if rows:
             means = estimate(rows)
             rate[at], gpus[at] = means.tokens_per_second, means.gpus
-        if joint is not None and all(row.known.is_sure for row in rows):
+        if errors is None or joint is None:
+            return cls(tuple(map(space.axis, axes)), found, rate, gpus, None, None)
+        if all(row.known.is_sure for row in rows):
             joint[at] = drawn_rates(rows, errors)
-        elif joint is not None:
+        else:
             draws = [None] * len(found)
             for number, row in zip(at, rows, strict=True):
                 drawn = draws[number] = Drawn.of(row, errors)

@@ -136,6 +136,16 @@ function listen() {
   document.addEventListener("theme", () => draw());
 }
 
+// Paper is white and narrower than most screens. Screens come back as they were.
+const PAPER = { autosize: false, width: 680 }, SCREEN = { autosize: true, width: null };
+
+function restyle(template, size) {
+  for (const plot of document.querySelectorAll("#sides .plot")) if (plot.data) Plotly.relayout(plot, { template, ...size });
+}
+
+window.addEventListener("beforeprint", () => restyle(report.templates.light, PAPER));
+window.addEventListener("afterprint", () => restyle(template(), SCREEN));
+
 async function copyCommand() {
   const text = sides.map(commandOf).join("\n"), button = document.getElementById("copy");
   try {
