@@ -102,11 +102,11 @@ def _gemms(passes: Sequence[ForwardPass], workload: Workload) -> Iterator[Point]
     """
     real = _predecessors(passes)
     tokens = sorted({op.m for forward in passes for op, _ in forward.counted() if isinstance(op, Gemm)})
-    spread = [m for m in _TOKENS if m <= tokens[-1]]
+    fewer = [m for m in _TOKENS if m <= tokens[-1]]
     for (n, k), after in real.items():
-        for m in dict.fromkeys((*tokens, *spread)):
+        for m in dict.fromkeys((*tokens, *fewer)):
             yield Point.of("gemm", m=m, n=n, k=k, after=after, dtype=workload.dtype)
-    few = [m for m in spread if m <= _FEW_TOKENS]
+    few = [m for m in fewer if m <= _FEW_TOKENS]
     for n, k in _between(list(real)):
         for m in dict.fromkeys((*few, *tokens)):
             yield Point.of("gemm", m=m, n=n, k=k, after=(k, n), dtype=workload.dtype)

@@ -12,6 +12,7 @@ __version__ = "0.2.0"
 
 _HOME = {
     "Comparison": "ssdsim.answers.compare.compare",
+    "Calibration": "calibration.answer",
     "Configuration": "ssdsim.scenario.configuration",
     "Exported": "ssdsim.answers.export.export",
     "ForwardPass": "ssdsim.transformer.forward",
@@ -27,6 +28,7 @@ _HOME = {
     "TokenRates": "ssdsim.answers.token_model",
     "TokenRounds": "ssdsim.answers.token_model",
     "Transformer": "ssdsim.transformer.card",
+    "calibrate": "calibration.answer",
     "compare": "ssdsim.answers.compare.compare",
     "configure": "ssdsim.scenario.configuration",
     "evaluate": "ssdsim.answers.grid",
@@ -44,6 +46,10 @@ _HOME = {
     "serve": "ssdsim.answers.serving.serve",
     "simulate": "ssdsim.engine.simulate",
     "sweep": "ssdsim.answers.sweep.sweep",
+    "validate": "ssdsim.validation.run",
+    "validate_pair": "ssdsim.validation.tokens.answer",
+    "validate_paper": "ssdsim.validation.replay",
+    "validate_rows": "ssdsim.validation.measured",
     "window": "ssdsim.answers.window",
 }
 _MODULES = ("figures",)

@@ -122,6 +122,51 @@ def pair_acceptance(answer: Answer) -> go.Figure:
     return figure(answer, "pair-acceptance")
 
 
+def pair_batches(answer: Answer) -> go.Figure:
+    """How often whole batches of a pair hit, measured in lockstep, against independent sequences."""
+    return figure(answer, "pair-batches")
+
+
+def pair_sets(answer: Answer) -> go.Figure:
+    """Measured acceptance of a pair by set of requests."""
+    return figure(answer, "pair-sets")
+
+
+def serving_tpot(answer: Answer) -> go.Figure:
+    """Time per output token over the rate of requests."""
+    return figure(answer, "serving-tpot")
+
+
+def serving_ttft(answer: Answer) -> go.Figure:
+    """Time to the first token over the rate of requests."""
+    return figure(answer, "serving-ttft")
+
+
+def serving_crossing(answer: Answer) -> go.Figure:
+    """Where strategies change places over the rate, by the closed form."""
+    return figure(answer, "serving-crossing")
+
+
+def serving_goodput(answer: Answer) -> go.Figure:
+    """Requests a second that keep what was promised, over the rate."""
+    return figure(answer, "serving-goodput")
+
+
+def serving_minute(answer: Answer) -> go.Figure:
+    """A minute of the last load."""
+    return figure(answer, "serving-minute")
+
+
+def serving_compared(answer: Answer) -> go.Figure:
+    """A benchmark's percentiles against those of the same requests served here."""
+    return figure(answer, "serving-compared")
+
+
+def measured(answer: Answer) -> go.Figure:
+    """Rows of an engine, measured against predicted; ``figure(answer, "measured-batch")`` has their errors by batch."""
+    return figure(answer, "measured")
+
+
 def validation(answer: Answer) -> go.Figure:
     """Rounds measured by ``ssdsim validate`` against those predicted."""
     return figure(answer, "validation")

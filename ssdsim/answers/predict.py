@@ -21,8 +21,8 @@ from ssdsim.scenario.many import Drawn
 from ssdsim.scenario.scenario import Scenario
 
 if TYPE_CHECKING:
+    from ssdsim.base.progress import Progress
     from ssdsim.engine.simulate import Engine
-    from ssdsim.engine.stopping import Progress
 
 PredictEngine = Literal["auto", "closed", "mc", "des"]
 _PRECISION = {"mc": 0.001, "des": 0.005}  # of tokens/s: a second or so each

@@ -232,6 +232,16 @@ class Name(Kind):
 
 
 @dataclass(frozen=True)
+class Text(Kind):
+    """Words that are understood elsewhere."""
+
+    must = "be text"
+
+    def checked(self, said: str, value: Any) -> str:
+        return text(said, value)
+
+
+@dataclass(frozen=True)
 class File(Kind):
     """The path of a file."""
 

@@ -4,80 +4,67 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
-from importlib.util import find_spec
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ssdsim.base.checks import whole
+from calibration.answer import Timed, calibrate, check_torch
 from ssdsim.base.errors import InputError
+from ssdsim.base.option_record import taken
 from ssdsim.cli.console import console, echo
 from ssdsim.cli.dry_run import show_dry_run
 from ssdsim.cli.hardware import print_profile
-from ssdsim.cli.options import common_options, echo_json
+from ssdsim.cli.options import Verb, common_options, echo_json, record_options
 from ssdsim.cli.progress import shown
 from ssdsim.cli.tables import Table
 from ssdsim.cli.values import OutputFile
-from ssdsim.hardware.catalog import find_hardware, find_transformer
-from ssdsim.runs.lock import locked
-from ssdsim.scenario.options import ALL
-from ssdsim.transformer.operations import DTYPES
+from ssdsim.hardware.catalog import find_hardware
 
 DESCRIBED = {"dgx-1": "v100-sxm2-32gb"}
 """Machines by their names, with the profile that describes their GPUs and links."""
-_STRATEGIES = ALL["strategies"]
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from calibration.build import PassCheck
-    from calibration.points import Workload
-    from ssdsim.hardware.profile import HardwareProfile
 
 
-@click.command("calibrate")
-@click.option("--device", default=None, help="cpu: two pinned cores with gloo [default: --gpus]")
-@click.option("--gpus", default=None, help="GPUs such as 0-4: target ranks first, the draft last")
-@click.option("--tp", type=click.IntRange(1), default=None, help="target ranks [default: all but the draft's]")
-@click.option("--draft-gpu", type=click.IntRange(0), default=None, help="the draft's GPU [default: the last]")
-@click.option("--target", default="llama-3.1-70b", show_default=True, help="transformer card")
-@click.option("--draft", default="llama-3.2-1b", show_default=True, help="the draft's card")
-@click.option("--b", "--batch", "b", type=click.IntRange(1), default=4, show_default=True)
-@click.option("--k", type=click.IntRange(1), default=5, show_default=True)
-@click.option("--budget", type=click.IntRange(1), default=None, help="branches a sequence [default: 3 (k + 1)]")
-@click.option("--context", type=click.IntRange(1), default=512, show_default=True)
-@click.option("--dtype", type=click.Choice(DTYPES), default=None, help="[default: by device]")
-@click.option(
-    *_STRATEGIES.flags, "strategies", help=f"whose passes are timed [default: {','.join(_STRATEGIES.default)}]"
-)
+@click.command("calibrate", cls=Verb)
+@record_options(Timed)
 @click.option("--minutes", type=click.FloatRange(0.0, min_open=True), default=5.0, show_default=True)
 @click.option("--dry-run", is_flag=True, help="print the plan and end: points, repeats, minutes, memory, who does what")
 @click.option("--machine", help="with --dry-run: dgx-1, or a profile of the GPUs, in the place of this machine")
 @click.option("-o", "--output", type=OutputFile(), help="the profile [required, but for --dry-run]")
 @common_options
-def command(output: Path | None, minutes: float, as_json: bool, seed: int, quiet: bool, **options: Any) -> None:
+def command(
+    output: Path | None,
+    minutes: float,
+    dry_run: bool,
+    machine: str | None,
+    as_json: bool,
+    seed: int,
+    quiet: bool,
+    **options: Any,
+) -> None:
     """Time this machine and fit a hardware profile to it.
 
     Measurements are kept beside the output (.jsonl) as they come; run again to resume.
     """
-    whole("--seed", seed, 0)
-    dry, machine = options.pop("dry_run"), options.pop("machine")
-    if dry:
-        print_dry_run(machine, minutes, as_json, **options)
+    if dry_run:
+        print_dry_run(machine, minutes, as_json, taken(Timed, options))
         return
     if machine:
         raise InputError("--machine describes a machine that is not here: it needs --dry-run")
     if output is None:
         raise InputError("-o is missing: the profile to write, such as -o mine.json")
-    if find_spec("torch") is None:
-        raise InputError("calibrate needs torch: pip install 'ssdsim[torch]'")
+    check_torch()
     alone_under_torchrun()
-    if output.suffix == ".jsonl":
-        raise InputError(f"-o {output}: the measurements go there; name the profile, such as {output.stem}.json")
-    devices = _devices(options.pop("device"), options.pop("gpus"), options.pop("tp"), options.pop("draft_gpu"))
-    done = calibrate(output, devices, minutes=minutes, seed=seed, quiet=quiet, **options)
+    given = {name: value for name, value in options.items() if value is not None}
+    done = calibrate(output, minutes=minutes, seed=seed, told=partial(shown, quiet=quiet), **given)
+    for doubt in done.doubts:
+        echo(f"warning: {doubt}", stderr=True)
     if as_json:
         passes = [vars(check) | {"error": check.error} for check in done.checks]
         planned = {"profile": str(output), "strategies": done.strategies}
@@ -92,79 +79,21 @@ def command(output: Path | None, minutes: float, as_json: bool, seed: int, quiet
         sys.exit(130)
 
 
-def print_dry_run(machine: str | None, minutes: float, as_json: bool, **options: Any) -> None:
+def print_dry_run(machine: str | None, minutes: float, as_json: bool, timed: Timed) -> None:
     """The plan for a described machine.
 
     Raises
     ------
     InputError : no machine, more GPUs than it has, or a workload that its ranks cannot share.
     """
+    check_torch()
     from calibration.dry_run import dry_run
 
-    if find_spec("torch") is None:
-        raise InputError("calibrate needs torch: pip install 'ssdsim[torch]'")
     if machine is None:
         raise InputError(f"--dry-run needs --machine: {', '.join(DESCRIBED)}, or a profile (ssdsim hardware list)")
     described = find_hardware(DESCRIBED.get(machine.lower(), machine))
-    device, gpus, tp, draft_gpu = (options.pop(name) for name in ("device", "gpus", "tp", "draft_gpu"))
-    devices = _devices(device, gpus, tp, draft_gpu, described)
-    found = dry_run(_workload(devices, described, **options), devices, described)
-    show_dry_run(found, described, minutes, as_json)
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """A profile, whose passes it was planned for, those that check it, and how steady the machine was."""
-
-    profile: HardwareProfile
-    strategies: Sequence[str]
-    checks: Sequence[PassCheck]
-    figures: Mapping[str, float]
-    interrupted: bool
-
-
-def calibrate(
-    output: Path, devices: list[str], *, minutes: float, seed: int, quiet: bool, **options: Any
-) -> Calibration:
-    """Time what the log beside ``output`` lacks, write the profile, warn of what makes it doubtful."""
-    from calibration.build import build_profile, build_runtime, check_passes, summary
-    from calibration.calibrate import machine_of, measure
-    from calibration.doubts import doubts
-    from calibration.log import Log
-    from calibration.memory import check_memory
-    from calibration.points import plan
-    from calibration.rank_links import check_rank_links
-    from calibration.rows import rows_of
-    from ssdsim.machine.ranks import RankError
-    from ssdsim.runtimes.card import KERNELS
-    from ssdsim.runtimes.catalog import SUFFIX, save_runtime
-
-    workload = _workload(devices, **options)
-    check_memory(workload, devices)
-    log = Log(output.with_suffix(".jsonl"), machine_of(devices, workload))
-    interrupted = False
-    lock = log.path.with_name(f".{log.path.name}.lock")
-    try:
-        with locked(lock, log.path, "calibration"), shown("calibrate", "timings", quiet) as progress:
-            points = measure(workload, devices, log.open(), minutes=minutes, seed=seed, progress=progress)
-    except KeyboardInterrupt:
-        interrupted, points = True, plan(workload, len(devices))
-    except RankError as error:
-        raise InputError(f"{error}; what was timed is kept in {log.path}, run again to resume") from None
-    driver = f"driver {log.machine['driver']}, " if log.machine["driver"] else ""
-    how = f"torch {log.machine['torch']}, {driver}weights streamed, drift taken from neighbouring visits"
-    rows = rows_of(log, points)
-    profile = build_profile(output.stem, workload, devices, points, rows, str(log.machine["device"]), how)
-    profile.save(output)
-    runtime = build_runtime(output.stem, rows)
-    if runtime is not None:
-        save_runtime(runtime, output.with_suffix(SUFFIX))
-    else:  # one of before is no longer this profile's
-        output.with_suffix(SUFFIX).unlink(missing_ok=True)
-    checks = [*check_passes(profile, runtime or KERNELS, workload, rows), *check_rank_links(profile, rows)]
-    for doubt in doubts(profile.device.topology, rows, devices):
-        echo(f"warning: {doubt}", stderr=True)
-    return Calibration(profile, workload.strategies, checks, summary(checks, rows), interrupted)
+    devices = timed.devices(described)
+    show_dry_run(dry_run(timed.workload(devices, described), devices, described), described, minutes, as_json)
 
 
 def alone_under_torchrun() -> None:
@@ -178,68 +107,6 @@ def alone_under_torchrun() -> None:
         raise InputError("torchrun spans several machines: ssdsim times the devices of one (--nnodes 1)")
     if os.environ.get("LOCAL_RANK", "0") != "0":
         sys.exit(0)
-
-
-def _workload(devices: list[str], described: HardwareProfile | None = None, **options: Any) -> Workload:
-    """``described`` stands for this machine's GPUs."""
-    from calibration.points import Workload
-    from ssdsim.machine.machine import check_dtype, natural_dtype
-
-    natural = _natural(described) if described else natural_dtype(devices)
-
-    workload = Workload(
-        target=find_transformer(options["target"]),
-        draft=find_transformer(options["draft"]),
-        batch=options["b"],
-        lookahead=options["k"],
-        branches=options["budget"] or 3 * (options["k"] + 1),
-        context=options["context"],
-        tp=len(devices) - 1 if len(devices) > 1 else 1,
-        dtype=options["dtype"] or natural,
-        strategies=_STRATEGIES.checked(options["strategies"] or _STRATEGIES.default),
-    )
-    if described is None:
-        check_dtype(workload.dtype, devices)
-    workload.target_passes()  # refuses a tp that does not divide the heads before anything starts
-    return workload
-
-
-def _natural(described: HardwareProfile) -> str:
-    """bfloat16 where the GPU computes it, as its peaks tell."""
-    peaks = described.device.peak_flops
-    return next((dtype for dtype in ("bfloat16", "float16") if dtype in peaks), "float32")
-
-
-def _devices(
-    device: str | None,
-    gpus: str | None,
-    tp: int | None,
-    draft_gpu: int | None,
-    described: HardwareProfile | None = None,
-) -> list[str]:
-    """The target's, then the draft's; of a machine that is ``described`` where one is."""
-    from ssdsim.machine.devices import named_devices, parse_devices
-
-    if (device is None) == (gpus is None):
-        raise InputError("give either --device cpu or --gpus 0-4")
-    if device is not None:
-        if device != "cpu":
-            raise InputError(f"--device must be cpu, got '{device}' (GPUs are given by --gpus)")
-        if draft_gpu is not None:
-            raise InputError("--draft-gpu has no effect with --device cpu")
-        return [f"cpu:{core}" for core in range((tp or 1) + 1)]
-    found = named_devices(f"cuda:{gpus}") if described else parse_devices(f"cuda:{gpus}")
-    if described and max(int(name.split(":")[1]) for name in found) >= described.device.count:
-        raise InputError(
-            f"--gpus {gpus}: {described.name} has {described.device.count} GPUs, 0-{described.device.count - 1}"
-        )
-    draft = f"cuda:{draft_gpu}" if draft_gpu is not None else found[-1]
-    if draft not in found:
-        raise InputError(f"--draft-gpu {draft_gpu} is not among --gpus {gpus}")
-    targets = [name for name in found if name != draft][: tp or None]
-    if tp is not None and tp > max(1, len(targets)):
-        raise InputError(f"--tp {tp} needs {tp + 1} GPUs with the draft's, --gpus {gpus} has {len(found)}")
-    return [*targets, draft]
 
 
 def _checks(checks: Sequence[PassCheck]) -> Table:

@@ -13,7 +13,7 @@ from ssdsim.answers.serving.compared import Compared
 from ssdsim.answers.serving.metrics import Metrics
 from ssdsim.answers.serving.policies import AUTO
 from ssdsim.answers.serving.serve import Point, Serving
-from ssdsim.answers.serving.spread import Summary
+from ssdsim.answers.serving.summary import Summary
 from ssdsim.answers.serving.workload import Workload
 from ssdsim.base.intervals import Interval
 from ssdsim.cli.console import console, print_labelled

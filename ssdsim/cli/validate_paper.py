@@ -1,68 +1,60 @@
-"""``ssdsim validate --paper``: the printed comparison with published results."""
+"""``ssdsim validate paper``: the printed comparison with published results."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
+
+import click
 import numpy as np
 from rich.console import Console
 
-from ssdsim.base.errors import InputError
+from ssdsim.base.kinds import Percent
 from ssdsim.base.plain import picked
 from ssdsim.cli.console import console
-from ssdsim.cli.options import echo_json
+from ssdsim.cli.options import common_options, echo_json
 from ssdsim.cli.tables import Table
-from ssdsim.cli.validate_trees import headed, replay_tree_paper
-from ssdsim.validation.drafted import PublishedRows, Replayed
-from ssdsim.validation.paper import FamilyReplay, Published, SweepReplay, load_paper, replay_family, replay_sweep
-from ssdsim.validation.tree_paper import PublishedTrees
-
-HARDWARE = "h100-sxm"
-MAX_ERROR = 0.05
+from ssdsim.cli.validate_trees import headed, print_trees, trees_json
+from ssdsim.cli.values import OfKind
+from ssdsim.validation.paper import FamilyReplay, Published, SweepReplay
+from ssdsim.validation.replay import HARDWARE, MAX_ERROR, PaperReplay, RowsReplay, TreesReplay, validate_paper
 
 
-def replay_paper(paper: str, hardware: str | None, max_error: float | None, as_json: bool) -> bool:
-    """Replay and print; whether every row, and every sweep's mean, is within ``max_error``.
+@click.command("paper")
+@click.argument("paper")
+@click.option("--hardware", help=f"profile that kernels are priced on [default: {HARDWARE}]")
+@click.option(
+    "--max-error", type=OfKind(Percent()), help=f"exit 1 beyond it [default: {MAX_ERROR:g}, or the rows' own]"
+)
+@common_options
+def command(paper: str, hardware: str | None, max_error: float | None, as_json: bool, seed: int, quiet: bool) -> None:
+    """Replay published results; runs nothing.
 
-    Rows of drafters and trees say themselves on which hardware they were measured, those of drafters also within which
-    error they should lie.
+    PAPER is kumar2026; of drafters eagle2024, magicdec2024, medusa2024, tensorrt-llm-r1, vllm-eagle; of trees sequoia;
+    or a card's path.
     """
-    published = load_paper(paper)
-    if not isinstance(published, Published) and hardware is not None:
-        raise InputError(f"--hardware has no effect with --paper {paper}: its rows say where they were measured")
-    if isinstance(published, PublishedRows):
-        return replay_rows(published, max_error, as_json)
-    max_error = MAX_ERROR if max_error is None else max_error
-    if isinstance(published, PublishedTrees):
-        return replay_tree_paper(published, max_error, as_json)
-    hardware = hardware or HARDWARE
-    families = [replay_family(published, family, hardware) for family in published.families]
-    sweeps = [replay_sweep(published, sweep, hardware) for sweep in published.sweeps]
-    worst = max(float(np.abs(family.errors).max()) for family in families)
-    worst_sweep = max((float(np.abs(sweep.errors).mean()) for sweep in sweeps), default=0.0)
-    if as_json:
-        echo_json(_json(published, families, sweeps, worst, worst_sweep))
-    else:
-        _print(published, hardware, families, sweeps, worst, worst_sweep)
-    return max(worst, worst_sweep) <= max_error
+    replay = validate_paper(paper, hardware=hardware)
+    match replay:
+        case PaperReplay():
+            echo_json(_json(replay)) if as_json else _print(replay)
+        case TreesReplay():
+            echo_json(trees_json(replay)) if as_json else print_trees(replay)
+        case RowsReplay():
+            echo_json(_rows_json(replay)) if as_json else _print_rows(replay)
+    sys.exit(0 if replay.holds(max_error) else 1)
 
 
-def _print(
-    paper: Published,
-    hardware: str,
-    families: list[FamilyReplay],
-    sweeps: list[SweepReplay],
-    worst: float,
-    worst_sweep: float,
-) -> None:
-    out = console()
-    out.print(f"{paper.citation}\n{paper.setting}; kernels priced on {hardware}", style="dim")
-    for family in families:
+def _print(replay: PaperReplay) -> None:
+    out, paper = console(), replay.paper
+    out.print(f"{paper.citation}\n{paper.setting}; kernels priced on {replay.hardware}", style="dim")
+    for family in replay.families:
         _print_family(out, family, paper)
-    if sweeps:
+    if replay.sweeps:
         out.print(
             f"\nEngines' sweeps over K, {paper.sweeps[0].target}: fitted per row, its shape predicted", style="bold"
         )
-        out.print(_sweep_table(sweeps))
-    out.print(f"\nSSD rows: worst error {worst:.1%}. Sweeps: worst mean error over K {worst_sweep:.1%}.")
+        out.print(_sweep_table(replay.sweeps))
+    out.print(f"\nSSD rows: worst error {replay.worst:.1%}. Sweeps: worst mean error over K {replay.worst_sweep:.1%}.")
 
 
 def _print_family(out: Console, replay: FamilyReplay, paper: Published) -> None:
@@ -95,7 +87,7 @@ def _print_family(out: Console, replay: FamilyReplay, paper: Published) -> None:
     )
 
 
-def _sweep_table(sweeps: list[SweepReplay]) -> Table:
+def _sweep_table(sweeps: Sequence[SweepReplay]) -> Table:
     table = Table(names=2, pad_edge=True)
     for column in ("engine", "method"):
         table.add_column(column, words=True)
@@ -117,9 +109,7 @@ def _sweep_table(sweeps: list[SweepReplay]) -> Table:
     return table
 
 
-def _json(
-    paper: Published, families: list[FamilyReplay], sweeps: list[SweepReplay], worst: float, worst_sweep: float
-) -> dict[str, object]:
+def _json(found: PaperReplay) -> dict[str, object]:
     of_families = [
         {
             **picked(replay.family, "target", "draft"),
@@ -131,7 +121,7 @@ def _json(
             "ssd_tokens_per_second": replay.ssd_tokens_per_s,
             "errors": replay.errors,
         }
-        for replay in families
+        for replay in found.families
     ]
     of_sweeps = [
         {
@@ -145,27 +135,21 @@ def _json(
             "errors": replay.errors,
             "best_k": dict(zip(("published", "predicted"), replay.best_k, strict=True)),
         }
-        for replay in sweeps
+        for replay in found.sweeps
     ]
-    errors = {"worst_error": worst, "worst_sweep_mean_error": worst_sweep}
-    return {**headed(paper), "families": of_families, "sweeps": of_sweeps, **errors}
+    errors = {"worst_error": found.worst, "worst_sweep_mean_error": found.worst_sweep}
+    return {**headed(found.paper), "families": of_families, "sweeps": of_sweeps, **errors}
 
 
-def replay_rows(paper: PublishedRows, max_error: float | None, as_json: bool) -> bool:
-    """Rows of drafters."""
-    replays = [rows.replay() for rows in paper.rows]
-    if as_json:
-        rows = [{**vars(replay), "errors": replay.errors} for replay in replays]
-        echo_json({**headed(paper), "rows": rows, "worst_error": max(replay.worst for replay in replays)})
-    else:
-        _print_rows(paper, replays)
-    return all(replay.worst <= (replay.within if max_error is None else max_error) for replay in replays)
+def _rows_json(found: RowsReplay) -> dict[str, object]:
+    rows = [{**vars(replay), "errors": replay.errors} for replay in found.rows]
+    return {**headed(found.paper), "rows": rows, "worst_error": found.worst}
 
 
-def _print_rows(paper: PublishedRows, replays: list[Replayed]) -> None:
+def _print_rows(found: RowsReplay) -> None:
     out = console()
-    out.print(f"{paper.citation}\n{paper.setting}", style="dim")
-    for replay in replays:
+    out.print(f"{found.paper.citation}\n{found.paper.setting}", style="dim")
+    for replay in found.rows:
         out.print(f"\n{replay.about}", style="bold")
         if replay.fitted:
             out.print(f"fitted: {replay.fitted}")

@@ -13,12 +13,13 @@ from ssdsim.base.checks import whole
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.intervals import Measured
 from ssdsim.base.plain import document, picked
+from ssdsim.base.progress import Progress
 from ssdsim.engine.actor import Run
 from ssdsim.engine.recorder import Recorder
 from ssdsim.engine.shared_draft import shared_rounds
 from ssdsim.engine.statistics import Histogram
 from ssdsim.engine.steps import Steps
-from ssdsim.engine.stopping import MOST_ROUNDS, Progress, Stopping
+from ssdsim.engine.stopping import MOST_ROUNDS, Stopping
 from ssdsim.engine.trace import Trace
 from ssdsim.rounds.estimate import PARTS
 from ssdsim.rounds.kernel import Mix

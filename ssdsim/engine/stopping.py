@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ssdsim.base.progress import Progress
 from ssdsim.engine.recorder import Recorder
 
 MOST_ROUNDS = 10_000_000
 _LEAST_BLOCKS = 32  # before an interval is trusted to stop a run
-
-Progress = Callable[[int, int], None]
-"""Hears how many rounds are done, and how many there will be, of which a run with a precision has a guess."""
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from ssdsim.base.intervals import student_quantile
+from ssdsim.base.progress import Progress
 from ssdsim.measure.collect import Asked
 from ssdsim.measure.cuts import Cut
 from ssdsim.measure.loop import Loop, Way
@@ -22,7 +23,6 @@ from ssdsim.pairs.table import Table
 
 _FOR_TOLERANCE = 3  # texts
 _BY_CHANCE = 1.0 - 1.0 / 16_000.0
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import torch
 import transformers
 
 from ssdsim.base.errors import InputError
+from ssdsim.base.progress import Progress
 from ssdsim.measure.checks import Compared, check_loop, check_lossless, ways
 from ssdsim.measure.collect import Asked, Workload, asked_of, check_attention, check_author, collect, tokenised_answers
 from ssdsim.measure.cuts import EVERYTHING, Cut
@@ -26,7 +27,6 @@ from ssdsim.pairs.records import RecordFolder
 
 _TEMPERATURES = (0.0, 1.0)
 _TEXTS_COUNTED = 64  # of whose tokens the experts are counted
-Progress = Callable[[int, int], None]
 
 
 class Job:

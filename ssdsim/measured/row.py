@@ -97,10 +97,10 @@ class Row(Card):
     def series_name(self) -> str:
         """The series, or what makes one where none is given."""
         parts = (self.source, self.engine, self.engine_version, self.model, self.dtype, self.hardware, self.tp)
-        spread = (f"ep {self.ep}",) if self.ep > 1 else ()
+        apart = (f"ep {self.ep}",) if self.ep > 1 else ()
         proposed = "k" if self.tree_nodes is None else "trees"
         method = (f"{proposed} from {self.draft or self.drafter or 'a head'}",) if self.k else ()
-        return self.series or " ".join(str(part) for part in (*parts, *spread, *method) if part)
+        return self.series or " ".join(str(part) for part in (*parts, *apart, *method) if part)
 
     @property
     def stated_version(self) -> str:

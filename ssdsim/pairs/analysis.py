@@ -29,9 +29,9 @@ from ssdsim.pairs.file import (
 from ssdsim.pairs.looked_up import LookedUp, looked_up
 from ssdsim.pairs.questions import Questions
 from ssdsim.pairs.records import Request
+from ssdsim.pairs.requests import fit_requests_of_courses, one_rate
 from ssdsim.pairs.resampling import Resampled
 from ssdsim.pairs.saguaro import rescaled
-from ssdsim.pairs.spread import one_rate, spread_of_courses
 from ssdsim.pairs.table import Table
 
 _SAGUARO_F = (1, 3, 8)
@@ -86,7 +86,7 @@ def findings(requests: Sequence[Request], vocabulary: int, asked: Questions) -> 
         overlap=None if table.temperature == 0 else min(1.0, float(np.average(table.flat.overlap, weights=drafted))),
         **positions,
         length=_length(rounds, resampled),
-        requests=spread_of_courses(drawn, asked.k),
+        requests=fit_requests_of_courses(drawn, asked.k),
         hits=Hits(
             rejected=after_rejection(table, rounds, resampled, fan_outs, shown),
             all_accepted=after_all(table, rounds, resampled, fan_outs),

@@ -35,8 +35,8 @@ def ssd_chain(table: Table, backup: LookedUp, most: int) -> Chain:
     """The chain with a uniform fan-out of 1 to ``most`` guesses for every outcome."""
     k, fan_outs = backup.k, np.arange(1, most + 1)
     flat = table.flat
-    rank = table.spread(flat.rank.astype(float), np.inf)[..., None]
-    above = table.spread(flat.above.astype(float))[..., None]
+    rank = table.scatter(flat.rank.astype(float), np.inf)[..., None]
+    above = table.scatter(flat.above.astype(float))[..., None]
     u = table.accept[..., None]
     steps, requests = u.shape[0], np.arange(u.shape[1])
     shape = (steps + k + 2, requests.size, most)

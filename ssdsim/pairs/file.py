@@ -83,7 +83,7 @@ class Length(Card):
         return self
 
 
-class Spread(Card):
+class Requests(Card):
     """How requests differ: a Beta of their acceptance rates, ``concentration`` its a + b; None where they are alike."""
 
     beta_mean: Share | None = None
@@ -218,7 +218,7 @@ class Findings(Card):
     trials: Annotated[tuple[NotNegative, ...], FROM_LIST] | None = None
     survival: Annotated[tuple[Share | None, ...], FROM_LIST] | None = None
     length: Length = Field(default_factory=Length)
-    requests: Spread = Field(default_factory=Spread)
+    requests: Requests = Field(default_factory=Requests)
     hits: Hits = Field(default_factory=Hits)
     saguaro: Annotated[tuple[Saguaro, ...], FROM_LIST] = ()
     backups: dict[str, Backup] = Field(default_factory=dict)

@@ -79,10 +79,10 @@ def rescaled(
         above = flat.above
         accept: Floats = table.accept[..., None].astype(np.float32)
     else:
-        accept = table.spread(rescaled_acceptance(flat, c, fan_outs, width).astype(np.float32))
+        accept = table.scatter(rescaled_acceptance(flat, c, fan_outs, width).astype(np.float32))
         above = rescaled_above(flat, c, width)
-    hit_rejected = table.spread(_hits(flat, fan_outs, above))
-    hit_all = table.spread((flat.rank[:, None] < fan_outs).astype(np.float32))
+    hit_rejected = table.scatter(_hits(flat, fan_outs, above))
+    hit_all = table.scatter((flat.rank[:, None] < fan_outs).astype(np.float32))
     return [_summed(table, int(k), starts, accept, hit_rejected, hit_all) for k in ks]
 
 

@@ -55,7 +55,7 @@ class Table:
             raise InputError("answers were collected with different --top: measure again")
         return Positions(*(np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Positions)))
 
-    def spread(self, flat: Floats, fill: float = 0.0) -> Floats:
+    def scatter(self, flat: Floats, fill: float = 0.0) -> Floats:
         """Values of the ``N`` positions, shape ``(N, ...)``, as ``(T, R, ...)``; ``fill`` past an answer's end."""
         out = np.full((int(self.lengths.max()), len(self.requests), *flat.shape[1:]), fill, dtype=flat.dtype)
         out[self.at] = flat
@@ -68,7 +68,7 @@ class Table:
         ``min(1, q/p)`` of the token that came (see :mod:`ssdsim.pairs.coupling`); at temperature 0 whether it was the
         draft's first choice.
         """
-        return self.spread(acceptance(self.flat, self.temperature))
+        return self.scatter(acceptance(self.flat, self.temperature))
 
     def by_needed(self, weight: Floats, above: NDArray[np.float32] | None = None, most: int = 64) -> Floats:
         """Weights, shape ``(T, R)``, by how many guesses are needed to hit: ``(R, most + 2)``, the last for more.

@@ -19,7 +19,7 @@ from ssdsim.scenario.options import ALL
 
 _WHAT = "the boundary between strategies"
 _USUAL = {"b": (1, 2, 4, 8, 16, 32, 64), "p_hit": (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)}
-_HAIR = 1e-6
+_MARGIN = 0.02
 _STEP = 0.1  # between two lines of equal ratio
 
 
@@ -93,7 +93,11 @@ def _plot(study: Study, rival: str, x: str, y: str, table: pd.DataFrame) -> go.F
         "z": [rounded(row) for row in grid.to_numpy(float)],
         "showscale": False,
     }
-    for name, operation in ((study.subject, "<="), (rival, ">")):  # plotly fills where a constraint does not hold
+    won, lost = (table["ratio"] > 1.0).any(), (table["ratio"] <= 1.0).any()
+    # plotly fills where a constraint does not hold
+    for name, operation, somewhere in ((study.subject, "<=", won), (rival, ">", lost)):
+        if not somewhere:
+            continue
         plot.add_contour(
             **common,
             name=f"{title_of(name)} is faster",
@@ -110,12 +114,23 @@ def _plot(study: Study, rival: str, x: str, y: str, table: pd.DataFrame) -> go.F
         contours=lines,
         line={"width": 1, "color": "#808080", "dash": "dot"},
         showlegend=True,
-        hovertemplate=f"{over} %{{z:.3f}}×<extra>{x} %{{x}}, {y} %{{y}}</extra>",
+        hoverinfo="skip",
+    )
+    possible = table.dropna(subset=["ratio"])
+    plot.add_scatter(
+        x=possible[x].tolist(),
+        y=possible[y].tolist(),
+        customdata=rounded(possible["ratio"]),
+        name="computed",
+        mode="markers",
+        marker={"size": 4, "color": "#808080"},
+        hovertemplate=f"{over} %{{customdata}}×<extra>{x} %{{x}}, {y} %{{y}}</extra>",
     )
     for axis, name in ((plot.update_xaxes, x), (plot.update_yaxes, y)):
         values = sorted(set(table[name]))
         ends = [_place(name, values[0]), _place(name, values[-1])]
-        axis(range=[ends[0] - _HAIR, ends[1] + _HAIR])  # or a mark on the edge would count as outside
+        margin = _MARGIN * (ends[1] - ends[0])
+        axis(range=[ends[0] - margin, ends[1] + margin])  # points on the edge are whole
         if ALL[name].doubling:
             ticks = [tick for tick in LOG2_TICKS if values[0] <= tick <= values[-1]]
             axis(type="log", tickvals=ticks if len(ticks) > 1 else values)

@@ -136,4 +136,4 @@ def _errors(axis: str, along: pd.DataFrame, rows: pd.DataFrame) -> Figure:
 
 def _provenance(rows: pd.DataFrame) -> str:
     runtimes = enumerated(list(dict.fromkeys(rows["runtime"])))
-    return f"Measured: the files given to ssdsim validate --measured; predictions: the runtime {runtimes}."
+    return f"Measured: the files given to ssdsim validate rows; predictions: the runtime {runtimes}."

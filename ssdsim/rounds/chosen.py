@@ -19,7 +19,7 @@ class Chosen(Kernel):
     """
 
     rates: tuple[float, ...]
-    spread: float
+    concentration: float
     seconds: Array
     lag: int
     budget: int | None

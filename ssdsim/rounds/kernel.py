@@ -83,7 +83,7 @@ def taken(averages: Averages, at: NDArray[np.intp]) -> Averages:
     )
 
 
-def spread_over(averages: Averages, count: int) -> Averages:
+def repeated_over(averages: Averages, count: int) -> Averages:
     """The same numbers ``count`` times, or columns of as many as they are."""
 
     def wide(number: FloatOrArray) -> Array:

@@ -32,7 +32,7 @@ class ChosenOutcomes(Buffered):
 
     def _chunk(self, rounds: int) -> Draws:
         rule = self._rule
-        now = drawn_confidences(rule.rates, rule.spread, (rounds, self._batch), self._random)
+        now = drawn_confidences(rule.rates, rule.concentration, (rounds, self._batch), self._random)
         known = np.concatenate([self._before, now])
         self._before = known[rounds:]
         verified = self._budgets(survivals(known[:rounds]))

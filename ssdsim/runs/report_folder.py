@@ -133,7 +133,7 @@ class RunFolder:
     point, worked out by ``engine``; an unfinished sweep has ``points_in`` of its ``points``. ``trace`` and
     ``measured_trace`` are Chrome trace documents; ``validation`` are the comparisons of ``ssdsim validate``, a record
     a strategy and grid point; ``recommendation`` is ``ssdsim recommend --json``; ``measured`` is ``ssdsim validate
-    --measured --json``, ``serving`` is ``ssdsim serve --json``.
+    rows --json``, ``serving`` is ``ssdsim serve --json``.
     """
 
     path: Path

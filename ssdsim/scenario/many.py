@@ -11,7 +11,7 @@ import numpy as np
 from ssdsim.base.intervals import Draws, centred_on, median
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.rounds.estimate import Estimate
-from ssdsim.rounds.kernel import Averages, spread_over, stacked, taken
+from ssdsim.rounds.kernel import Averages, repeated_over, stacked, taken
 from ssdsim.rounds.round import Round, Seconds
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.scenario.token_errors import Moves, drawn
@@ -88,8 +88,8 @@ class Rates:
         factor = np.asarray(estimate(rows).tokens_per_second)[..., None] / median(at_values)[:, None]
         if not any(row.known.open for row in rows):
             return at_values * factor
-        spread = [spread_over(row.known.over_ranges(self._errors), self._errors.draws) for row in rows]
-        return self._under(rows, seconds, stacked(spread, rows[0].strategy.free_running)) * factor
+        over_draws = [repeated_over(row.known.over_ranges(self._errors), self._errors.draws) for row in rows]
+        return self._under(rows, seconds, stacked(over_draws, rows[0].strategy.free_running)) * factor
 
     def steps(self, row: Scenario) -> Mapping[str, Seconds]:
         """Seconds of each step of a row under each draw."""
@@ -153,7 +153,7 @@ class Drawn:
         timings = centred_on(rate, np.broadcast_to(alone, errors.draws))
         if not scenario.known.open:
             return cls(joint, timings)
-        looks = (scenario.known.ends, scenario.known.spread(errors))
+        looks = (scenario.known.ends, scenario.known.by_look(errors))
         across = [np.asarray(closed_form(replace(scenario.round, averages=each)).tokens_per_second) for each in looks]
         return cls(joint, timings, np.concatenate(across))
 

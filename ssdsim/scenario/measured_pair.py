@@ -112,9 +112,9 @@ def _settle_acceptance(settings: Settings, found: Chosen) -> None:
     share = findings.length.found
     if share is not None and share < 1.0:
         _derive(settings, "found", share, found.source)
-    spread = findings.requests
-    if findings.rates and spread.concentration and not spread.alike:
-        _derive(settings, "alpha_concentration", spread.concentration, found.source)
+    requests = findings.requests
+    if findings.rates and requests.concentration and not requests.alike:
+        _derive(settings, "alpha_concentration", requests.concentration, found.source)
 
 
 def _as_far_as_known(rate: float | None, positions: int | None) -> Any:

@@ -24,7 +24,7 @@ from ssdsim.protocols.strategy import Strategy
 from ssdsim.rounds.kernel import Averages, stacked, taken
 from ssdsim.scenario.measured_pair import CURVES, chosen_in, curve_of, is_given
 from ssdsim.scenario.standing import token_inputs
-from ssdsim.scenario.token_ranges import LOOKS, Look, ends, spread
+from ssdsim.scenario.token_ranges import LOOKS, Look, looks_at_ends, looks_over
 
 if TYPE_CHECKING:
     from ssdsim.pairs.file import HitLaw, Mean
@@ -50,7 +50,7 @@ class KnownTokens:
         measured = strategy.drafts and settings["pair"] is not None
         self._directions = tuple(directions(settings, 1.0)) if measured else ()
         self._of = strategy, settings.copy(), drafter
-        self._spread: dict[tuple[Look, ...], Averages] = {}
+        self._by_looks: dict[tuple[Look, ...], Averages] = {}
         self._under: dict[tuple[tuple[str, Any], ...], Averages] = {}
 
     @property
@@ -67,19 +67,19 @@ class KnownTokens:
         """Columns with a number a draw, of looks over the ranges; as the averages are where none is open."""
         if not self.open:
             return self.tokens.averages
-        return taken(self.spread(errors), np.arange(errors.draws) % LOOKS)
+        return taken(self.by_look(errors), np.arange(errors.draws) % LOOKS)
 
-    def spread(self, errors: TimingErrors) -> Averages:
+    def by_look(self, errors: TimingErrors) -> Averages:
         """Columns with a number a look over the ranges."""
-        looks = tuple(spread(self.open, errors))
-        if looks not in self._spread:
-            self._spread[looks] = self._stacked(looks)
-        return self._spread[looks]
+        looks = tuple(looks_over(self.open, errors))
+        if looks not in self._by_looks:
+            self._by_looks[looks] = self._stacked(looks)
+        return self._by_looks[looks]
 
     @cached_property
     def ends(self) -> Averages:
         """Columns with a number a look at the ends of all ranges."""
-        looks = ends(self.open)
+        looks = looks_at_ends(self.open)
         distinct = list(dict.fromkeys(looks))
         return taken(self._stacked(distinct), np.array([distinct.index(look) for look in looks]))
 

@@ -23,12 +23,12 @@ Look = tuple[float, ...]
 """A value of each input, in their order."""
 
 
-def spread(inputs: Sequence[TokenInput], errors: TimingErrors) -> list[Look]:
+def looks_over(inputs: Sequence[TokenInput], errors: TimingErrors) -> list[Look]:
     """A look in each of :data:`LOOKS` strata of every range."""
     return _values(inputs, [errors.strata(f"range of {each.name}", LOOKS) for each in inputs])
 
 
-def ends(inputs: Sequence[TokenInput]) -> list[Look]:
+def looks_at_ends(inputs: Sequence[TokenInput]) -> list[Look]:
     """Looks at one end of every range."""
     return _values(inputs, [_rng(each.name).integers(0, 2, ENDS).astype(float) for each in inputs])
 

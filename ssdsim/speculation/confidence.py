@@ -35,48 +35,48 @@ class Curve:
 
 
 @lru_cache(maxsize=32)
-def expected_curve(rates: tuple[float, ...], spread: float) -> Curve:
-    """Of the acceptance ``rates`` by position, each given that all before it were accepted, with the ``spread`` s."""
+def expected_curve(rates: tuple[float, ...], concentration: float) -> Curve:
+    """Of acceptance ``rates`` by position, each given that all before were accepted, with this ``concentration``."""
     width = _LEAST_LOG_SURVIVAL / _CELLS
     mass = survival = np.eye(1, _CELLS)[0]  # of the survival so far, by minus its logarithm: P(it is there), its mean
     rows, reached = np.zeros(_CELLS), []
     for rate in rates:
-        of_one = _cells(rate, spread, width)
+        of_one = _cells(rate, concentration, width)
         mass, survival = _convolved(mass, of_one[0]), _convolved(survival, of_one[1])
         rows += np.cumsum(mass)
         reached.append(np.cumsum(survival))
     return Curve(np.append(0.0, rows), np.vstack([np.zeros(len(rates)), np.transpose(reached)]))
 
 
-def best_rows(rates: tuple[float, ...], spread: float, round_s: Callable[[Array], Array]) -> float:
+def best_rows(rates: tuple[float, ...], concentration: float, round_s: Callable[[Array], Array]) -> float:
     """Verified tokens a sequence that yield the most tokens a second.
 
     ``round_s(n)`` are the seconds of rounds in which n drafted tokens a sequence are verified.
     """
-    curve = expected_curve(rates, spread)
+    curve = expected_curve(rates, concentration)
     seconds = round_s(curve.rows)
     if seconds[0] == 0.0:  # nothing takes time, as where a plan asks what to time
         return float(len(rates))
     return float(curve.rows[np.argmax((1.0 + curve.reached.sum(axis=1)) / seconds)])
 
 
-def accepted_pmf(rates: tuple[float, ...], spread: float, rows: float) -> Array:
+def accepted_pmf(rates: tuple[float, ...], concentration: float, rows: float) -> Array:
     """P(exactly k of K tokens are accepted) where so many ``rows`` a sequence are verified, shape ``(K+1,)``."""
-    curve = expected_curve(rates, spread)
+    curve = expected_curve(rates, concentration)
     reached = [np.interp(rows, curve.rows, each) for each in curve.reached.T]
     return -np.diff(np.minimum.accumulate([1.0, *reached, 0.0]))
 
 
 @lru_cache(maxsize=256)
-def _cells(rate: float, spread: float, width: float) -> tuple[Array, Array]:
+def _cells(rate: float, concentration: float, width: float) -> tuple[Array, Array]:
     """Of one confidence, rounded to the nearest cell: P(it is there), and its mean there."""
     certain = np.eye(1, _CELLS)[0]
-    if min(rate, 1.0 - rate) * spread < _TWO_VALUED:
+    if min(rate, 1.0 - rate) * concentration < _TWO_VALUED:
         return rate * certain, rate * certain
     from scipy.special import betainc  # here, because predict must start fast
 
     edges = np.exp(-width * np.maximum(0.0, np.arange(_CELLS + 1) - 0.5))
-    a, b = rate * spread, (1.0 - rate) * spread
+    a, b = rate * concentration, (1.0 - rate) * concentration
     return -np.diff(betainc(a, b, edges)), -rate * np.diff(betainc(a + 1.0, b, edges))
 
 
@@ -87,13 +87,13 @@ def _convolved(one: Array, other: Array) -> Array:
 
 
 def drawn_confidences(
-    rates: tuple[float, ...], spread: float, shape: tuple[int, ...], random: np.random.Generator
+    rates: tuple[float, ...], concentration: float, shape: tuple[int, ...], random: np.random.Generator
 ) -> Array:
     """Confidences of drafts, shape ``(*shape, K)``."""
     drawn = np.empty((*shape, len(rates)))
     for position, rate in enumerate(rates):
-        if min(rate, 1.0 - rate) * spread < _TWO_VALUED:
+        if min(rate, 1.0 - rate) * concentration < _TWO_VALUED:
             drawn[..., position] = random.random(shape) < rate
         else:
-            drawn[..., position] = random.beta(rate * spread, (1.0 - rate) * spread, size=shape)
+            drawn[..., position] = random.beta(rate * concentration, (1.0 - rate) * concentration, size=shape)
     return drawn

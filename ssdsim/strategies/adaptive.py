@@ -32,7 +32,7 @@ class Adaptive(Alternate):
 
     A round drafts K tokens of every sequence, whatever is verified of them. The target's pass has a row for each
     sequence and ``b n`` more, for the tokens of the batch that are likeliest to be accepted. A token's chance is the
-    product of the confidences up to it, which are calibrated and have one spread
+    product of the confidences up to it, which are calibrated and have one concentration
     (:mod:`ssdsim.speculation.confidence`). The form is that of a large batch, where the likeliest tokens are those
     above a threshold. vLLM chooses the rows anew in each round, from confidences one step old: at the default spread
     that yields up to 0.7 % less in batches from 8 on.
@@ -96,15 +96,15 @@ class Adaptive(Alternate):
         k = self.lookahead(settings)
         if settings["adaptive_rows"] is None:
             round_s = _rounds_s(self._steps(site, drafter, k))
-            rates, spread, b = _rates(settings, drafter), float(settings["confidence_spread"]), settings["b"]
-            best = best_rows(rates, spread, lambda rows: round_s(b * (1.0 + rows)))
+            rates, concentration, b = _rates(settings, drafter), float(settings["confidence_spread"]), settings["b"]
+            best = best_rows(rates, concentration, lambda rows: round_s(b * (1.0 + rows)))
             settings.derive("adaptive_rows", best, "those of the most tokens/s")
         if settings["adaptive_rows"] > k:
             raise InputError(f"--adaptive-rows {settings['adaptive_rows']:g} is more than the {k} that are drafted")
 
     def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:
-        rates, spread = _rates(settings, drafter), float(settings["confidence_spread"])
-        return Kernel.of_tokens(accepted_pmf(rates, spread, float(settings["adaptive_rows"])))
+        rates, concentration = _rates(settings, drafter), float(settings["confidence_spread"])
+        return Kernel.of_tokens(accepted_pmf(rates, concentration, float(settings["adaptive_rows"])))
 
     def drawn_from(self, tokens: Tokens, settings: Settings, steps: Mapping[str, Step], drafter: Drafter) -> Tokens:
         assert isinstance(tokens, Kernel)
@@ -113,7 +113,7 @@ class Adaptive(Alternate):
             tokens.states,
             tokens.p,
             rates=_rates(settings, drafter),
-            spread=float(settings["confidence_spread"]),
+            concentration=float(settings["confidence_spread"]),
             seconds=_rounds_s(steps)(b + np.arange(b * k + 1)),
             lag=settings["adaptive_lag"],
             budget=round(b * settings["adaptive_rows"]) if settings.source("adaptive_rows") == GIVEN else None,

@@ -4,23 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ssdsim.base.checks import whole
 from ssdsim.base.errors import InputError
 from ssdsim.base.intervals import bounds_95
 from ssdsim.base.plain import document, picked
 from ssdsim.hardware.catalog import find_hardware
+from ssdsim.measured.files import read_measured
 from ssdsim.measured.price import each_row, name_of, seconds_of, value_of, work_of
 from ssdsim.measured.row import Row
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.runtimes.card import Runtime
-from ssdsim.runtimes.catalog import runtime_of, runtime_of_version
+from ssdsim.runtimes.catalog import find_runtime, runtime_of, runtime_of_version
 from ssdsim.transformer.operations import QUANTISED_BYTES
 
 DRAWS = 400  # of the timings' errors: the ends then wander by a few percent of their distance
 _MUCH_BETTER = 0.6  # of the error: below it the cache's dtype explains more than chance does
+
+OF_ENGINE = "engine"
+"""The word for the card that is called as the engine of a row."""
 
 Chosen = Callable[[Row], Runtime]
 """Which card a row is predicted with."""
@@ -228,16 +235,55 @@ def _likelier(name: str, own: Sequence[Checked]) -> LikelierCache | None:
     )
 
 
-def as_document(
-    checked: Sequence[Checked],
-    summaries: Iterable[Summary],
-    caches: Iterable[LikelierCache],
-    skipped: Iterable[Skipped] = (),
-) -> dict[str, Any]:
-    """What is printed as JSON and kept in a run folder."""
-    parts = {"schema": 1, "rows": checked, "skipped": [*skipped]}
-    parts |= {"summaries": [*summaries], "likelier_caches": [*caches]}
-    return document(parts, {Checked: Checked.shown, Skipped: Skipped.shown})
+@dataclass(frozen=True)
+class ValidatedRows:
+    """Rows that were predicted with one runtime or with ``several``, and those that could not be."""
+
+    checked: Sequence[Checked]
+    skipped: Sequence[Skipped] = ()
+    several: bool = False
+
+    @cached_property
+    def summaries(self) -> Sequence[Summary]:
+        return summarise(self.checked)
+
+    @cached_property
+    def caches(self) -> Sequence[LikelierCache]:
+        return likelier_caches(self.checked)
+
+    @property
+    def overall(self) -> Sequence[Summary]:
+        """That of all rows, or of each of several runtimes."""
+        return [each for each in self.summaries if each.axis == "runtime"] if self.several else self.summaries[:1]
+
+    def as_json(self) -> dict[str, Any]:
+        """What is printed and kept in a run folder."""
+        parts = {"schema": 1, "rows": self.checked, "skipped": self.skipped}
+        parts |= {"summaries": self.summaries, "likelier_caches": self.caches}
+        return document(parts, {Checked: Checked.shown, Skipped: Skipped.shown})
+
+
+def validate_rows(
+    files: Iterable[str | Path], *, runtime: str | Sequence[str] | None = None, seed: int = 0, **given: Any
+) -> ValidatedRows:
+    """Compare what engines measured with what is predicted of the same settings; nothing is run.
+
+    Parameters
+    ----------
+    files : rows (CSV), or the result files of engines' benchmarks.
+    runtime : a card, or several; ``engine`` is that of each row's engine; None is what ``predict`` takes.
+    seed : of the draws of the timings' errors.
+    given : what the files may not say: ``hardware``, ``model``, ``tp``, ``batch``, ``dtype``, ...
+
+    Raises
+    ------
+    InputError : a file that cannot be read, lacks what is not given, or has no row that can be predicted.
+    """
+    whole("--seed", seed, 0)
+    names = [runtime] if isinstance(runtime, str) else list(runtime or ())
+    chosen = [of_engine if name == OF_ENGINE else always(find_runtime(name)) for name in names] or [of_hardware]
+    rows = [row for file in files for row in read_measured(file, **given)]
+    return ValidatedRows(*check_what_can_be(rows, chosen, seed), several=len(names) > 1)
 
 
 def runtimes_of(checked: Iterable[Checked]) -> Iterator[str]:

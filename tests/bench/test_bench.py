@@ -157,7 +157,7 @@ def test_what_is_measured_is_not_measured_again(tmp_path: Path) -> None:
 def test_fit_and_validate_read_the_rows(tmp_path: Path) -> None:
     with serving(law=SPECULATES) as server:
         benched(server, tmp_path / "rows.csv", "--draft", "llama-3.2-1b")
-    answer = asked("validate", "--measured", str(tmp_path / "rows.csv"))
+    answer = asked("validate", "rows", str(tmp_path / "rows.csv"))
     assert answer.returncode == 0, answer.stderr
     fit = asked("fit", "runtime", str(tmp_path / "rows.csv"), "--fields", "per_step_s", "-o", str(tmp_path / "e.toml"))
     assert fit.returncode == 0, fit.stderr

@@ -162,7 +162,7 @@ def test_a_log_of_another_workload_is_refused(tmp_path: Path) -> None:
     [
         (["--gpus", "0-4"], "torch sees no CUDA GPU" if not torch.cuda.is_available() else "is not there"),
         ([], "give either --device cpu or --gpus"),
-        (["--device", "tpu"], "--device must be cpu"),
+        (["--device", "tpu"], "'tpu' is not one of 'cpu'"),
         (["--device", "cpu", "--target", "llama-2-70b"], "GiB on cpu"),
         (["--gpus", "x"], "'cuda:x' is not a device"),
         (["--device", "cpu", "--tp", "3", "--target", "transformer-shaped-128x2"], "tp 3 does not divide"),

@@ -30,5 +30,5 @@ def test_a_profiles_name(verb: str, tmp_path: Path) -> None:
 @pytest.mark.long
 def test_a_papers_citation(tmp_path: Path) -> None:
     path = renamed("published", "kumar2026.toml", "Speculative Speculative Decoding", tmp_path / "paper.toml")
-    done = asked("validate", "--paper", str(path))
+    done = asked("validate", "paper", str(path))
     assert (done.returncode, NAME in done.stdout) == (0, True), done.stderr

@@ -95,11 +95,11 @@ def test_a_fit_of_a_csv_takes_the_hardware_from_the_command_line(tmp_path: Path)
         (["fit", "runtime", "rows.csv", "--like", "vlm", "-o", "card.toml"], "unknown runtime 'vlm'"),
         (["fit", "runtime", "rows.csv", "-o", "absent/card.toml"], "there is no folder absent"),
         (["runtimes", "show", "ssd-engin"], "did you mean 'ssd-engine'?"),
-        (["validate", "--measured", "rows.csv", "--rounds", "9"], "--rounds has no effect with --measured"),
-        (["validate", "--measured", "rows.csv", "-o", "x.jsonl"], "must be a folder"),
-        (["validate", "rows.csv"], "a file has no effect without --measured"),
-        (["validate", "--acceptance-length", "2"], "--acceptance-length has no effect without --measured"),
-        (["validate", "--paper", "kumar2026", "--runtime", "kernels"], "--runtime has no effect with --paper"),
+        (["validate", "rows", "rows.csv", "--rounds", "9"], "No such option '--rounds'"),
+        (["validate", "rows", "rows.csv", "-o", "x.jsonl"], "must be a folder"),
+        (["validate", "rows.csv"], "unexpected extra argument (rows.csv)"),
+        (["validate", "--acceptance-length", "2"], "No such option '--acceptance-length'"),
+        (["validate", "paper", "kumar2026", "--runtime", "kernels"], "No such option '--runtime'"),
     ],
 )
 def test_what_is_wrong_is_one_line(
@@ -133,10 +133,10 @@ def test_exit_codes_follow_the_mean_error(factor: float, code: int, tmp_path: Pa
     card = tmp_path / "hidden.toml"
     save(HIDDEN, card)
     path = rows_off_by(factor, tmp_path / "rows.csv")
-    done = asked("validate", "--measured", str(path), "--runtime", str(card), "--max-error", "5%")
+    done = asked("validate", "rows", str(path), "--runtime", str(card), "--max-error", "5%")
     assert (done.returncode, done.stderr) == (code, "")
-    found = json.loads(asked("validate", "--measured", str(path), "--runtime", str(card), "--json").stdout)
-    assert undescribed("validate --measured", found) == []
+    found = json.loads(asked("validate", "rows", str(path), "--runtime", str(card), "--json").stdout)
+    assert undescribed("validate rows", found) == []
     assert [each["error"] for each in found["rows"]] == pytest.approx([1.0 / factor - 1.0] * 4)
 
 
@@ -148,7 +148,7 @@ def save(card: Runtime, path: Path) -> None:
 
 def test_rows_of_several_files_are_checked_together(tmp_path: Path) -> None:
     one, other = (rows_off_by(1.0, tmp_path / name) for name in ("one.csv", "other.csv"))
-    found = answered("validate", "--measured", str(one), str(other))
+    found = answered("validate", "rows", str(one), str(other))
     assert found["summaries"][0]["rows"] == 8
     assert {Row.model_fields.keys() >= row.keys() for row in found["rows"]} == {False}  # and the prediction
 
@@ -156,15 +156,35 @@ def test_rows_of_several_files_are_checked_together(tmp_path: Path) -> None:
 def test_several_runtimes_in_one_call_and_a_row_that_is_skipped(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     write_rows([measured(served(batch=4)), served("no-such-model"), measured(served(batch=8))], path)
-    done = asked("validate", "--measured", str(path), "--runtime", "vllm,sglang", "-o", str(tmp_path / "run"))
+    done = asked("validate", "rows", str(path), "--runtime", "vllm,sglang", "-o", str(tmp_path / "run"))
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("2 measured rows; predicted with each of the runtimes vllm, sglang")
     assert re.search(r"^sglang: mean absolute error", done.stdout, flags=re.MULTILINE)
     (line,) = done.stderr.splitlines()
     assert line.startswith("skipped row 2 (no-such-model, h100-sxm, batch 1): unknown transformer 'no-such-model'")
-    found = answered("validate", "--measured", str(path), "--runtime", "vllm,sglang")
-    assert undescribed("validate --measured", found) == []
+    found = answered("validate", "rows", str(path), "--runtime", "vllm,sglang")
+    assert undescribed("validate rows", found) == []
     assert [one["number"] for one in found["skipped"]] == [2]
     assert [one["runtime"] for one in found["rows"]] == ["vllm", "vllm", "sglang", "sglang"]
     assert asked("report", str(tmp_path / "run")).returncode == 0
     assert "Row 2 was skipped: unknown transformer" in (tmp_path / "run" / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("was", "now"),
+    [
+        ("validate --paper sequoia --json", "validate paper sequoia --json"),
+        ("validate --json --paper=sequoia", "validate paper --json sequoia"),
+        ("validate --measured rows.csv --runtime kernels", "validate rows rows.csv --runtime kernels"),
+    ],
+)
+def test_what_was_an_option_of_validate_is_understood_and_says_the_word(
+    was: str, now: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_rows([measured(served(batch=batch)) for batch in (1, 2)], tmp_path / "rows.csv")
+    before, after = asked(*was.split()), asked(*now.split())
+    assert (before.returncode, before.stdout) == (after.returncode, after.stdout)
+    word = now.split()[1]
+    assert f"is now a word: ssdsim validate {word}" in before.stderr
+    assert before.stderr.endswith(after.stderr)

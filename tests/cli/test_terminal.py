@@ -63,17 +63,17 @@ VERBS = {
     "runtimes list": "runtimes list",
     "runtimes show": "runtimes show ssd-engine",
     "fit runtime": "fit runtime rows.csv -o mine.toml",
-    "validate --measured": "validate --measured rows.csv",
+    "validate rows": "validate rows rows.csv",
     "import": "import csv timings.csv -o mine.json",
     "report": "report run",
-    "validate --paper": "validate --paper kumar2026",
+    "validate paper": "validate paper kumar2026",
     "doctor": "doctor",
 }
 COSTLY = (  # answers that are the same at every width, and so are worked out once
     "ssdsim.cli.recommend.recommend",
     "ssdsim.cli.roofline.roofline",
-    "ssdsim.cli.validate_paper.replay_family",
-    "ssdsim.cli.validate_paper.replay_sweep",
+    "ssdsim.validation.replay.replay_family",
+    "ssdsim.validation.replay.replay_sweep",
     "ssdsim.cli.window.window",
     "ssdsim.reports.build.report",
 )

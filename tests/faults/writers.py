@@ -50,9 +50,9 @@ COMMANDS: Mapping[str, str] = {
     "measure": "measure --target model --draft draft --prompts prompts.jsonl --requests 8 --max-new-tokens 16 --k 1:3 "
     "--f 1:3 --b 2 --quiet --device cpu -o made.json",
     "calibrate": f"calibrate --device cpu {' '.join(PAIR)} --b 2 --k 2 --quiet -o made.json",
-    "validate": "validate --measured rows.csv --quiet -o made",
+    "validate": "validate rows rows.csv --quiet -o made",
     "report": "report run -o made.html",
-    "explore": "explore --t-sd 0.2 --b 1,2 --k 2,3 --f 2 --hit-c 0.4 --hit-r 0.7 --quiet -o made.html",
+    "explore": "explore --t-sd 0.2 --strategies ar,sd --b 1,2 --k 2,3 --alpha 0.8 --quiet -o made.html",
     "hardware scale": "hardware scale h100-sxm --clock 2 -o made.json",
     "hardware new": "hardware new --like h100-sxm --memory 80 -o made.json",
     "bench": f"bench {SERVER} --model llama-3.1-8b --hardware h100-sxm --concurrency 1,2 --output-len 16 --requests 1 "

@@ -90,7 +90,7 @@ def further_than(loop: Played, j: int) -> Counted:
 def of_the_draft(way: Way, loop: Played, collected: Table) -> Iterator[tuple[str, Counted, Counted]]:
     """Rounds that the draft speculates for, always: lengths, rates by position, hits."""
     flat, fan_out = collected.flat, np.array([way.fan_out])
-    accept = None if way.c == 1.0 else collected.spread(rescaled_acceptance(flat, way.c, fan_out)[:, 0])
+    accept = None if way.c == 1.0 else collected.scatter(rescaled_acceptance(flat, way.c, fan_out)[:, 0])
     above = flat.above if way.c == 1.0 else rescaled_above(flat, way.c)
     rounds = rounds_of(collected, way.k, accept=accept)
     foreseen = slice(way.fan_out + 1)
@@ -204,7 +204,7 @@ def test_wrong_couplings_are_found_out() -> None:
     """A ratio that is not capped, and a bonus token's rank with the rejected one still counted."""
     way, flat = Way("ssd", 5, 3), table().flat
     right = {what: against(what, 1.0, *each) for what, *each in of_the_draft(way, played(way, 6_000), table())}
-    uncapped = rounds_of(table(), 5, accept=table().spread((flat.q / flat.p).astype(float)))
+    uncapped = rounds_of(table(), 5, accept=table().scatter((flat.q / flat.p).astype(float)))
     tokens = right["tokens"]
     assert abs(uncapped.tokens.sum() / uncapped.count.sum() - tokens.loop) > 4.0 * tokens.error
     rejected = table().by_needed(rounds_of(table(), 5).rejected)  # as if nothing made room

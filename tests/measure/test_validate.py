@@ -1,4 +1,4 @@
-"""``ssdsim validate --pair``: a trained pair on two real ranks, beside what its file predicts."""
+"""``ssdsim validate pair``: a trained pair on two real ranks, beside what its file predicts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def pair(trained_pair: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def arguments(pair: Path, *more: str) -> list[str]:
     prompts = ["--prompts", str(pair.with_name("others.jsonl"))]
-    return ["validate", "--pair", str(pair), *prompts, *more, "--quiet"]
+    return ["validate", "pair", str(pair), *prompts, *more, "--quiet"]
 
 
 def test_real_models_say_what_the_target_would(pair: Path, tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ def test_real_models_say_what_the_target_would(pair: Path, tmp_path: Path) -> No
     done = asked(*arguments(pair, *size, "-o", str(tmp_path / "run"), "--json"))
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert undescribed("validate --pair", found) == []
+    assert undescribed("validate pair", found) == []
     by_name = {each["strategy"]: each for each in found["comparisons"]}
     assert list(by_name) == ["ar", "sd", "ssd"]
     for each in by_name.values():
@@ -67,11 +67,9 @@ def test_real_models_say_what_the_target_would(pair: Path, tmp_path: Path) -> No
 def test_what_cannot_be_run_is_told(pair: Path, trained_pair: Path, tmp_path: Path) -> None:
     folder = ["-o", str(tmp_path)]
     cases = [
-        (["validate", "--pair", str(pair), *folder], "give --prompts FILE"),
-        (arguments(pair, "--measured", "rows.csv"), "--pair has no effect with --measured"),
-        (arguments(pair, "--paper", "kumar2026"), "--pair has no effect with --paper"),
-        (arguments(pair, "--rounds", "9"), "--rounds has no effect with --pair, which runs the pair's models"),
-        (["validate", "--f", "2"], "--f has no effect without --pair"),
+        (["validate", "pair", str(pair), *folder], "Missing option '--prompts'"),
+        (arguments(pair, "--rounds", "9"), "No such option '--rounds'"),
+        (["validate", "--visits", "20"], "No such option '--visits'"),
         (arguments(pair, "--strategies", "ar,pearl", *folder), "pearl has no steps of real tokens"),
         (arguments(pair, "--strategies", "sd", *folder), "ar must be among them"),
         (arguments(pair, "--target-device", "cpu:0-1", *folder), "one device for each model"),

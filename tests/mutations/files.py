@@ -154,7 +154,7 @@ def changed_csv(text: str, rng: Random) -> bytes:
 
 def published(rng: Random) -> Input:
     card = changed_toml(_read("published", "kumar2026.toml"), rng)
-    return command("published results", ["validate", "--paper", "paper.toml"], {"paper.toml": card})
+    return command("published results", ["validate", "paper", "paper.toml"], {"paper.toml": card})
 
 
 def importer(rng: Random) -> Input:

@@ -33,7 +33,7 @@ SERVE = (
     "--runtime kernels --slo tpot:6 --quiet -o run"
 )
 _RECOMMEND = "recommend --gpus 2 --target llama-3.1-8b --k 2,3 --tp 1 --quiet -o run"
-_MEASURED = "validate --measured rows.csv -o run"
+_MEASURED = "validate rows rows.csv -o run"
 
 
 def _files_of(folder: Path, name: str) -> Files:

@@ -35,7 +35,7 @@ _COMMANDS: tuple[str, ...] = (
     "recommend --gpus 3 --k 4 --target llama-3.1-8b --tp 1",
     "recommend --gpus 2 --k 2,3 --target llama-3.1-8b --budget 9 --rank cost --gpu-hour 2",
     "report .",
-    "explore --t-sd 0.2 --b 1 --k 2 --alpha 0.8 --f 2 --hit-c 0.4 --hit-r 0.7 -o made.html",
+    "explore --t-sd 0.2 --strategies ar,sd --b 1 --k 2 --alpha 0.8 -o made.html",
     "models list",
     "models show llama-3.1-8b",
     "hardware list",
@@ -56,9 +56,9 @@ _COMMANDS: tuple[str, ...] = (
 _ON_DEVICES = (
     "calibrate --device cpu -o profile.json",
     "calibrate --gpus 0-1 -o profile.json",
-    "validate",
-    "validate --hardware v100-sxm2-32gb",
-    "validate --measured absent.csv",
+    "validate run",
+    "validate run --hardware v100-sxm2-32gb",
+    "validate rows absent.csv",
 )
 _ENDED_BY = ("--draft", "no-such-card")
 

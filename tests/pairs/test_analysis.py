@@ -22,9 +22,9 @@ from ssdsim.pairs.drawn import Course, courses
 from ssdsim.pairs.law import fit, hit_rates, most_likely
 from ssdsim.pairs.questions import Questions
 from ssdsim.pairs.records import Request
+from ssdsim.pairs.requests import fit_requests_of_courses, one_rate
 from ssdsim.pairs.resampling import Resampled
 from ssdsim.pairs.saguaro import rescaled_above, rescaled_acceptance
-from ssdsim.pairs.spread import one_rate, spread_of_courses
 from ssdsim.pairs.table import Table
 from ssdsim.speculation.hit_models import PowerLawHits
 from ssdsim.speculation.sampling import saguaro_distribution
@@ -198,7 +198,7 @@ def _courses(rates: NDArray[np.float64], rounds: int, k: int, rng: np.random.Gen
 
 def test_the_spread_of_requests_is_found_again() -> None:
     rng = np.random.default_rng(0)
-    differ = spread_of_courses(_courses(rng.beta(7.0, 3.0, 400), 60, 6, rng), 6)
+    differ = fit_requests_of_courses(_courses(rng.beta(7.0, 3.0, 400), 60, 6, rng), 6)
     assert differ is not None
     assert differ.concentration is not None
     assert not differ.alike
@@ -206,7 +206,7 @@ def test_the_spread_of_requests_is_found_again() -> None:
     assert differ.low is not None
     assert differ.high is not None
     assert differ.low < 10.0 < differ.high
-    alike = spread_of_courses(_courses(np.full(400, 0.7), 60, 6, rng), 6)
+    alike = fit_requests_of_courses(_courses(np.full(400, 0.7), 60, 6, rng), 6)
     assert alike is not None
     assert alike.alike
     assert alike.concentration is None

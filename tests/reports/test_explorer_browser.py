@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 from ssdsim.answers.predict import predict
+from ssdsim.reports.build import report
 from ssdsim.reports.explorer.build import Explorer, explorer
 from tests.cli.in_process import asked
 from tests.reports.browser import CHROMIUM, Browser
 from tests.reports.contrast import FAINT_TEXTS
+from tests.reports.run_folders import write_run
 
 pytestmark = [
     pytest.mark.browser,
@@ -242,10 +244,32 @@ def test_two_profiles_stand_side_by_side(browser: Browser, tmp_path: Path) -> No
     browser.open(tmp_path / "two.html")
     for number, hardware in enumerate(options["hardware"]):
         exact = predict(hardware=hardware, alpha=0.8, hit_c=0.4, hit_r=0.7).verdict.sentence
-        assert text(browser, f"[data-side='{number}'] h2") == hardware
-        assert text(browser, f"[data-side='{number}'] .verdict") == exact
+        assert text(browser, f"#side-{number} h2") == hardware
+        assert text(browser, f"#side-{number} .verdict") == exact
     move(browser, "b", 1)
     exact = predict(hardware="b200-sxm", alpha=0.8, hit_c=0.4, hit_r=0.7, b=16).verdict.sentence
-    assert text(browser, "[data-side='1'] .verdict") == exact
+    assert text(browser, "#side-1 .verdict") == exact
     assert browser.evaluate("document.documentElement.scrollWidth") == 1400
+    assert browser.problems == []
+
+
+def test_the_report_of_a_sweep_follows_its_menus(browser: Browser, tmp_path: Path) -> None:
+    made = report(
+        write_run(tmp_path / "run", {"hit_c": 0.4, "hit_r": 0.7}, {"b": [1, 16], "k": [3, 6], "alpha": [0.7, 0.8]})
+    )
+    made.save(tmp_path / "report.html")
+    browser.problems.clear()
+    browser.screen(1400, 900)
+    browser.open(tmp_path / "report.html")
+    browser.wait_until("document.documentElement.dataset.followed === 'all'")
+    assert text(browser, "#side-0 .verdict") == made.sentence
+    assert "ssdsim sweep --hit-c 0.4 --hit-r 0.7 --b 1,16 --k 3,6 --alpha 0.7,0.8" in text(browser, "header")
+    move(browser, "b", 1)
+    move(browser, "k", 0)
+    exact = predict(b=16, k=3, alpha=0.8, hit_c=0.4, hit_r=0.7)
+    assert text(browser, "#side-0 .verdict") == exact.verdict.sentence
+    assert "--b 16 --k 3 --alpha 0.8" in text(browser, "#command")
+    assert "k 3" in text(browser, "#speedup-b .about")
+    shown = browser.evaluate("document.querySelector('#rates-0 .plot').data[0].x")
+    assert shown == pytest.approx([float(each.per_user) for each in exact.estimates.values()], rel=1e-4)
     assert browser.problems == []

@@ -71,6 +71,27 @@ def test_every_function_of_a_name_draws_it() -> None:
     assert figures.fallback(answer).data
 
 
+def test_every_name_is_a_function(folder: Path) -> None:
+    of_runs = [each.key for each in report(folder).figures if not each.key.startswith("speedup-")]
+    of_others = [
+        "pair-hits",
+        "pair-acceptance",
+        "pair-batches",
+        "pair-sets",
+        "measured",
+        "verification",
+        "cache-shapes",
+    ]
+    of_serving = [f"serving-{what}" for what in ("tpot", "ttft", "crossing", "goodput", "minute", "compared")]
+    for name in (*of_runs, *of_others, *of_serving):
+        assert callable(getattr(figures, name.replace("-", "_"))), name
+
+
+def test_an_answer_of_serve_is_checked() -> None:
+    with pytest.raises(InputError, match="the answer: "):
+        figures.serving_tpot({"points": 3})
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [
@@ -110,7 +131,8 @@ def test_where_the_rival_wins_the_boundary_says_so() -> None:
     lost = found.table["SSD / SD"] < 1.0
     assert 0.0 < lost.mean() < 1.0
     assert f"at {1 - lost.mean():.0%} of the points" in found.title
-    shaded = {trace.name: trace.contours.operation for trace in found.plot.data if trace.contours.operation}
+    contours = (trace for trace in found.plot.data if trace.type == "contour")
+    shaded = {trace.name: trace.contours.operation for trace in contours if trace.contours.operation}
     assert set(shaded) == {"SSD is faster", "SD is faster"}
 
 

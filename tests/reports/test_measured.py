@@ -12,7 +12,7 @@ import pytest
 from ssdsim.base.errors import InputError
 from ssdsim.measured.row import Row
 from ssdsim.reports.build import report
-from ssdsim.validation.measured import as_document, check_rows, summarise
+from ssdsim.validation.measured import ValidatedRows, check_rows
 from tests.measured.engines import BATCHES, HIDDEN, MODEL_IDS, measured, served
 from tests.reports.browser import CHROMIUM, Browser
 from tests.reports.run_folders import write_run
@@ -31,10 +31,10 @@ def rows() -> list[Row]:
 
 
 def write_measured(folder: Path, found: Sequence[Row]) -> Path:
-    """A folder as ``ssdsim validate --measured -o`` leaves it."""
+    """A folder as ``ssdsim validate rows -o`` leaves it."""
     checked = check_rows(found, HIDDEN)
     folder.mkdir(exist_ok=True)
-    (folder / "measured.json").write_text(json.dumps(as_document(checked, summarise(checked), [])))
+    (folder / "measured.json").write_text(json.dumps(ValidatedRows(checked).as_json()))
     if not (folder / "config.toml").exists():
         (folder / "config.toml").write_text('schema = 1\nverb = "validate"\n')
     return folder

@@ -89,7 +89,7 @@ def test_every_figure_is_drawn(opened: Browser, made: Report) -> None:
             const plot = document.querySelector('#{each.key} .plot');
             const area = plot.querySelector('.main-svg .plot, .main-svg .cartesianlayer').getBoundingClientRect();
             const own = plot.getBoundingClientRect();
-            const traces = [...plot.querySelectorAll('.scatterlayer > .trace, .barlayer > .trace')];
+            const traces = [...plot.querySelectorAll('.scatterlayer > .trace, .barlayer > .trace, .contourlayer > g')];
             return {{traces: traces.length, width: area.width, height: area.height, box: own.height,
                      empty: traces.filter((t) => t.getBoundingClientRect().width === 0).length}};
         }})()""")
@@ -272,7 +272,7 @@ def test_paper_is_light_and_the_screen_comes_back(opened: Browser, page: Path, t
     opened.open(page)
     opened.evaluate("""window.onPaper = [];
         window.addEventListener('beforeprint', () => {
-            window.onPaper = [...document.querySelectorAll('.plot')].map((p) => [p._fullLayout.width,
+            window.onPaper = [...document.querySelectorAll('.plot:not(#sides .plot)')].map((p) => [p._fullLayout.width,
                 p._fullLayout.font.color]);
         });""")
     opened.print_to_pdf(tmp_path / "report.pdf")

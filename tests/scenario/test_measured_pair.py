@@ -15,7 +15,7 @@ from ssdsim.answers.recommend.answer import recommend
 from ssdsim.answers.schedule.file import Schedule
 from ssdsim.base.errors import InputError
 from ssdsim.engine.simulate import simulate
-from ssdsim.pairs.file import AtTemperature, HitLaw, Hits, Length, Mean, Pair, Participant, Spread
+from ssdsim.pairs.file import AtTemperature, HitLaw, Hits, Length, Mean, Pair, Participant, Requests
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.scenario.token_errors import drawn
@@ -254,7 +254,7 @@ def test_requests_that_differ_have_together_the_rates_by_position(concentration:
 
 
 def test_a_pairs_concentration_keeps_its_mean_and_changes_what_requests_do(tmp_path: Path) -> None:
-    differing = sample.at(0.0, sample.RATES, 0.56, 0.67, requests=Spread(concentration=5.0, alike=False))
+    differing = sample.at(0.0, sample.RATES, 0.56, 0.67, requests=Requests(concentration=5.0, alike=False))
     scenario = configure(pair=sample.written(tmp_path, sample.pair(by_temperature=(differing,)))).scenarios["sd"]
     assert scenario.settings["alpha_concentration"] == 5.0
     length = float(accepted_length_pmf(sample.RATES, 6) @ np.arange(1, 8))
@@ -269,8 +269,8 @@ def test_a_pairs_concentration_keeps_its_mean_and_changes_what_requests_do(tmp_p
 @pytest.mark.parametrize("differ", [False, True])
 @pytest.mark.long
 def test_engines_agree_under_a_pair(tmp_path: Path, name: str, engine: Any, differ: bool) -> None:
-    spread = Spread(concentration=6.0, alike=False) if differ else Spread(alike=True)
-    hot = sample.at(1.0, sample.HOT_RATES, 0.84, 0.32, requests=spread)
+    requests = Requests(concentration=6.0, alike=False) if differ else Requests(alike=True)
+    hot = sample.at(1.0, sample.HOT_RATES, 0.84, 0.32, requests=requests)
     path = sample.written(tmp_path, sample.pair(by_temperature=(hot,)))
     scenario = configure(
         pair=path,

@@ -10,7 +10,7 @@ from ssdsim.answers.serving.closed_form import Sharing
 from ssdsim.answers.serving.journal import Run
 from ssdsim.answers.serving.loop import simulate
 from ssdsim.answers.serving.metrics import is_saturated
-from ssdsim.answers.serving.spread import mean
+from ssdsim.answers.serving.summary import mean
 from ssdsim.base.intervals import student_quantile
 from ssdsim.transformer.mixed import Chunk
 from tests.serving.checks import one_forced_miss_a_request

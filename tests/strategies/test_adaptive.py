@@ -111,7 +111,9 @@ def test_a_round_has_the_rows_that_it_chose(rates: list[float], spread: float, b
     """No sequence yields more than its own rows, and a round without drafted rows yields one token a sequence."""
     rounds_s = 1.0 + slope * np.arange(b * len(rates) + 1)
     kernel = Kernel.of_tokens(accepted_pmf(tuple(rates), spread, float(len(rates))))
-    rule = Chosen(kernel.states, kernel.p, rates=tuple(rates), spread=spread, seconds=rounds_s, lag=lag, budget=None)
+    rule = Chosen(
+        kernel.states, kernel.p, rates=tuple(rates), concentration=spread, seconds=rounds_s, lag=lag, budget=None
+    )
     block = outcome_source(rule, b, np.random.SeedSequence(1)).block(40)
     assert block.rows is not None
     assert np.all((block.rows >= b) & (block.rows <= b * (1 + len(rates))))

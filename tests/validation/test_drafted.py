@@ -34,7 +34,7 @@ def test_every_row_is_within_its_claim(name: str) -> None:
 
 
 def test_the_command_says_so_and_exits_by_it() -> None:
-    asked = ["validate", "--paper", "vllm-eagle", "--json"]
+    asked = ["validate", "paper", "vllm-eagle", "--json"]
     shown = CliRunner().invoke(cli, asked, standalone_mode=False)
     assert shown.exception is None
     found = json.loads(shown.output)

@@ -29,7 +29,7 @@ from ssdsim.scenario.standing import TokenInput
 from ssdsim.transformer.forward import DATA_PARALLEL
 
 if TYPE_CHECKING:
-    from ssdsim.engine.stopping import Progress
+    from ssdsim.base.progress import Progress
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from ssdsim.answers.serving.crossing import Crossing
 from ssdsim.answers.serving.metrics import Metrics
 from ssdsim.answers.serving.policies import Policies
 from ssdsim.answers.serving.serve import Point, Serving
-from ssdsim.answers.serving.spread import Summary
+from ssdsim.answers.serving.summary import Summary
 from ssdsim.answers.serving.workload import Workload
 from ssdsim.base.intervals import Measured, low_and_high
 from ssdsim.base.plain import Shown, document, picked

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from ssdsim.answers.serving.measuring import Progress, Workers
+from ssdsim.answers.serving.measuring import Workers
 from ssdsim.answers.workers import check_workers
 from ssdsim.base.checks import whole
 from ssdsim.base.kinds import Number, OneOf
 from ssdsim.base.option_record import OptionRecord, asked
+from ssdsim.base.progress import Progress
 
 ServeEngine = Literal["auto", "closed", "loop"]
 

@@ -25,13 +25,13 @@ from ssdsim.answers.serving.slo import Slo
 from ssdsim.answers.serving.workload import Workload
 from ssdsim.answers.workers import worked_out
 from ssdsim.base.errors import InputError
+from ssdsim.base.progress import Progress
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
-Progress = Callable[[int, int], None]
 
 MOST_FOR_PRECISION = 256_000
 """Requests of a run that is made longer until its times are known well enough."""

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ssdsim.answers.serving.journal import Run
 from ssdsim.answers.serving.slo import Slo
-from ssdsim.answers.serving.spread import Summary, mean, summary, warm_up, weighted_percentile
+from ssdsim.answers.serving.summary import Summary, mean, summary, warm_up, weighted_percentile
 from ssdsim.base.checks import Array
 from ssdsim.base.intervals import Measured
 

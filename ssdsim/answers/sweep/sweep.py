@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,8 @@ from ssdsim.answers.sweep.plan import Engine, Part, Plan, plan_of
 from ssdsim.answers.workers import check_workers, worked_out
 from ssdsim.base.checks import text
 from ssdsim.base.errors import InputError
+from ssdsim.base.progress import Progress
 from ssdsim.runs.sweep_folder import joined, opened, warnings_of
-
-Progress = Callable[[int, int], None]
 
 
 def sweep(

@@ -10,9 +10,9 @@ import numpy as np
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
 from ssdsim.base.intervals import bounds_95, wilson_interval
-from ssdsim.pairs.file import Findings, Length, Mean, Spread
+from ssdsim.pairs.file import Findings, Length, Mean, Requests
 from ssdsim.pairs.importers.counts import Counts
-from ssdsim.pairs.spread import spread
+from ssdsim.pairs.requests import fit_requests
 from ssdsim.speculation.acceptance import rate_of
 
 _DRAWS = 1000
@@ -71,7 +71,7 @@ def _by_position(counts: Sequence[Counts], where: str, k: int | None) -> Found:
             trials=tuple(trials.tolist()) if counted else None,
             survival=tuple(_running(alpha_k)),
             length=_length(counts, k, survived, tried[:, 0], counted),
-            requests=_spread(counts, survived, tried),
+            requests=_requests_of(counts, survived, tried),
             count=_requests(counts),
         ),
         k,
@@ -219,9 +219,9 @@ def _folded(histograms: Sequence[Sequence[int]], k: int) -> tuple[int, ...]:
     return tuple(folded)
 
 
-def _spread(counts: Sequence[Counts], survived: Array, tried: Array) -> Spread:
+def _requests_of(counts: Sequence[Counts], survived: Array, tried: Array) -> Requests:
     """Nothing, where the log does not tell requests apart."""
-    return Spread() if _requests(counts) is None else spread(survived.sum(axis=1), tried.sum(axis=1))
+    return Requests() if _requests(counts) is None else fit_requests(survived.sum(axis=1), tried.sum(axis=1))
 
 
 def _requests(counts: Sequence[Counts]) -> int | None:

@@ -166,12 +166,12 @@ function makeSides() {
   const names = Object.keys(FIGURES);
   document.getElementById("sides").dataset.count = sides.length;
   document.getElementById("sides").innerHTML = sides.map((side, i) => `
-    <section class="side" data-side="${i}">${side.title ? "<h2></h2>" : ""}
+    <section class="side" id="side-${i}">${side.title ? "<h2></h2>" : ""}
     <p class="verdict" role="status"></p><p class="standing-line"></p>
     <div class="scroll" tabindex="0" role="region" aria-label="strategies"><table class="strategies"></table></div>
     <div class="grid">${names.map((name) => `<figure id="${name}-${i}" class="card${WIDE.includes(name) ? " wide" : ""}" aria-labelledby="${name}-${i}-title">
       <h3 id="${name}-${i}-title"></h3><div class="plot" role="img" style="height:300px"></div></figure>`).join("")}</div></section>`).join("");
-  sides.forEach((side, i) => { if (side.title) document.querySelector(`[data-side="${i}"] h2`).textContent = side.title; });
+  sides.forEach((side, i) => { if (side.title) document.querySelector(`#side-${i} h2`).textContent = side.title; });
 }
 
 function showTable(view, element) {
@@ -214,7 +214,7 @@ function standingLine(view) {
 let waiting = 0;
 
 function drawSide(side, i, later) {
-  const view = new View(grid, state, side.place), section = document.querySelector(`[data-side="${i}"]`);
+  const view = new View(grid, state, side.place), section = document.getElementById(`side-${i}`);
   const verdict = section.querySelector(".verdict");
   verdict.textContent = view.contest.sentence;
   verdict.style.setProperty("--strategy", head.strategies.find((each) => each.name === head.subject).colour);

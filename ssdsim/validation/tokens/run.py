@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ssdsim.base.errors import InputError
+from ssdsim.base.progress import Progress
 from ssdsim.machine.ranks import Ranks
 from ssdsim.measure.models import check_tokens
 from ssdsim.measure.prompts import Prompt
@@ -26,7 +27,6 @@ RUNS = ("ar", "sd", "ssd")
 
 _ANSWER_S = 600.0
 Prompts = Sequence[tuple[int, ...]]
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)

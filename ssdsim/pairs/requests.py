@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ssdsim.pairs.drawn import Course
-from ssdsim.pairs.file import Spread
+from ssdsim.pairs.file import Requests
 
 Whole = NDArray[np.int64]
 Counted = NDArray[np.float64]
@@ -33,17 +33,17 @@ def trials(course: Course, k: int) -> tuple[int, int]:
     return int(course.accepted.sum()), int(np.minimum(course.accepted + 1, k).sum())
 
 
-def spread_of_courses(courses: Sequence[Course], k: int) -> Spread:
-    """The spread of requests by rounds that were drawn.
+def fit_requests_of_courses(courses: Sequence[Course], k: int) -> Requests:
+    """How requests differ, by rounds that were drawn.
 
     They are not averaged over: an average varies less than what an engine's requests do, and would make them look more
     alike than they are.
     """
     counts = [trials(course, k) for course in courses if len(course) > 0]
-    return spread([accepted for accepted, _ in counts], [judged for _, judged in counts])
+    return fit_requests([accepted for accepted, _ in counts], [judged for _, judged in counts])
 
 
-def spread(accepted_tokens: ArrayLike, judged_tokens: ArrayLike) -> Spread:
+def fit_requests(accepted_tokens: ArrayLike, judged_tokens: ArrayLike) -> Requests:
     """How the acceptance rates of requests differ, by each one's accepted and judged tokens.
 
     The concentration has a 95 % profile interval. Requests are ``alike`` where one rate fits as well (likelihood ratio,
@@ -55,11 +55,11 @@ def spread(accepted_tokens: ArrayLike, judged_tokens: ArrayLike) -> Spread:
     accepted, looked_at = (np.asarray(each, dtype=float) for each in (accepted_tokens, judged_tokens))
     accepted, looked_at = accepted[looked_at > 0], looked_at[looked_at > 0]
     if not len(accepted):
-        return Spread()
+        return Requests()
     mean = float(accepted.sum() / looked_at.sum())
     rates = tuple((accepted / looked_at).tolist())
     if mean in (0.0, 1.0) or len(accepted) < 3:
-        return Spread(beta_mean=mean, alike=True, rates=rates)
+        return Requests(beta_mean=mean, alike=True, rates=rates)
 
     def log_likelihood(m: float, size: float) -> float:
         a, b = m * size, (1.0 - m) * size
@@ -76,7 +76,7 @@ def spread(accepted_tokens: ArrayLike, judged_tokens: ArrayLike) -> Spread:
     # at the edge of the parameter half of the chi-square's mass is at 0
     p = 0.5 * float(chdtrc(1, max(0.0, 2.0 * (-best.fun - one_rate))))
     low, high = _profile(lambda value: log_likelihood(m, value), size, -best.fun)
-    return Spread(
+    return Requests(
         beta_mean=float(m),
         concentration=None if p > _LEVEL else size,
         low=low,

@@ -1,102 +1,88 @@
-"""``ssdsim validate --measured``: the printed comparison with rows that whole engines ran."""
+"""``ssdsim validate rows``: the printed comparison with rows that whole engines ran."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import click
+
 from ssdsim.base.errors import InputError
 from ssdsim.base.files import write_whole
+from ssdsim.base.kinds import Name, Percent, Several
 from ssdsim.cli.console import console, echo
-from ssdsim.cli.measured_files import rows_of
-from ssdsim.cli.options import echo_json
+from ssdsim.cli.measured_files import FILLED, by_column, row_options
+from ssdsim.cli.options import common_options, echo_json
 from ssdsim.cli.tables import Table
+from ssdsim.cli.values import OfKind
 from ssdsim.runs.layout import CONFIG, MEASURED
-from ssdsim.runtimes.catalog import find_runtime
-from ssdsim.validation.measured import (
-    Checked,
-    Chosen,
-    LikelierCache,
-    Skipped,
-    Summary,
-    always,
-    as_document,
-    check_what_can_be,
-    likelier_caches,
-    of_engine,
-    of_hardware,
-    runtimes_of,
-    summarise,
-)
+from ssdsim.validation.measured import Checked, LikelierCache, Summary, ValidatedRows, runtimes_of, validate_rows
 
 _UNITS = {"step_ms": "ms a step", "tpot_ms": "ms a token", "latency_s": "s", "tokens_per_s": "tok/s"}
-OF_ENGINE = "engine"
-"""The word for the card that is called as the engine of a row."""
-
 _CONFIG = 'schema = 1\nverb = "validate"\n'
 
 
-def check_measured(
-    files: Sequence[Path],
-    given: Mapping[str, Any],
-    runtimes: Sequence[str],
+@click.command("rows")
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--runtime",
+    type=OfKind(Several(Name())),
+    help="the engine's card, several with a comma, or engine: that of each row's engine "
+    "[default: the one that predict takes]",
+)
+@row_options(*FILLED)
+@click.option("--max-error", type=OfKind(Percent()), help="exit 1 beyond it, of the mean")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="a run folder for ssdsim report")
+@common_options
+def command(
+    files: tuple[Path, ...],
+    runtime: list[str] | None,
     max_error: float | None,
-    folder: Path | None,
-    seed: int,
+    output: Path | None,
     as_json: bool,
-) -> bool:
-    """Compare, print and keep; whether each runtime's mean absolute error is within ``max_error``."""
-    if folder is not None and folder.suffix in (".json", ".jsonl"):
-        raise InputError(f"-o '{folder}' must be a folder for ssdsim report, such as {folder.stem}")
-    checked, skipped = check_what_can_be(rows_of(files, given), _chosen(runtimes), seed)
-    summaries = summarise(checked)
-    caches = likelier_caches(checked)
-    document = as_document(checked, summaries, caches, skipped)
-    if folder is not None:
-        _keep(folder, document)
+    seed: int,
+    quiet: bool,
+    **given: Any,
+) -> None:
+    """Compare an engine's own benchmarks (CSV, or its result files) with predictions; runs nothing."""
+    if output is not None and output.suffix in (".json", ".jsonl"):
+        raise InputError(f"-o '{output}' must be a folder for ssdsim report, such as {output.stem}")
+    found = validate_rows(files, runtime=runtime, seed=seed, **by_column(given))
+    if output is not None:
+        _keep(output, found)
     if as_json:
-        echo_json(document)
+        echo_json(found.as_json())
     else:
-        _print(checked, summaries, skipped, each=len(runtimes) > 1)
-        _hint(caches)
-    return max_error is None or all(one.error <= max_error for one in _overall(summaries, each=len(runtimes) > 1))
+        _print(found)
+        _hint(found.caches)
+    sys.exit(0 if max_error is None or all(each.error <= max_error for each in found.overall) else 1)
 
 
-def _chosen(runtimes: Sequence[str]) -> list[Chosen]:
-    if not runtimes:
-        return [of_hardware]
-    return [of_engine if name == OF_ENGINE else always(find_runtime(name)) for name in runtimes]
-
-
-def _overall(summaries: Sequence[Summary], each: bool) -> list[Summary]:
-    """That of all rows, or of ``each`` of several runtimes."""
-    return [one for one in summaries if one.axis == "runtime"] if each else [summaries[0]]
-
-
-def _keep(folder: Path, document: Mapping[str, Any]) -> None:
+def _keep(folder: Path, found: ValidatedRows) -> None:
     """What ``ssdsim report`` shows; a run that lies in the folder keeps its config."""
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / CONFIG).exists():
         (folder / CONFIG).write_text(_CONFIG, encoding="utf-8")
-    write_whole(folder / MEASURED, json.dumps(document, indent=1, allow_nan=False) + "\n")
+    write_whole(folder / MEASURED, json.dumps(found.as_json(), indent=1, allow_nan=False) + "\n")
 
 
-def _print(checked: Sequence[Checked], summaries: Sequence[Summary], skipped: Sequence[Skipped], each: bool) -> None:
-    out = console()
+def _print(found: ValidatedRows) -> None:
+    out, checked = console(), found.checked
     rows = len({id(one.row) for one in checked})
-    with_each = "each of the runtimes" if each else "the runtime"
+    with_each = "each of the runtimes" if found.several else "the runtime"
     echo(f"{rows} measured rows; predicted with {with_each} {', '.join(runtimes_of(checked))}")
     out.print(_rows_table(checked))
-    out.print(_summaries_table(summaries))
-    for one in _overall(summaries, each):
-        of = f"{one.value}: m" if each else "M"
+    out.print(_summaries_table(found.summaries))
+    for one in found.overall:
+        of = f"{one.value}: m" if found.several else "M"
         echo(
             f"{of}ean absolute error {one.error:.1%}, bias {one.bias:+.1%} (above 0: predicted too slow); "
             f"{one.coverage:.0%} of the 95 % intervals hold the measured value."
         )
-    for row in skipped:
+    for row in found.skipped:
         echo(f"skipped {row}", stderr=True)
 
 

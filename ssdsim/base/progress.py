@@ -1,0 +1,18 @@
+"""Who hears how far long work is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+Progress = Callable[[int, int], None]
+"""Hears how much is done, of how much; of how much may be a guess."""
+
+Told = Callable[[str, str], AbstractContextManager[Progress]]
+"""Of a verb and what it counts: who hears of it while it works."""
+
+
+@contextmanager
+def nobody(verb: str, what: str) -> Iterator[Progress]:
+    """Hears nothing."""
+    yield lambda done, total: None
