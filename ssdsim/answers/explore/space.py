@@ -169,6 +169,11 @@ def _asked(space: Space) -> Space:
     return replace(space, names=names, subject=base.subject, unit_free=base.site is None, read=read)
 
 
+def side_axis(space: Space) -> str | None:
+    """The axis whose stops stand side by side."""
+    return next((axis.name for axis in space.axes if axis.name in SIDES and len(axis.values) > 1), None)
+
+
 def anywhere(axis: Axis, rng: np.random.Generator) -> Any:
     """A random value of an axis."""
     if axis.continuous:

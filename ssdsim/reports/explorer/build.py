@@ -9,6 +9,7 @@ from typing import Any
 
 from ssdsim.answers.explore.errors import Error, interpolation_errors
 from ssdsim.answers.explore.explore import Explored, Progress, explored
+from ssdsim.answers.explore.space import side_axis
 from ssdsim.answers.inputs_told import inputs_told
 from ssdsim.answers.predict import predict_configured
 from ssdsim.base.errors import InputError
@@ -48,15 +49,22 @@ def explorer(made_by: str, seed: int = 0, progress: Progress | None = None, **op
     """
     found = explored(seed, progress, **options)
     errors = interpolation_errors(found)
-    base = configure(**_start(found))
-    sentence = predict_configured(base, seed).verdict.sentence
-    page = html(found, _title(base), _lines(base), made_by, errors)
+    bases = [configure(**_start(found, side)) for side in _sides(found)]
+    sentence = predict_configured(bases[0], seed).verdict.sentence
+    lines = dict.fromkeys(line for base in bases for line in _lines(base))
+    page = html(found, " / ".join(dict.fromkeys(map(_title, bases))), list(lines), made_by, errors)
     return Explorer(page, sentence, found.points, tuple(errors))
 
 
-def _start(found: Explored) -> Mapping[str, Any]:
-    """The options of the page as it opens."""
-    return found.space.options(found.space.start, measured=not found.space.assumed)
+def _sides(found: Explored) -> list[dict[str, Any]]:
+    """What stands side by side; one where nothing does."""
+    name = side_axis(found.space)
+    return [{}] if name is None else [{name: value} for value in found.space.axis(name).values]
+
+
+def _start(found: Explored, side: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The options of a side of the page as it opens."""
+    return found.space.options({**found.space.start, **side}, measured=not found.space.assumed)
 
 
 def _title(base: Configuration) -> str:

@@ -15,7 +15,7 @@ from ssdsim.answers.explore.command import spelled_value, words
 from ssdsim.answers.explore.contests import THRESHOLDS, Contests
 from ssdsim.answers.explore.explore import Explored
 from ssdsim.answers.explore.interpolation import WIDTH
-from ssdsim.answers.explore.space import SIDES, Axis, Space
+from ssdsim.answers.explore.space import Axis, Space, side_axis
 from ssdsim.answers.explore.table import Table
 from ssdsim.answers.verdict import no_room, stands_alone
 from ssdsim.base.option import spelled
@@ -68,7 +68,7 @@ def _asked(space: Space) -> dict[str, Any]:
         "fixed": [(name, words({name: value})) for name, value in space.fixed.items() if name != "strategies"],
         "supposed": {name: {"value": value, "words": words({name: value})} for name, value in space.assumed.items()},
         "budgets": _budgets(space),
-        "sides": next((axis.name for axis in space.axes if axis.name in SIDES), None),
+        "sides": side_axis(space),
     }
 
 

@@ -68,7 +68,7 @@ function errorBars(view, of) {
     return [high - middle, middle - low];
   });
   if (ends.some(([up]) => Number.isNaN(up))) return undefined;
-  return { type: "data", symmetric: false, array: ends.map(([up]) => up), arrayminus: ends.map(([, down]) => down), thickness: 1, width: 3 };
+  return { type: "data", symmetric: false, array: ends.map(([up]) => up), arrayminus: ends.map(([, down]) => down), thickness: 1.5, width: 3, color: template().layout.font.color };
 }
 
 function roundFigure(view) {
@@ -88,7 +88,7 @@ function roundFigure(view) {
       hovertemplate: `%{y}, ${part.name}: %{x:.3g} ${unit}<extra></extra>`,
     })),
     layout: { barmode: "stack", margin: NARROW, legend: LEGEND, yaxis: { autorange: "reversed", automargin: true },
-      xaxis: { title: { text: `${unit} of a round that the sequence waits for` } } },
+      xaxis: { title: { text: `${unit} of a round` } } },
   };
 }
 
@@ -185,11 +185,11 @@ function memoryFigure(view) {
       marker: { symbol, size: axis.values.map((b) => (b === view.place.b ? 12 : 7)) }, hovertemplate: `${title}, batch %{x}: %{y:.0f} %<extra></extra>` };
   });
   return {
-    title: `What fits of these batches: ${limits.join(", ")}`,
+    title: `Fits on its fullest GPU: ${limits.join(", ")}`,
     traces,
     layout: {
       margin: NARROW, legend: LEGEND, xaxis: { type: "log", title: { text: axis.title }, tickvals: axis.values, ticktext: axis.labels },
-      yaxis: { title: { text: "% of the fullest GPU's usable memory" }, rangemode: "tozero" },
+      yaxis: { title: { text: "% of usable memory" }, rangemode: "tozero" },
       shapes: [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: 100, y1: 100, line: { color: "#d55e00", width: 1.5, dash: "dash" } }],
     },
   };
