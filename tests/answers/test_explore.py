@@ -59,6 +59,8 @@ def test_axes_follow_what_is_given() -> None:
         ({"f": [2, 4], "strategies": "ar,sd"}, "--f has no effect with --strategies ar,sd"),
         ({"b": 0}, "--b must be a whole number"),
         ({"optoin": 1}, "unknown option"),
+        ({"strategies": "ar"}, "names only ar"),
+        ({"spread": 0.1}, "needs constant durations"),
     ],
 )
 def test_a_mistake_is_one_line(options: dict[str, Any], said: str) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ssdsim import strategies
+from ssdsim.answers.predict import check_constant
 from ssdsim.answers.reads import check_owners
 from ssdsim.answers.sweep.plan import as_configured
 from ssdsim.answers.verdict import rivals
@@ -159,8 +160,11 @@ def space_of(given: Mapping[str, Any], exact: bool = False, start: Mapping[str, 
 def _asked(space: Space) -> Space:
     """With who is compared, and what each of them reads."""
     base = configure(**space.options(space.start))
+    check_constant(base.settings["spread"])
     asked = ALL["strategies"].checked(space.fixed.get("strategies", DEFAULTS["strategies"]))
     names = tuple(name for name in strategies.ALL.names if name in asked)
+    if len(names) < 2:
+        raise InputError(f"the page compares strategies: --strategies names only {names[0]}")
     options = {name: frozenset[str]().union(*(_read_at(name, space, at) for at in _corners(space))) for name in names}
     read = {
         name: tuple(axis.name for axis in space.axes if Group.HARDWARE in ALL[axis.name].groups or axis.name in known)
